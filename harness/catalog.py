@@ -1,0 +1,86 @@
+"""Find an impl by its name: one of ours from the registry, or anybody's as `module:Class`."""
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from harness.case import Case
+from harness.errors import UsageError, did_you_mean
+from impls.registry import IMPLS
+
+_FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def names() -> list[str]:
+    """The registered names, in the registry's order."""
+    return list(IMPLS)
+
+
+def is_foreign(name: str) -> bool:
+    """Whether `name` is written as somebody's own layer, `their.module:TheirLayer`."""
+    return ":" in name
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError unless `name` is registered or has the form `their.module:TheirLayer`.
+
+    Somebody's own module is not imported here: whatever its code does, it does in a trial's process.
+    """
+    if is_foreign(name):
+        if not _FOREIGN.fullmatch(name):
+            raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
+    elif name not in IMPLS:
+        raise UsageError(f"unknown impl '{name}'{did_you_mean(name, IMPLS)} (your own layer: impl=module:Class)")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the grid and the tables must know of an impl: its family, and whether it has heads."""
+
+    family: str
+    has_heads: bool
+
+
+def traits(name: str) -> Traits:
+    """Of a registered impl. Raises KeyError for any other; those are looked at in a trial (`describe`)."""
+    return Traits(IMPLS[name].family, IMPLS[name].has_heads)
+
+
+def load_class(name: str) -> type:
+    """The layer's class. Raises whatever importing its module raises, AttributeError if it has no such class."""
+    return _load(IMPLS[name].target if name in IMPLS else name)
+
+
+def load_reference(name: str) -> type | None:
+    """The class that says what the impl must compute, with the same `state_dict`; None if nobody says.
+
+    Ours have it in the registry. Somebody's own layer may have an attribute `reference`: a class, or the
+    name of one of our impls.
+    """
+    if name in IMPLS:
+        return _load(IMPLS[name].reference)
+    reference = getattr(_load(name), "reference", None)
+    if isinstance(reference, str):
+        return _load(IMPLS[reference].reference) if reference in IMPLS else _load(reference)
+    return reference
+
+
+def build_options(name: str) -> dict[str, Any]:
+    """Keyword arguments beyond `d_model` and `num_heads` that the registry gives to this impl."""
+    return dict(IMPLS[name].options) if name in IMPLS else {}
+
+
+def _load(target: str) -> type:
+    module, _, attribute = target.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    if not isinstance(found, type):
+        raise TypeError(f"{target} is not a class")
+    return found
+
+
+def unsupported_reason(case: Case, has_heads: bool) -> str | None:
+    """Why the case cannot be, from its numbers alone; None if nothing speaks against it."""
+    if has_heads and case.d_model % case.num_heads:
+        return f"d_model={case.d_model} is not divisible by num_heads={case.num_heads}"
+    return None

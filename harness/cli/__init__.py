@@ -1,0 +1,59 @@
+"""`python -m harness <command> [key=value …]`: parse, call, print, exit status. Each command is a file here."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from harness.errors import UsageError, did_you_mean
+
+COMMANDS = {
+    "sweep": "measure every case of a grid; tables and plots go to results/",
+    "report": "rebuild the tables and plots of a run from its rows; measures nothing",
+    "list": "the layers that can be measured, and what theory claims of them",
+    "verify": "hold layers' outputs and gradients against a float64 reference",
+}
+DONE, USAGE, CASES_FAILED = 0, 2, 3
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. The exit status: 0 done, 2 usage, 3 done but a case is wrong, in error or killed."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        return DONE if arguments else USAGE
+    name = arguments[0]
+    try:
+        if name not in COMMANDS:
+            raise UsageError(f"unknown command '{name}'{did_you_mean(name, COMMANDS)}")
+        _find_own_layers()
+        command = importlib.import_module(f"harness.cli.{name}_command")
+        return command.run(arguments[1:])
+    except UsageError as error:
+        print(f"harness: {error}", file=sys.stderr)
+        return USAGE
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does; nothing is left to say, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _find_own_layers() -> None:
+    """Somebody's own layer is looked for in the current directory, also where the installed script is started."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
+    return (
+        "usage: python -m harness <command> [key=value …]\n\n"
+        "What RNN and attention layers cost, measured: time and memory over sequence length, heads and width.\n\n"
+        f"{commands}\n\n"
+        "python -m harness <command> --help tells more of each."
+    )

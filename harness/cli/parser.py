@@ -1,0 +1,22 @@
+"""One parser for all commands: flags and `key=value` in any order, and errors of one line."""
+
+import argparse
+from typing import NoReturn
+
+from harness.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse, raising UsageError where it would print its usage and exit."""
+
+    def __init__(self, command: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=f"python -m harness {command}",
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")

@@ -1,0 +1,158 @@
+"""`python -m harness sweep`."""
+
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from harness import catalog, store
+from harness.case import Case, grid
+from harness.catalog import Traits
+from harness.cli import CASES_FAILED, DONE, INTERRUPTED
+from harness.cli.parser import Parser
+from harness.config import SweepConfig, compose
+from harness.errors import UsageError
+from harness.machine import describe_machine
+from harness.sweep.driver import Sweep
+from harness.sweep.progress import Screen
+from harness.sweep.runner import Runner
+
+RESULTS = Path("results")
+# What a trial and a whole sweep cost beside sampling, in seconds: for the expected time that --dry-run prints.
+_TRIAL_COST_S = 0.05
+_SWEEP_COST_S = 10.0
+_BAD = ("wrong", "error", "killed")
+
+_EPILOG = """\
+settings (a value, a list, or Hydra's sweep grammar on the axes):
+  impl seq_len d_model num_heads batch_size mode dtype device threads    the axes
+  shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
+  precision=quick|standard|strict                                        how well, and for how long
+  out=DIR  seed=N  memory_limit=8GiB
+
+examples:
+  python -m harness sweep
+  python -m harness sweep 'impl=glob(attention.*)' seq_len=128,256,512 shape=gpt2
+  python -m harness sweep impl=my.module:MyLayer,attention.fused 'seq_len=range(256,2049,256)'
+
+exit status: 0 done; 2 usage; 3 done, but some case is wrong, in error or killed; 130 interrupted
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Measure a grid and report it."""
+    options = _parser().parse_intermixed_args(arguments)
+    config = compose(options.overrides, options.config_dir)
+    if options.cfg:
+        print(config.yaml, end="")
+        return DONE
+    out = config.out or RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
+    store.check_new(out)
+    console = Console()
+    with _runner(config) as runner:
+        traits = _traits(config, runner)
+        cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
+        if options.dry_run:
+            _print_plan(cases, traits, config, console)
+            return DONE
+        torch = runner.run("machine")
+        if "cuda" in config.axes["device"] and not torch.get("gpu"):
+            raise UsageError("device=cuda: torch sees no CUDA device here")
+        store.create(out, config.yaml, describe_machine(torch))
+        finished = _measure(cases, traits, config, runner, out, console)
+    return _report(out, finished, console)
+
+
+def _parser() -> Parser:
+    parser = Parser("sweep", "Measure every case of a grid; tables and plots go to results/.", _EPILOG)
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("--dry-run", action="store_true", help="print the cases and the expected time; measure nothing")
+    parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
+    parser.add_argument("-m", "--multirun", action="store_true", help="accepted and not needed: axes always sweep")
+    return parser
+
+
+def _runner(config: SweepConfig) -> Runner:
+    return Runner(
+        seed=config.seed,
+        trial_s=config.precision.trial_s,
+        timeout_s=config.precision.timeout_s,
+        memory_limit=config.memory_limit,
+    )
+
+
+def _traits(config: SweepConfig, runner: Runner) -> dict[str, Traits]:
+    """What is known of each impl. Somebody's own is looked at in a trial: its module is not ours to import."""
+    return {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
+
+
+def describe_impl(impl: str, runner: Runner) -> Traits:
+    """The impl's traits. Raises UsageError where its module or class cannot be had."""
+    if not catalog.is_foreign(impl):
+        return catalog.traits(impl)
+    found = runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
+    if found["status"] != "ok":
+        raise UsageError(f"impl '{impl}': {found['reason']}")
+    return Traits(found["family"], found["has_heads"])
+
+
+def _print_plan(cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig, console: Console) -> None:
+    possible = 0
+    for case in cases:
+        reason = catalog.unsupported_reason(case, traits[case.impl].has_heads)
+        possible += reason is None
+        console.out(case.key + (f"   # unsupported: {reason}" if reason else ""), highlight=False)
+    p = config.precision
+    rounds = (p.min_rounds, p.max_rounds)
+    least, most = (_SWEEP_COST_S + possible * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
+    console.out(
+        f"{len(cases)} cases, {len(cases) - possible} of them unsupported; "
+        f"about {_duration(least)} to {_duration(most)}, more where one call takes longer than {p.trial_s:g} s",
+        highlight=False,
+    )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _measure(
+    cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig, runner: Runner, out: Path, console: Console
+) -> bool:
+    """Run the sweep; whether it came to its end rather than being interrupted."""
+    writer = store.RowWriter(out)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with Screen(len(cases), config.precision, console) as screen:
+            Sweep(cases, traits, config.precision, runner, writer, screen, config.seed).run()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        writer.close()
+    return True
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a sweep as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def _report(out: Path, finished: bool, console: Console) -> int:
+    from harness.report.answer import show  # here: a sweep measures before it loads what it draws with
+    from harness.report.build import build
+
+    report = build(out)
+    if out.absolute().parent == RESULTS.absolute():
+        store.link_latest(out)
+    show(report.lines, console)
+    console.out(f"{out}: summary.csv, laws.csv, plots/", highlight=False)
+    if not finished:
+        print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
+        return INTERRUPTED
+    return CASES_FAILED if any(line.status in _BAD for line in report.lines) else DONE

@@ -1,0 +1,69 @@
+"""What may stand on an axis: each value checked, with one line for what cannot be."""
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from harness import catalog
+from harness.case import AXES, DEVICES, DTYPES, MODES
+from harness.errors import UsageError, did_you_mean
+
+# No layer is measured beyond these; they catch a slip of the keyboard before memory does.
+LARGEST = {"seq_len": 10**9, "d_model": 10**6, "num_heads": 10**6, "batch_size": 10**6, "threads": 1024}
+MOST_VALUES = 100_000
+MOST_CASES = 1_000_000
+
+
+def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Every axis as a tuple of valid values without repeats. Raises UsageError for the first that is not."""
+    axes = {axis: _check_axis(axis, given[axis]) for axis in AXES}
+    number = 1
+    for values in axes.values():
+        number *= len(values)
+    if number > MOST_CASES:
+        raise UsageError(f"the axes span {number:,} cases, more than {MOST_CASES:,}: sweep fewer values at once")
+    return axes
+
+
+def _check_axis(axis: str, given: Any) -> tuple[Any, ...]:
+    if axis == "threads" and given is None:
+        return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
+    values = _flat(given)
+    if not values:
+        raise UsageError(f"{axis} is an empty list: give at least one value")
+    check = _CHECKS.get(axis, _whole)
+    return tuple(dict.fromkeys(check(axis, value) for value in values))
+
+
+def _flat(given: Any) -> list[Any]:
+    if isinstance(given, list | tuple):
+        return [value for item in given for value in _flat(item)]
+    return [given]
+
+
+def _whole(axis: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST[axis]:
+        raise UsageError(f"{axis}={value}: it takes whole numbers from 1 to {LARGEST[axis]}")
+    return value
+
+
+def _impl(axis: str, value: Any) -> str:
+    catalog.check_name(str(value))
+    return str(value)
+
+
+def _one_of(known: Iterable[str]) -> Callable[[str, Any], str]:
+    def check(axis: str, value: Any) -> str:
+        if value not in known:
+            raise UsageError(f"unknown {axis} '{value}'{did_you_mean(str(value), known)}")
+        return str(value)
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "impl": _impl,
+    "mode": _one_of(MODES),
+    "dtype": _one_of(DTYPES),
+    "device": _one_of(DEVICES),
+}

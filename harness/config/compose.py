@@ -1,0 +1,109 @@
+"""Compose `conf/`, the user's own directory and the command line into one checked configuration."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.case import AXES
+from harness.config.axes import check_axes
+from harness.config.overrides import split
+from harness.config.schema import Precision, SweepConfig, SweepSchema
+from harness.errors import UsageError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def conf_directory() -> Path:
+    """Where `conf/` lies: inside the package once installed from a wheel, beside it in a checkout."""
+    inside = _PACKAGE / "conf"
+    return inside if inside.is_dir() else _PACKAGE.parent / "conf"
+
+
+def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepConfig:
+    """Compose and check. Raises UsageError, with one line, for anything a user can get wrong."""
+    directories = [conf_directory()]
+    if config_dir is not None:
+        if not config_dir.is_dir():
+            raise UsageError(f"--config-dir {config_dir}: no such directory")
+        directories.append(config_dir.resolve())
+    axes, rest = split(overrides, _keys(), _groups(directories))
+    if config_dir is not None:
+        rest.append(f"hydra.searchpath=['file://{config_dir.resolve()}']")
+    config = _hydra(rest)
+    try:
+        for axis, values in axes.items():
+            OmegaConf.update(config, axis, values)
+        plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
+    except OmegaConfBaseException as error:
+        raise UsageError(_one_line(error)) from error
+    precision = _check_precision(Precision(**plain["precision"]))
+    return SweepConfig(
+        axes=check_axes({axis: plain[axis] for axis in AXES}),
+        precision=precision,
+        out=Path(plain["out"]) if plain["out"] is not None else None,
+        seed=plain["seed"],
+        memory_limit=_bytes(plain["memory_limit"]),
+        yaml=OmegaConf.to_yaml(config),
+    )
+
+
+def _hydra(overrides: list[str]) -> DictConfig:
+    ConfigStore.instance().store(name="schema", node=SweepSchema)
+    try:
+        with initialize_config_dir(str(conf_directory()), version_base="1.3"):
+            return hydra_compose("sweep", overrides=overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UsageError(_one_line(error)) from error
+
+
+def _keys() -> list[str]:
+    top = [field.name for field in fields(SweepSchema)]
+    return [*top, *(f"precision.{field.name}" for field in fields(Precision))]
+
+
+def _groups(directories: Sequence[Path]) -> dict[str, list[str]]:
+    """The groups of files to choose from, and each one's options."""
+    groups: dict[str, list[str]] = {}
+    for directory in directories:
+        for group in sorted(path for path in directory.iterdir() if path.is_dir()):
+            groups.setdefault(group.name, []).extend(sorted(file.stem for file in group.glob("*.yaml")))
+    return groups
+
+
+def _check_precision(precision: Precision) -> Precision:
+    for name, value in asdict(precision).items():
+        if not 0 < value < float("inf"):
+            raise UsageError(f"precision.{name}={value}: it takes a number above 0")
+    if precision.max_rounds < precision.min_rounds:
+        raise UsageError(
+            f"precision.max_rounds={precision.max_rounds} is below precision.min_rounds={precision.min_rounds}"
+        )
+    return precision
+
+
+def _bytes(text: str | None) -> int | None:
+    """`"8GiB"` or a plain number of bytes."""
+    if text is None:
+        return None
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    try:
+        value = int(float(text.removesuffix(unit)) * _UNITS.get(unit, 1))
+    except (ValueError, OverflowError):
+        value = 0
+    if value <= 0:
+        raise UsageError(f"memory_limit={text}: give bytes, or a number with {', '.join(_UNITS)}")
+    return value
+
+
+def _one_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

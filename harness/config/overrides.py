@@ -1,0 +1,92 @@
+"""Command-line overrides, split into values on our axes and the rest, which Hydra composes.
+
+The grammar is Hydra's, read by Hydra's own parser: `a=1,2`, `a=range(1,9,2)`, `a=glob(x.*)`, `a=[1,2]`.
+"""
+
+import itertools
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, IntervalSweep, Override, QuotedString
+from hydra.errors import HydraException
+
+from harness import catalog
+from harness.case import AXES
+from harness.config.axes import MOST_VALUES
+from harness.errors import UsageError, did_you_mean
+
+
+def split(arguments: Sequence[str], keys: Collection[str], groups: dict[str, list[str]]) -> tuple[dict[str, Any], list[str]]:
+    """`(axis values, overrides for Hydra)`. `keys` are the settings that exist, `groups` the files to choose from.
+
+    Raises UsageError for what does not parse, an unknown key or group option, and a sweep over a setting
+    that is not an axis.
+    """
+    axes: dict[str, Any] = {}
+    rest = []
+    for argument in arguments:
+        override = _parse(argument)
+        name = override.key_or_group
+        plain = override.type is not None and not (override.is_add() or override.is_delete() or override.is_force_add())
+        if plain and name not in keys and name not in groups:
+            raise UsageError(f"unknown key '{name}'{did_you_mean(name, [*keys, *groups])}")
+        if name in AXES and plain:
+            axes[name] = _values(override)
+            if name not in groups:
+                continue
+            # The axis is a group of files too (`device`): its first value chooses the file.
+            argument = f"{name}={_first(axes[name])}"
+        elif override.is_sweep_override():
+            raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
+        if plain and name in groups:
+            option = argument.partition("=")[2]
+            if option not in groups[name]:
+                raise UsageError(f"unknown {name} '{option}'{did_you_mean(option, groups[name])}")
+        rest.append(argument)
+    return axes, rest
+
+
+def _parse(argument: str) -> Override:
+    if "=" not in argument and not argument.startswith("~"):
+        raise UsageError(f"'{argument}' is not of the form key=value")
+    try:
+        return OverridesParser.create().parse_override(argument)
+    except HydraException as error:
+        detail = " ".join(str(error).split())
+        raise UsageError(f"cannot read '{argument}': {detail}") from error
+
+
+def _values(override: Override) -> Any:
+    """The override's values as Python's own; more than `MOST_VALUES` are a UsageError, not a full memory."""
+    value = override.value()
+    if isinstance(value, Glob):
+        names = value.filter(catalog.names())
+        if override.key_or_group != "impl" or not names:
+            raise UsageError(f"{override.input_line}: no impl matches; known: {', '.join(catalog.names())}")
+        return names
+    if isinstance(value, IntervalSweep):
+        raise UsageError(f"{override.input_line}: an interval has no end of values; use range(start,stop,step)")
+    if override.is_sweep_override():
+        try:
+            values = [_plain(item) for item in itertools.islice(override.sweep_iterator(), MOST_VALUES + 1)]
+        except (HydraException, ValueError, ZeroDivisionError) as error:
+            raise UsageError(f"cannot read '{override.input_line}': {error}") from error
+        if len(values) > MOST_VALUES:
+            raise UsageError(f"{override.key_or_group} has more than {MOST_VALUES:,} values")
+        return values
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, QuotedString):
+        return value.text
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _first(values: Any) -> Any:
+    while isinstance(values, list):
+        values = values[0] if values else ""
+    return values

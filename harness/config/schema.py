@@ -1,0 +1,55 @@
+"""The shape of a sweep's configuration: as Hydra composes it, and as the code uses it once checked."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING
+
+
+@dataclass
+class Precision:
+    """How well to measure a case, and for how long at most. Times are in seconds.
+
+    A case stops after `min_rounds` trials or more, once its interval is within ± `target` of its time;
+    at the latest after `max_rounds` trials or `case_s` in its trials. One trial samples for `trial_s`
+    and is a time-out after `timeout_s`.
+    """
+
+    target: float = MISSING
+    min_rounds: int = MISSING
+    max_rounds: int = MISSING
+    trial_s: float = MISSING
+    timeout_s: float = MISSING
+    case_s: float = MISSING
+
+
+@dataclass
+class SweepSchema:
+    """`conf/sweep.yaml`: the axes (a value or a list each), and the settings of the whole sweep."""
+
+    impl: Any = MISSING
+    seq_len: Any = MISSING
+    d_model: Any = MISSING
+    num_heads: Any = MISSING
+    batch_size: Any = MISSING
+    mode: Any = MISSING
+    dtype: Any = MISSING
+    device: Any = MISSING
+    threads: Any = None
+    precision: Precision = field(default_factory=Precision)
+    out: str | None = None
+    seed: int = 0
+    memory_limit: str | None = None
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """A checked configuration. `memory_limit` is in bytes, None for most of what is free at the start."""
+
+    axes: dict[str, tuple[Any, ...]]
+    precision: Precision
+    out: Path | None
+    seed: int
+    memory_limit: int | None
+    yaml: str

@@ -1,0 +1,17 @@
+"""Errors a user can cause: one line that says what is wrong and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(Exception):
+    """The command cannot be carried out as given. The command line prints it and exits with 2."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` with the known name nearest to `name`, or the known names if none is near."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; known: {', '.join(names)}" if names else ""

@@ -1,0 +1,85 @@
+"""What a run was measured on: enough to tell whether two runs may be compared."""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_LIBRARIES = ("attn-harness", "torch", "numpy", "scipy", "pandas", "hydra-core", "seaborn", "matplotlib", "rich", "psutil")
+
+
+def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
+    """CPU, memory, kernel, libraries, commits; `torch` is what a trial said of torch."""
+    project = Path(__file__).resolve().parents[1]
+    return {
+        "host": platform.node(),
+        "cpu": {
+            "model": _cpu_model(),
+            "cores": psutil.cpu_count(logical=False),
+            "threads": psutil.cpu_count(logical=True),
+            "usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "mhz": _mhz(),
+            "load_average": os.getloadavg(),
+        },
+        "memory_bytes": psutil.virtual_memory().total,
+        "memory_available_bytes": psutil.virtual_memory().available,
+        "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "libc": " ".join(platform.libc_ver()),
+        "python": sys.version.split()[0],
+        "torch": {name: value for name, value in torch.items() if name not in ("status", "reason", "wall_s", "start_s")},
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+        "environment": {name: value for name, value in sorted(os.environ.items()) if _matters(name)},
+        # Installed from a wheel there is no checkout of ours, and whatever lies around it is not ours.
+        "project_commit": _commit(project) if (project / "pyproject.toml").is_file() else None,
+        "user_commit": _commit(Path.cwd()) if Path.cwd() != project else None,
+    }
+
+
+def _cpu_model() -> str:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _mhz() -> float | None:
+    try:
+        frequency = psutil.cpu_freq()
+    except (OSError, NotImplementedError):  # hidden by some virtual machines
+        return None
+    return frequency.current if frequency else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _matters(name: str) -> bool:
+    return name.startswith(("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "MALLOC_", "LD_PRELOAD"))
+
+
+def _commit(directory: Path) -> str | None:
+    """The commit checked out there, `-dirty` with changes; None where it is no git checkout."""
+    command = ["git", "-C", str(directory), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

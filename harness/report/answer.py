@@ -1,0 +1,124 @@
+"""The answer in words and numbers, for the terminal: costs at the largest n, slopes, and who overtakes whom."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from harness.report import units
+from harness.report.laws import Law, fit_laws
+from harness.report.panels import Panel, Setting, settings
+from harness.scaling.crossover import crossover
+from harness.summary import Line
+
+# Failed cases with one reason are told once; more different reasons than this are left to summary.csv.
+_MOST_REASONS = 6
+
+
+def answer(lines: Sequence[Line]) -> RenderableType:
+    """A table and sentences for each setting, and what failed."""
+    parts: list[RenderableType] = []
+    for setting in settings(lines):
+        panel = setting.panels[-1]  # the widest, with the most heads
+        if any(line.time_s is not None for line in panel.lines):
+            laws = {(law.impl, law.metric): law for law in fit_laws(panel.lines)}
+            parts += [_table(setting, panel, laws), Text("\n".join(_sentences(panel))), Text()]
+    parts += [Text(sentence) for sentence in _failures(lines)]
+    return Group(*parts)
+
+
+def _largest(panel: Panel) -> int:
+    return max(line.seq_len for line in panel.lines if line.time_s is not None)
+
+
+def _table(setting: Setting, panel: Panel, laws: dict[tuple[str, str], Law]) -> Table:
+    n = _largest(panel)
+    table = Table(
+        title=f"Cost of one call at n = {n}, d = {panel.d_model}, h = {panel.num_heads} ({setting.title})",
+        caption="slope: d log cost / d log n, between the two smallest n → between the two largest n",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("impl", no_wrap=True)
+    for heading in ("time", "interval", "memory", "time slope", "memory slope"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    at_n = [line for line in panel.lines if line.seq_len == n]
+    for line in sorted(at_n, key=lambda line: line.time_s if line.time_s is not None else float("inf")):
+        table.add_row(
+            escape(line.impl),
+            units.seconds(line.time_s) if line.time_s is not None else f"[red]{line.status}",
+            _interval(line),
+            units.size(line.peak_bytes) if line.peak_bytes is not None else "",
+            _slopes(laws.get((line.impl, "time"))),
+            _slopes(laws.get((line.impl, "memory"))),
+        )
+    return table
+
+
+def _interval(line: Line) -> str:
+    if line.time_s is None or line.time_lo_s is None:
+        return ""
+    if line.time_hi_s is None:
+        return "one trial"
+    return f"−{100 * (1 - line.time_lo_s / line.time_s):.1f} +{100 * (line.time_hi_s / line.time_s - 1):.1f} %"
+
+
+def _slopes(law: Law | None) -> str:
+    return f"{law.slope_small_n:.2f} → {law.slope_large_n:.2f}" if law else ""
+
+
+def _sentences(panel: Panel) -> list[str]:
+    n = _largest(panel)
+    ranked = sorted((line.time_s, line.impl) for line in panel.lines if line.seq_len == n and line.time_s is not None)
+    said = []
+    if len(ranked) > 1:
+        (best, first), (second, runner_up) = ranked[:2]
+        said.append(f"Fastest at n = {n}: {first}, {second / best:.2f} times as fast as {runner_up}.")
+    return said + _overtaking(panel)
+
+
+def _overtaking(panel: Panel) -> list[str]:
+    """From which n on each attention costs more than the quickest RNN, the one to beat."""
+    times = {impl: {line.seq_len: line.time_s for line in panel.of(impl) if line.time_s} for impl in panel.impls()}
+    family = {line.impl: line.family for line in panel.lines}
+    rnns = [impl for impl in times if family[impl] == "rnn" and times[impl]]
+    attentions = [impl for impl in times if family[impl] == "attention" and times[impl]]
+    if not rnns or not attentions:
+        return []
+    rnn = min(rnns, key=lambda impl: times[impl][max(times[impl])] / max(times[impl]))
+    said = []
+    for impl in attentions:
+        common = times[impl].keys() & times[rnn].keys()
+        if not common:
+            continue
+        n = crossover(times[impl], times[rnn])
+        if n is None:
+            said.append(f"{impl} costs no more time than {rnn} up to n = {max(common)}.")
+        elif n <= min(common):
+            said.append(f"{impl} costs more time than {rnn} at every n measured, from {min(common)} to {max(common)}.")
+        else:
+            said.append(f"{impl} costs more time than {rnn} from about n = {n:.0f} on.")
+    return said
+
+
+def _failures(lines: Iterable[Line]) -> list[str]:
+    reasons: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        if line.status != "ok":
+            reasons.setdefault((line.status, line.reason or ""), []).append(line)
+    said = []
+    for (status, reason), cases in list(reasons.items())[:_MOST_REASONS]:
+        first = cases[0]
+        which = f"{first.impl} n={first.seq_len} d={first.d_model} h={first.num_heads}"
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        said.append(f"{status}: {which}{more}: {reason}")
+    if len(reasons) > _MOST_REASONS:
+        said.append(f"and {len(reasons) - _MOST_REASONS} more reasons: see summary.csv")
+    return said
+
+
+def show(lines: Sequence[Line], console: Console) -> None:
+    """Print the answer."""
+    console.print(answer(lines), highlight=False)

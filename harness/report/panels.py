@@ -1,0 +1,82 @@
+"""How a run's lines fall into pictures: one figure a setting, one panel a (d, h)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.summary import Line
+
+SETTING_AXES = ("batch_size", "mode", "dtype", "device", "threads")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The lines to be compared with each other: same setting, width and heads, different impl and n."""
+
+    d_model: int
+    num_heads: int
+    lines: tuple[Line, ...]
+
+    def impls(self) -> list[str]:
+        """The impls present, in order of appearance."""
+        return list(dict.fromkeys(line.impl for line in self.lines))
+
+    def of(self, impl: str) -> list[Line]:
+        """One impl's lines, by n."""
+        return sorted((line for line in self.lines if line.impl == impl), key=lambda line: line.seq_len)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all cases of a figure share. `name` holds only what tells it from the run's other settings."""
+
+    values: tuple
+    name: str
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def settings(lines: Iterable[Line]) -> list[Setting]:
+    """The run's lines by setting, each divided into panels."""
+    groups: dict[tuple, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(tuple(getattr(line, axis) for axis in SETTING_AXES), []).append(line)
+    varying = [i for i in range(len(SETTING_AXES)) if len({values[i] for values in groups}) > 1]
+    return [
+        Setting(values, _name(values, varying), _title(values), tuple(_panels(members)))
+        for values, members in sorted(groups.items())
+    ]
+
+
+def _name(values: Sequence, varying: Sequence[int]) -> str:
+    """`train_threads2`: file-name safe; a bare number says which axis it is on."""
+    return "_".join(f"{SETTING_AXES[i]}{v}" if isinstance(v := values[i], int) else str(v) for i in varying)
+
+
+def _title(values: Sequence) -> str:
+    batch_size, mode, dtype, device, threads = values
+    where = f"{device}, {threads} thread{'s' if threads > 1 else ''}" if device == "cpu" else device
+    return f"{mode}, {dtype}, batch {batch_size}, {where}"
+
+
+def _panels(lines: Sequence[Line]) -> list[Panel]:
+    """A panel for each (d, h). An impl without heads stands beside those that have them, in every panel of its d."""
+    headless = _headless(lines)
+    with_heads = [line for line in lines if line.impl not in headless] or list(lines)
+    result = []
+    for d in sorted({line.d_model for line in lines}):
+        for h in sorted({line.num_heads for line in with_heads if line.d_model == d} or {1}):
+            # `replace`: in this panel the lines without heads are read at its h.
+            own = [line for line in with_heads if (line.d_model, line.num_heads) == (d, h)]
+            others = [replace(line, num_heads=h) for line in lines if line.impl in headless and line.d_model == d]
+            members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
+            result.append(Panel(d, h, tuple(members)))
+    return result
+
+
+def _headless(lines: Sequence[Line]) -> set[str]:
+    """The impls that were measured at one head only, in a run where others were measured at more."""
+    heads: dict[str, set[int]] = {}
+    for line in lines:
+        heads.setdefault(line.impl, set()).add(line.num_heads)
+    most = set().union(*heads.values()) if heads else set()
+    return {impl for impl, seen in heads.items() if seen == {1} and most != {1}}

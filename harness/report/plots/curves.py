@@ -1,0 +1,140 @@
+"""A cost against n, log-log: one panel for each (d, h), bands for intervals, guides for n and n²."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from harness.report.panels import Panel, Setting
+from harness.report.plots.style import GUIDE, THEME, axis_of_bytes, axis_of_seconds, axis_of_sizes, styles
+from harness.summary import Line
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What stands on the y axis: `value` of a line and `band`, its interval, each None where there is none."""
+
+    label: str
+    value: Callable[[Line], float | None]
+    band: Callable[[Line], tuple[float, float] | None]
+    axis: Callable[[Axes], None]
+
+
+def _interval(line: Line) -> tuple[float, float] | None:
+    if line.time_lo_s is None or line.time_hi_s is None:
+        return None
+    return line.time_lo_s, line.time_hi_s
+
+
+TIME = Cost("time of one call", lambda line: line.time_s, _interval, axis_of_seconds)
+MEMORY = Cost("peak memory of one call", lambda line: line.peak_bytes or None, lambda _: None, axis_of_bytes)
+
+
+def curves(setting: Setting, cost: Cost) -> Figure:
+    """The figure for one setting."""
+    panels = setting.panels
+    impls = [impl for impl in styles(_impls(panels)) if impl in _impls(panels)]
+    widths = sorted({panel.d_model for panel in panels})
+    columns = max(sum(panel.d_model == d for panel in panels) for d in widths)
+    with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
+        figure = Figure(figsize=(4.2 * columns + 2.2, 3.3 * len(widths) + 1.1), layout="constrained")
+        grid = figure.subplots(len(widths), columns, squeeze=False, sharex=True, sharey=True)
+        for row, d in enumerate(widths):
+            of_row = [panel for panel in panels if panel.d_model == d]
+            for column in range(columns):
+                if column < len(of_row):
+                    _panel(grid[row][column], of_row[column], cost)
+                else:
+                    grid[row][column].set_axis_off()
+        figure.suptitle(f"{cost.label.capitalize()} against sequence length: {setting.title}")
+        figure.supxlabel("sequence length n")
+        figure.supylabel(cost.label)
+        figure.legend(handles=_legend(impls, panels), loc="outside right upper", frameon=False)
+    return figure
+
+
+def _impls(panels: Sequence[Panel]) -> list[str]:
+    return list(dict.fromkeys(impl for panel in panels for impl in panel.impls()))
+
+
+def _panel(axes: Axes, panel: Panel, cost: Cost) -> None:
+    axes.set_title(f"d = {panel.d_model}, h = {panel.num_heads}")
+    cost.axis(axes)
+    axis_of_sizes(axes, (line.seq_len for line in panel.lines))
+    style = styles(panel.impls())
+    for impl in panel.impls():
+        colour, marker = style[impl]
+        known = [(line.seq_len, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
+        if known:
+            x, y = zip(*known, strict=True)
+            sns.lineplot(x=x, y=y, ax=axes, color=colour, marker=marker, markersize=6, lw=1.6, errorbar=None)
+        bands = [(line.seq_len, *band) for line in panel.of(impl) if (band := cost.band(line)) is not None]
+        if bands:
+            n, lo, hi = zip(*bands, strict=True)
+            axes.fill_between(n, lo, hi, color=colour, alpha=0.2, lw=0)
+        for line in panel.of(impl):
+            if line.status != "ok" and cost.value(line) is None:
+                _mark_failure(axes, line, _where(line.seq_len, known), colour)
+    _guides(axes, panel, cost)
+    axes.set(xlabel="", ylabel="")
+
+
+def _where(n: int, known: Sequence[tuple[int, float]]) -> float | None:
+    """Where a failed case would have been: on the line through the two measured sizes nearest to it."""
+    if len(known) < 2:
+        return known[0][1] if known else None
+    (n0, y0), (n1, y1) = sorted(sorted(known, key=lambda point: abs(math.log(point[0] / n)))[:2])
+    return y1 * (n / n1) ** (math.log(y1 / y0) / math.log(n1 / n0))
+
+
+def _mark_failure(axes: Axes, line: Line, y: float | None, colour: tuple[float, float, float]) -> None:
+    transform = axes.transData if y is not None else axes.get_xaxis_transform()
+    height = y if y is not None else 0.96
+    axes.plot([line.seq_len], [height], marker="x", ms=8, mew=2, ls="", color=colour, transform=transform)
+    axes.annotate(
+        line.status,
+        (line.seq_len, height),
+        xycoords=transform,
+        xytext=(-7, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=8,
+        color=colour,
+    )
+
+
+def _guides(axes: Axes, panel: Panel, cost: Cost) -> None:
+    """Grey lines of slope 1 and 2 from the panel's lower left: only their slope means something."""
+    values = [value for line in panel.lines if (value := cost.value(line)) is not None]
+    sizes = sorted({line.seq_len for line in panel.lines})
+    if not values or len(sizes) < 2:
+        return
+    start = min(values) * 0.6
+    for power, label in ((1, "∝ n"), (2, "∝ n²")):
+        # A guide that left the panel at its top would stretch the axis: it ends at the highest value.
+        end = min(sizes[-1], sizes[0] * (max(values) / start) ** (1 / power))
+        axes.plot([sizes[0], end], [start, start * (end / sizes[0]) ** power], color=GUIDE, ls=(0, (4, 3)), lw=1, zorder=1)
+        axes.annotate(
+            label,
+            (end, start * (end / sizes[0]) ** power),
+            xytext=(3, -4),
+            textcoords="offset points",
+            color=GUIDE,
+            fontsize=9,
+            va="top",
+            ha="right" if end == sizes[-1] else "left",
+        )
+
+
+def _legend(impls: Sequence[str], panels: Sequence[Panel]) -> list[Line2D]:
+    style = styles(impls)
+    handles = [Line2D([], [], color=style[impl][0], marker=style[impl][1], ms=6, label=impl) for impl in impls]
+    handles.append(Line2D([], [], color=GUIDE, ls=(0, (4, 3)), lw=1, label="slope 1, slope 2"))
+    if any(line.status != "ok" for panel in panels for line in panel.lines):
+        handles.append(Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label="failed, where\nit would have been"))
+    return handles

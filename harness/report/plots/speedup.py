@@ -1,0 +1,82 @@
+"""How many times faster each impl is than the naive one, over (n, d): one heat map for each impl and h."""
+
+import math
+
+import numpy as np
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from harness.report.panels import Panel, Setting
+from harness.report.plots.style import THEME
+
+BASELINE = "attention.naive"
+# Beyond this factor the colour says "much"; the number in the cell still says how much.
+_FULL_COLOUR = 8.0
+
+
+def speedup(setting: Setting) -> Figure | None:
+    """The figure for one setting; None where the baseline was not measured, or nothing beside it."""
+    impls = sorted({impl for panel in setting.panels for impl in panel.impls()} - {BASELINE})
+    heads = sorted({panel.num_heads for panel in setting.panels})
+    widths = sorted({panel.d_model for panel in setting.panels})
+    sizes = sorted({line.seq_len for panel in setting.panels for line in panel.lines})
+    grids = {
+        (h, impl): np.array([[_ratio(setting, d, h, impl, n) for n in sizes] for d in widths])
+        for h in heads
+        for impl in impls
+    }
+    if not impls or all(np.isnan(grid).all() for grid in grids.values()):
+        return None
+    with sns.axes_style("white", rc=THEME), sns.plotting_context(rc=THEME):
+        figure = Figure(
+            figsize=(0.62 * len(sizes) * len(impls) + 2.4, (0.55 * len(widths) + 0.75) * len(heads) + 1.3),
+            layout="constrained",
+        )
+        cells = figure.subplots(len(heads), len(impls), squeeze=False)
+        for row, h in enumerate(heads):
+            for column, impl in enumerate(impls):
+                axes = cells[row][column]
+                grid = grids[h, impl]
+                sns.heatmap(
+                    np.log2(grid),
+                    ax=axes,
+                    annot=[[_cell(ratio) for ratio in line] for line in grid],
+                    fmt="",
+                    cmap="PuOr",
+                    center=0,
+                    vmin=-math.log2(_FULL_COLOUR),
+                    vmax=math.log2(_FULL_COLOUR),
+                    cbar=False,
+                    linewidths=0.5,
+                    annot_kws={"fontsize": 9},
+                    xticklabels=sizes if row == len(heads) - 1 else False,
+                    yticklabels=widths if column == 0 else False,
+                )
+                axes.set_facecolor("0.9")
+                axes.set_title(f"{impl}, h = {h}")
+                axes.tick_params(axis="y", rotation=0)
+                axes.tick_params(axis="x", rotation=45 if len(sizes) > 4 else 0)
+        figure.suptitle(
+            f"Times faster than {BASELINE}: {setting.title}\n(purple: faster; orange: slower; grey: not measured)"
+        )
+        figure.supxlabel("sequence length n")
+        figure.supylabel("width d")
+    return figure
+
+
+def _ratio(setting: Setting, d: int, h: int, impl: str, n: int) -> float:
+    for panel in setting.panels:
+        if (panel.d_model, panel.num_heads) == (d, h):
+            base, own = _time(panel, BASELINE, n), _time(panel, impl, n)
+            return base / own if base and own else math.nan
+    return math.nan
+
+
+def _time(panel: Panel, impl: str, n: int) -> float | None:
+    return next((line.time_s for line in panel.lines if line.impl == impl and line.seq_len == n), None)
+
+
+def _cell(ratio: float) -> str:
+    if math.isnan(ratio):
+        return ""
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 0.95 else f"{ratio:.2f}"

@@ -1,0 +1,178 @@
+"""Run one trial in a fresh process, forked from a warm parent, and turn whatever happens into an outcome."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from harness.case import Case
+
+# Left free for the machine when the user sets no limit.
+_FREE_SHARE = 0.1
+# How long the end of a trial's pipe may come before the end of its process.
+_GRACE_S = 1.0
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from harness.trial import warm; warm.serve(int(sys.argv[2]))"
+
+
+class WarmParentLost(Exception):
+    """The process that trials are forked from has ended."""
+
+
+class Runner:
+    """Runs trials on this machine, one at a time. A context manager: its warm parent ends with it.
+
+    `seed` draws weights and inputs, `trial_s` is the sampling time of a timed trial, `timeout_s` the
+    longest a trial may take, `memory_limit` in bytes the most that it may allocate (None: 90 % of what
+    is free now).
+    """
+
+    def __init__(self, *, seed: int, trial_s: float, timeout_s: float, memory_limit: int | None) -> None:
+        self.seed = seed
+        self.trial_s = trial_s
+        self.timeout_s = timeout_s
+        self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
+        self._parent: _WarmParent | None = None
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._drop_parent()
+
+    def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
+        """The outcome: `status`, `reason`, `wall_s`, and what the trial measured."""
+        parent = self._warm_parent()
+        began = time.monotonic()
+        request = {
+            "purpose": purpose,
+            "case": case.as_dict() if case else None,
+            "seed": self.seed,
+            "trial_s": self.trial_s,
+            # A GPU's driver maps more than it uses: a limit on the host's memory would only break it.
+            "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
+            "sent_at": began,
+        }
+        try:
+            outcome = parent.run(request, self.timeout_s)
+        except WarmParentLost:
+            self._drop_parent()
+            outcome = _failed("killed", "together with the process it was forked from")
+        outcome["wall_s"] = round(time.monotonic() - began, 6)
+        return outcome
+
+    def _warm_parent(self) -> "_WarmParent":
+        if self._parent is None:
+            self._parent = _WarmParent()
+        return self._parent
+
+    def _drop_parent(self) -> None:
+        if self._parent is not None:
+            self._parent.close()
+            self._parent = None
+
+
+class _WarmParent:
+    """The driver's end of `harness.trial.warm`."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._answers = self._socket.makefile("r")
+        self._trial: int | None = None
+        self._answer("ready")
+
+    def run(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        reader, writer = os.pipe()
+        try:
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], [writer])
+            except OSError as error:
+                raise WarmParentLost from error
+            finally:
+                os.close(writer)
+            self._trial = int(self._answer("started"))
+            sent = self._read(reader, time.monotonic() + timeout_s)
+        finally:
+            os.close(reader)
+        if sent is None:
+            outcome = _failed("timeout", f"no result after {timeout_s:g} s")
+        elif sent.endswith(b"\n"):
+            outcome = json.loads(sent)
+        elif select.select([self._socket], [], [], _GRACE_S)[0]:
+            return _death(self._end_trial())
+        else:
+            outcome = _failed("killed", "it closed its pipe without a result and went on running")
+        self._end_trial()
+        return outcome
+
+    def close(self) -> None:
+        """End the trial that is running, if any, and the parent."""
+        self._kill_trial()
+        self._answers.close()
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _end_trial(self) -> int:
+        """Kill what is left of the trial and its children; its status, as in waitpid(2)."""
+        self._kill_trial()
+        self._trial, status = None, int(self._answer("ended"))
+        return status
+
+    def _kill_trial(self) -> None:
+        if self._trial is None:
+            return
+        # The trial leads a group once it has isolated itself; before that, it is alone.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self._trial, signal.SIGKILL)
+
+    def _read(self, pipe: int, deadline: float) -> bytes | None:
+        """A line from the pipe, or what came of it before its end or the trial's; None at the deadline.
+
+        The trial's end counts by itself: a child that it left behind may hold the pipe open.
+        """
+        received = b""
+        while not received.endswith(b"\n"):
+            ready = select.select([pipe, self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]
+            if not ready:
+                return None
+            part = os.read(pipe, 1 << 20) if pipe in ready else b""
+            if not part:
+                break
+            received += part
+        return received
+
+    def _answer(self, word: str) -> str:
+        try:
+            line = self._answers.readline()
+        except OSError as error:
+            raise WarmParentLost from error
+        if not line.startswith(word):
+            raise WarmParentLost
+        return line.removeprefix(word).strip()
+
+
+def _death(status: int) -> dict[str, Any]:
+    if os.WIFSIGNALED(status):
+        return _failed("killed", f"by {signal.Signals(os.WTERMSIG(status)).name}")
+    return _failed("error", f"its process ended with exit status {os.WEXITSTATUS(status)} and without a result")
+
+
+def _failed(status: str, reason: str) -> dict[str, Any]:
+    return {"status": status, "reason": reason}

@@ -1,0 +1,92 @@
+"""Time a call: warm it up until it is steady, then take samples that dwarf the clock's own cost.
+
+    cold first call | warm-up … steady | sample | sample | sample …
+"""
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+# A sample must outweigh the reading of the clock by this factor, so that its cost stays under 1 %.
+CLOCK_SHARE = 100
+# Long enough to span a few short calls, short enough that many samples see different moments of the machine.
+MIN_SAMPLE_S = 0.5e-3
+MIN_SAMPLES = 2
+# Warm-up is over when the last few calls no longer beat the ones before by more than this share …
+STEADY = 0.02
+STEADY_CALLS = 3
+# … or when it has taken this share of the sampling budget.
+WARMUP_SHARE = 0.3
+
+
+@dataclass
+class Samples:
+    """What one trial saw, in seconds. `samples_s` are per call: each is the mean of `calls_per_sample` calls."""
+
+    samples_s: list[float] = field(default_factory=list)
+    calls_per_sample: int = 1
+    first_call_s: float = 0.0
+    warmup_calls: int = 0
+    warmup_s: float = 0.0
+    sampling_s: float = 0.0
+    clock_s: float = 0.0
+
+
+def sample(
+    call: Callable[[], Any],
+    sync: Callable[[], None],
+    budget_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Samples:
+    """Samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. `sync` waits for its work."""
+    result = Samples(clock_s=clock_cost(clock))
+    gc.collect()
+    gc.disable()  # a collection inside a sample is Python's cost, not the layer's
+    try:
+        per_call = _warm_up(call, sync, WARMUP_SHARE * budget_s, clock, result)
+        min_sample_s = max(MIN_SAMPLE_S, CLOCK_SHARE * result.clock_s)
+        calls = max(1, int(-(-min_sample_s // per_call))) if per_call > 0 else 1
+        result.calls_per_sample = calls
+        begin = clock()
+        end = begin
+        while len(result.samples_s) < MIN_SAMPLES or end - begin < budget_s:
+            start = clock()
+            for _ in range(calls):
+                call()
+            sync()
+            end = clock()
+            result.samples_s.append((end - start) / calls)
+        result.sampling_s = end - begin
+    finally:
+        gc.enable()
+    return result
+
+
+def clock_cost(clock: Callable[[], float]) -> float:
+    """Seconds that one reading of the clock takes: the median over many pairs of readings."""
+    readings = [clock() for _ in range(201)]
+    return max(0.0, (readings[-1] - readings[0]) / (len(readings) - 1))
+
+
+def _warm_up(
+    call: Callable[[], Any], sync: Callable[[], None], budget_s: float, clock: Callable[[], float], into: Samples
+) -> float:
+    """Call until steady or out of budget; the time of one warm call, in seconds."""
+    times: list[float] = []
+    begin = clock()
+    while True:
+        start = clock()
+        call()
+        sync()
+        now = clock()
+        times.append(now - start)
+        recent, before = times[-STEADY_CALLS:], times[:-STEADY_CALLS]
+        if now - begin >= budget_s or (before and min(recent) >= (1 - STEADY) * min(before)):
+            break
+    into.first_call_s = times[0]
+    into.warmup_calls = len(times)
+    into.warmup_s = now - begin
+    return median(times[-STEADY_CALLS:])

@@ -1,0 +1,35 @@
+"""What can be said of an impl and of torch without measuring: asked once, before the first trial."""
+
+from typing import Any
+
+import torch
+
+from harness import catalog
+from harness.case import Case
+from harness.trial.build import takes_heads
+
+
+def describe(case: Case) -> dict[str, Any]:
+    """Family and heads of the case's impl: said by the class's attributes, else by its constructor."""
+    layer_class = catalog.load_class(case.impl)
+    return {
+        "family": str(getattr(layer_class, "family", "own")),
+        "has_heads": bool(getattr(layer_class, "has_heads", takes_heads(layer_class))),
+    }
+
+
+def torch_facts() -> dict[str, Any]:
+    """Version, build and thread settings of torch, and the GPU if there is one."""
+    gpu = torch.cuda.is_available()
+    return {
+        "version": torch.__version__,
+        "git": torch.version.git_version,
+        "cuda": torch.version.cuda,
+        "gpu": torch.cuda.get_device_name() if gpu else None,
+        "gpu_memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
+        "default_threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "build": [line.strip(" -") for line in torch.__config__.show().splitlines() if line.strip()],
+        "parallel": [line.strip() for line in torch.__config__.parallel_info().splitlines() if line.strip()],
+    }

@@ -1,0 +1,49 @@
+"""Make a freshly forked process a trial's own: it can harm nobody, and outlives nobody."""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def enter(memory_limit: int | None) -> None:
+    """Own session (so that its whole process group can be killed), no terminal, limited memory.
+
+    `memory_limit` is in bytes, on top of what the warm parent's fork brought along.
+    """
+    os.setsid()
+    die_with_parent()
+    _silence()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the warm parent ignores it; a trial need not
+    if memory_limit is not None:
+        _limit_memory(memory_limit)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, however that ends. On Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _silence() -> None:
+    """A layer may print what it likes; the sweep's screen is not the place, nor may it wait for input."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
+def _limit_memory(limit: int) -> None:
+    # RLIMIT_DATA counts private writable memory: what allocations cost, and not what CUDA merely reserves.
+    with contextlib.suppress(OSError):  # no /proc: no limit, as on macOS, where the kernel would ignore it
+        inherited = next(
+            int(line.split()[1]) * 1024
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmData:")
+        )
+        resource.setrlimit(resource.RLIMIT_DATA, (inherited + limit, resource.RLIM_INFINITY))

@@ -1,0 +1,55 @@
+"""The warm parent: it has imported torch and done no work; each trial is a fork of it, milliseconds away.
+
+A trial so inherits no OpenMP pool, no CUDA context and no allocator's past. The parent itself only
+forks and waits, so that nothing but the trial runs while the trial runs.
+
+Protocol, over one Unix socket: the driver sends a request (JSON) with the write end of a pipe; the
+parent answers `started PID`, the trial writes its outcome to the pipe as one line, and when it has ended the
+parent says `ended STATUS`, as in waitpid(2).
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+from typing import NoReturn
+
+from harness.trial import isolate
+from harness.trial.run import carry_out
+
+MAX_REQUEST = 65536
+
+
+def serve(descriptor: int) -> None:
+    """Serve requests on the socket `descriptor` until the driver closes it."""
+    isolate.die_with_parent()
+    # The driver decides when a trial ends: a Ctrl-C meant for it must not reach the trial's parent.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The imported modules stay for good: a trial's garbage collection must not walk them (80 ms).
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=descriptor) as connection:
+        connection.sendall(b"ready\n")
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 1)
+            if not message:
+                return
+            pid = os.fork()
+            if pid == 0:
+                connection.close()
+                _trial(message, descriptors[0])
+            os.close(descriptors[0])
+            connection.sendall(f"started {pid}\n".encode())
+            _, status = os.waitpid(pid, 0)
+            connection.sendall(f"ended {status}\n".encode())
+
+
+def _trial(message: bytes, pipe: int) -> NoReturn:
+    try:
+        outcome = carry_out(json.loads(message))
+        with open(pipe, "wb") as out:
+            out.write(json.dumps(outcome).encode() + b"\n")
+    finally:
+        # No exit handlers, and no freeing of what the kernel frees faster.
+        os._exit(0)

@@ -1,0 +1,1 @@
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2), rung by rung."""

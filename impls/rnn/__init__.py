@@ -1,0 +1,1 @@
+"""Recurrent layers (Elman 1990, "Finding structure in time"), rung by rung."""
