@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from harness.case import AXES, Case
-from harness.stats.estimate import Estimate, estimate
-from harness.stats.stopping import Limits, stop_reason
+from harness.stats.estimate import Estimate, Trial, best_pulse, estimate
+from harness.stats.stopping import Limits, restless, stop_reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +48,7 @@ class _Rows:
     family: str = ""
     failure: Mapping[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
-    samples: dict[int, list[float]] = field(default_factory=dict)
-    spent_s: float = 0.0
+    trials: dict[int, Trial] = field(default_factory=dict)
 
 
 def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[Line]:
@@ -67,15 +66,23 @@ def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[Line]:
         elif row["purpose"] == "facts":
             of_case.facts = dict(row)
         elif row["purpose"] == "time":
-            of_case.samples[row["round"]] = row["samples_s"]
-            of_case.spent_s += row["wall_s"]
-    return [_line(case, cases[case], limits) for case in sorted(cases)]
+            of_case.trials[row["round"]] = Trial(row["samples_s"], row["wall_s"], row["pulse_s"])
+    pulses = _best_pulses(cases)
+    return [_line(case, cases[case], pulses[case.threads], limits) for case in sorted(cases)]
 
 
-def _line(case: Case, rows: _Rows, limits: Limits) -> Line:
+def _best_pulses(cases: Mapping[Case, _Rows]) -> dict[int, float | None]:
+    """The best pulse seen in the run, by number of threads."""
+    trials: dict[int, list[Trial]] = {}
+    for case, rows in cases.items():
+        trials.setdefault(case.threads, []).extend(rows.trials.values())
+    return {threads: best_pulse(seen) for threads, seen in trials.items()}
+
+
+def _line(case: Case, rows: _Rows, best_pulse_s: float | None, limits: Limits) -> Line:
     failure = rows.failure
-    trials = list(rows.samples.values())
-    timed = estimate(trials) if trials and failure is None else None
+    trials = list(rows.trials.values())
+    timed = estimate(trials, best_pulse_s) if trials and failure is None else None
     return Line(
         **{name: getattr(case, name) for name in AXES},
         family=rows.family,
@@ -86,7 +93,7 @@ def _line(case: Case, rows: _Rows, limits: Limits) -> Line:
         time_hi_s=_finite(timed),
         time_median_s=timed.median_s if timed else None,
         trials=len(trials),
-        stop_reason=_stop(trials, rows, limits),
+        stop_reason=_stop(trials, best_pulse_s, failure is not None, limits),
         peak_bytes=rows.facts.get("peak_bytes"),
         peak_resident_bytes=rows.facts.get("peak_resident_bytes"),
         tokens_per_s=case.tokens / timed.time_s if timed else None,
@@ -97,10 +104,11 @@ def _finite(timed: Estimate | None) -> float | None:
     return timed.hi_s if timed and math.isfinite(timed.hi_s) else None
 
 
-def _stop(trials: list[list[float]], rows: _Rows, limits: Limits) -> str:
-    if rows.failure is not None:
+def _stop(trials: list[Trial], best_pulse_s: float | None, failed: bool, limits: Limits) -> str:
+    if failed:
         return "failed"
-    return stop_reason(trials, rows.spent_s, limits) or "interrupted"
+    reason = stop_reason(trials, best_pulse_s, limits)
+    return reason or ("disturbed" if restless(trials, best_pulse_s, limits) else "interrupted")
 
 
 def table(lines: Iterable[Line]) -> "pd.DataFrame":

@@ -13,7 +13,8 @@ class Precision:
 
     A case stops after `min_rounds` trials or more, once its interval is within ± `target` of its time;
     at the latest after `max_rounds` trials or `case_s` in its trials. One trial samples for `trial_s`
-    and is a time-out after `timeout_s`.
+    and is a time-out after `timeout_s`. Cases that saw the machine disturbed in all their rounds are measured
+    again in quiet moments, for which the sweep waits `patience_s` in all.
     """
 
     target: float = MISSING
@@ -22,6 +23,7 @@ class Precision:
     trial_s: float = MISSING
     timeout_s: float = MISSING
     case_s: float = MISSING
+    patience_s: float = MISSING
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -38,11 +39,12 @@ def _table(setting: Setting, panel: Panel, laws: dict[tuple[str, str], Law]) -> 
     table = Table(
         title=f"Cost of one call at n = {n}, d = {panel.d_model}, h = {panel.num_heads} ({setting.title})",
         caption="slope: d log cost / d log n, between the two smallest n → between the two largest n",
+        box=SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
     )
     table.add_column("impl", no_wrap=True)
-    for heading in ("time", "interval", "memory", "time slope", "memory slope"):
+    for heading in ("time", "±", "memory", "time slope", "memory slope"):
         table.add_column(heading, justify="right", no_wrap=True)
     at_n = [line for line in panel.lines if line.seq_len == n]
     for line in sorted(at_n, key=lambda line: line.time_s if line.time_s is not None else float("inf")):
@@ -58,11 +60,11 @@ def _table(setting: Setting, panel: Panel, laws: dict[tuple[str, str], Law]) -> 
 
 
 def _interval(line: Line) -> str:
-    if line.time_s is None or line.time_lo_s is None:
+    if line.time_s is None:
         return ""
     if line.time_hi_s is None:
         return "one trial"
-    return f"−{100 * (1 - line.time_lo_s / line.time_s):.1f} +{100 * (line.time_hi_s / line.time_s - 1):.1f} %"
+    return f"{100 * (line.time_hi_s / line.time_s - 1):.1f} %"
 
 
 def _slopes(law: Law | None) -> str:

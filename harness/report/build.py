@@ -65,4 +65,5 @@ def _plots(directory: Path, lines: list[Line]) -> None:
 
 def _save(figure: "Figure", path: Path) -> None:
     figure.savefig(path.with_suffix(".png"), dpi=130)
+    figure.set_layout_engine("none")  # laid out once, for both: it is half of the drawing
     figure.savefig(path.with_suffix(".svg"))

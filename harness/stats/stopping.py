@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from harness.stats.estimate import estimate
+from harness.stats.estimate import Trial, estimate, quiet
+
+# So many trials must have seen the machine undisturbed before the limit on trials may end a case.
+LEAST_QUIET = 2
 
 
 class Limits(Protocol):
@@ -15,15 +18,23 @@ class Limits(Protocol):
     case_s: float
 
 
-def stop_reason(trials: Sequence[Sequence[float]], spent_s: float, limits: Limits) -> str | None:
-    """Why to stop: `precise`, `max_rounds` or `time_limit`; None to go on.
+def stop_reason(trials: Sequence[Trial], best_pulse_s: float | None, limits: Limits) -> str | None:
+    """Why to stop, or None to go on.
 
-    `trials` are each trial's samples, `spent_s` the wall time that the case's trials have taken.
+    `precise`: the interval is as narrow as asked. `max_rounds`: it is not, after as many trials as allowed.
+    `time_limit`: the case's trials have taken `case_s`. A case of which all trials but one were disturbed
+    goes on beyond `max_rounds`: see `restless`.
     """
-    if len(trials) >= limits.min_rounds and estimate(trials).half_width <= limits.target:
+    undisturbed = quiet(trials, best_pulse_s)
+    if len(undisturbed) >= limits.min_rounds and estimate(undisturbed).half_width <= limits.target:
         return "precise"
-    if len(trials) >= limits.max_rounds:
+    if len(trials) >= limits.max_rounds and len(undisturbed) >= LEAST_QUIET:
         return "max_rounds"
-    if trials and spent_s >= limits.case_s:
+    if trials and sum(trial.wall_s for trial in trials) >= limits.case_s:
         return "time_limit"
     return None
+
+
+def restless(trials: Sequence[Trial], best_pulse_s: float | None, limits: Limits) -> bool:
+    """Whether the case has had its rounds, and the machine too little rest during them."""
+    return len(trials) >= limits.max_rounds and stop_reason(trials, best_pulse_s, limits) is None

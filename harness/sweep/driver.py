@@ -3,20 +3,26 @@
     verify  each kind of case once, small, against its reference
     facts   each case once: memory and which kernel ran, in a process of its own
     round   every unfinished case once, in a new random order; again until none is left
+    again   what the machine disturbed in every round, in quiet moments
 
 A burst of noise is so spread over the cases of a round instead of ruining one of them.
 """
 
 import random
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from harness.case import Case
 from harness.catalog import Traits, unsupported_reason
 from harness.config import Precision
-from harness.stats.stopping import stop_reason
+from harness.stats.estimate import Trial, best_pulse, quiet
+from harness.stats.stopping import restless, stop_reason
+
+# Between two looks at whether the machine is quiet again, in seconds: short against a disturbance of seconds.
+_LOOK_EVERY_S = 0.25
+# No case gets more than so many times its rounds, however restless the machine.
+_MOST_ROUNDS = 2
 
 
 class TrialRunner(Protocol):
@@ -39,14 +45,6 @@ class Watcher(Protocol):
     def finished(self, case: Case, status: str) -> None: ...
 
 
-@dataclass
-class _Progress:
-    """What the sweep knows of a case so far."""
-
-    trials: list[list[float]] = field(default_factory=list)
-    spent_s: float = 0.0
-
-
 class Sweep:
     """One sweep over `cases`. `traits` tells each impl's family and whether it has heads."""
 
@@ -59,32 +57,36 @@ class Sweep:
         sink: Sink,
         watcher: Watcher,
         seed: int = 0,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.precision = precision
+        self._precision = precision
         self._traits = traits
-        self._runner, self._sink, self._watcher = runner, sink, watcher
+        self._runner, self._sink, self._watcher, self._sleep = runner, sink, watcher, sleep
         self._random = random.Random(seed)
-        self._open = {case: _Progress() for case in cases}
+        # Every case that has not failed, with its timed trials; `_open` are those that need more.
+        self._trials: dict[Case, list[Trial]] = {case: [] for case in cases}
+        self._open = set(cases)
 
     def run(self) -> None:
         """Measure until every case is finished. An exception from the runner or a signal leaves all rows written."""
         self._set_aside_unsupported()
         self._verify()
         self._watcher.starting("facts", len(self._open))
-        for case in self._in_random_order():
+        for case in self._shuffled(self._open):
             self._trial("facts", case, 0)
         number = 0
         while self._open:
             number += 1
             self._watcher.starting("round", number)
-            for case in self._in_random_order():
-                self._time(case, number)
+            for case in self._shuffled(self._open):
+                self._time(case)
+        self._again()
 
-    def _in_random_order(self) -> list[Case]:
-        return self._random.sample(list(self._open), len(self._open))
+    def _shuffled(self, cases: set[Case]) -> list[Case]:
+        return self._random.sample(sorted(cases), len(cases))
 
     def _set_aside_unsupported(self) -> None:
-        for case in list(self._open):
+        for case in sorted(self._open):
             reason = unsupported_reason(case, self._traits[case.impl].has_heads)
             if reason:
                 self._record("plan", case, 0, {"status": "unsupported", "reason": reason})
@@ -92,7 +94,7 @@ class Sweep:
     def _verify(self) -> None:
         """One verification for all cases of a kind; what it finds holds for each of them."""
         kinds: dict[Case, list[Case]] = {}
-        for case in self._open:
+        for case in sorted(self._open):
             kinds.setdefault(case.small(), []).append(case)
         self._watcher.starting("verify", len(kinds))
         for kind, cases in kinds.items():
@@ -100,15 +102,45 @@ class Sweep:
             for case in cases:
                 self._record("verify", case, 0, outcome)
 
-    def _time(self, case: Case, number: int) -> None:
-        outcome = self._trial("time", case, number)
+    def _time(self, case: Case) -> None:
+        outcome = self._trial("time", case, len(self._trials[case]) + 1)
         if outcome["status"] != "ok":
             return
-        so_far = self._open[case]
-        so_far.trials.append(outcome["samples_s"])
-        so_far.spent_s += outcome["wall_s"]
-        if stop_reason(so_far.trials, so_far.spent_s, self.precision):
+        self._trials[case].append(Trial(outcome["samples_s"], outcome["wall_s"], outcome["pulse_s"]))
+        judged = self._trials[case], self._best_pulse(case), self._precision
+        if case in self._open and (stop_reason(*judged) or restless(*judged)):
             self._finish(case, "ok")
+
+    def _again(self) -> None:
+        """Repeat, in quiet moments, the cases whose trials were disturbed, as judged by the best pulse of all."""
+        patience = self._precision.patience_s
+        while waiting := {case for case in self._trials if self._wants_quiet(case)}:
+            self._watcher.starting("again", len(waiting))
+            for case in self._shuffled(waiting):
+                patience = self._wait_for_quiet(case, patience)
+                if patience <= 0:
+                    return
+                self._time(case)
+
+    def _wants_quiet(self, case: Case) -> bool:
+        trials = self._trials[case]
+        return len(trials) < _MOST_ROUNDS * self._precision.max_rounds and (
+            stop_reason(trials, self._best_pulse(case), self._precision) is None
+        )
+
+    def _wait_for_quiet(self, case: Case, patience: float) -> float:
+        """What is left of the patience once the machine is quiet; 0 or less if it did not get so in time."""
+        while patience > 0:
+            now = self._runner.run("pulse", case)
+            seen = Trial((), pulse_s=now.get("pulse_s"))
+            if quiet([seen], self._best_pulse(case)):
+                break
+            self._sleep(_LOOK_EVERY_S)
+            patience -= _LOOK_EVERY_S
+        return patience
+
+    def _best_pulse(self, case: Case) -> float | None:
+        return best_pulse([t for other, ts in self._trials.items() if other.threads == case.threads for t in ts])
 
     def _trial(self, purpose: str, case: Case, number: int) -> dict[str, Any]:
         outcome = self._runner.run(purpose, case)
@@ -130,8 +162,9 @@ class Sweep:
         )
         self._watcher.trial(case, outcome)
         if outcome["status"] != "ok":
+            del self._trials[case]
             self._finish(case, outcome["status"])
 
     def _finish(self, case: Case, status: str) -> None:
-        del self._open[case]
+        self._open.discard(case)
         self._watcher.finished(case, status)

@@ -55,7 +55,7 @@ class Screen:
             self._live.stop()
 
     def starting(self, phase: str, number: int) -> None:
-        """A phase begins: `verify` or `facts` of so many, or round `number`."""
+        """A phase begins: `verify`, `facts` or `again` of so many, or round `number`."""
         self._phase = f"round {number}" if phase == "round" else phase
         self._round = number if phase == "round" else 0
         if not self._console.is_terminal:

@@ -14,12 +14,12 @@ from typing import Any
 CLOCK_SHARE = 100
 # Long enough to span a few short calls, short enough that many samples see different moments of the machine.
 MIN_SAMPLE_S = 0.5e-3
-MIN_SAMPLES = 2
+MIN_SAMPLES = 3
 # Warm-up is over when the last few calls no longer beat the ones before by more than this share …
 STEADY = 0.02
 STEADY_CALLS = 3
 # … or when it has taken this share of the sampling budget.
-WARMUP_SHARE = 0.3
+WARMUP_SHARE = 0.1
 
 
 @dataclass

@@ -17,6 +17,7 @@ from harness.trial.clock import sample
 from harness.trial.describe import describe, torch_facts
 from harness.trial.interference import usage
 from harness.trial.memory import allocator_peak, resident_peak
+from harness.trial.pulse import pulse
 from harness.trial.verify import WrongResult, verify
 
 _OOM = re.compile(r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory", re.I)
@@ -71,6 +72,9 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
         return verify(case, request["seed"])
     if purpose == "facts":
         return _facts(case, request["seed"])
+    if purpose == "pulse":
+        torch.set_num_threads(case.threads)
+        return {"pulse_s": pulse()}
     if purpose == "time":
         return _time(case, request["seed"], request["trial_s"])
     raise ValueError(f"no such purpose: {purpose}")
@@ -89,11 +93,15 @@ def _time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     began = time.monotonic()
     work = build(case, seed)
     built = time.monotonic()
+    on_cpu = case.device == "cpu"
+    pulse_before = pulse() if on_cpu else None
     before = usage()
     samples = sample(work.call, work.sync, trial_s)
     during = usage().since(before)
+    # The quieter of the two: the fastest samples are from that end of the trial.
+    pulse_s = min(pulse_before, pulse()) if pulse_before is not None else None
     rounded = {
         name: [float(f"{s:.6g}") for s in value] if isinstance(value, list) else float(f"{value:.6g}")
         for name, value in asdict(samples).items()
     }
-    return {**rounded, "build_s": round(built - began, 6), **during}
+    return {**rounded, "build_s": round(built - began, 6), "pulse_s": pulse_s, **during}

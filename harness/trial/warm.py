@@ -1,4 +1,4 @@
-"""The warm parent: it has imported torch and done no work; each trial is a fork of it, milliseconds away.
+"""The warm parent: it has imported torch and our layers and done no work; each trial is a fork of it, milliseconds away.
 
 A trial so inherits no OpenMP pool, no CUDA context and no allocator's past. The parent itself only
 forks and waits, so that nothing but the trial runs while the trial runs.
@@ -15,6 +15,7 @@ import signal
 import socket
 from typing import NoReturn
 
+from harness import catalog
 from harness.trial import isolate
 from harness.trial.run import carry_out
 
@@ -26,6 +27,8 @@ def serve(descriptor: int) -> None:
     isolate.die_with_parent()
     # The driver decides when a trial ends: a Ctrl-C meant for it must not reach the trial's parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in catalog.names():
+        catalog.load_class(name)
     # The imported modules stay for good: a trial's garbage collection must not walk them (80 ms).
     gc.collect()
     gc.freeze()

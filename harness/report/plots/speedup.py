@@ -29,12 +29,12 @@ def speedup(setting: Setting) -> Figure | None:
         return None
     with sns.axes_style("white", rc=THEME), sns.plotting_context(rc=THEME):
         figure = Figure(
-            figsize=(0.62 * len(sizes) * len(impls) + 2.4, (0.55 * len(widths) + 0.75) * len(heads) + 1.3),
+            figsize=(0.62 * len(sizes) * len(heads) + 2.0, (0.42 * len(widths) + 0.45) * len(impls) + 1.4),
             layout="constrained",
         )
-        cells = figure.subplots(len(heads), len(impls), squeeze=False)
-        for row, h in enumerate(heads):
-            for column, impl in enumerate(impls):
+        cells = figure.subplots(len(impls), len(heads), squeeze=False)
+        for row, impl in enumerate(impls):
+            for column, h in enumerate(heads):
                 axes = cells[row][column]
                 grid = grids[h, impl]
                 sns.heatmap(
@@ -49,7 +49,7 @@ def speedup(setting: Setting) -> Figure | None:
                     cbar=False,
                     linewidths=0.5,
                     annot_kws={"fontsize": 9},
-                    xticklabels=sizes if row == len(heads) - 1 else False,
+                    xticklabels=sizes if row == len(impls) - 1 else False,
                     yticklabels=widths if column == 0 else False,
                 )
                 axes.set_facecolor("0.9")
