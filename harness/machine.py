@@ -10,7 +10,18 @@ from typing import Any
 
 import psutil
 
-_LIBRARIES = ("attn-harness", "torch", "numpy", "scipy", "pandas", "hydra-core", "seaborn", "matplotlib", "rich", "psutil")
+_LIBRARIES = (
+    "attn-harness",
+    "torch",
+    "numpy",
+    "scipy",
+    "pandas",
+    "hydra-core",
+    "seaborn",
+    "matplotlib",
+    "rich",
+    "psutil",
+)
 
 
 def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +44,9 @@ def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
         "kernel": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
         "python": sys.version.split()[0],
-        "torch": {name: value for name, value in torch.items() if name not in ("status", "reason", "wall_s", "start_s")},
+        "torch": {
+            name: value for name, value in torch.items() if name not in ("status", "reason", "wall_s", "start_s")
+        },
         "libraries": {name: _version(name) for name in _LIBRARIES},
         "environment": {name: value for name, value in sorted(os.environ.items()) if _matters(name)},
         # Installed from a wheel there is no checkout of ours, and whatever lies around it is not ours.
@@ -72,7 +85,9 @@ def _version(name: str) -> str | None:
 
 
 def _matters(name: str) -> bool:
-    return name.startswith(("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "MALLOC_", "LD_PRELOAD"))
+    return name.startswith(
+        ("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "MALLOC_", "LD_PRELOAD")
+    )
 
 
 def _commit(directory: Path) -> str | None:

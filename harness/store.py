@@ -1,6 +1,6 @@
 """A run's directory: rows appended as they come, read back whatever became of the writer.
 
-    config.yaml   machine.json   rows/*.jsonl   summary.csv   laws.csv   plots/
+config.yaml   machine.json   rows/*.jsonl   summary.csv   laws.csv   plots/
 """
 
 import json

@@ -13,7 +13,9 @@ from impls.registry import IMPLS
 def run(arguments: Sequence[str]) -> int:
     """Print the registered layers."""
     Parser("list", "The layers that can be measured, and what theory claims of them.").parse_args(arguments)
-    table = Table(caption="your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)", caption_justify="left")
+    table = Table(
+        caption="your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)", caption_justify="left"
+    )
     for heading in ("impl", "what it is", "work", "memory", "depth"):
         table.add_column(heading, no_wrap=heading == "impl")
     for impl in IMPLS.values():

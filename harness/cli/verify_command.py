@@ -48,4 +48,11 @@ def _cells(case: Case, outcome: dict[str, Any]) -> tuple[str, ...]:
     if outcome["status"] != "ok":
         return name, "", "", "", "", f"[red]{outcome['status']}[/]: {escape(str(outcome['reason']))}"
     gradient = f"{outcome['gradient_error']:.1e}" if "gradient_error" in outcome else ""
-    return name, outcome["against"], f"{outcome['output_error']:.1e}", gradient, f"{outcome['tolerance']:.1e}", "[green]ok"
+    return (
+        name,
+        outcome["against"],
+        f"{outcome['output_error']:.1e}",
+        gradient,
+        f"{outcome['tolerance']:.1e}",
+        "[green]ok",
+    )

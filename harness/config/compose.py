@@ -41,7 +41,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepCo
     config = _hydra(rest)
     try:
         for axis, values in axes.items():
-            OmegaConf.update(config, axis, values)
+            OmegaConf.update(config, axis, values, merge=False)
         plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise UsageError(_one_line(error)) from error

@@ -17,7 +17,9 @@ from harness.config.axes import MOST_VALUES
 from harness.errors import UsageError, did_you_mean
 
 
-def split(arguments: Sequence[str], keys: Collection[str], groups: dict[str, list[str]]) -> tuple[dict[str, Any], list[str]]:
+def split(
+    arguments: Sequence[str], keys: Collection[str], groups: dict[str, list[str]]
+) -> tuple[dict[str, Any], list[str]]:
     """`(axis values, overrides for Hydra)`. `keys` are the settings that exist, `groups` the files to choose from.
 
     Raises UsageError for what does not parse, an unknown key or group option, and a sweep over a setting
@@ -28,10 +30,11 @@ def split(arguments: Sequence[str], keys: Collection[str], groups: dict[str, lis
     for argument in arguments:
         override = _parse(argument)
         name = override.key_or_group
-        plain = override.type is not None and not (override.is_add() or override.is_delete() or override.is_force_add())
-        if plain and name not in keys and name not in groups:
+        if override.is_delete():
+            raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
+        if name not in keys and name not in groups:
             raise UsageError(f"unknown key '{name}'{did_you_mean(name, [*keys, *groups])}")
-        if name in AXES and plain:
+        if name in AXES:
             axes[name] = _values(override)
             if name not in groups:
                 continue
@@ -39,7 +42,7 @@ def split(arguments: Sequence[str], keys: Collection[str], groups: dict[str, lis
             argument = f"{name}={_first(axes[name])}"
         elif override.is_sweep_override():
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
-        if plain and name in groups:
+        if name in groups:
             option = argument.partition("=")[2]
             if option not in groups[name]:
                 raise UsageError(f"unknown {name} '{option}'{did_you_mean(option, groups[name])}")

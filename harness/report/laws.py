@@ -44,7 +44,16 @@ def fit_laws(lines: Iterable[Line]) -> list[Law]:
     """A law for every series of cases that differ in n alone and hold a number at two sizes or more."""
     series: dict[tuple, list[Line]] = {}
     for line in lines:
-        group = (line.impl, line.d_model, line.num_heads, line.batch_size, line.mode, line.dtype, line.device, line.threads)
+        group = (
+            line.impl,
+            line.d_model,
+            line.num_heads,
+            line.batch_size,
+            line.mode,
+            line.dtype,
+            line.device,
+            line.threads,
+        )
         series.setdefault(group, []).append(line)
     laws = []
     for group, members in series.items():

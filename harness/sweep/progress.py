@@ -95,7 +95,13 @@ class Screen:
 
     def _plain(self) -> None:
         elapsed = time.monotonic() - self._began
-        parts = [f"{elapsed:5.0f} s", self._phase, f"{self._done}/{self._cases} cases", self._time_left(), self._failed()]
+        parts = [
+            f"{elapsed:5.0f} s",
+            self._phase,
+            f"{self._done}/{self._cases} cases",
+            self._time_left(),
+            self._failed(),
+        ]
         self._console.print("  ".join(part for part in parts if part), markup=False, highlight=False)
 
     def _time_left(self) -> str:

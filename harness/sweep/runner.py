@@ -18,9 +18,15 @@ from harness.case import Case
 
 # Left free for the machine when the user sets no limit.
 _FREE_SHARE = 0.1
-# How long the end of a trial's pipe may come before the end of its process.
+# How long a trial may take to end after its last word.
 _GRACE_S = 1.0
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from harness.trial import warm; warm.serve(int(sys.argv[2]))"
+# The parent finds what the driver finds, wherever it was started from.
+_BOOT = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from harness.trial import warm
+warm.serve(int(sys.argv[2]))
+"""
 
 
 class WarmParentLost(Exception):
@@ -109,16 +115,15 @@ class _WarmParent:
             sent = self._read(reader, time.monotonic() + timeout_s)
         finally:
             os.close(reader)
+        ended = sent is not None and bool(select.select([self._socket], [], [], _GRACE_S)[0])
+        if not ended:
+            self._kill_trial()
+        self._trial, status = None, int(self._answer("ended"))
         if sent is None:
-            outcome = _failed("timeout", f"no result after {timeout_s:g} s")
-        elif sent.endswith(b"\n"):
-            outcome = json.loads(sent)
-        elif select.select([self._socket], [], [], _GRACE_S)[0]:
-            return _death(self._end_trial())
-        else:
-            outcome = _failed("killed", "it closed its pipe without a result and went on running")
-        self._end_trial()
-        return outcome
+            return _failed("timeout", f"no result after {timeout_s:g} s")
+        if sent.endswith(b"\n"):
+            return json.loads(sent)
+        return _death(status) if ended else _failed("killed", "it closed its pipe without a result and went on running")
 
     def close(self) -> None:
         """End the trial that is running, if any, and the parent."""
@@ -128,19 +133,12 @@ class _WarmParent:
         self._process.kill()
         self._process.wait()
 
-    def _end_trial(self) -> int:
-        """Kill what is left of the trial and its children; its status, as in waitpid(2)."""
-        self._kill_trial()
-        self._trial, status = None, int(self._answer("ended"))
-        return status
-
     def _kill_trial(self) -> None:
+        """Kill the trial that is running, if any; what it started, the parent kills."""
         if self._trial is None:
             return
-        # The trial leads a group once it has isolated itself; before that, it is alone.
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self._trial, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._trial, signal.SIGKILL)
 
     def _read(self, pipe: int, deadline: float) -> bytes | None:
         """A line from the pipe, or what came of it before its end or the trial's; None at the deadline.
@@ -149,7 +147,8 @@ class _WarmParent:
         """
         received = b""
         while not received.endswith(b"\n"):
-            ready = select.select([pipe, self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]
+            ends: list[Any] = [pipe, self._socket]
+            ready = select.select(ends, [], [], max(0.0, deadline - time.monotonic()))[0]
             if not ready:
                 return None
             part = os.read(pipe, 1 << 20) if pipe in ready else b""

@@ -1,15 +1,18 @@
 """Time a call: warm it up until it is steady, then take samples that dwarf the clock's own cost.
 
-    cold first call | warm-up … steady | sample | sample | sample …
+cold first call | warm-up … steady | sample | sample | sample …
 """
 
 import gc
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+# No call of a layer is shorter; below it stands only what the clock cannot resolve.
+LEAST_CALL_S = 1e-7
 # A sample must outweigh the reading of the clock by this factor, so that its cost stays under 1 %.
 CLOCK_SHARE = 100
 # Long enough to span a few short calls, short enough that many samples see different moments of the machine.
@@ -48,7 +51,7 @@ def sample(
     try:
         per_call = _warm_up(call, sync, WARMUP_SHARE * budget_s, clock, result)
         min_sample_s = max(MIN_SAMPLE_S, CLOCK_SHARE * result.clock_s)
-        calls = max(1, int(-(-min_sample_s // per_call))) if per_call > 0 else 1
+        calls = max(1, math.ceil(min_sample_s / per_call))
         result.calls_per_sample = calls
         begin = clock()
         end = begin
@@ -89,4 +92,5 @@ def _warm_up(
     into.first_call_s = times[0]
     into.warmup_calls = len(times)
     into.warmup_s = now - begin
-    return median(times[-STEADY_CALLS:])
+    # One call, the reading of the clock not included: it would make short calls look long, and samples short.
+    return max(median(times[-STEADY_CALLS:]) - into.clock_s, LEAST_CALL_S)

@@ -21,7 +21,7 @@ from harness.trial.pulse import pulse
 from harness.trial.verify import WrongResult, verify
 
 _OOM = re.compile(r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory", re.I)
-_NO_KERNEL = re.compile(r"no available kernel|not implemented for '", re.I)
+_NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
 
 
 def carry_out(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The warm parent: it has imported torch and our layers and done no work; each trial is a fork of it, milliseconds away.
+"""The warm parent: torch and our layers imported, no work done; each trial is a fork of it, milliseconds away.
 
 A trial so inherits no OpenMP pool, no CUDA context and no allocator's past. The parent itself only
 forks and waits, so that nothing but the trial runs while the trial runs.
@@ -8,6 +8,7 @@ parent answers `started PID`, the trial writes its outcome to the pipe as one li
 parent says `ended STATUS`, as in waitpid(2).
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -44,8 +45,16 @@ def serve(descriptor: int) -> None:
                 _trial(message, descriptors[0])
             os.close(descriptors[0])
             connection.sendall(f"started {pid}\n".encode())
-            _, status = os.waitpid(pid, 0)
-            connection.sendall(f"ended {status}\n".encode())
+            connection.sendall(f"ended {_reap(pid)}\n".encode())
+
+
+def _reap(pid: int) -> int:
+    """Wait for the trial's end, kill what it started and left behind, and give its status."""
+    # The group is killed before the trial is reaped: until then its number cannot become somebody else's.
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have ended before it led a group
+        os.killpg(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
 
 
 def _trial(message: bytes, pipe: int) -> NoReturn:

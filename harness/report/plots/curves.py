@@ -118,7 +118,9 @@ def _guides(axes: Axes, panel: Panel, cost: Cost) -> None:
     for power, label in ((1, "∝ n"), (2, "∝ n²")):
         # A guide that left the panel at its top would stretch the axis: it ends at the highest value.
         end = min(sizes[-1], sizes[0] * (max(values) / start) ** (1 / power))
-        axes.plot([sizes[0], end], [start, start * (end / sizes[0]) ** power], color=GUIDE, ls=(0, (4, 3)), lw=1, zorder=1)
+        axes.plot(
+            [sizes[0], end], [start, start * (end / sizes[0]) ** power], color=GUIDE, ls=(0, (4, 3)), lw=1, zorder=1
+        )
         axes.annotate(
             label,
             (end, start * (end / sizes[0]) ** power),
@@ -136,5 +138,7 @@ def _legend(impls: Sequence[str], panels: Sequence[Panel]) -> list[Line2D]:
     handles = [Line2D([], [], color=style[impl][0], marker=style[impl][1], ms=6, label=impl) for impl in impls]
     handles.append(Line2D([], [], color=GUIDE, ls=(0, (4, 3)), lw=1, label="slope 1, slope 2"))
     if any(line.status != "ok" for panel in panels for line in panel.lines):
-        handles.append(Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label="failed, where\nit would have been"))
+        handles.append(
+            Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label="failed, where\nit would have been")
+        )
     return handles

@@ -25,7 +25,10 @@ def styles(impls: Iterable[str]) -> dict[str, tuple[tuple[float, float, float], 
     ours = catalog.names()
     order = [*ours, *sorted(set(impls) - set(ours))]
     colours = sns.color_palette("colorblind", 10)
-    return {impl: (colours[i % len(colours)], MARKERS[(i + i // len(colours)) % len(MARKERS)]) for i, impl in enumerate(order)}
+    return {
+        impl: (colours[i % len(colours)], MARKERS[(i + i // len(colours)) % len(MARKERS)])
+        for i, impl in enumerate(order)
+    }
 
 
 def axis_of_sizes(axes: Axes, sizes: Iterable[int]) -> None:
@@ -42,12 +45,14 @@ def axis_of_seconds(axes: Axes) -> None:
     """A logarithmic y axis in seconds."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _whole(units.seconds(value))))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def axis_of_bytes(axes: Axes) -> None:
     """A logarithmic y axis in bytes, ticks at powers of four."""
     axes.set_yscale("log", base=4)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _whole(units.size(value))))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _whole(text: str) -> str:

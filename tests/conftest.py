@@ -1,0 +1,20 @@
+"""What several rooms' tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from harness.case import Case
+from harness.sweep.runner import Runner
+
+
+@pytest.fixture(scope="session")
+def runner() -> Iterator[Runner]:
+    """Real trials, short ones, with 2 GiB to spend and five seconds to end."""
+    with Runner(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**31) as started:
+        yield started
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case("attention.fused", seq_len=32, d_model=16, num_heads=2)

@@ -1,0 +1,136 @@
+"""Layers with a planted fault or habit, each what its name says. Measured as `impl=planted:Name`."""
+
+import os
+import signal
+import time
+
+import torch
+from torch import Tensor, nn
+
+from impls.attention.naive import NaiveAttention
+
+
+class Identity(nn.Module):
+    def __init__(self, d_model: int, num_heads: int = 1) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 1.0
+
+
+class NoHeads(nn.Module):
+    family = "mixers"
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x)
+
+
+class RefusesShort(Identity):
+    @staticmethod
+    def supports(case) -> str | None:
+        return "needs 64 tokens or more" if case.seq_len < 64 else None
+
+
+class ForgetsTheScale(NaiveAttention):
+    reference = "attention.naive"
+
+    def head(self, x: Tensor, i: int) -> Tensor:
+        return super().head(x, i) * self.head_dim**0.5
+
+
+class ForgetsTheKeys(NaiveAttention):
+    """Right outputs, wrong gradients: the keys' are cut off."""
+
+    reference = "attention.naive"
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y + (y.detach() - y) * 0.5
+
+
+class Sleeps(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        time.sleep(60)
+        return x
+
+
+class SleepsWhenLong(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] > 64:
+            time.sleep(60)
+        return x * 1.0
+
+
+class Greedy(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        hoard = []
+        while True:
+            hoard.append(torch.ones(2**24))
+
+
+class KillsItself(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
+class ExitsQuietly(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        os._exit(0)
+
+
+class ClosesEveryFile(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        os.closerange(0, 256)
+        time.sleep(60)
+        return x
+
+
+class LeavesAChild(Identity):
+    """A child that holds the trial's pipe open, ignores SIGTERM and would live for a minute."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(60)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
+class RaisesInConstructor(Identity):
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        raise RuntimeError("no such luck")
+
+
+class ReturnsATuple(Identity):
+    def forward(self, x: Tensor) -> tuple:
+        return x, None
+
+
+class ReturnsTheWrongShape(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :-1]
+
+
+class ReturnsNaN(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float("nan")
+
+
+class ReturnsGarbage(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.randn_like(x) if torch.initial_seed() else torch.empty_like(x).uniform_(-1, 1) * x.dtype.itemsize
+
+
+class Chatters(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        print("chatter" * 1000)
+        return x * 1.0
+
+
+NotALayer = 3

@@ -1,0 +1,168 @@
+"""The order of things in a sweep, with a runner that only pretends."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.case import Case
+from harness.catalog import Traits
+from harness.config import Precision
+from harness.sweep.driver import Sweep
+
+CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32, 128)]
+PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=100, patience_s=2)
+
+
+class Pretender:
+    """Answers every purpose; `time` as the test says, by case and number of the trial."""
+
+    def __init__(self, time: Callable[[Case, int], dict[str, Any]], verify: dict[str, Any] | None = None) -> None:
+        self._time, self._verify = time, verify or {"status": "ok", "reason": None}
+        self.asked: list[tuple[str, Case | None]] = []
+        self.pulse_s = 1.0
+
+    def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
+        self.asked.append((purpose, case))
+        done = {"status": "ok", "reason": None, "wall_s": 0.1}
+        if purpose == "time":
+            return {**done, **self._time(case, self.asked.count(("time", case)))}
+        if purpose == "pulse":
+            return {**done, "pulse_s": self.pulse_s}
+        return {**done, **(self._verify if purpose == "verify" else {"peak_bytes": 1})}
+
+    def order(self, purpose: str) -> list[Case]:
+        return [case for asked, case in self.asked if asked == purpose]
+
+
+class Log:
+    """Sink and watcher in one."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.finishes: dict[Case, str] = {}
+        self.phases: list[tuple[str, int]] = []
+
+    def write(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+    def starting(self, phase: str, number: int) -> None:
+        self.phases.append((phase, number))
+
+    def trial(self, case: Case, outcome: dict[str, Any]) -> None:
+        pass
+
+    def finished(self, case: Case, status: str) -> None:
+        self.finishes[case] = status
+
+
+def sweep(runner: Pretender, cases: list[Case] = CASES, precision: Precision = PRECISION, seed: int = 0) -> Log:
+    log = Log()
+    traits = {"attention.fused": Traits("attention", True)}
+    Sweep(cases, traits, precision, runner, log, log, seed, sleep=lambda _: None).run()
+    return log
+
+
+def steady(case: Case, number: int, pulse_s: float | None = 1.0) -> dict[str, Any]:
+    return {"samples_s": [1.0, 1.01], "pulse_s": pulse_s}
+
+
+def jumpy(case: Case, number: int) -> dict[str, Any]:
+    return {"samples_s": [1.0 + 0.5 * number], "pulse_s": 1.0}
+
+
+def test_a_case_stops_once_precise_and_every_trial_is_a_row() -> None:
+    log = sweep(runner := Pretender(steady))
+    assert Counter(runner.order("time")) == dict.fromkeys(CASES, PRECISION.min_rounds)
+    assert log.finishes == dict.fromkeys(CASES, "ok")
+    assert Counter(row["purpose"] for row in log.rows) == {"verify": 4, "facts": 4, "time": 12}
+
+
+def test_a_case_that_stays_unsure_gets_all_its_rounds_and_no_more() -> None:
+    sweep(runner := Pretender(jumpy))
+    assert Counter(runner.order("time")) == dict.fromkeys(CASES, PRECISION.max_rounds)
+
+
+def test_each_round_visits_every_open_case_once_in_an_order_of_its_own() -> None:
+    sweep(runner := Pretender(jumpy))
+    order = runner.order("time")
+    rounds = [order[i : i + len(CASES)] for i in range(0, len(order), len(CASES))]
+    assert all(set(one) == set(CASES) for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 1
+    sweep(again := Pretender(jumpy))
+    assert again.order("time") == order
+    sweep(other := Pretender(jumpy), seed=1)
+    assert other.order("time") != order
+
+
+def test_facts_come_before_times_and_in_trials_of_their_own() -> None:
+    sweep(runner := Pretender(steady))
+    purposes = [purpose for purpose, _ in runner.asked]
+    assert purposes.index("time") > max(i for i, purpose in enumerate(purposes) if purpose == "facts")
+
+
+def test_one_verification_serves_all_cases_of_a_kind() -> None:
+    sweep(runner := Pretender(steady))
+    # 128 is halved to 64, which nobody asked for; the others are small as they are.
+    assert [case.seq_len for case in runner.order("verify")] == [8, 16, 32, 64]
+
+
+def test_a_wrong_layer_is_not_timed() -> None:
+    log = sweep(runner := Pretender(steady, verify={"status": "wrong", "reason": "off"}))
+    assert runner.order("time") == runner.order("facts") == []
+    assert log.finishes == dict.fromkeys(CASES, "wrong")
+
+
+def test_a_case_that_fails_is_finished_and_the_others_go_on() -> None:
+    def time(case: Case, number: int) -> dict[str, Any]:
+        return {"status": "killed", "reason": "by SIGKILL"} if case == CASES[0] and number == 2 else steady(case, number)
+
+    log = sweep(runner := Pretender(time))
+    assert log.finishes == {**dict.fromkeys(CASES, "ok"), CASES[0]: "killed"}
+    assert runner.order("time").count(CASES[0]) == 2
+
+
+def test_what_cannot_be_is_a_row_with_its_reason_and_never_run() -> None:
+    impossible = Case("attention.fused", 8, 10, 3)
+    log = sweep(runner := Pretender(steady), [impossible])
+    assert runner.asked == []
+    assert [(row["status"], row["reason"]) for row in log.rows] == [
+        ("unsupported", "d_model=10 is not divisible by num_heads=3")
+    ]
+
+
+def test_a_case_has_its_time_limit() -> None:
+    def slow(case: Case, number: int) -> dict[str, Any]:
+        return {**jumpy(case, number), "wall_s": 60.0}
+
+    sweep(runner := Pretender(slow))
+    assert Counter(runner.order("time")) == dict.fromkeys(CASES, 2)
+
+
+def test_a_case_disturbed_in_all_its_rounds_is_repeated_in_a_quiet_moment() -> None:
+    def time(case: Case, number: int) -> dict[str, Any]:
+        disturbed = case == CASES[0] and number <= PRECISION.max_rounds
+        return {"samples_s": [1.3 if disturbed else 1.0], "pulse_s": 1.3 if disturbed else 1.0}
+
+    log = sweep(runner := Pretender(time))
+    counts = Counter(runner.order("time"))
+    assert counts[CASES[0]] == PRECISION.max_rounds + 2
+    assert {counts[case] for case in CASES[1:]} == {PRECISION.min_rounds}
+    assert ("again", 1) in log.phases
+
+
+def test_patience_with_a_restless_machine_ends() -> None:
+    def time(case: Case, number: int) -> dict[str, Any]:
+        return {"samples_s": [1.3], "pulse_s": 1.0 if case == CASES[1] else 1.3}
+
+    runner = Pretender(time)
+    runner.pulse_s = 1.3
+    sweep(runner)
+    assert Counter(runner.order("time"))[CASES[0]] == PRECISION.max_rounds
+    assert len(runner.order("pulse")) == pytest.approx(PRECISION.patience_s / 0.25, abs=1)
+
+
+def test_without_a_pulse_nothing_counts_as_disturbed() -> None:
+    sweep(runner := Pretender(lambda case, number: steady(case, number, pulse_s=None)))
+    assert runner.order("pulse") == []

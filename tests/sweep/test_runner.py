@@ -1,0 +1,90 @@
+"""Whatever a trial does, it ends as an outcome, and nothing of it is left."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from harness.case import Case
+from harness.sweep.runner import Runner
+
+
+def planted(layer: str, n: int = 32) -> Case:
+    return Case(f"planted:{layer}", n, 8, 2)
+
+
+def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Runner, case: Case) -> None:
+    outcome = runner.run("time", case)
+    assert outcome["status"] == "ok"
+    assert all(sample > 0 for sample in outcome["samples_s"])
+    assert outcome["wall_s"] > outcome["sampling_s"]
+    assert {"minor_faults", "involuntary_switches", "cpu_s", "pulse_s"} <= outcome.keys()
+
+
+@pytest.mark.parametrize(
+    ("layer", "status", "reason"),
+    [
+        ("Greedy", "oom", "memory"),
+        ("KillsItself", "killed", "by SIGKILL"),
+        ("ExitsQuietly", "error", "exit status 0 and without a result"),
+        ("LeavesAChild", "killed", "by SIGKILL"),
+        ("RaisesInConstructor", "error", "RuntimeError: no such luck (planted.py:"),
+        ("RefusesShort", "unsupported", "needs 64 tokens or more"),
+        ("Absent", "error", "has no attribute 'Absent'"),
+    ],
+)
+def test_a_trial_that_fails_says_how(runner: Runner, layer: str, status: str, reason: str) -> None:
+    outcome = runner.run("time", planted(layer))
+    assert outcome["status"] == status
+    assert reason in outcome["reason"]
+
+
+@pytest.mark.parametrize(("layer", "status"), [("Sleeps", "timeout"), ("ClosesEveryFile", "killed")])
+def test_a_trial_that_does_not_end_is_ended(layer: str, status: str) -> None:
+    with Runner(seed=0, trial_s=0.01, timeout_s=0.5, memory_limit=2**30) as impatient:
+        began = time.monotonic()
+        outcome = impatient.run("time", planted(layer))
+        assert outcome["status"] == status
+        assert time.monotonic() - began < 6
+        assert impatient.run("time", planted("Identity"))["status"] == "ok"
+
+
+def test_what_a_layer_prints_reaches_nobodys_screen(runner: Runner, capfd: pytest.CaptureFixture) -> None:
+    assert runner.run("time", planted("Chatters"))["status"] == "ok"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_failure_leaves_no_trace_in_the_next_trial(runner: Runner, case: Case) -> None:
+    assert runner.run("time", planted("KillsItself"))["status"] == "killed"
+    assert runner.run("time", case)["status"] == "ok"
+
+
+def test_the_loss_of_the_warm_parent_costs_one_trial_and_not_the_sweep(case: Case) -> None:
+    with Runner(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**30) as runner:
+        runner.run("time", case)
+        (parent,) = psutil.Process().children()[-1:]
+        os.kill(parent.pid, signal.SIGKILL)
+        assert runner.run("time", case)["status"] == "killed"
+        assert runner.run("time", case)["status"] == "ok"
+
+
+def test_no_process_is_left_when_the_runner_ends() -> None:
+    everybody = set(psutil.pids())
+    with Runner(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
+        runner.run("time", planted("LeavesAChild"))
+    new = [psutil.Process(pid) for pid in set(psutil.pids()) - everybody]
+    assert [p for p in new if p.status() != psutil.STATUS_ZOMBIE and "harness.trial" in " ".join(p.cmdline())] == []
+
+
+def test_somebodys_layer_is_described_by_looking_at_it(runner: Runner) -> None:
+    found = runner.run("describe", planted("NoHeads"))
+    assert (found["family"], found["has_heads"]) == ("mixers", False)
+    found = runner.run("describe", planted("Identity"))
+    assert (found["family"], found["has_heads"]) == ("own", True)
+
+
+def test_equal_seeds_give_equal_work(runner: Runner, case: Case) -> None:
+    first, second = (runner.run("verify", case)["output_error"] for _ in range(2))
+    assert first == second

@@ -1,0 +1,40 @@
+import pytest
+
+from harness.case import AXES, Case, grid
+
+AXIS_VALUES = {
+    "impl": ("attention.fused", "rnn.elman"),
+    "seq_len": (64, 128),
+    "d_model": (32,),
+    "num_heads": (2, 4),
+    "batch_size": (1,),
+    "mode": ("forward",),
+    "dtype": ("float32",),
+    "device": ("cpu",),
+    "threads": (1,),
+}
+
+
+def test_a_layer_without_heads_is_in_the_grid_once_and_not_once_a_head_count() -> None:
+    cases = list(grid(AXIS_VALUES, lambda impl: impl.startswith("attention")))
+    assert [(c.seq_len, c.num_heads) for c in cases if c.impl == "attention.fused"] == [(64, 2), (64, 4), (128, 2), (128, 4)]
+    assert [(c.seq_len, c.num_heads) for c in cases if c.impl == "rnn.elman"] == [(64, 1), (128, 1)]
+
+
+def test_keys_are_unique_and_are_the_overrides_that_measure_the_case_again() -> None:
+    cases = list(grid(AXIS_VALUES, lambda _: True))
+    assert len({case.key for case in cases}) == len(cases)
+    assert dict(part.split("=") for part in cases[0].key.split()) == {k: str(v) for k, v in cases[0].as_dict().items()}
+
+
+def test_a_case_survives_its_row() -> None:
+    case = Case("rnn.elman", 8, 4, 1, mode="train", threads=2)
+    assert Case.from_dict(case.as_dict()) == case
+    with pytest.raises(KeyError):
+        Case.from_dict({name: 1 for name in AXES[1:]})
+
+
+@pytest.mark.parametrize(("n", "small"), [(1, 1), (64, 64), (65, 32), (197, 49), (2048, 64)])
+def test_the_small_case_of_a_kind_halves_n_and_keeps_the_rest(n: int, small: int) -> None:
+    case = Case("attention.fused", n, 512, 8, batch_size=16, dtype="bfloat16")
+    assert case.small() == Case("attention.fused", small, 512, 8, batch_size=2, dtype="bfloat16")

@@ -1,0 +1,51 @@
+"""Correct before fast: right layers pass, planted wrong ones do not."""
+
+import pytest
+import torch
+
+from harness.case import DTYPES, MODES, Case
+from harness.sweep.runner import Runner
+from harness.trial.verify import tolerance
+from impls.registry import IMPLS
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_every_layer_agrees_with_its_reference(runner: Runner, impl: str, dtype: str, mode: str) -> None:
+    outcome = runner.run("verify", Case(impl, 48, 32, 4, batch_size=2, mode=mode, dtype=dtype))
+    assert outcome["status"] == "ok", outcome["reason"]
+    assert ("gradient_error" in outcome) == (mode == "train")
+    assert outcome["against"].endswith("Reference")
+
+
+@pytest.mark.parametrize(
+    ("layer", "mode", "reason"),
+    [
+        ("ForgetsTheScale", "forward", "output is off by"),
+        ("ForgetsTheKeys", "train", "gradient of"),
+        ("ReturnsATuple", "forward", "it returned a tuple, not a tensor"),
+        ("ReturnsTheWrongShape", "forward", r"it returned shape (1, 31, 8) for an input of shape (1, 32, 8)"),
+        ("ReturnsNaN", "forward", "output is off by nan"),
+        ("ReturnsGarbage", "forward", "output is off by"),
+    ],
+)
+def test_a_wrong_layer_is_wrong_and_says_how(runner: Runner, layer: str, mode: str, reason: str) -> None:
+    outcome = runner.run("verify", Case(f"planted:{layer}", 32, 8, 2, mode=mode))
+    assert outcome["status"] == "wrong"
+    assert reason in outcome["reason"]
+
+
+def test_wrong_gradients_do_not_spoil_a_forward_pass(runner: Runner) -> None:
+    assert runner.run("verify", Case("planted:ForgetsTheKeys", 32, 8, 2))["status"] == "ok"
+
+
+def test_without_a_reference_a_layer_is_held_against_itself_in_float64(runner: Runner) -> None:
+    outcome = runner.run("verify", Case("planted:NoHeads", 32, 8, 1, mode="train"))
+    assert (outcome["status"], outcome["against"]) == ("ok", "itself in float64")
+
+
+def test_the_tolerance_is_what_rounding_explains_and_no_more() -> None:
+    assert tolerance(torch.float32, 64) < 3e-6
+    assert tolerance(torch.bfloat16, 4096) < 0.1
+    assert tolerance(torch.float64, 64) < 1e-14
