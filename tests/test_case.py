@@ -17,7 +17,12 @@ AXIS_VALUES = {
 
 def test_a_layer_without_heads_is_in_the_grid_once_and_not_once_a_head_count() -> None:
     cases = list(grid(AXIS_VALUES, lambda impl: impl.startswith("attention")))
-    assert [(c.seq_len, c.num_heads) for c in cases if c.impl == "attention.fused"] == [(64, 2), (64, 4), (128, 2), (128, 4)]
+    assert [(c.seq_len, c.num_heads) for c in cases if c.impl == "attention.fused"] == [
+        (64, 2),
+        (64, 4),
+        (128, 2),
+        (128, 4),
+    ]
     assert [(c.seq_len, c.num_heads) for c in cases if c.impl == "rnn.elman"] == [(64, 1), (128, 1)]
 
 
@@ -31,7 +36,7 @@ def test_a_case_survives_its_row() -> None:
     case = Case("rnn.elman", 8, 4, 1, mode="train", threads=2)
     assert Case.from_dict(case.as_dict()) == case
     with pytest.raises(KeyError):
-        Case.from_dict({name: 1 for name in AXES[1:]})
+        Case.from_dict(dict.fromkeys(AXES[1:], 1))
 
 
 @pytest.mark.parametrize(("n", "small"), [(1, 1), (64, 64), (65, 32), (197, 49), (2048, 64)])

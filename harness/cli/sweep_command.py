@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         traits = _traits(config, runner)
         cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
         if options.dry_run:
-            _print_plan(cases, traits, config, console)
+            _print_plan(cases, traits, config)
             return DONE
         torch = runner.run("machine")
         if "cuda" in config.axes["device"] and not torch.get("gpu"):
@@ -101,19 +101,18 @@ def describe_impl(impl: str, runner: Runner) -> Traits:
     return Traits(found["family"], found["has_heads"])
 
 
-def _print_plan(cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig, console: Console) -> None:
+def _print_plan(cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig) -> None:
     possible = 0
     for case in cases:
         reason = catalog.unsupported_reason(case, traits[case.impl].has_heads)
         possible += reason is None
-        console.out(case.key + (f"   # unsupported: {reason}" if reason else ""), highlight=False)
+        print(case.key + (f"   # unsupported: {reason}" if reason else ""))
     p = config.precision
     rounds = (p.min_rounds, p.max_rounds)
     least, most = (_SWEEP_COST_S + possible * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
-    console.out(
+    print(
         f"{len(cases)} cases, {len(cases) - possible} of them unsupported; "
-        f"about {_duration(least)} to {_duration(most)}, more where one call takes longer than {p.trial_s:g} s",
-        highlight=False,
+        f"about {_duration(least)} to {_duration(most)}, more where one call takes longer than {p.trial_s:g} s"
     )
 
 

@@ -47,7 +47,12 @@ def test_somebodys_own_layer_may_stand_beside_ours() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "n", "d", "h"),
-    [("bert_base", 512, 768, 12), ("gpt2", 1024, 768, 12), ("vit_b16", 197, 768, 12), ("transformer_base", 128, 512, 8)],
+    [
+        ("bert_base", 512, 768, 12),
+        ("gpt2", 1024, 768, 12),
+        ("vit_b16", 197, 768, 12),
+        ("transformer_base", 128, 512, 8),
+    ],
 )
 def test_a_shape_is_a_real_layers(shape: str, n: int, d: int, h: int) -> None:
     axes = compose([f"shape={shape}"]).axes

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from harness import catalog
-from harness.trial.build import build_layer
 from harness.case import Case
+from harness.trial.build import build_layer
 from impls.registry import IMPLS
 
 FAMILIES = sorted({impl.family for impl in IMPLS.values()})
@@ -63,7 +63,7 @@ def test_heads_that_do_not_divide_the_width_are_refused_by_name() -> None:
 
 def test_the_pinned_backend_is_not_replaced_in_silence() -> None:
     layer = catalog.load_class("attention.fused")(d_model=8, num_heads=2, backend="cudnn")
-    with pytest.raises(RuntimeError, match="No (viable backend|available kernel)"):
+    with pytest.raises(RuntimeError, match=r"No (viable backend|available kernel)"):
         layer(torch.randn(1, 4, 8))
 
 

@@ -116,7 +116,9 @@ def test_a_wrong_layer_is_not_timed() -> None:
 
 def test_a_case_that_fails_is_finished_and_the_others_go_on() -> None:
     def time(case: Case, number: int) -> dict[str, Any]:
-        return {"status": "killed", "reason": "by SIGKILL"} if case == CASES[0] and number == 2 else steady(case, number)
+        return (
+            {"status": "killed", "reason": "by SIGKILL"} if case == CASES[0] and number == 2 else steady(case, number)
+        )
 
     log = sweep(runner := Pretender(time))
     assert log.finishes == {**dict.fromkeys(CASES, "ok"), CASES[0]: "killed"}

@@ -1,0 +1,177 @@
+"""The main job as a user runs it, in processes of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+TINY = ["seq_len=32,64", "d_model=16", "num_heads=2", "precision.trial_s=0.01", "precision.patience_s=0.3"]
+
+
+# Of the interrupted sweeps' 32 cases all are verified, their facts are taken, and round 1 has begun.
+HALFWAY = 2 * 32 + 10
+
+
+def harness(*arguments: str, cwd: Path, **options) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness", *arguments],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def finish(process: subprocess.Popen, status: int) -> tuple[str, str]:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == status, err
+    return out, err
+
+
+def rows_of(run: Path) -> list[dict]:
+    return [json.loads(line) for path in (run / "rows").glob("*.jsonl") for line in path.read_text().splitlines()]
+
+
+def test_a_sweep_leaves_a_run_that_report_rebuilds(tmp_path: Path) -> None:
+    out, err = finish(harness("sweep", *TINY, cwd=tmp_path), 0)
+    assert err == ""
+    assert "Cost of one call at n = 64, d = 16, h = 2" in out
+    run = tmp_path / "results" / "latest"
+    assert run.is_symlink()
+    names = {path.name for path in run.iterdir()}
+    assert names == {"config.yaml", "machine.json", "rows", "summary.csv", "laws.csv", "plots"}
+    assert {p.name for p in (run / "plots").iterdir()} == {
+        f"{plot}.{kind}" for plot in ("time", "memory", "speedup") for kind in ("png", "svg")
+    }
+    summary = pd.read_csv(run / "summary.csv")
+    assert len(summary) == 10
+    assert (summary.status == "ok").all()
+    assert (summary.time_lo_s <= summary.time_s).all()
+    assert (summary.peak_bytes > 0).all()
+    machine = json.loads((run / "machine.json").read_text())
+    assert machine["torch"]["version"] == machine["libraries"]["torch"]
+    assert machine["cpu"]["model"]
+
+    before = (run / "summary.csv").read_text()
+    for made in ("summary.csv", "laws.csv"):
+        (run / made).unlink()
+    finish(harness("report", "results/latest", cwd=tmp_path), 0)
+    assert (run / "summary.csv").read_text() == before
+
+
+def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(tmp_path: Path) -> None:
+    layers = ("SleepsWhenLong", "Greedy", "KillsItself", "ReturnsGarbage", "RaisesInConstructor", "Identity")
+    arguments = [f"impl={','.join(f'planted:{layer}' for layer in layers)}", *TINY, "seq_len=64,128", "out=run"]
+    out, _ = finish(
+        harness("sweep", *arguments, "precision.timeout_s=1", "memory_limit=256MiB", cwd=tmp_path),
+        3,
+    )
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv")
+    status = {(row.impl.removeprefix("planted:"), row.seq_len): row.status for row in summary.itertuples()}
+    assert status == {
+        ("SleepsWhenLong", 64): "ok",
+        ("SleepsWhenLong", 128): "timeout",
+        **{("Greedy", n): "oom" for n in (64, 128)},
+        **{("KillsItself", n): "killed" for n in (64, 128)},
+        **{("ReturnsGarbage", n): "wrong" for n in (64, 128)},
+        **{("RaisesInConstructor", n): "error" for n in (64, 128)},
+        **{("Identity", n): "ok" for n in (64, 128)},
+    }
+    assert summary[summary.status != "ok"].reason.notna().all()
+    assert "killed: planted:KillsItself n=64 d=16 h=2 and 1 more: by SIGKILL" in " ".join(out.split())
+
+
+def test_a_layer_of_ones_own_is_found_in_the_current_directory(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "class Mixer(nn.Module):\n"
+        "    def __init__(self, d_model, num_heads):\n"
+        "        super().__init__()\n"
+        "        self.mix = nn.Linear(d_model, d_model)\n"
+        "    def forward(self, x):\n"
+        "        return self.mix(x)\n"
+    )
+    finish(harness("sweep", "impl=mine:Mixer,attention.naive", *TINY, "out=run", cwd=tmp_path), 0)
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv")
+    assert set(summary.impl) == {"mine:Mixer", "attention.naive"}
+    assert (summary.status == "ok").all()
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["mine.py", "run"]
+
+
+def test_cases_that_cannot_be_are_unsupported_and_no_failure(tmp_path: Path) -> None:
+    finish(harness("sweep", "impl=attention.fused", *TINY, "num_heads=2,3", "out=run", cwd=tmp_path), 0)
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv").query("num_heads == 3")
+    assert set(summary.status) == {"unsupported"}
+    assert set(summary.reason) == {"d_model=16 is not divisible by num_heads=3"}
+
+
+def test_verify_agrees_with_ours_and_fails_a_planted_wrong_layer(tmp_path: Path) -> None:
+    out, _ = finish(harness("verify", cwd=tmp_path), 0)
+    assert out.count("ok") >= 5
+    out, _ = finish(harness("verify", "impl=planted:ForgetsTheScale,attention.naive", cwd=tmp_path), 3)
+    assert "wrong" in out
+
+
+def wait_for_rows(run: Path, number: int) -> None:
+    deadline = time.monotonic() + 60
+    while not run.exists() or len(rows_of(run)) < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def our_processes(run: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if str(run.parent) == process.cwd() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+@pytest.fixture
+def sweeping(tmp_path: Path):
+    process = harness("sweep", "out=run", "seq_len=64,128", "precision.trial_s=0.05", cwd=tmp_path)
+    wait_for_rows(tmp_path / "run", HALFWAY)
+    yield process, tmp_path / "run"
+    process.kill()
+    process.communicate()
+
+
+def test_a_sweep_killed_halfway_keeps_every_finished_row_and_leaves_no_process(sweeping) -> None:
+    process, run = sweeping
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    rows = rows_of(run)  # raises if one is torn
+    assert len(rows) >= HALFWAY
+    deadline = time.monotonic() + 10
+    while our_processes(run) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert our_processes(run) == []
+    finish(harness("report", "run", cwd=run.parent), 0)
+    assert len(pd.read_csv(run / "summary.csv")) == 32
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_reports_what_it_has(sweeping, number: signal.Signals) -> None:
+    process, run = sweeping
+    process.send_signal(number)
+    _, err = finish(process, 130)
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    summary = pd.read_csv(run / "summary.csv")
+    assert {"interrupted"} == set(summary.stop_reason)
+    assert summary.time_s.notna().any()
+    assert our_processes(run) == []

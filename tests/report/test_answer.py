@@ -1,0 +1,72 @@
+"""The answer in words and numbers."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from rows import usual_lines
+
+from harness.report import units
+from harness.report.answer import show
+from harness.summary import Line
+
+
+def said(lines: list[Line], width: int = 80) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        show(lines, console)
+        return console.export_text()
+
+
+def test_it_tells_costs_at_the_largest_n_of_the_widest_panel() -> None:
+    text = said(usual_lines())
+    assert "Cost of one call at n = 2048, d = 256, h = 8" in text
+    assert "attention.fused" in text
+    assert "32.0 MiB" in text  # naive, 8 n²
+    assert "1.00 → 1.00" in text
+
+
+def test_it_tells_from_which_n_on_attention_costs_more_than_the_rnn() -> None:
+    # 8nd² + 4n²d at 10¹¹/s against 4nd² at 2·10¹⁰/s: equal where n = 3d; twice that, the naive layer's, at n = d/2.
+    text = said(usual_lines())
+    assert "attention.fused costs more time than rnn.torch from about n = 75" in text
+    assert "attention.naive costs more time than rnn.torch from about n = 128 on" in text
+
+
+def test_it_tells_when_attention_never_does() -> None:
+    text = said([line for line in usual_lines() if line.seq_len <= 512 and line.impl != "attention.naive"])
+    assert "attention.fused costs no more time than rnn.torch up to n = 512." in text
+
+
+def test_the_numbers_fit_a_narrow_terminal() -> None:
+    assert "…" not in said(usual_lines(), width=80)
+
+
+def test_equal_failures_are_told_once_with_their_reason() -> None:
+    lines = [replace(line, status="oom", reason="can't allocate", time_s=None) for line in usual_lines()]
+    text = said(lines, width=200)
+    assert f"oom: attention.fused n=64 d=128 h=2 and {len(lines) - 1} more: can't allocate" in text
+
+
+def test_what_came_from_outside_is_not_read_as_markup() -> None:
+    lines = [line for line in usual_lines() if line.impl == "attention.naive"]
+    lines[0] = replace(lines[0], status="error", reason="[/bold] in a message", time_s=None)
+    text = said([replace(line, impl="my.mod:[red]") for line in lines], width=200)
+    assert "error: my.mod:[red] n=64 d=128 h=2: [/bold] in a message" in text
+
+
+def test_one_trial_alone_is_said_to_be_one() -> None:
+    lines = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
+    assert "one trial" in said(lines, width=120)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2.5, "2.50 s"), (0.0213, "21.3 ms"), (4.5e-5, "45.0 µs"), (3e-9, "3.00 ns"), (0.123, "123 ms")]
+)
+def test_times_have_three_digits_and_a_unit(value: float, text: str) -> None:
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(512, "512 B"), (6291456, "6.00 MiB"), (3 * 2**40, "3.00 TiB")])
+def test_sizes_are_in_powers_of_1024(value: float, text: str) -> None:
+    assert units.size(value) == text

@@ -1,0 +1,123 @@
+"""From a run's rows to its tables and plots, measuring nothing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rows import SIZES, attention_time, measured, row, usual_lines
+
+from harness import store
+from harness.case import Case
+from harness.config import compose
+from harness.errors import UsageError
+from harness.report.build import build
+from harness.report.panels import settings
+from harness.report.plots.curves import TIME, curves
+from harness.report.plots.speedup import speedup
+from harness.report.plots.style import styles
+
+
+def make_run(path: Path, rows: Sequence[dict]) -> Path:
+    store.create(path, compose([]).yaml, {})
+    writer = store.RowWriter(path)
+    for one in rows:
+        writer.write(one)
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    cases = [Case(impl, n, 128, 2) for impl in ("attention.naive", "attention.fused") for n in SIZES]
+    rows = [one for case in cases for one in measured(case, attention_time(case), 8 * case.seq_len**2)]
+    rows.append(row(Case("attention.packed", 2048, 128, 2), "facts", status="oom", reason="out of memory"))
+    return make_run(tmp_path / "run", rows)
+
+
+def test_a_run_gets_its_tables_and_plots(run: Path) -> None:
+    report = build(run)
+    assert report.notices == []
+    assert len(pd.read_csv(run / "summary.csv")) == 13
+    assert set(pd.read_csv(run / "laws.csv").metric) == {"time", "memory"}
+    for name in ("time", "memory", "speedup"):
+        assert (run / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (run / "plots" / f"{name}.svg").read_text()
+
+
+def test_building_again_from_the_rows_alone_gives_the_same_tables(run: Path) -> None:
+    build(run)
+    first = (run / "summary.csv").read_text()
+    (run / "summary.csv").unlink()
+    build(run)
+    assert (run / "summary.csv").read_text() == first
+
+
+def test_a_torn_last_line_costs_only_itself(run: Path) -> None:
+    whole = build(run).lines
+    (path,) = (run / "rows").iterdir()
+    with path.open("ab") as file:
+        file.write(b'{"schema": 1, "key"')
+    report = build(run)
+    assert report.lines == whole
+    assert len(report.notices) == 1
+
+
+def test_a_run_of_nothing_but_failures_still_has_its_table(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [row(Case("rnn.elman", 8, 4, 1), "verify", status="wrong", reason="off")])
+    build(run)
+    assert pd.read_csv(run / "summary.csv").status.tolist() == ["wrong"]
+    assert list((run / "plots").iterdir()) == []
+
+
+def test_a_run_without_rows_has_an_empty_table(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [])
+    assert build(run).lines == []
+    assert len(pd.read_csv(run / "summary.csv")) == 0
+
+
+def test_a_spoilt_configuration_is_named(run: Path) -> None:
+    (run / "config.yaml").write_text("precision: 3\n")
+    with pytest.raises(UsageError, match=r"config\.yaml is not a sweep's configuration"):
+        build(run)
+
+
+def test_each_mode_has_pictures_of_its_own(tmp_path: Path) -> None:
+    cases = [Case("rnn.elman", n, 8, 1, mode=mode) for n in (8, 16) for mode in ("forward", "train")]
+    run = make_run(tmp_path / "run", [one for case in cases for one in measured(case, 1.0, 1)])
+    build(run)
+    assert {path.name for path in (run / "plots").glob("time*.png")} == {"time_forward.png", "time_train.png"}
+
+
+def test_an_impl_has_the_same_colour_whoever_stands_beside_it() -> None:
+    alone, together = styles(["rnn.torch"]), styles(["a.b:C", "rnn.torch", "attention.naive"])
+    assert alone["rnn.torch"] == together["rnn.torch"]
+    assert len(set(together.values())) == len(together)
+
+
+def test_a_failed_case_is_marked_where_it_would_have_been() -> None:
+    lines = [
+        replace(line, status="oom", time_s=None, time_lo_s=None, time_hi_s=None)
+        if (line.impl, line.seq_len) == ("rnn.torch", 2048)
+        else line
+        for line in usual_lines(heads=(2,), widths=(128,))
+    ]
+    (setting,) = settings(lines)
+    (axes,) = [axes for axes in curves(setting, TIME).axes if axes.get_title()]
+    (mark,) = [line for line in axes.lines if line.get_marker() == "x"]
+    assert mark.get_xdata()[0] == 2048
+    assert mark.get_ydata()[0] == pytest.approx(4 * 2048 * 128**2 / 2e10, rel=1e-6)
+    assert "oom" in [text.get_text() for text in axes.texts]
+
+
+def test_speed_up_is_over_the_naive_layer_at_the_same_n_d_and_h() -> None:
+    (setting,) = settings(usual_lines())
+    figure = speedup(setting)
+    (axes,) = [axes for axes in figure.axes if axes.get_title() == "attention.fused, h = 8"]
+    assert {text.get_text() for text in axes.texts} == {"2.0"}
+
+
+def test_without_the_naive_layer_there_is_nothing_to_be_faster_than() -> None:
+    (setting,) = settings([line for line in usual_lines() if line.impl != "attention.naive"])
+    assert speedup(setting) is None
