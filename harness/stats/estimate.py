@@ -4,12 +4,12 @@ Noise on a busy machine only ever adds: a neighbour, a page fault, a lower clock
 therefore its fastest sample, and the case's time the fastest trial. Of the estimators tried that one repeats
 best (`tests/bench/bench_noise.py` prints the figures for all of them).
 
-The interval is between trials, since samples of one process are not independent of each other. It is a
-multiple of how far apart the lower half of the trials lie, on both sides of the fastest; the multiple is the
-one that makes the interval hold the mean of `time_s` over repeats of the whole measurement 95 times in 100
-where trials differ by normal noise, for the number of trials at hand. Skewed noise and a second hump stretch
-the lower half more than they move the minimum, and leave it wider than need be. Wide means that the trials do
-not agree where the floor is.
+The interval is between trials, since samples of one process are not independent of each other. On a
+logarithmic scale it is a multiple of how far apart the lower half of the trials lie, on both sides of the
+fastest. The multiple is the one that makes the interval hold the geometric mean of `time_s` over repeats of
+the whole measurement 95 times in 100 where trials differ by log-normal noise, for the number of trials at
+hand. Skewed noise and a second hump stretch the lower half more than they move the minimum, and leave the
+interval wider than need be. Wide means that the trials do not agree where the floor is.
 
 Trials taken while the machine itself was slow (see `quiet`) count only where there are no others: several
 of them may agree with each other, and on the wrong time.
@@ -53,8 +53,8 @@ class Estimate:
 
     @property
     def half_width(self) -> float:
-        """Half the interval, as a share of the time; infinite where there is no interval yet."""
-        return (self.hi_s - self.lo_s) / 2 / self.time_s if self.time_s > 0 else math.inf
+        """How far the interval reaches above the time, as a share of it; infinite where there is none yet."""
+        return self.hi_s / self.time_s - 1
 
 
 def best_pulse(trials: Sequence[Trial]) -> float | None:
@@ -82,8 +82,8 @@ def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Esti
     if number == 1:
         return Estimate(lowest[0], 0.0, math.inf, middle)
     k = lower_half(number)
-    reach = _multiple(number, k) * (lowest[k - 1] - lowest[0])
-    return Estimate(lowest[0], max(0.0, lowest[0] - reach), lowest[0] + reach, middle)
+    factor = (lowest[k - 1] / lowest[0]) ** _multiple(number, k)
+    return Estimate(lowest[0], lowest[0] / factor, lowest[0] * factor, middle)
 
 
 def lower_half(number: int) -> int:

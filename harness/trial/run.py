@@ -16,6 +16,7 @@ from harness.trial.build import Unsupported, build
 from harness.trial.clock import sample
 from harness.trial.describe import describe, torch_facts
 from harness.trial.interference import usage
+from harness.trial.layout import litter
 from harness.trial.memory import allocator_peak, resident_peak
 from harness.trial.pulse import pulse
 from harness.trial.verify import WrongResult, verify
@@ -91,6 +92,7 @@ def _facts(case: Case, seed: int) -> dict[str, Any]:
 
 def _time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     began = time.monotonic()
+    held = litter()
     work = build(case, seed)
     built = time.monotonic()
     on_cpu = case.device == "cpu"
@@ -100,6 +102,7 @@ def _time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     during = usage().since(before)
     # The quieter of the two: the fastest samples are from that end of the trial.
     pulse_s = min(pulse_before, pulse()) if pulse_before is not None else None
+    del held
     rounded = {
         name: [float(f"{s:.6g}") for s in value] if isinstance(value, list) else float(f"{value:.6g}")
         for name, value in asdict(samples).items()

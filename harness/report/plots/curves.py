@@ -50,6 +50,7 @@ def curves(setting: Setting, cost: Cost) -> Figure:
                     _panel(grid[row][column], of_row[column], cost)
                 else:
                     grid[row][column].set_axis_off()
+        _frame(grid[0][0], panels, cost)
         figure.suptitle(f"{cost.label.capitalize()} against sequence length: {setting.title}")
         figure.supxlabel("sequence length n")
         figure.supylabel(cost.label)
@@ -59,6 +60,13 @@ def curves(setting: Setting, cost: Cost) -> Figure:
 
 def _impls(panels: Sequence[Panel]) -> list[str]:
     return list(dict.fromkeys(impl for panel in panels for impl in panel.impls()))
+
+
+def _frame(axes: Axes, panels: Sequence[Panel], cost: Cost) -> None:
+    """Fit the shared y axis to the values: a band that knows nothing must not squeeze what is known."""
+    values = [value for panel in panels for line in panel.lines if (value := cost.value(line)) is not None]
+    if values:
+        axes.set_ylim(min(values) / 3, max(values) * 3)
 
 
 def _panel(axes: Axes, panel: Panel, cost: Cost) -> None:
