@@ -7,7 +7,7 @@ root mean square, over cases and repeats, of log(time / the case's geometric mea
 
 Then, from the harness's own trials, the same error for each way to make one number of them.
 
-    HARNESS_BENCH_REPEATS=8 HARNESS_BENCH_TRIAL_S=0.06 HARNESS_BENCH_ROUNDS=5
+    HARNESS_BENCH_REPEATS=8 HARNESS_BENCH_TRIAL_S=0.03 HARNESS_BENCH_ROUNDS=9
 """
 
 import json
@@ -28,8 +28,8 @@ from harness.sweep.driver import Sweep
 from harness.sweep.runner import Runner
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "8"))
-TRIAL_S = float(os.environ.get("HARNESS_BENCH_TRIAL_S", "0.06"))
-ROUNDS = int(os.environ.get("HARNESS_BENCH_ROUNDS", "5"))
+TRIAL_S = float(os.environ.get("HARNESS_BENCH_TRIAL_S", "0.03"))
+ROUNDS = int(os.environ.get("HARNESS_BENCH_ROUNDS", "9"))
 THREADS = os.cpu_count() or 1
 CASES = [
     Case(impl, n, 256, 4 if impl.startswith("attention") else 1, threads=THREADS)

@@ -15,7 +15,9 @@ def test_default_sweep(tmp_path: Path) -> None:
     began = time.monotonic()
     subprocess.run([sys.executable, "-m", "harness", "sweep", f"out={tmp_path / 'run'}"], check=True)
     wall = time.monotonic() - began
-    rows = [json.loads(line) for path in (tmp_path / "run" / "rows").iterdir() for line in path.open()]
+    rows = [
+        json.loads(line) for path in (tmp_path / "run" / "rows").iterdir() for line in path.read_text().splitlines()
+    ]
     timed = [row for row in rows if row["purpose"] == "time" and row["status"] == "ok"]
     sampling = sum(row["sampling_s"] for row in timed)
     warm_up = sum(row["warmup_s"] for row in timed)

@@ -53,6 +53,12 @@ def test_trials_of_a_disturbed_machine_do_not_count_where_there_are_others() -> 
     assert result.median_s > alone.median_s
 
 
+def test_the_fastest_trial_counts_whenever_it_was_taken() -> None:
+    seen = trials(0.9, 1.3, 1.3, pulse_s=1.3) + trials(1.0, 1.01, pulse_s=1.0)
+    result, alone = estimate(seen, best_pulse(seen)), estimate([seen[0], *seen[3:]])
+    assert (result.time_s, result.lo_s, result.hi_s) == (0.9, alone.lo_s, alone.hi_s)
+
+
 def test_a_machine_that_was_never_quiet_is_judged_by_what_there_is() -> None:
     assert estimate(trials(1.30, 1.31, 1.32, pulse_s=1.3), best_pulse_s=1.0).time_s == 1.30
 
