@@ -133,7 +133,7 @@ def _measure(
     writer = store.RowWriter(out)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with Screen(len(cases), config.precision, console) as screen:
+        with Screen(cases, config.precision, console) as screen:
             Sweep(cases, traits, config.precision, runner, writer, screen, config.seed).run()
     except KeyboardInterrupt:
         return False

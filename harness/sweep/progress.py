@@ -5,12 +5,12 @@ It is drawn only between trials, never beside one: a thread that draws would be 
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from harness.case import Case
 from harness.config import Precision
@@ -21,29 +21,27 @@ _PLAIN_LINE_S = 10.0
 
 
 class Screen:
-    """Watches a sweep of `cases` cases. A context manager: the live line is gone after it."""
+    """Watches a sweep of `cases`. A context manager: the live line is gone after it."""
 
-    def __init__(self, cases: int, precision: Precision, console: Console) -> None:
+    def __init__(self, cases: Sequence[Case], precision: Precision, console: Console) -> None:
         self.failures: Counter[str] = Counter()
         self._console = console
-        self._precision = precision
-        self._cases = cases
+        self._cases = len(cases)
         self._done = 0
         self._phase = ""
-        self._round = 0
         self._began = self._last_drawn = time.monotonic()
         self._timed_trials = 0
         self._timed_s = 0.0
+        # The bar counts trials, of which a case still open has its facts and its rounds before it.
+        self._trials_left = dict.fromkeys(cases, 1 + precision.max_rounds)
         self._live = Progress(
-            TextColumn("{task.fields[phase]:<9}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("cases  {task.fields[left]}  {task.fields[failures]}  {task.fields[case]}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.description}", markup=False),
             console=console,
             auto_refresh=False,
             transient=True,
         )
-        self._task: TaskID = self._live.add_task("", total=cases, phase="", left="", failures="", case="")
+        self._task: TaskID = self._live.add_task("", total=sum(self._trials_left.values()))
 
     def __enter__(self) -> "Screen":
         if self._console.is_terminal:
@@ -57,7 +55,6 @@ class Screen:
     def starting(self, phase: str, number: int) -> None:
         """A phase begins: `verify`, `facts` or `again` of so many, or round `number`."""
         self._phase = f"round {number}" if phase == "round" else phase
-        self._round = number if phase == "round" else 0
         if not self._console.is_terminal:
             self._plain()
 
@@ -66,11 +63,14 @@ class Screen:
         if "samples_s" in outcome:
             self._timed_trials += 1
             self._timed_s += outcome["wall_s"]
+        if "samples_s" in outcome or "peak_bytes" in outcome:
+            self._trials_left[case] = max(0, self._trials_left[case] - 1)
         self._draw(case)
 
     def finished(self, case: Case, status: str) -> None:
         """A case needs no more trials."""
         self._done += 1
+        self._trials_left[case] = 0
         if status != "ok":
             self.failures[status] += 1
         self._draw(case)
@@ -80,14 +80,9 @@ class Screen:
         if self._console.is_terminal:
             if now - self._last_drawn >= _REDRAW_S:
                 self._last_drawn = now
-                self._live.update(
-                    self._task,
-                    completed=self._done,
-                    phase=self._phase,
-                    left=self._time_left(),
-                    failures=self._failed(),
-                    case=str(case),
-                )
+                total = self._live.tasks[self._task].total or 0
+                completed = total - sum(self._trials_left.values())
+                self._live.update(self._task, completed=completed, description=self._line(str(case)))
                 self._live.refresh()
         elif now - self._last_drawn >= _PLAIN_LINE_S:
             self._last_drawn = now
@@ -95,21 +90,17 @@ class Screen:
 
     def _plain(self) -> None:
         elapsed = time.monotonic() - self._began
-        parts = [
-            f"{elapsed:5.0f} s",
-            self._phase,
-            f"{self._done}/{self._cases} cases",
-            self._time_left(),
-            self._failed(),
-        ]
-        self._console.print("  ".join(part for part in parts if part), markup=False, highlight=False)
+        self._console.out(f"{elapsed:5.0f} s  {self._line()}", highlight=False)
+
+    def _line(self, case: str = "") -> str:
+        parts = [self._phase, f"{self._done}/{self._cases} cases done", self._time_left(), self._failed(), case]
+        return "  ".join(part for part in parts if part)
 
     def _time_left(self) -> str:
         """At most: as if every open case needed all its rounds."""
-        if not self._round or not self._timed_trials:
+        if not self._timed_trials:
             return ""
-        rounds = self._precision.max_rounds - self._round + 1
-        seconds = self._timed_s / self._timed_trials * (self._cases - self._done) * rounds
+        seconds = self._timed_s / self._timed_trials * sum(self._trials_left.values())
         return f"at most {seconds / 60:.0f} min left" if seconds >= 90 else f"at most {seconds:.0f} s left"
 
     def _failed(self) -> str:

@@ -1,0 +1,51 @@
+"""What the screen shows while a sweep runs."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from harness.case import Case
+from harness.config import Precision
+from harness.sweep import progress
+from harness.sweep.progress import Screen
+
+CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32)]
+PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=4, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
+TIMED = {"status": "ok", "samples_s": [1.0], "wall_s": 10.0}
+
+
+def shown(terminal: bool, monkeypatch: pytest.MonkeyPatch, width: int = 100) -> str:
+    monkeypatch.setattr(progress, "_REDRAW_S", 0.0)
+    monkeypatch.setattr(progress, "_PLAIN_LINE_S", 0.0)
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=width, color_system=None)
+    with Screen(CASES, PRECISION, console) as screen:
+        screen.starting("verify", 1)
+        screen.starting("round", 1)
+        screen.trial(CASES[0], TIMED)
+        screen.finished(CASES[1], "oom")
+        screen.finished(CASES[0], "ok")
+    return file.getvalue()
+
+
+def test_a_terminal_sees_cases_done_the_current_case_the_time_left_and_failures_by_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = shown(True, monkeypatch)
+    assert "round 1" in text
+    assert "2/3 cases done" in text
+    assert "at most 50 s left" in text
+    assert "1 oom" in text
+    assert "attention.fused n=8 d=16 h=2" in text
+
+
+def test_elsewhere_there_are_plain_lines_without_control_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(False, monkeypatch)
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert "round 1  2/3 cases done  at most 50 s left  1 oom" in text
+
+
+def test_a_narrow_terminal_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "round 1" in shown(True, monkeypatch, width=40)
