@@ -64,21 +64,26 @@ def _values(override: Override) -> Any:
     """The override's values as Python's own; more than `MOST_VALUES` are a UsageError, not a full memory."""
     value = override.value()
     if isinstance(value, Glob):
-        names = value.filter(catalog.names())
-        if override.key_or_group != "impl" or not names:
-            raise UsageError(f"{override.input_line}: no impl matches; known: {', '.join(catalog.names())}")
-        return names
+        return _matches(value, override)
     if isinstance(value, IntervalSweep):
         raise UsageError(f"{override.input_line}: an interval has no end of values; use range(start,stop,step)")
     if override.is_sweep_override():
         try:
-            values = [_plain(item) for item in itertools.islice(override.sweep_iterator(), MOST_VALUES + 1)]
+            items = itertools.islice(override.sweep_iterator(), MOST_VALUES + 1)
+            values = [_matches(item, override) if isinstance(item, Glob) else _plain(item) for item in items]
         except (HydraException, ValueError, ZeroDivisionError) as error:
             raise UsageError(f"cannot read '{override.input_line}': {error}") from error
         if len(values) > MOST_VALUES:
             raise UsageError(f"{override.key_or_group} has more than {MOST_VALUES:,} values")
         return values
     return _plain(value)
+
+
+def _matches(pattern: Glob, override: Override) -> list[str]:
+    names = pattern.filter(catalog.names())
+    if override.key_or_group != "impl" or not names:
+        raise UsageError(f"{override.input_line}: no impl matches; known: {', '.join(catalog.names())}")
+    return names
 
 
 def _plain(value: Any) -> Any:

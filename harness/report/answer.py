@@ -64,7 +64,8 @@ def _interval(line: Line) -> str:
         return ""
     if line.time_hi_s is None:
         return "one trial"
-    return f"{100 * (line.time_hi_s / line.time_s - 1):.1f} %"
+    share = line.time_hi_s / line.time_s - 1
+    return f"{100 * share:.1f} %" if share <= 1 else "over 100 %"
 
 
 def _slopes(law: Law | None) -> str:

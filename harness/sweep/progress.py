@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from harness.case import Case
 from harness.config import Precision
@@ -18,6 +19,7 @@ from harness.config import Precision
 # Drawing takes a millisecond; more often than this nobody sees.
 _REDRAW_S = 0.2
 _PLAIN_LINE_S = 10.0
+_BAR = 12
 
 
 class Screen:
@@ -35,8 +37,8 @@ class Screen:
         # The bar counts trials, of which a case still open has its facts and its rounds before it.
         self._trials_left = dict.fromkeys(cases, 1 + precision.max_rounds)
         self._live = Progress(
-            BarColumn(bar_width=20),
-            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=_BAR, table_column=Column(min_width=_BAR)),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=console,
             auto_refresh=False,
             transient=True,

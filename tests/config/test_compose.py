@@ -39,6 +39,7 @@ def test_glob_chooses_among_the_impls() -> None:
     names = compose(["impl=glob(attention.*)"]).axes["impl"]
     assert names == ("attention.naive", "attention.packed", "attention.fused")
     assert compose(["impl=glob(*,exclude=attention.*)"]).axes["impl"] == ("rnn.elman", "rnn.torch")
+    assert compose(["impl=glob(*.naive),my.module:Layer"]).axes["impl"] == ("attention.naive", "my.module:Layer")
 
 
 def test_somebodys_own_layer_may_stand_beside_ours() -> None:

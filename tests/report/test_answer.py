@@ -55,6 +55,10 @@ def test_what_came_from_outside_is_not_read_as_markup() -> None:
     assert "error: my.mod:[red] n=64 d=128 h=2: [/bold] in a message" in text
 
 
+def test_trials_that_do_not_agree_are_said_to_be_unsure_without_a_wild_number() -> None:
+    assert "over 100 %" in said([replace(line, time_hi_s=20 * line.time_s) for line in usual_lines()])
+
+
 def test_one_trial_alone_is_said_to_be_one() -> None:
     lines = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
     assert "one trial" in said(lines, width=120)
