@@ -74,7 +74,7 @@ def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(tmp_path: Path) 
     layers = ("SleepsWhenLong", "Greedy", "KillsItself", "ReturnsGarbage", "RaisesInConstructor", "Identity")
     arguments = [f"impl={','.join(f'planted:{layer}' for layer in layers)}", *TINY, "seq_len=64,128", "out=run"]
     out, _ = finish(
-        harness("sweep", *arguments, "precision.timeout_s=1", "memory_limit=256MiB", cwd=tmp_path),
+        harness("sweep", *arguments, "precision.timeout_s=4", "memory_limit=256MiB", cwd=tmp_path),
         3,
     )
     summary = pd.read_csv(tmp_path / "run" / "summary.csv")
