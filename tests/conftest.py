@@ -10,8 +10,8 @@ from harness.sweep.runner import Runner
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[Runner]:
-    """Real trials, short ones, with 2 GiB to spend and five seconds to end."""
-    with Runner(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**31) as started:
+    """Real trials, short ones, with 512 MiB to spend and time enough to spend it."""
+    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
         yield started
 
 
