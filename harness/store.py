@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.case import AXES
 from harness.errors import UsageError
 
 SCHEMA = 1
@@ -48,8 +49,24 @@ def read_rows(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             if not isinstance(row, dict) or row.get("schema") != SCHEMA:
                 notices.append(f"{path.name}:{number}: not a row of schema {SCHEMA}, left out")
                 continue
+            if not _complete(row):
+                notices.append(f"{path.name}:{number}: a row without what every row must hold, left out")
+                continue
             rows.append(row)
     return rows, notices
+
+
+def _complete(row: Mapping[str, Any]) -> bool:
+    """Whether the row says of which case, for what purpose and how it ended, and holds samples if it timed."""
+    if not {"case", "family", "purpose", "round", "status"} <= row.keys():
+        return False
+    if not isinstance(row["case"], dict) or not set(AXES) <= row["case"].keys():
+        return False
+    if row["purpose"] != "time" or row["status"] != "ok":
+        return "reason" in row
+    samples = row.get("samples_s")
+    times = [*samples, row.get("wall_s")] if isinstance(samples, list) and samples else [None]
+    return "pulse_s" in row and all(isinstance(t, int | float) and 0 < t < float("inf") for t in times)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -59,6 +76,13 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def check_new(out: Path) -> None:
     """Raise UsageError unless a run can be made at `out`; writes nothing."""
+    try:
+        _check_new(out)
+    except OSError as error:
+        raise UsageError(f"out={out}: {error.strerror}") from error
+
+
+def _check_new(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"out={out} is a file: name a directory")
     if out.is_dir() and any(out.iterdir()):
@@ -73,9 +97,12 @@ def check_new(out: Path) -> None:
 def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
     """Make the directory of a new run, with how it was configured and where it ran. Raises UsageError if it cannot."""
     try:
-        (out / "rows").mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "rows").mkdir()  # whoever makes it has the run: of two sweeps that start together, one is refused
         (out / "config.yaml").write_text(config_yaml, encoding="utf-8")
         (out / "machine.json").write_text(json.dumps(machine, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except FileExistsError as error:
+        raise UsageError(f"out={out}: another sweep has just started there") from error
     except OSError as error:
         raise UsageError(f"out={out}: {error.strerror}") from error
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 
 import torch
@@ -100,6 +101,33 @@ class LeavesAChild(Identity):
             os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
         return x
+
+
+class StartsADaemon(Identity):
+    """A process in a session of its own, which no signal to the trial's group reaches."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        subprocess.Popen(["sleep", "4713"], start_new_session=True)
+        return x * 1.0
+
+
+class StartsADaemonAndSleeps(StartsADaemon):
+    def forward(self, x: Tensor) -> Tensor:
+        super().forward(x)
+        time.sleep(60)
+        return x
+
+
+class Drops(Identity):
+    """Dropout draws anew at each call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, 0.5, self.training)
+
+
+class HasAFloat32Constant(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ torch.eye(x.shape[-1])
 
 
 class RaisesInConstructor(Identity):

@@ -1,11 +1,13 @@
 """Rows survive whatever becomes of their writer."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from harness import store
+from harness.case import Case
 from harness.errors import UsageError
 
 
@@ -15,10 +17,20 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+BARE = {
+    "case": Case("rnn.elman", 8, 4, 1).as_dict(),
+    "family": "rnn",
+    "purpose": "facts",
+    "round": 0,
+    "status": "ok",
+    "reason": None,
+}
+
+
 def write(run: Path, *rows: dict) -> Path:
     writer = store.RowWriter(run)
     for row in rows:
-        writer.write(row)
+        writer.write({**BARE, **row})
     writer.close()
     return writer.path
 
@@ -32,9 +44,32 @@ def test_what_was_written_is_read_back(run: Path) -> None:
 
 def test_a_row_is_on_disk_before_the_next_thing_happens(run: Path) -> None:
     writer = store.RowWriter(run)
-    writer.write({"a": 1})
-    assert store.read_rows(run)[0] == [{"schema": store.SCHEMA, "a": 1}]
+    writer.write({**BARE, "a": 1})
+    assert store.read_rows(run)[0] == [{"schema": store.SCHEMA, **BARE, "a": 1}]
     writer.close()
+
+
+def timed(**fields) -> bytes:
+    row = {
+        "schema": store.SCHEMA,
+        **BARE,
+        "purpose": "time",
+        "wall_s": 1.0,
+        "pulse_s": None,
+        "samples_s": [1.0],
+        **fields,
+    }
+    return json.dumps(row).encode() + b"\n"
+
+
+def test_a_timed_row_is_read_with_its_samples(run: Path) -> None:
+    (run / "rows" / "a.jsonl").write_bytes(timed())
+    assert [row["samples_s"] for row in store.read_rows(run)[0]] == [[1.0]]
+
+
+def test_of_two_sweeps_that_start_together_one_is_refused(run: Path) -> None:
+    with pytest.raises(UsageError, match="another sweep has just started there"):
+        store.create(run, "", {})
 
 
 @pytest.mark.parametrize(
@@ -45,6 +80,11 @@ def test_a_row_is_on_disk_before_the_next_thing_happens(run: Path) -> None:
         (b'{"schema": 999}\n', "not a row of schema 1"),
         (b"[1, 2]\n", "not a row of schema 1"),
         (b"\n", "not a whole row"),
+        (b'{"schema": 1}\n', "a row without what every row must hold"),
+        (timed(samples_s=[]), "a row without"),
+        (timed(samples_s=[float("nan")]), "a row without"),
+        (timed(samples_s=[-1.0]), "a row without"),
+        (timed(case={"impl": "x"}), "a row without"),
     ],
 )
 def test_a_damaged_line_is_named_and_loses_no_other(run: Path, damage: bytes, notice: str) -> None:
@@ -59,7 +99,8 @@ def test_a_damaged_line_is_named_and_loses_no_other(run: Path, damage: bytes, no
 
 def test_files_of_several_writers_are_read_together(run: Path) -> None:
     write(run, {"a": 1})
-    (run / "rows" / "another-1.jsonl").write_text('{"schema": 1, "a": 2}\n')
+    other = {"schema": store.SCHEMA, **BARE, "a": 2}
+    (run / "rows" / "another-1.jsonl").write_text(json.dumps(other) + "\n")
     assert sorted(row["a"] for row in store.read_rows(run)[0]) == [1, 2]
 
 
@@ -71,6 +112,8 @@ def test_an_out_that_cannot_be_a_new_run_is_refused_and_nothing_is_written(tmp_p
     for out, message in (("file", "is a file"), ("file/below", "is a file"), ("full", "is not empty")):
         with pytest.raises(UsageError, match=message):
             store.check_new(tmp_path / out)
+    with pytest.raises(UsageError, match=r"(?i)name too long"):
+        store.check_new(tmp_path / ("a" * 300))
     store.check_new(tmp_path / "new" / "deep")
     assert sorted(tmp_path.rglob("*")) == before
 

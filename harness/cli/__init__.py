@@ -2,8 +2,10 @@
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from harness.errors import UsageError, did_you_mean
 
@@ -24,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_help())
         return DONE if arguments else USAGE
     name = arguments[0]
+    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if name not in COMMANDS:
             raise UsageError(f"unknown command '{name}'{did_you_mean(name, COMMANDS)}")
@@ -37,15 +40,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone, as `head` does; nothing is left to say, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:  # a disk that is full, a directory that has gone
+        print(f"harness: {error}", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
+        print("harness: interrupted", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a command as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def _find_own_layers() -> None:
-    """Somebody's own layer is looked for in the current directory, also where the installed script is started."""
+    """Look for somebody's own layer in the current directory too, but last: it may hold an `impls/` or a `torch.py`."""
     here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    sys.path[:] = [*(path for path in sys.path if path not in ("", here)), here]
 
 
 def _help() -> str:

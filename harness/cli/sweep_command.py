@@ -1,11 +1,9 @@
 """`python -m harness sweep`."""
 
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
@@ -13,6 +11,7 @@ from harness import catalog, store
 from harness.case import Case, grid
 from harness.catalog import Traits
 from harness.cli import CASES_FAILED, DONE, INTERRUPTED
+from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
@@ -52,16 +51,15 @@ def run(arguments: Sequence[str]) -> int:
         return DONE
     out = config.out or RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
     store.check_new(out)
-    console = Console()
+    console = SteadyConsole()
     with _runner(config) as runner:
         traits = _traits(config, runner)
         cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
+        check_devices(config, runner)
         if options.dry_run:
             _print_plan(cases, traits, config)
             return DONE
         torch = runner.run("machine")
-        if "cuda" in config.axes["device"] and not torch.get("gpu"):
-            raise UsageError("device=cuda: torch sees no CUDA device here")
         store.create(out, config.yaml, describe_machine(torch))
         finished = _measure(cases, traits, config, runner, out, console)
     return _report(out, finished, console)
@@ -101,6 +99,12 @@ def describe_impl(impl: str, runner: Runner) -> Traits:
     return Traits(found["family"], found["has_heads"])
 
 
+def check_devices(config: SweepConfig, runner: Runner) -> None:
+    """Raise UsageError where the configuration asks for a device that torch does not see here."""
+    if "cuda" in config.axes["device"] and not runner.run("machine").get("gpu"):
+        raise UsageError("device=cuda: torch sees no CUDA device here")
+
+
 def _print_plan(cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig) -> None:
     possible = 0
     for case in cases:
@@ -110,9 +114,10 @@ def _print_plan(cases: Sequence[Case], traits: dict[str, Traits], config: SweepC
     p = config.precision
     rounds = (p.min_rounds, p.max_rounds)
     least, most = (_SWEEP_COST_S + possible * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
+    to = f" to {_duration(most)}" if most > least else ""
     print(
         f"{len(cases)} cases, {len(cases) - possible} of them unsupported; "
-        f"about {_duration(least)} to {_duration(most)}, more where one call takes longer than {p.trial_s:g} s"
+        f"about {_duration(least)}{to}, more where one call takes longer than {p.trial_s:g} s"
     )
 
 
@@ -131,21 +136,14 @@ def _measure(
 ) -> bool:
     """Run the sweep; whether it came to its end rather than being interrupted."""
     writer = store.RowWriter(out)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with Screen(cases, config.precision, console) as screen:
             Sweep(cases, traits, config.precision, runner, writer, screen, config.seed).run()
     except KeyboardInterrupt:
         return False
     finally:
-        signal.signal(signal.SIGTERM, previous)
         writer.close()
     return True
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a sweep as Ctrl-C does."""
-    raise KeyboardInterrupt
 
 
 def _report(out: Path, finished: bool, console: Console) -> int:

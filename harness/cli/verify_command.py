@@ -12,7 +12,7 @@ from harness.case import Case, grid
 from harness.catalog import unsupported_reason
 from harness.cli import CASES_FAILED, DONE
 from harness.cli.parser import Parser
-from harness.cli.sweep_command import describe_impl
+from harness.cli.sweep_command import check_devices, describe_impl
 from harness.config import compose
 from harness.sweep.runner import Runner
 
@@ -33,6 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     good = True
     p = config.precision
     with Runner(seed=config.seed, trial_s=p.trial_s, timeout_s=p.timeout_s, memory_limit=config.memory_limit) as runner:
+        check_devices(config, runner)
         traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
         for case in grid(config.axes, lambda impl: traits[impl].has_heads):
             reason = unsupported_reason(case, traits[case.impl].has_heads)
@@ -51,7 +52,7 @@ def _cells(case: Case, outcome: dict[str, Any]) -> tuple[str, ...]:
     return (
         name,
         outcome["against"],
-        f"{outcome['output_error']:.1e}",
+        f"{outcome['output_error']:.1e}" if outcome["output_error"] is not None else "",
         gradient,
         f"{outcome['tolerance']:.1e}",
         "[green]ok",

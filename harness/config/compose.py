@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -19,6 +20,8 @@ from harness.config.schema import Precision, SweepConfig, SweepSchema
 from harness.errors import UsageError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+# Less, and no layer's process would come to its first line.
+LEAST_MEMORY = 16 * 2**20
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -37,7 +40,8 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepCo
         directories.append(config_dir.resolve())
     axes, rest = split(overrides, _keys(), _groups(directories))
     if config_dir is not None:
-        rest.append(f"hydra.searchpath=['file://{config_dir.resolve()}']")
+        quoted = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+        rest.append(f"hydra.searchpath=['file://{quoted}']")
     config = _hydra(rest)
     try:
         for axis, values in axes.items():
@@ -50,7 +54,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepCo
         axes=check_axes({axis: plain[axis] for axis in AXES}),
         precision=precision,
         out=Path(plain["out"]) if plain["out"] is not None else None,
-        seed=plain["seed"],
+        seed=_check_seed(plain["seed"]),
         memory_limit=_bytes(plain["memory_limit"]),
         yaml=OmegaConf.to_yaml(config),
     )
@@ -61,7 +65,7 @@ def _hydra(overrides: list[str]) -> DictConfig:
     try:
         with initialize_config_dir(str(conf_directory()), version_base="1.3"):
             return hydra_compose("sweep", overrides=overrides)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise UsageError(_one_line(error)) from error
 
 
@@ -90,6 +94,12 @@ def _check_precision(precision: Precision) -> Precision:
     return precision
 
 
+def _check_seed(seed: int) -> int:
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"seed={seed}: it takes whole numbers from 0 to 2^63 - 1")
+    return seed
+
+
 def _bytes(text: str | None) -> int | None:
     """`"8GiB"` or a plain number of bytes."""
     if text is None:
@@ -99,11 +109,11 @@ def _bytes(text: str | None) -> int | None:
         value = int(float(text.removesuffix(unit)) * _UNITS.get(unit, 1))
     except (ValueError, OverflowError):
         value = 0
-    if value <= 0:
-        raise UsageError(f"memory_limit={text}: give bytes, or a number with {', '.join(_UNITS)}")
+    if not LEAST_MEMORY <= value < 2**62:
+        raise UsageError(f"memory_limit={text}: give bytes, or a number with {', '.join(_UNITS)}; 16MiB at least")
     return value
 
 
 def _one_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    told = [str(error), str(error.__cause__ or "")]
+    return "; ".join(dict.fromkeys(" ".join(text.split())[:300] for text in told if text)) or type(error).__name__

@@ -22,12 +22,19 @@ def answer(lines: Sequence[Line]) -> RenderableType:
     """A table and sentences for each setting, and what failed."""
     parts: list[RenderableType] = []
     for setting in settings(lines):
-        panel = setting.panels[-1]  # the widest, with the most heads
+        panel = _fullest(setting.panels)
         if any(line.time_s is not None for line in panel.lines):
             laws = {(law.impl, law.metric): law for law in fit_laws(panel.lines)}
             parts += [_table(setting, panel, laws), Text("\n".join(_sentences(panel))), Text()]
     parts += [Text(sentence) for sentence in _failures(lines)]
     return Group(*parts)
+
+
+def _fullest(panels: Sequence[Panel]) -> Panel:
+    """The panel with the most cases timed; of several the widest, with the most heads."""
+    return max(
+        panels, key=lambda panel: (sum(line.time_s is not None for line in panel.lines), panel.d_model, panel.num_heads)
+    )
 
 
 def _largest(panel: Panel) -> int:
@@ -43,14 +50,14 @@ def _table(setting: Setting, panel: Panel, laws: dict[tuple[str, str], Law]) -> 
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("impl", no_wrap=True)
-    for heading in ("time", "±", "memory", "time slope", "memory slope"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("impl", overflow="fold")
+    for heading in ("time", "interval", "memory", "time slope", "memory slope"):
+        table.add_column(heading, justify="right", overflow="fold")
     at_n = [line for line in panel.lines if line.seq_len == n]
     for line in sorted(at_n, key=lambda line: line.time_s if line.time_s is not None else float("inf")):
         table.add_row(
             escape(line.impl),
-            units.seconds(line.time_s) if line.time_s is not None else f"[red]{line.status}",
+            units.seconds(line.time_s) if line.time_s is not None else _untimed(line),
             _interval(line),
             units.size(line.peak_bytes) if line.peak_bytes is not None else "",
             _slopes(laws.get((line.impl, "time"))),
@@ -59,13 +66,17 @@ def _table(setting: Setting, panel: Panel, laws: dict[tuple[str, str], Law]) -> 
     return table
 
 
+def _untimed(line: Line) -> str:
+    return "not timed" if line.status == "ok" else f"[red]{line.status}"
+
+
 def _interval(line: Line) -> str:
     if line.time_s is None:
         return ""
-    if line.time_hi_s is None:
+    if line.time_hi_s is None or line.time_lo_s is None:
         return "one trial"
-    share = line.time_hi_s / line.time_s - 1
-    return f"{100 * share:.1f} %" if share <= 1 else "over 100 %"
+    down, up = 100 * (1 - line.time_lo_s / line.time_s), 100 * (line.time_hi_s / line.time_s - 1)
+    return f"−{down:.0f} +{up:.0f} %" if max(down, up) >= 9.95 else f"−{down:.1f} +{up:.1f} %"
 
 
 def _slopes(law: Law | None) -> str:

@@ -4,12 +4,12 @@ Noise on a busy machine only ever adds: a neighbour, a page fault, a lower clock
 therefore its fastest sample, and the case's time the fastest trial. Of the estimators tried that one repeats
 best (`tests/bench/bench_noise.py` prints the figures for all of them).
 
-The interval is between trials, since samples of one process are not independent of each other. On a
-logarithmic scale it is a multiple of how far apart the lower half of the trials lie, on both sides of the
-fastest. The multiple is the one that makes the interval hold the geometric mean of `time_s` over repeats of
-the whole measurement 95 times in 100 where trials differ by log-normal noise, for the number of trials at
-hand. Skewed noise and a second hump stretch the lower half more than they move the minimum, and leave the
-interval wider than need be. Wide means that the trials do not agree where the floor is.
+The interval is between trials, since samples of one process are not independent of each other. Upwards it
+reaches to where the lower half of the trials lie, and downwards, on a logarithmic scale, a multiple as far:
+the one that makes the interval hold the median of `time_s` over repeats of the whole measurement 95 times in
+100 where trials differ by log-normal noise, for the number of trials at hand. Skewed noise and a
+second hump stretch the lower half more than they move the minimum, and leave the interval wider than need be.
+Wide means that the trials do not agree where the floor is.
 
 Trials taken while the machine itself was slow (see `quiet`) do not count as agreeing where there are others:
 several of them may agree with each other, and on the wrong time. The fastest trial counts whenever it was taken.
@@ -53,8 +53,8 @@ class Estimate:
 
     @property
     def half_width(self) -> float:
-        """How far the interval reaches above the time, as a share of it; infinite where there is none yet."""
-        return self.hi_s / self.time_s - 1
+        """How far the interval reaches to its longer side, as a share; infinite where there is none yet."""
+        return max(self.hi_s / self.time_s, self.time_s / self.lo_s if self.lo_s > 0 else math.inf) - 1
 
 
 def best_pulse(trials: Sequence[Trial]) -> float | None:
@@ -78,14 +78,17 @@ def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Esti
         raise ValueError("an estimate needs at least one trial, and each trial at least one sample")
     middle = median(median(trial.samples_s) for trial in trials)
     fastest = min(trials, key=lambda trial: min(trial.samples_s))
-    others = [trial for trial in quiet(trials, best_pulse_s) or trials if trial is not fastest]
+    others = [trial for trial in quiet(trials, best_pulse_s) if trial is not fastest]
+    if not others:
+        others = [trial for trial in trials if trial is not fastest]
     lowest = [min(fastest.samples_s), *sorted(min(trial.samples_s) for trial in others)]
     number = len(lowest)
     if number == 1:
         return Estimate(lowest[0], 0.0, math.inf, middle)
     k = lower_half(number)
-    factor = (lowest[k - 1] / lowest[0]) ** _multiple(number, k)
-    return Estimate(lowest[0], lowest[0] / factor, lowest[0] * factor, middle)
+    down, up = _multiples(number, k)
+    ratio = lowest[k - 1] / lowest[0]
+    return Estimate(lowest[0], lowest[0] / ratio**down, lowest[0] * ratio**up, middle)
 
 
 def lower_half(number: int) -> int:
@@ -94,11 +97,15 @@ def lower_half(number: int) -> int:
 
 
 @cache
-def _multiple(number: int, k: int) -> float:
-    """The c with P(|x₁ − E x₁| <= c (x_k − x₁)) = 0.95, of sorted normal x₁ … x_number: free of their mean and scale.
+def _multiples(number: int, k: int) -> tuple[float, float]:
+    """How far down and up to go from x₁, in units of x_k − x₁, to hold the median of x₁ with probability 0.95.
 
-    By simulation, always the same one: there is no closed form.
+    Of sorted normal x₁ … x_number, free of their mean and scale; by simulation, always the same one, since there
+    is no closed form. Upwards x_k is far enough for all but the smallest numbers of trials.
     """
     draws = np.sort(np.random.default_rng(0).standard_normal((_DRAWS, number)), axis=1)
-    distance = np.abs(draws[:, 0] - draws[:, 0].mean()) / (draws[:, k - 1] - draws[:, 0])
-    return float(np.quantile(distance, CONFIDENCE))
+    distance = (draws[:, 0] - np.median(draws[:, 0])) / (draws[:, k - 1] - draws[:, 0])
+    up = float(np.quantile(np.abs(distance), CONFIDENCE))
+    if np.mean(distance < -1) < (1 - CONFIDENCE) / 2:
+        up = min(up, 1.0)
+    return float(np.quantile(distance, CONFIDENCE + np.mean(distance < -up))), up

@@ -26,7 +26,7 @@ def stop_reason(trials: Sequence[Trial], best_pulse_s: float | None, limits: Lim
     goes on beyond `max_rounds`: see `restless`.
     """
     undisturbed = quiet(trials, best_pulse_s)
-    if len(undisturbed) >= limits.min_rounds and estimate(undisturbed).half_width <= limits.target:
+    if len(undisturbed) >= limits.min_rounds and estimate(trials, best_pulse_s).half_width <= limits.target:
         return "precise"
     if len(trials) >= limits.max_rounds and len(undisturbed) >= LEAST_QUIET:
         return "max_rounds"

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from harness.case import Case
+from harness.errors import UsageError
 
 # Left free for the machine when the user sets no limit.
 _FREE_SHARE = 0.1
@@ -24,6 +25,8 @@ _GRACE_S = 1.0
 _BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
+from harness.trial import isolate
+isolate.die_with_parent()
 from harness.trial import warm
 warm.serve(int(sys.argv[2]))
 """
@@ -77,7 +80,12 @@ class Runner:
 
     def _warm_parent(self) -> "_WarmParent":
         if self._parent is None:
-            self._parent = _WarmParent()
+            try:
+                self._parent = _WarmParent()
+            except WarmParentLost as error:
+                raise UsageError(
+                    "the process that trials are forked from did not start: can torch be imported?"
+                ) from error
         return self._parent
 
     def _drop_parent(self) -> None:
@@ -100,7 +108,11 @@ class _WarmParent:
             )
         self._answers = self._socket.makefile("r")
         self._trial: int | None = None
-        self._answer("ready")
+        try:
+            self._answer("ready")
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         reader, writer = os.pipe()
@@ -126,8 +138,11 @@ class _WarmParent:
         return _death(status) if ended else _failed("killed", "it closed its pipe without a result and went on running")
 
     def close(self) -> None:
-        """End the trial that is running, if any, and the parent."""
-        self._kill_trial()
+        """End the trial that is running, if any, with what it started, and the parent."""
+        if self._trial is not None:
+            self._kill_trial()
+            with contextlib.suppress(WarmParentLost):
+                self._answer("ended")
         self._answers.close()
         self._socket.close()
         self._process.kill()

@@ -18,12 +18,19 @@ class Unsupported(Exception):
 
 @dataclass
 class Workload:
-    """A layer ready to be measured. `call` is one call of the case's mode; `sync` waits until it is done."""
+    """A layer ready to be measured. `call` is one call of the case's mode; `sync` waits until it is done.
+
+    `forget` frees what a call leaves behind (gradients), which would else count as there before the next one.
+    """
 
     layer: nn.Module
     x: Tensor
     call: Callable[[], Any]
     sync: Callable[[], None]
+
+    def forget(self) -> None:
+        for leaf in (self.x, *self.layer.parameters()):
+            leaf.grad = None
 
 
 def takes_heads(layer_class: type) -> bool:

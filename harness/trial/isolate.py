@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def enter(memory_limit: int | None) -> None:
@@ -24,10 +25,26 @@ def enter(memory_limit: int | None) -> None:
         _limit_memory(memory_limit)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, however that ends. On Linux only."""
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this signal when the process's parent ends, however that ends. On Linux only."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends: none can slip away. On Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_children() -> None:
+    """Kill and reap every child of this process, and theirs, which become ours as they are orphaned."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while children.exists() and (pids := children.read_text().split()):
+        for pid in map(int, pids):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 def _silence() -> None:

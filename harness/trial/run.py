@@ -85,7 +85,9 @@ def _facts(case: Case, seed: int) -> dict[str, Any]:
     work = build(case, seed)
     work.call()  # pools, caches and code are loaded by the first call, and are not its memory
     work.sync()
+    work.forget()
     peak, operations = allocator_peak(work.call, case.device)
+    work.forget()
     resident = resident_peak(work.call) if case.device == "cpu" else None
     return {"peak_bytes": peak, "peak_resident_bytes": resident, "backend": backend(operations)}
 

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import socket
+from types import FrameType
 from typing import NoReturn
 
 from harness import catalog
@@ -25,7 +26,10 @@ MAX_REQUEST = 65536
 
 def serve(descriptor: int) -> None:
     """Serve requests on the socket `descriptor` until the driver closes it."""
-    isolate.die_with_parent()
+    isolate.adopt_orphans()
+    # However the driver ends: first what runs here, then this process.
+    signal.signal(signal.SIGTERM, _end)
+    isolate.die_with_parent(signal.SIGTERM)
     # The driver decides when a trial ends: a Ctrl-C meant for it must not reach the trial's parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in catalog.names():
@@ -33,7 +37,7 @@ def serve(descriptor: int) -> None:
     # The imported modules stay for good: a trial's garbage collection must not walk them (80 ms).
     gc.collect()
     gc.freeze()
-    with socket.socket(fileno=descriptor) as connection:
+    with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"ready\n")
         while True:
             message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 1)
@@ -49,16 +53,24 @@ def serve(descriptor: int) -> None:
 
 
 def _reap(pid: int) -> int:
-    """Wait for the trial's end, kill what it started and left behind, and give its status."""
+    """Wait for the trial's end, kill what it left behind in its group or elsewhere, and give its status."""
     # The group is killed before the trial is reaped: until then its number cannot become somebody else's.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have ended before it led a group
         os.killpg(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
+    status = os.waitpid(pid, 0)[1]
+    isolate.kill_children()
+    return status
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    isolate.kill_children()
+    os._exit(0)
 
 
 def _trial(message: bytes, pipe: int) -> NoReturn:
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         outcome = carry_out(json.loads(message))
         with open(pipe, "wb") as out:
             out.write(json.dumps(outcome).encode() + b"\n")

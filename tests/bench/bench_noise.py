@@ -178,8 +178,6 @@ def _print_coverage(ours: list[dict[Case, list[Trial]]], times: np.ndarray) -> N
     held = [
         estimated.lo_s <= truth <= estimated.hi_s
         for trials in ours
-        for estimated, truth in zip(_estimate(trials).values(), np.exp(np.log(times).mean(0)), strict=True)
+        for estimated, truth in zip(_estimate(trials).values(), np.median(times, axis=0), strict=True)
     ]
-    print(
-        f"\nthe interval held the case's geometric mean over the repeats in {100 * np.mean(held):.0f} % of {len(held)}"
-    )
+    print(f"\nthe interval held the case's median over the repeats in {100 * np.mean(held):.0f} % of {len(held)}")

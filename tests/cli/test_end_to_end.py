@@ -109,6 +109,23 @@ def test_a_layer_of_ones_own_is_found_in_the_current_directory(tmp_path: Path) -
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["mine.py", "run"]
 
 
+def test_what_lies_in_the_current_directory_does_not_stand_in_for_ours_or_torch(tmp_path: Path) -> None:
+    (tmp_path / "impls").mkdir()
+    (tmp_path / "impls" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    (tmp_path / "torch.py").write_text("raise RuntimeError('not torch')\n")
+    finish(harness("verify", "impl=rnn.torch", cwd=tmp_path), 0)
+
+
+def test_a_sweep_goes_on_when_its_reader_has_seen_enough(tmp_path: Path) -> None:
+    process = harness("sweep", "impl=rnn.torch", *TINY, "out=run", cwd=tmp_path)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 0
+    process.stderr.close()
+    assert len(pd.read_csv(tmp_path / "run" / "summary.csv")) == 2
+
+
 def test_cases_that_cannot_be_are_unsupported_and_no_failure(tmp_path: Path) -> None:
     finish(harness("sweep", "impl=attention.fused", *TINY, "num_heads=2,3", "out=run", cwd=tmp_path), 0)
     summary = pd.read_csv(tmp_path / "run" / "summary.csv").query("num_heads == 3")

@@ -77,7 +77,7 @@ def test_a_directory_of_ones_own_adds_to_the_groups(tmp_path: Path) -> None:
     assert (axes["seq_len"], axes["d_model"]) == ((11,), (22,))
 
 
-@pytest.mark.parametrize(("text", "number"), [("8GiB", 2**33), ("1.5KiB", 1536), ("4096", 4096)])
+@pytest.mark.parametrize(("text", "number"), [("8GiB", 2**33), ("1.5GiB", 3 * 2**29), ("67108864", 2**26)])
 def test_a_memory_limit_has_a_unit_or_is_in_bytes(text: str, number: int) -> None:
     assert compose([f"memory_limit={text}"]).memory_limit == number
 
@@ -113,7 +113,10 @@ def test_a_memory_limit_has_a_unit_or_is_in_bytes(text: str, number: int) -> Non
         ("precision.target=abc", "abc"),
         ("precision.max_rounds=1", "precision.max_rounds=1 is below precision.min_rounds"),
         ("memory_limit=lots", "memory_limit=lots"),
-        ("seed=abc", "abc"),
+        ("seed=abc", "could not be converted to Integer"),
+        ("seed=99999999999999999999", "seed=99999999999999999999: it takes whole numbers"),
+        ("memory_limit=1", "16MiB at least"),
+        ("memory_limit=99999999TiB", "memory_limit=99999999TiB"),
         ("out=a,b", "out takes one value"),
         ("fast", "'fast' is not of the form key=value"),
         ("+new=1", "unknown key 'new'"),
@@ -125,6 +128,23 @@ def test_bad_input_gets_one_line_that_names_it(override: str, message: str) -> N
         compose([override])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_broken_file_of_ones_own_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "shape").mkdir()
+    for name, text in (("broken", "a: ["), ("typo", "# @package _global_\nseqlen: 3\n")):
+        (tmp_path / "shape" / f"{name}.yaml").write_text(text)
+        with pytest.raises(UsageError) as caught:
+            compose([f"shape={name}"], tmp_path)
+        assert "\n" not in str(caught.value)
+    assert "seqlen" in str(caught.value)
+
+
+def test_a_directory_of_ones_own_may_have_any_name(tmp_path: Path) -> None:
+    odd = tmp_path / "it's [odd], a=b"
+    (odd / "shape").mkdir(parents=True)
+    (odd / "shape" / "mine.yaml").write_text("# @package _global_\nseq_len: 11\nd_model: 22\nnum_heads: 2\n")
+    assert compose(["shape=mine"], odd).axes["seq_len"] == (11,)
 
 
 def test_a_missing_directory_of_ones_own_is_refused(tmp_path: Path) -> None:

@@ -55,8 +55,17 @@ def test_what_came_from_outside_is_not_read_as_markup() -> None:
     assert "error: my.mod:[red] n=64 d=128 h=2: [/bold] in a message" in text
 
 
-def test_trials_that_do_not_agree_are_said_to_be_unsure_without_a_wild_number() -> None:
-    assert "over 100 %" in said([replace(line, time_hi_s=20 * line.time_s) for line in usual_lines()])
+def test_the_answer_is_of_the_panel_where_most_was_measured() -> None:
+    lines = [
+        replace(line, status="unsupported", reason="odd", time_s=None) if line.num_heads == 8 else line
+        for line in usual_lines()
+    ]
+    assert "at n = 2048, d = 256, h = 2" in said(lines)
+
+
+def test_a_case_that_was_interrupted_before_its_first_trial_is_not_timed() -> None:
+    lines = [replace(line, time_s=None) if line.impl == "attention.naive" else line for line in usual_lines()]
+    assert "not timed" in said(lines, width=120)
 
 
 def test_one_trial_alone_is_said_to_be_one() -> None:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from statistics import median
 
 import pytest
 
@@ -22,8 +23,10 @@ def test_the_time_is_the_fastest_trials_and_the_median_stands_beside_it() -> Non
 def test_the_interval_grows_with_how_far_apart_the_lower_half_of_the_trials_lie_and_with_no_others() -> None:
     narrow = estimate(trials(1.0, 1.01, 1.02, 1.03, 2.0, 2.0, 2.0))
     assert estimate(trials(1.0, 1.01, 1.02, 1.03, 9.0, 9.0, 9.0)).half_width == narrow.half_width
-    assert estimate(trials(1.0, 1.01, 1.02, 1.03**2, 2.0, 2.0, 2.0)).hi_s == pytest.approx(narrow.hi_s**2)
-    assert narrow.hi_s / narrow.time_s == pytest.approx(narrow.time_s / narrow.lo_s)
+    wide = estimate(trials(1.0, 1.01, 1.02, 1.03**2, 2.0, 2.0, 2.0))
+    assert (wide.lo_s, wide.hi_s) == pytest.approx((narrow.lo_s**2, narrow.hi_s**2))
+    assert narrow.hi_s == 1.03
+    assert narrow.half_width == pytest.approx(1 / narrow.lo_s - 1)
 
 
 def test_two_trials_that_agree_do_not_make_a_third_that_does_not_unseen() -> None:
@@ -37,6 +40,11 @@ def test_one_trial_has_no_interval() -> None:
 
 def test_trials_that_do_not_agree_at_all_still_leave_the_time_above_zero() -> None:
     assert 0.0 < estimate(trials(1.0, 5.0)).lo_s < 0.1
+
+
+def test_one_quiet_trial_among_disturbed_ones_that_agree_with_it_still_has_an_interval() -> None:
+    seen = trials(1.0, pulse_s=1.0) + trials(1.01, 1.02, 1.03, pulse_s=1.5)
+    assert estimate(seen, best_pulse(seen)).half_width < 0.1
 
 
 @pytest.mark.parametrize("nothing", [[], [Trial([])]])
@@ -70,15 +78,15 @@ def test_without_pulses_every_trial_is_quiet() -> None:
 
 
 def coverage(draw, trials_each: int, repeats: int = 2000) -> float:
-    """How often the interval holds the geometric mean of `time_s` over many repeats of the same measurement."""
+    """How often the interval holds the median of `time_s` over many repeats of the same measurement."""
     results = [estimate([Trial([draw()]) for _ in range(trials_each)]) for _ in range(repeats)]
-    truth = math.exp(sum(math.log(result.time_s) for result in results) / repeats)
+    truth = median(result.time_s for result in results)
     return sum(result.lo_s <= truth <= result.hi_s for result in results) / repeats
 
 
 @pytest.mark.parametrize("trials_each", [3, 4, 8, 20])
 @pytest.mark.parametrize("noise", ["normal", "log-normal", "two humps"])
-def test_the_interval_holds_the_estimates_own_mean_about_as_often_as_it_should(noise: str, trials_each: int) -> None:
+def test_the_interval_holds_the_estimates_own_median_about_as_often_as_it_should(noise: str, trials_each: int) -> None:
     rng = random.Random(7)
     draws = {
         "normal": lambda: rng.gauss(1.0, 0.02),
@@ -87,4 +95,5 @@ def test_the_interval_holds_the_estimates_own_mean_about_as_often_as_it_should(n
     }
     # All three trials fall on the slow hump 0.3³ = 2.7 times in 100, and then agree with each other.
     unseen_hump = 0.3**trials_each if noise == "two humps" else 0.0
-    assert coverage(draws[noise], trials_each) >= 0.94 - unseen_hump
+    # 95 %, less three standard errors of 2,000 repeats.
+    assert coverage(draws[noise], trials_each) >= 0.935 - unseen_hump

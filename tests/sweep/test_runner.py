@@ -2,13 +2,19 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
 from harness.case import Case
 from harness.sweep.runner import Runner
+
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def planted(layer: str, n: int = 32) -> Case:
@@ -76,6 +82,42 @@ def test_no_process_is_left_when_the_runner_ends() -> None:
         runner.run("time", planted("LeavesAChild"))
     new = [psutil.Process(pid) for pid in set(psutil.pids()) - everybody]
     assert [p for p in new if p.status() != psutil.STATUS_ZOMBIE and "harness.trial" in " ".join(p.cmdline())] == []
+
+
+def sleepers() -> list[psutil.Process]:
+    return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "4713"]]
+
+
+def test_not_even_a_daemon_outlives_its_trial(runner: Runner) -> None:
+    assert runner.run("time", planted("StartsADaemon"))["status"] == "ok"
+    assert sleepers() == []
+
+
+def test_what_runs_when_the_runner_ends_ends_with_it() -> None:
+    with Runner(seed=0, trial_s=0.01, timeout_s=0.5, memory_limit=2**29) as runner:
+        assert runner.run("time", planted("StartsADaemonAndSleeps"))["status"] == "timeout"
+    assert sleepers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_however_the_driver_ends_nothing_of_a_trial_goes_on(number: signal.Signals) -> None:
+    code = (
+        "from harness.sweep.runner import Runner; from harness.case import Case\n"
+        "with Runner(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**29) as runner:\n"
+        "    runner.run('time', Case('planted:StartsADaemonAndSleeps', 32, 8, 2))\n"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(TESTS)})
+    wait_until(lambda: sleepers() != [])
+    driver.send_signal(number)
+    driver.wait()
+    wait_until(lambda: sleepers() == [])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_somebodys_layer_is_described_by_looking_at_it(runner: Runner) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from harness.case import Case
+from harness.sweep.runner import Runner
 from harness.trial.build import build
 from harness.trial.memory import allocator_peak, peak_of_changes, resident_peak
 
@@ -38,6 +39,13 @@ def test_a_fused_layer_never_holds_the_scores_and_a_packed_one_holds_them_twice(
     projections = 3 * n * d * 4
     assert packed == pytest.approx(2 * h * n * n * 4 + projections, rel=0.1)
     assert fused < projections + 64 * n * h * 4 + 2**17
+
+
+def test_gradients_of_the_call_before_do_not_hide_those_of_this_one(runner: Runner) -> None:
+    facts = runner.run("facts", Case("planted:NoHeads", 16, 1024, 1, mode="train"))
+    weights = 4 * 1024 * 1024
+    assert facts["peak_bytes"] > weights
+    assert facts["peak_resident_bytes"] > weights
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -45,6 +45,15 @@ def test_without_a_reference_a_layer_is_held_against_itself_in_float64(runner: R
     assert (outcome["status"], outcome["against"]) == ("ok", "itself in float64")
 
 
+def test_a_layer_that_draws_random_numbers_is_held_against_the_same_draws(runner: Runner) -> None:
+    assert runner.run("verify", Case("planted:Drops", 32, 8, 2, mode="train"))["status"] == "ok"
+
+
+def test_a_layer_that_does_not_run_in_float64_is_not_wrong_for_that(runner: Runner) -> None:
+    outcome = runner.run("verify", Case("planted:HasAFloat32Constant", 32, 8, 2))
+    assert (outcome["status"], outcome["output_error"]) == ("ok", None)
+
+
 def test_the_tolerance_is_what_rounding_explains_and_no_more() -> None:
     assert tolerance(torch.float32, 64) < 3e-6
     assert tolerance(torch.bfloat16, 4096) < 0.1

@@ -54,7 +54,7 @@ def curves(setting: Setting, cost: Cost) -> Figure:
         figure.suptitle(f"{cost.label.capitalize()} against sequence length: {setting.title}")
         figure.supxlabel("sequence length n")
         figure.supylabel(cost.label)
-        figure.legend(handles=_legend(impls, panels), loc="outside right upper", frameon=False)
+        figure.legend(handles=_legend(impls, panels), loc="outside right center", frameon=False)
     return figure
 
 
@@ -74,12 +74,14 @@ def _panel(axes: Axes, panel: Panel, cost: Cost) -> None:
     cost.axis(axes)
     axis_of_sizes(axes, (line.seq_len for line in panel.lines))
     style = styles(panel.impls())
-    for impl in panel.impls():
+    for i, impl in enumerate(panel.impls()):
         colour, marker = style[impl]
+        # The first is drawn widest, so that it shows beside what lies exactly on it.
+        width = max(1.4, 3.8 - 0.6 * i)
         known = [(line.seq_len, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
         if known:
             x, y = zip(*known, strict=True)
-            sns.lineplot(x=x, y=y, ax=axes, color=colour, marker=marker, markersize=6, lw=1.6, errorbar=None)
+            sns.lineplot(x=x, y=y, ax=axes, color=colour, marker=marker, markersize=5 + width, lw=width, errorbar=None)
         bands = [(line.seq_len, *band) for line in panel.of(impl) if (band := cost.band(line)) is not None]
         if bands:
             n, lo, hi = zip(*bands, strict=True)
@@ -136,6 +138,7 @@ def _guides(axes: Axes, panel: Panel, cost: Cost) -> None:
             textcoords="offset points",
             color=GUIDE,
             fontsize=9,
+            bbox={"fc": "white", "ec": "none", "alpha": 0.7, "pad": 0.6},
             va="top",
             ha="right" if end == sizes[-1] else "left",
         )

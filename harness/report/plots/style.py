@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from harness import catalog
 from harness.report import units
@@ -42,8 +42,9 @@ def axis_of_sizes(axes: Axes, sizes: Iterable[int]) -> None:
 
 
 def axis_of_seconds(axes: Axes) -> None:
-    """A logarithmic y axis in seconds."""
+    """A logarithmic y axis in seconds, with two ticks a decade."""
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=20))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _whole(units.seconds(value))))
     axes.yaxis.set_minor_locator(NullLocator())
 
