@@ -47,11 +47,13 @@ def _table(setting: Setting, panel: Panel, laws: dict[tuple[str, str], Law]) -> 
         title=f"Cost of one call at n = {n}, d = {panel.d_model}, h = {panel.num_heads} ({setting.title})",
         caption="slope: d log cost / d log n, between the two smallest n → between the two largest n",
         box=SIMPLE_HEAD,
+        pad_edge=False,
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("impl", overflow="fold")
-    for heading in ("time", "interval", "memory", "time slope", "memory slope"):
+    # On a narrow terminal numbers wrap; a name is only cut where it alone is too long.
+    table.add_column("impl", overflow="fold", min_width=min(20, max(len(line.impl) for line in panel.lines)))
+    for heading in ("time", "interval", "memory", "time\nslope", "memory\nslope"):
         table.add_column(heading, justify="right", overflow="fold")
     at_n = [line for line in panel.lines if line.seq_len == n]
     for line in sorted(at_n, key=lambda line: line.time_s if line.time_s is not None else float("inf")):

@@ -138,6 +138,7 @@ def _guides(axes: Axes, panel: Panel, cost: Cost) -> None:
             textcoords="offset points",
             color=GUIDE,
             fontsize=9,
+            zorder=1,
             bbox={"fc": "white", "ec": "none", "alpha": 0.7, "pad": 0.6},
             va="top",
             ha="right" if end == sizes[-1] else "left",
