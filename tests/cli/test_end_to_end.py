@@ -113,7 +113,9 @@ def test_what_lies_in_the_current_directory_does_not_stand_in_for_ours_or_torch(
     (tmp_path / "impls").mkdir()
     (tmp_path / "impls" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
     (tmp_path / "torch.py").write_text("raise RuntimeError('not torch')\n")
-    finish(harness("verify", "impl=rnn.torch", cwd=tmp_path), 0)
+    out, err = finish(harness("verify", "impl=rnn.torch", cwd=tmp_path), 0)
+    assert "ElmanReference" in "".join(out.split())
+    assert err == ""
 
 
 def test_a_sweep_goes_on_when_its_reader_has_seen_enough(tmp_path: Path) -> None:

@@ -107,17 +107,19 @@ def test_however_the_driver_ends_nothing_of_a_trial_goes_on(number: signal.Signa
         "    runner.run('time', Case('planted:StartsADaemonAndSleeps', 32, 8, 2))\n"
     )
     driver = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(TESTS)})
-    wait_until(lambda: sleepers() != [])
+    assert becomes_true(lambda: sleepers() != [])
     driver.send_signal(number)
     driver.wait()
-    wait_until(lambda: sleepers() == [])
+    assert becomes_true(lambda: sleepers() == [])
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def becomes_true(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < deadline
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.02)
+    return True
 
 
 def test_somebodys_layer_is_described_by_looking_at_it(runner: Runner) -> None:
