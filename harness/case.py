@@ -8,6 +8,7 @@ from typing import Any
 MODES = ("forward", "train")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 DEVICES = ("cpu", "cuda")
+ALLOCATORS = ("default", "steady", "fresh")
 _SMALL_SEQ_LEN = 64
 _SMALL_BATCH = 2
 
@@ -17,7 +18,8 @@ class Case:
     """What is measured. Sizes: n = `seq_len`, d = `d_model`, h = `num_heads`, b = `batch_size`.
 
     `mode` is `forward` (no gradients) or `train` (forward and backward). A layer without heads has
-    `num_heads` 1. `threads` is the number of CPU threads torch may use.
+    `num_heads` 1. `threads` is the number of CPU threads torch may use. `allocator` says how the C library treats
+    large blocks: as it likes (`default`), kept for good (`steady`) or new at every call (`fresh`).
     """
 
     impl: str
@@ -29,6 +31,7 @@ class Case:
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 1
+    allocator: str = "default"
 
     @property
     def key(self) -> str:
@@ -64,12 +67,18 @@ AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
 
 
 def grid(axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool]) -> Iterator[Case]:
-    """Every combination of the axes' values, a layer without heads once and not once a head count."""
+    """Every combination of the axes' values, without repeats.
+
+    A layer without heads is one case and not one a head count; a GPU's memory is not the C library's, and is one
+    case whatever the allocator.
+    """
     seen = set()
     for point in itertools.product(*(axes[name] for name in AXES)):
         case = Case(*point)
         if not has_heads(case.impl):
             case = replace(case, num_heads=1)
+        if case.device == "cuda":
+            case = replace(case, allocator="default")
         if case not in seen:
             seen.add(case)
             yield case

@@ -30,7 +30,7 @@ def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
     return {
         "host": platform.node(),
         "cpu": {
-            "model": _cpu_model(),
+            "model": cpu_model(),
             "cores": psutil.cpu_count(logical=False),
             "threads": psutil.cpu_count(logical=True),
             "usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -55,7 +55,8 @@ def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The processor's name, as the kernel tells it."""
     for line in (_read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

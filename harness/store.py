@@ -13,7 +13,7 @@ from typing import Any
 from harness.case import AXES
 from harness.errors import UsageError
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class RowWriter:

@@ -13,9 +13,14 @@ class Impl:
 
     `target` is `module:Class`; it is built as `Class(d_model=…, num_heads=…, **options)`.
     `reference` names the class, with the same `state_dict`, that says in float64 what it must compute.
-    `work` (a multiply-add is 2), `memory` (words alive at the peak beyond weights and input, by order)
-    and `depth` (sequential operations, by order) are what theory claims of a forward pass at batch 1;
-    see Vaswani et al. 2017, table 1.
+    What theory claims of it, for one sequence: `work` of a forward pass and `work_train` of forward and backward,
+    exactly, a multiply-add being 2 and elementwise work not counted; and by order `memory` (words alive at the
+    forward pass's peak beyond weights and input), `depth` (sequential operations) and `path` (operations on the
+    longest way between two positions). See Vaswani et al. 2017, table 1.
+
+    Backward does each product twice, once for either factor, with two exceptions. No gradient goes back into h_0, which
+    saves the recurrence one product (2d²). And a kernel that did not write down its scores computes them again, so that
+    the backward pass of fused attention has 5 products of n²d where it would have 4.
     """
 
     name: str
@@ -23,8 +28,10 @@ class Impl:
     reference: str
     summary: str
     work: str
+    work_train: str
     memory: str
     depth: str
+    path: str
     has_heads: bool = True
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -46,8 +53,10 @@ IMPLS: dict[str, Impl] = {
             _ELMAN,
             "Elman network, the loop over time in Python",
             work="4nd²",
+            work_train="12nd² − 2d²",
             memory="nd",
             depth="n",
+            path="n",
             has_heads=False,
         ),
         Impl(
@@ -56,8 +65,10 @@ IMPLS: dict[str, Impl] = {
             _ELMAN,
             "the same network as torch.nn.RNN",
             work="4nd²",
+            work_train="12nd² − 2d²",
             memory="nd",
             depth="n",
+            path="n",
             has_heads=False,
         ),
         Impl(
@@ -66,8 +77,10 @@ IMPLS: dict[str, Impl] = {
             _ATTENTION,
             "one head at a time, n × n scores in memory",
             work="8nd² + 4n²d",
+            work_train="24nd² + 12n²d",
             memory="n² + nd",
             depth="1",
+            path="1",
         ),
         Impl(
             "attention.packed",
@@ -75,8 +88,10 @@ IMPLS: dict[str, Impl] = {
             _ATTENTION,
             "all heads in one product, h scores in memory",
             work="8nd² + 4n²d",
+            work_train="24nd² + 12n²d",
             memory="hn² + nd",
             depth="1",
+            path="1",
         ),
         Impl(
             "attention.fused",
@@ -84,8 +99,10 @@ IMPLS: dict[str, Impl] = {
             _ATTENTION,
             "one flash kernel, no scores in memory",
             work="8nd² + 4n²d",
+            work_train="24nd² + 14n²d",
             memory="nd",
             depth="1",
+            path="1",
             options={"backend": "flash"},
         ),
     )

@@ -12,6 +12,7 @@ AXIS_VALUES = {
     "dtype": ("float32",),
     "device": ("cpu",),
     "threads": (1,),
+    "allocator": ("default",),
 }
 
 
@@ -24,6 +25,13 @@ def test_a_layer_without_heads_is_in_the_grid_once_and_not_once_a_head_count() -
         (128, 4),
     ]
     assert [(c.seq_len, c.num_heads) for c in cases if c.impl == "rnn.elman"] == [(64, 1), (128, 1)]
+
+
+def test_a_gpus_case_is_in_the_grid_once_whatever_the_c_librarys_allocator() -> None:
+    values = {**AXIS_VALUES, "allocator": ("default", "steady"), "device": ("cpu", "cuda")}
+    cases = list(grid(values, lambda _: True))
+    assert {(c.device, c.allocator) for c in cases} == {("cpu", "default"), ("cpu", "steady"), ("cuda", "default")}
+    assert len(cases) == len(set(cases))
 
 
 def test_keys_are_unique_and_are_the_overrides_that_measure_the_case_again() -> None:

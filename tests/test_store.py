@@ -77,10 +77,10 @@ def test_of_two_sweeps_that_start_together_one_is_refused(run: Path) -> None:
     [
         (b'{"schema": 1, "a', "not a whole row"),
         (b"\x00\xff\xfe garbage \x80\n", "not a whole row"),
-        (b'{"schema": 999}\n', "not a row of schema 1"),
-        (b"[1, 2]\n", "not a row of schema 1"),
+        (b'{"schema": 999}\n', "not a row of schema 2"),
+        (b"[1, 2]\n", "not a row of schema 2"),
         (b"\n", "not a whole row"),
-        (b'{"schema": 1}\n', "a row without what every row must hold"),
+        (b'{"schema": 2}\n', "a row without what every row must hold"),
         (timed(samples_s=[]), "a row without"),
         (timed(samples_s=[float("nan")]), "a row without"),
         (timed(samples_s=[-1.0]), "a row without"),

@@ -14,6 +14,7 @@ COMMANDS = {
     "report": "rebuild the tables and plots of a run from its rows; measures nothing",
     "list": "the layers that can be measured, and what theory claims of them",
     "verify": "hold layers' outputs and gradients against a float64 reference",
+    "calibrate": "whether this machine is fit to measure on, and what to change",
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness import catalog, store
+from harness.calibration import record
 from harness.case import Case, grid
 from harness.catalog import Traits
 from harness.cli import CASES_FAILED, DONE, INTERRUPTED
@@ -16,6 +17,7 @@ from harness.cli.parser import Parser
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.machine import describe_machine
+from harness.stats.stopping import fewest
 from harness.sweep.driver import Sweep
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
@@ -28,7 +30,8 @@ _BAD = ("wrong", "error", "killed")
 
 _EPILOG = """\
 settings (a value, a list, or Hydra's sweep grammar on the axes):
-  impl seq_len d_model num_heads batch_size mode dtype device threads    the axes
+  impl seq_len d_model num_heads batch_size mode dtype device threads
+  allocator=default|steady|fresh                                         the axes
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
   precision=quick|standard|strict                                        how well, and for how long
   out=DIR  seed=N  memory_limit=8GiB
@@ -53,6 +56,9 @@ def run(arguments: Sequence[str]) -> int:
     store.check_new(out)
     console = SteadyConsole()
     with _runner(config) as runner:
+        runner.start()
+        if not options.dry_run:
+            _load_report()
         traits = _traits(config, runner)
         cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
         check_devices(config, runner)
@@ -60,7 +66,9 @@ def run(arguments: Sequence[str]) -> int:
             _print_plan(cases, traits, config)
             return DONE
         torch = runner.run("machine")
-        store.create(out, config.yaml, describe_machine(torch))
+        machine = describe_machine(torch)
+        calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
+        store.create(out, config.yaml, {**machine, **calibration})
         finished = _measure(cases, traits, config, runner, out, console)
     return _report(out, finished, console)
 
@@ -112,7 +120,7 @@ def _print_plan(cases: Sequence[Case], traits: dict[str, Traits], config: SweepC
         possible += reason is None
         print(case.key + (f"   # unsupported: {reason}" if reason else ""))
     p = config.precision
-    rounds = (p.min_rounds, p.max_rounds)
+    rounds = (fewest(p), p.max_rounds)
     least, most = (_SWEEP_COST_S + possible * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
     to = f" to {_duration(most)}" if most > least else ""
     print(
@@ -146,8 +154,16 @@ def _measure(
     return True
 
 
+def _load_report() -> None:
+    """Import what draws: now, while the warm parent imports torch, since later it would be waited for."""
+
+    import harness.report.answer
+    import harness.report.plots.curves
+    import harness.report.plots.speedup  # noqa: F401
+
+
 def _report(out: Path, finished: bool, console: Console) -> int:
-    from harness.report.answer import show  # here: a sweep measures before it loads what it draws with
+    from harness.report.answer import show
     from harness.report.build import build
 
     report = build(out)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness import catalog
-from harness.case import AXES, DEVICES, DTYPES, MODES
+from harness.case import ALLOCATORS, AXES, DEVICES, DTYPES, MODES
 from harness.errors import UsageError, did_you_mean
 
 # No layer is measured beyond these; they catch a slip of the keyboard before memory does.
@@ -66,4 +66,5 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "mode": _one_of(MODES),
     "dtype": _one_of(DTYPES),
     "device": _one_of(DEVICES),
+    "allocator": _one_of(ALLOCATORS),
 }

@@ -11,8 +11,9 @@ from omegaconf import MISSING
 class Precision:
     """How well to measure a case, and for how long at most. Times are in seconds.
 
-    A case stops after `min_rounds` trials or more, once its interval is within ± `target` of its time;
-    at the latest after `max_rounds` trials or `case_s` in its trials. One trial samples for `trial_s`
+    Once a case's interval is within ± `target` of its time, looked at from `min_rounds` trials on, half as many trials
+    again confirm it, and it stops (with `min_rounds` = `max_rounds` nobody looks, and nothing needs confirming); at the
+    latest it stops after `max_rounds` trials or `case_s` in its trials. One trial samples for `trial_s`
     and is a time-out after `timeout_s`. Cases that saw the machine disturbed in all their rounds are measured
     again in quiet moments, for which the sweep waits `patience_s` in all.
     """
@@ -39,6 +40,7 @@ class SweepSchema:
     dtype: Any = MISSING
     device: Any = MISSING
     threads: Any = None
+    allocator: Any = MISSING
     precision: Precision = field(default_factory=Precision)
     out: str | None = None
     seed: int = 0

@@ -1,6 +1,6 @@
 """The answer in words and numbers, for the terminal: costs at the largest n, slopes, and who overtakes whom."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -11,22 +11,20 @@ from rich.text import Text
 from harness.report import units
 from harness.report.laws import Law, fit_laws
 from harness.report.panels import Panel, Setting, settings
+from harness.report.remarks import remarks
 from harness.scaling.crossover import crossover
 from harness.summary import Line
 
-# Failed cases with one reason are told once; more different reasons than this are left to summary.csv.
-_MOST_REASONS = 6
-
 
 def answer(lines: Sequence[Line]) -> RenderableType:
-    """A table and sentences for each setting, and what failed."""
+    """A table and sentences for each setting, and what else must be known of the lines."""
     parts: list[RenderableType] = []
     for setting in settings(lines):
         panel = _fullest(setting.panels)
         if any(line.time_s is not None for line in panel.lines):
             laws = {(law.impl, law.metric): law for law in fit_laws(panel.lines)}
             parts += [_table(setting, panel, laws), Text("\n".join(_sentences(panel))), Text()]
-    parts += [Text(sentence) for sentence in _failures(lines)]
+    parts += [Text(sentence) for sentence in remarks(lines)]
     return Group(*parts)
 
 
@@ -116,22 +114,6 @@ def _overtaking(panel: Panel) -> list[str]:
             said.append(f"{impl} costs more time than {rnn} at every n measured, from {min(common)} to {max(common)}.")
         else:
             said.append(f"{impl} costs more time than {rnn} from about n = {n:.0f} on.")
-    return said
-
-
-def _failures(lines: Iterable[Line]) -> list[str]:
-    reasons: dict[tuple[str, str], list[Line]] = {}
-    for line in lines:
-        if line.status != "ok":
-            reasons.setdefault((line.status, line.reason or ""), []).append(line)
-    said = []
-    for (status, reason), cases in list(reasons.items())[:_MOST_REASONS]:
-        first = cases[0]
-        which = f"{first.impl} n={first.seq_len} d={first.d_model} h={first.num_heads}"
-        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        said.append(f"{status}: {which}{more}: {reason}")
-    if len(reasons) > _MOST_REASONS:
-        said.append(f"and {len(reasons) - _MOST_REASONS} more reasons: see summary.csv")
     return said
 
 

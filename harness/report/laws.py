@@ -25,6 +25,7 @@ class Law:
     dtype: str
     device: str
     threads: int
+    allocator: str
     metric: str
     points: int
     seq_len_min: int
@@ -53,6 +54,7 @@ def fit_laws(lines: Iterable[Line]) -> list[Law]:
             line.dtype,
             line.device,
             line.threads,
+            line.allocator,
         )
         series.setdefault(group, []).append(line)
     laws = []

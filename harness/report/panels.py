@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from harness.summary import Line
 
-SETTING_AXES = ("batch_size", "mode", "dtype", "device", "threads")
+SETTING_AXES = ("batch_size", "mode", "dtype", "device", "threads", "allocator")
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,10 @@ def _name(values: Sequence, varying: Sequence[int]) -> str:
 
 
 def _title(values: Sequence) -> str:
-    batch_size, mode, dtype, device, threads = values
+    batch_size, mode, dtype, device, threads, allocator = values
     where = f"{device}, {threads} thread{'s' if threads > 1 else ''}" if device == "cpu" else device
-    return f"{mode}, {dtype}, batch {batch_size}, {where}"
+    kept = "" if allocator == "default" else f", {allocator} allocator"
+    return f"{mode}, {dtype}, batch {batch_size}, {where}{kept}"
 
 
 def _panels(lines: Sequence[Line]) -> list[Panel]:

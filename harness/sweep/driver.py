@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from harness.case import Case
 from harness.catalog import Traits, unsupported_reason
 from harness.config import Precision
-from harness.stats.estimate import Trial, best_pulse, quiet
 from harness.stats.stopping import restless, stop_reason
+from harness.stats.trials import Trial, best_pulse, quiet
+from harness.summary.trial_row import trial_of
 
 # Between two looks at whether the machine is quiet again, in seconds: short against a disturbance of seconds.
 _LOOK_EVERY_S = 0.25
@@ -110,7 +111,7 @@ class Sweep:
         outcome = self._trial("time", case, len(self._trials[case]) + 1)
         if outcome["status"] != "ok":
             return
-        self._trials[case].append(Trial(outcome["samples_s"], outcome["wall_s"], outcome["pulse_s"]))
+        self._trials[case].append(trial_of(outcome))
         judged = self._trials[case], self._best_pulse(case), self._precision
         if case in self._open and (stop_reason(*judged) or restless(*judged)):
             self._finish(case, "ok")

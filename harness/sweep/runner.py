@@ -57,6 +57,11 @@ class Runner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._drop_parent()
 
+    def start(self) -> None:
+        """Begin to start the warm parent, without waiting for it: its imports take a second."""
+        if self._parent is None:
+            self._parent = _WarmParent()
+
     def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
         """The outcome: `status`, `reason`, `wall_s`, and what the trial measured."""
         parent = self._warm_parent()
@@ -79,13 +84,13 @@ class Runner:
         return outcome
 
     def _warm_parent(self) -> "_WarmParent":
-        if self._parent is None:
-            try:
-                self._parent = _WarmParent()
-            except WarmParentLost as error:
-                raise UsageError(
-                    "the process that trials are forked from did not start: can torch be imported?"
-                ) from error
+        self.start()
+        assert self._parent is not None
+        try:
+            self._parent.wait_until_ready()
+        except WarmParentLost as error:
+            self._parent = None
+            raise UsageError("the process that trials are forked from did not start: can torch be imported?") from error
         return self._parent
 
     def _drop_parent(self) -> None:
@@ -108,11 +113,17 @@ class _WarmParent:
             )
         self._answers = self._socket.makefile("r")
         self._trial: int | None = None
-        try:
-            self._answer("ready")
-        except BaseException:
-            self.close()
-            raise
+        self._ready = False
+
+    def wait_until_ready(self) -> None:
+        """Raises WarmParentLost where it did not start."""
+        if not self._ready:
+            try:
+                self._answer("ready")
+            except BaseException:
+                self.close()
+                raise
+            self._ready = True
 
     def run(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         reader, writer = os.pipe()

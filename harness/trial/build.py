@@ -60,7 +60,7 @@ def build(case: Case, seed: int) -> Workload:
     reason = supports(case) if supports is not None else None
     if reason:
         raise Unsupported(str(reason))
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU, whatever the device
     dtype = getattr(torch, case.dtype)
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
     x = torch.randn(case.batch_size, case.seq_len, case.d_model).to(case.device, dtype)

@@ -4,21 +4,19 @@ import os
 import re
 import time
 import traceback
-from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from harness.case import Case
 from harness.trial import isolate
-from harness.trial.backend import backend
-from harness.trial.build import Unsupported, build
-from harness.trial.clock import sample
+from harness.trial.build import Unsupported
 from harness.trial.describe import describe, torch_facts
-from harness.trial.interference import usage
-from harness.trial.layout import litter
-from harness.trial.memory import allocator_peak, resident_peak
-from harness.trial.pulse import pulse
+from harness.trial.facts.facts import take_facts
+from harness.trial.peaks import take_bandwidth, take_flops
+from harness.trial.timing.allocator import set_allocator
+from harness.trial.timing.pulse import pulse
+from harness.trial.timing.timed import take_time
 from harness.trial.verify import WrongResult, verify
 
 _OOM = re.compile(r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory", re.I)
@@ -69,44 +67,18 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     case = Case.from_dict(request["case"])
     if purpose == "describe":
         return describe(case)
+    set_allocator(case.allocator)
     if purpose == "verify":
         return verify(case, request["seed"])
     if purpose == "facts":
-        return _facts(case, request["seed"])
+        return take_facts(case, request["seed"])
     if purpose == "pulse":
         torch.set_num_threads(case.threads)
         return {"pulse_s": pulse()}
     if purpose == "time":
-        return _time(case, request["seed"], request["trial_s"])
+        return take_time(case, request["seed"], request["trial_s"])
+    if purpose == "flops":
+        return take_flops(case, request["trial_s"], request["memory_limit"])
+    if purpose == "bandwidth":
+        return take_bandwidth(case, request["trial_s"], request["memory_limit"])
     raise ValueError(f"no such purpose: {purpose}")
-
-
-def _facts(case: Case, seed: int) -> dict[str, Any]:
-    work = build(case, seed)
-    work.call()  # pools, caches and code are loaded by the first call, and are not its memory
-    work.sync()
-    work.forget()
-    peak, operations = allocator_peak(work.call, case.device)
-    work.forget()
-    resident = resident_peak(work.call) if case.device == "cpu" else None
-    return {"peak_bytes": peak, "peak_resident_bytes": resident, "backend": backend(operations)}
-
-
-def _time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
-    began = time.monotonic()
-    held = litter()
-    work = build(case, seed)
-    built = time.monotonic()
-    on_cpu = case.device == "cpu"
-    pulse_before = pulse() if on_cpu else None
-    before = usage()
-    samples = sample(work.call, work.sync, trial_s)
-    during = usage().since(before)
-    # The quieter of the two: the fastest samples are from that end of the trial.
-    pulse_s = min(pulse_before, pulse()) if pulse_before is not None else None
-    del held
-    rounded = {
-        name: [float(f"{s:.6g}") for s in value] if isinstance(value, list) else float(f"{value:.6g}")
-        for name, value in asdict(samples).items()
-    }
-    return {**rounded, "build_s": round(built - began, 6), "pulse_s": pulse_s, **during}

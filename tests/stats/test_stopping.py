@@ -1,8 +1,8 @@
 import pytest
 
 from harness.config import Precision
-from harness.stats.estimate import Trial
-from harness.stats.stopping import restless, stop_reason
+from harness.stats.stopping import confirmed, fewest, restless, stop_reason
+from harness.stats.trials import Trial
 
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 
@@ -16,9 +16,9 @@ def trials(*values: float, pulse_s: float = 1.0, wall_s: float = 0.1) -> list[Tr
     [
         ([], None),
         (trials(1, 1), None),
-        (trials(1, 1, 1.01), "precise"),
-        (trials(1, 1, 1.06), None),
-        (trials(1, 1, 1.06, 1.01), "precise"),
+        (trials(1, 1, 1), None),
+        (trials(1, 1, 1, 1, 1), "precise"),
+        (trials(1, 1, 1, 3, 3), "precise"),
         (trials(1, 1.2, 1.4, 1.6, 1.8), "max_rounds"),
         (trials(1, 2, wall_s=5.0), "time_limit"),
     ],
@@ -27,10 +27,39 @@ def test_a_case_stops_when_precise_or_at_a_limit(seen: list[Trial], reason: str 
     assert stop_reason(seen, 1.0, LIMITS) == reason
 
 
+def limits(min_rounds: int, max_rounds: int) -> Precision:
+    return Precision(0.05, min_rounds, max_rounds, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
+
+
+def test_once_narrow_half_as_many_trials_again_are_made_unlooked_at() -> None:
+    narrow = [False] * 5 + [True] * 3
+    assert not confirmed(narrow, limits(4, 20))
+    assert confirmed([*narrow, True], limits(4, 20))
+    assert confirmed([False] * 5 + [True, False, False, True], limits(4, 20))
+
+
+def test_no_confirmation_goes_beyond_the_last_round() -> None:
+    assert confirmed([False] * 7 + [True], limits(4, 8))
+
+
+@pytest.mark.parametrize(("min_rounds", "max_rounds", "trials"), [(4, 4, 4), (4, 20, 6), (5, 20, 8), (10, 12, 12)])
+def test_the_fewest_trials_of_a_case_are_confirmed_ones(min_rounds: int, max_rounds: int, trials: int) -> None:
+    assert fewest(limits(min_rounds, max_rounds)) == trials
+    assert confirmed([False] * (min_rounds - 1) + [True] * (trials - min_rounds + 1), limits(min_rounds, max_rounds))
+
+
+def test_an_interval_that_is_wide_again_at_the_end_is_not_precise() -> None:
+    assert not confirmed([False] * 5 + [True, True, True, False], limits(4, 20))
+
+
+def test_a_number_of_trials_that_is_fixed_beforehand_needs_no_confirmation() -> None:
+    assert confirmed([False, False, False, True], limits(4, 4))
+
+
 def test_agreement_of_disturbed_trials_is_no_precision() -> None:
     seen = trials(1.3, 1.3, 1.3, 1.3, pulse_s=1.3)
     assert stop_reason(seen, 1.0, LIMITS) is None
-    assert stop_reason(seen, 1.3, LIMITS) == "precise"
+    assert stop_reason([*seen, *seen[:1]], 1.3, LIMITS) == "precise"
 
 
 def test_a_case_disturbed_in_every_round_has_had_its_rounds_but_no_rest() -> None:

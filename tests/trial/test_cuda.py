@@ -1,16 +1,53 @@
-"""The same trials on a GPU."""
+"""The same trials on a GPU, and what must be true of its clock, its queue, its cache and its memory."""
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
 
 import pytest
 import torch
 
 from harness.case import Case
 from harness.sweep.runner import Runner
+from harness.trial.facts.memory import allocator_peak
+from harness.trial.timing.cuda.sample import sample_cuda
+from harness.trial.timing.cuda.torch_device import TorchDevice
 from impls.registry import IMPLS
 
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
+
+MIB = 2**20
+EXTRAS = {
+    "queue_held",
+    "host_s",
+    "host_bound",
+    "wall_call_s",
+    "l2_bytes",
+    "sm_clock_mhz",
+    "sm_clock_max_mhz",
+    "memory_clock_mhz",
+    "power_w",
+    "temperature_c",
+    "throttle_reasons",
+    "gpu_processes",
+    "nvml_note",
+}
+
+
+class WarmCache(TorchDevice):
+    """Leaves in the cache what is there."""
+
+    def flush_l2(self) -> None:
+        pass
+
+
+def timed(call: Callable[[], Any], device: TorchDevice | None = None) -> tuple[float, dict[str, Any]]:
+    """The median sample of a tenth of a second, and the extras."""
+    samples, extras = sample_cuda(call, 0.1, device or TorchDevice())
+    return median(samples.samples_s), extras
 
 
 @pytest.mark.parametrize("impl", IMPLS)
@@ -27,3 +64,117 @@ def test_memory_beyond_the_gpus_is_out_of_memory() -> None:
     with Runner(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
         outcome = runner.run("facts", Case("attention.packed", 10**6, 64, 2, device="cuda"))
     assert outcome["status"] == "oom"
+
+
+def test_work_of_a_known_length_is_timed_as_the_host_sees_it_and_twice_the_work_takes_twice_as_long() -> None:
+    once, extras = timed(lambda: torch.cuda._sleep(2_000_000))
+    twice, _ = timed(lambda: torch.cuda._sleep(4_000_000))
+    assert once == pytest.approx(extras["wall_call_s"], rel=0.05)
+    assert twice == pytest.approx(2 * once, rel=0.1)
+    assert extras["queue_held"] > 0.5
+    assert extras["host_bound"] is False
+
+
+@pytest.mark.parametrize("asked_s", [0.5e-3, 5e-3])
+def test_the_queue_is_held_for_at_least_as_long_as_asked(asked_s: float) -> None:
+    device = TorchDevice()
+    device.hold(asked_s)  # the first loads the kernel
+    device.sync()
+    start = device.mark()
+    device.hold(asked_s)
+    end = device.mark()
+    assert not end.query()
+    device.sync()
+    assert start.elapsed_time(end) / 1e3 > 0.98 * asked_s
+
+
+def test_a_tiny_operation_behind_much_python_is_host_bound_and_its_sample_is_the_gpus_alone() -> None:
+    x = torch.zeros(16, device="cuda")
+
+    def call() -> None:
+        for _ in range(20_000):
+            pass
+        x.add_(1)
+
+    seconds, extras = timed(call)
+    assert extras["queue_held"] > 0.5
+    assert extras["host_bound"] is True
+    assert seconds < 0.5 * extras["host_s"]
+    assert extras["wall_call_s"] > 0.8 * extras["host_s"]
+
+
+def test_a_large_matrix_product_is_not_host_bound() -> None:
+    x = torch.randn(4096, 4096, device="cuda")
+    _, extras = timed(lambda: x @ x)
+    assert extras["host_bound"] is False
+
+
+def test_a_call_of_more_launches_than_the_queue_has_room_for_is_not_held_and_says_so() -> None:
+    x = torch.zeros(16, device="cuda")
+
+    def call() -> None:
+        for _ in range(20_000):
+            x.add_(1)
+
+    assert timed(call)[1]["queue_held"] == 0.0
+
+
+def test_what_was_in_the_cache_is_read_more_slowly_after_the_flush() -> None:
+    device = TorchDevice()
+    x = torch.ones(device.l2_bytes // 4 // 4, device="cuda")  # a quarter of the cache
+    out = torch.empty((), device="cuda")
+
+    def call() -> None:
+        torch.sum(x, dim=0, out=out)
+
+    assert timed(call, device)[0] > timed(call, WarmCache())[0]
+
+
+def test_a_copy_stays_below_the_memorys_physical_bandwidth_and_within_sight_of_it() -> None:
+    pynvml = pytest.importorskip("pynvml")
+    device = TorchDevice()
+    handle = device.gauge._handle
+    if handle is None:
+        pytest.skip(f"NVML does not say what memory this is: {device.gauge.facts()['nvml_note']}")
+    clock_hz = 1e6 * pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)
+    physical = 2 * clock_hz * pynvml.nvmlDeviceGetMemoryBusWidth(handle) / 8  # two transfers a cycle
+    count = 8 * max(device.l2_bytes, 32 * MIB)
+    source, target = torch.empty(2, count, dtype=torch.uint8, device="cuda").unbind()
+    seconds, _ = timed(lambda: target.copy_(source), device)
+    assert 0.1 * physical < 2 * count / seconds < physical
+
+
+def test_every_fact_of_a_timed_call_is_told() -> None:
+    x = torch.randn(1024, 1024, device="cuda")
+    _, extras = timed(lambda: x @ x)
+    assert set(extras) == EXTRAS
+    assert extras["l2_bytes"] > 0
+    if extras["nvml_note"] is None:
+        assert 0 < extras["sm_clock_mhz"] <= extras["sm_clock_max_mhz"]
+        assert extras["power_w"] > 0
+        assert extras["temperature_c"] > 0
+
+
+def test_the_samples_of_a_trial_fork_know_the_gpu_too() -> None:
+    case = Case("attention.fused", 128, 64, 2, dtype="bfloat16", device="cuda")
+    with Runner(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
+        outcome = runner.run("time", case)
+    assert outcome.keys() >= EXTRAS
+    assert outcome["calls_per_sample"] == 1
+
+
+def test_peak_memory_is_what_a_count_by_hand_says() -> None:
+    # A block that earlier tests left behind may be larger than asked for, and counts as large as it is.
+    torch.cuda.empty_cache()
+    held = torch.empty(4 * MIB, dtype=torch.uint8, device="cuda")
+
+    def call() -> torch.Tensor:
+        first = torch.empty(2 * MIB, dtype=torch.uint8, device="cuda")
+        second = torch.empty(4 * MIB, dtype=torch.uint8, device="cuda")
+        del first
+        kept = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+        return second if kept.numel() < second.numel() else kept
+
+    call()
+    assert allocator_peak(call, "cuda")[0] == 6 * MIB
+    assert held.numel() == 4 * MIB

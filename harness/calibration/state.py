@@ -1,0 +1,148 @@
+"""How the machine is set: governor, turbo, hyper-threads, quota and the like, as the kernel tells it.
+
+Everything is read below a `root`, `/` on a real machine. What cannot be read is None and named in `unreadable`:
+inside containers and virtual machines, and off Linux, that is much of it.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_CPUS = "sys/devices/system/cpu"
+# Of those that may be None for another reason: there is no limit.
+_NONE_MEANS_NONE = ("cpu_quota",)
+
+
+@dataclass(frozen=True)
+class State:
+    """`cpu_quota` is in CPUs, None without one; `usable_cores` are the physical cores behind the usable CPUs."""
+
+    usable_cpus: int
+    usable_cores: int | None
+    governors: tuple[str, ...] | None
+    scaling_driver: str | None
+    turbo: bool | None
+    smt: bool | None
+    virtual: bool | None
+    clocksource: str | None
+    huge_pages: str | None
+    cpu_quota: float | None
+    on_battery: bool | None
+    swap_used_bytes: int
+    memory_available_bytes: int
+    unreadable: tuple[str, ...]
+
+
+def read_state(root: Path = Path("/")) -> State:
+    """The machine's settings now."""
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    quota, quota_is_known = cpu_quota(root)
+    found = {
+        "usable_cores": usable_cores(root, usable),
+        "governors": _distinct(root, f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor"),
+        "scaling_driver": _read(root / _CPUS / "cpu0/cpufreq/scaling_driver"),
+        "turbo": turbo(root),
+        "smt": _flag(root / _CPUS / "smt/active"),
+        "virtual": virtual(root),
+        "clocksource": _read(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "huge_pages": _chosen(_read(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        "cpu_quota": quota,
+        "on_battery": on_battery(root),
+    }
+    unreadable = [name for name, value in found.items() if value is None and name not in _NONE_MEANS_NONE]
+    if not quota_is_known:
+        unreadable.append("cpu_quota")
+    return State(
+        usable_cpus=len(usable),
+        swap_used_bytes=psutil.swap_memory().used,
+        memory_available_bytes=psutil.virtual_memory().available,
+        unreadable=tuple(sorted(unreadable)),
+        **found,  # type: ignore[arg-type]
+    )
+
+
+def usable_cores(root: Path, cpus: list[int]) -> int | None:
+    """How many physical cores the given CPUs are on: hyper-threads of one core count once."""
+    siblings = [_read(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus]
+    return None if None in siblings else len(set(siblings))
+
+
+def turbo(root: Path) -> bool | None:
+    """Whether the clock may rise above its nominal frequency while the chip is cool enough."""
+    off = _flag(root / _CPUS / "intel_pstate/no_turbo")
+    return not off if off is not None else _flag(root / _CPUS / "cpufreq/boost")
+
+
+def virtual(root: Path) -> bool | None:
+    """Whether this is a virtual machine: x86 says so among the CPU's flags."""
+    flags = [line for line in (_read(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags")]
+    return "hypervisor" in flags[0].split() if flags else None
+
+
+def cpu_quota(root: Path) -> tuple[float | None, bool]:
+    """`(CPUs' worth of time that the control groups grant, whether it could be told)`; None without a limit.
+
+    The least of this process's group and all above it; version 2 (`cpu.max`) or 1 (`cpu.cfs_quota_us`).
+    """
+    quotas: list[float] = []
+    known = False
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / ("" if not controllers else "cpu")
+        group = mount / path.strip("/")
+        for directory in (group, *group.parents):
+            if not directory.is_relative_to(mount):
+                break
+            limit = _limit(directory)
+            known = known or limit is not None
+            if limit:
+                quotas.append(limit)
+        # A version 2 root has no cpu.max: it cannot be limited.
+        known = known or (not controllers and (mount / "cgroup.controllers").exists())
+    return (min(quotas) if quotas else None), known
+
+
+def _limit(group: Path) -> float | None:
+    """A group's quota in CPUs, 0 where it has none, None where the group cannot be read."""
+    words = (_read(group / "cpu.max") or "").split()
+    if not words:
+        words = [_read(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+    if not all(words):
+        return None
+    return 0.0 if words[0] in ("max", "-1") else int(words[0]) / int(words[1])
+
+
+def on_battery(root: Path) -> bool | None:
+    """Whether a battery is being drained. False where the machine has none."""
+    supplies = root / "sys/class/power_supply"
+    if not supplies.is_dir():
+        return None
+    return any(
+        _read(supply / "type") == "Battery" and _read(supply / "status") == "Discharging"
+        for supply in supplies.iterdir()
+    )
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:  # absent, or not for us: the caller says "not readable"
+        return None
+
+
+def _flag(path: Path) -> bool | None:
+    text = _read(path)
+    return None if text is None else text == "1"
+
+
+def _distinct(root: Path, pattern: str) -> tuple[str, ...] | None:
+    return tuple(sorted({text for path in root.glob(pattern) if (text := _read(path))})) or None
+
+
+def _chosen(text: str | None) -> str | None:
+    """`always [madvise] never` -> `madvise`."""
+    return text.partition("[")[2].partition("]")[0] or None if text else None

@@ -1,0 +1,78 @@
+"""What a reader must know of some lines before believing their numbers: two times, fallbacks, bound hosts, failures."""
+
+from collections.abc import Iterable, Sequence
+
+from harness.report import units
+from harness.summary import Line
+
+# What is alike is told once; more that differs than this is left to summary.csv.
+_MOST = 6
+
+
+def remarks(lines: Sequence[Line]) -> list[str]:
+    """One sentence for each thing to be known, cases alike in it together."""
+    return [*_humps(lines), *_fallbacks(lines), *_host_bound(lines), *_failures(lines)]
+
+
+def _humps(lines: Iterable[Line]) -> list[str]:
+    """Each with its own numbers: the cause says how many page faults, or whatever it was."""
+    humped = [line for line in lines if line.humps == 2]
+    said = [
+        f"two humps: {_which(line)}: {_time(line)} at best, {_median(line)} in the median trial; "
+        f"{line.hump_cause or 'nothing that was recorded tells them apart'}."
+        for line in humped[:_MOST]
+    ]
+    return [*said, *_and_more(len(humped), "cases of two humps")]
+
+
+def _fallbacks(lines: Iterable[Line]) -> list[str]:
+    return _together(((line.backend_fallback, line) for line in lines if line.backend_fallback), "fallback")
+
+
+def _host_bound(lines: Iterable[Line]) -> list[str]:
+    bound = [line for line in lines if line.host_bound]
+    if not bound:
+        return []
+    slowest = max(bound, key=lambda line: line.wall_call_s or 0.0)
+    wall = f", {units.seconds(slowest.wall_call_s)} for {_which(slowest)}" if slowest.wall_call_s else ""
+    return [
+        f"host-bound: {_which(bound[0])}{_others(bound)}: launching takes longer than the GPU's work, of which the "
+        f"table tells; calls back to back take wall_call_s{wall}."
+    ]
+
+
+def _failures(lines: Iterable[Line]) -> list[str]:
+    failed = [line for line in lines if line.status != "ok"]
+    said = []
+    for status in dict.fromkeys(line.status for line in failed):
+        said += _together(((line.reason or "", line) for line in failed if line.status == status), status)
+    return said
+
+
+def _together(reasons: Iterable[tuple[str, Line]], kind: str) -> list[str]:
+    """`kind: the first case and how many more: reason`, for each reason."""
+    groups: dict[str, list[Line]] = {}
+    for reason, line in reasons:
+        groups.setdefault(reason, []).append(line)
+    said = [f"{kind}: {_which(cases[0])}{_others(cases)}: {reason}" for reason, cases in groups.items()]
+    return [*said[:_MOST], *_and_more(len(said), "reasons")]
+
+
+def _and_more(number: int, of_what: str) -> list[str]:
+    return [f"and {number - _MOST} more {of_what}: see summary.csv"] if number > _MOST else []
+
+
+def _which(line: Line) -> str:
+    return f"{line.impl} n={line.seq_len} d={line.d_model} h={line.num_heads}"
+
+
+def _others(cases: Sequence[Line]) -> str:
+    return f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+
+
+def _time(line: Line) -> str:
+    return units.seconds(line.time_s) if line.time_s is not None else "not timed"
+
+
+def _median(line: Line) -> str:
+    return units.seconds(line.time_median_s) if line.time_median_s is not None else "not timed"

@@ -1,0 +1,6 @@
+"""Rows in, one tidy table out: a line a case, units in the names."""
+
+from harness.summary.line import COLUMNS, Line, table
+from harness.summary.summarise import summarise
+
+__all__ = ["COLUMNS", "Line", "summarise", "table"]

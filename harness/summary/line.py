@@ -1,0 +1,75 @@
+"""One line of `summary.csv`: its columns, their order and their units."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Line:
+    """One case, its columns in this order: seconds, bytes, one number a cell, None where there is none."""
+
+    impl: str
+    family: str
+    seq_len: int
+    d_model: int
+    num_heads: int
+    batch_size: int
+    mode: str
+    dtype: str
+    device: str
+    threads: int
+    status: str
+    reason: str | None
+    # Time of one call.
+    time_s: float | None
+    time_lo_s: float | None
+    time_hi_s: float | None
+    time_median_s: float | None
+    trials: int
+    stop_reason: str | None
+    # Memory of one call, beyond weights and inputs.
+    peak_bytes: int | None
+    peak_resident_bytes: int | None
+    tokens_per_s: float | None
+    # Exact facts of one call.
+    flops: int | None
+    flops_full: int | None
+    ops: int | None
+    depth: int | None
+    depth_declared: int | None
+    min_bytes: int | None
+    weights_bytes: int | None
+    inputs_bytes: int | None
+    saved_bytes: int | None
+    transient_bytes: int | None
+    backend: str | None
+    # What else happened in the timed trials.
+    compile_s: float | None
+    minor_faults_per_call: float | None
+    involuntary_switches: float | None
+    cpu_over_wall: float | None
+    steal_share: float | None
+    humps: int | None
+    sm_clock_mhz: float | None
+    # What goes with these: flops / min_bytes; the reason for the kernel, and for two humps; on a GPU, whether the
+    # host's launches take longer than the GPU's work, and what calls back to back then take.
+    allocator: str
+    flops_per_byte: float | None
+    backend_fallback: str | None
+    hump_cause: str | None
+    host_bound: bool | None
+    wall_call_s: float | None
+
+
+COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Line))
+
+
+def table(lines: Iterable[Line]) -> "pd.DataFrame":
+    """The lines as a tidy DataFrame; whole numbers stay whole where some are missing."""
+    import pandas as pd  # here: a sweep that only counts its cases must not pay for it
+
+    return pd.DataFrame([asdict(line) for line in lines], columns=list(COLUMNS)).convert_dtypes()

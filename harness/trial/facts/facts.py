@@ -1,0 +1,124 @@
+"""All facts of a case, in the trial that takes nothing else."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.trial.build import build
+from harness.trial.facts.backend import backend
+from harness.trial.facts.memory import allocator_peak, resident_peak
+from harness.trial.facts.observe import Observation, observe
+from harness.trial.facts.saved import saved_bytes
+
+# What torch calls the range of a compiled function in a profile.
+_COMPILED_REGION = "Torch-Compiled Region"
+
+_Fact = TypeVar("_Fact")
+
+
+def take_facts(case: Case, seed: int) -> dict[str, Any]:
+    """What one call of the case computes, moves and allocates, and which kernel it runs. The same each time.
+
+    | key | is |
+    | --- | --- |
+    | `flops`, `flops_full` | work, a multiply-add being 2: what a causal mask leaves of fused kernels, and all of it |
+    | `flops_unknown` | operators without a formula; `flops` is None where there are any |
+    | `ops`, `depth` | dispatched operations, views included; those on the longest chain |
+    | `depth_declared`, `fused_depth_declared` | how many of the chain opaque kernels declare; whether they do |
+    | `min_bytes` | the least traffic: weights, inputs and outputs once, what is materialised written and read once |
+    | `weights_bytes` | parameters and buffers |
+    | `inputs_bytes`, `output_bytes` | in `train`, the output's gradient is an input, and the others are outputs |
+    | `peak_bytes` | the allocator's peak beyond weights and inputs, outputs included |
+    | `saved_bytes`, `transient_bytes` | of that, what the forward pass leaves to the backward pass, and the rest |
+    | `peak_resident_bytes` | the kernel's view of the peak; None on a GPU |
+    | `backend`, `backend_fallback` | the kernel that ran; one sentence if a faster one was allowed, or None |
+    | `facts_unknown` | one line for each reason why a key above is None |
+
+    Each kind of fact has a call of its own, so that taking one does not disturb another.
+    """
+    work = build(case, seed)
+    work.call()  # pools, caches and code are loaded by the first call, and are not its memory
+    work.sync()
+    work.forget()
+    peak, operations = allocator_peak(work.call, case.device)
+    work.forget()
+    resident = resident_peak(work.call) if case.device == "cpu" else None
+    work.forget()
+    leaves = [work.x, *work.layer.parameters(), *work.layer.buffers()]
+    train = case.mode == "train"
+    unknown: list[str] = []
+    saved = _told(lambda: saved_bytes(work.layer, work.call, leaves), "saved_bytes", unknown) if train else 0
+    work.forget()
+    seen = _told(lambda: observe(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
+    weights = sum(tensor.nbytes for tensor in leaves[1:])
+    inputs = work.x.nbytes * (2 if train else 1)
+    facts = _watched(seen, compiled=any(_COMPILED_REGION in name for name in operations), unknown=unknown)
+    return {
+        **facts,
+        "min_bytes": None if facts["min_bytes"] is None else facts["min_bytes"] + weights + inputs,
+        "weights_bytes": weights,
+        "inputs_bytes": inputs,
+        "saved_bytes": saved,
+        "transient_bytes": None if saved is None else peak - saved,
+        "peak_bytes": peak,
+        "peak_resident_bytes": resident,
+        "backend": backend(operations),
+        "facts_unknown": unknown,
+    }
+
+
+def _told(take: Callable[[], _Fact], what: str, unknown: list[str]) -> _Fact | None:
+    """What `take` gives; None, and one line more in `unknown`, if the layer does not run under watch."""
+    try:
+        return take()
+    except (UsageError, torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:
+        # Until here the layer has run: what fails is the watching of it, and the rest of the facts stands.
+        line = " ".join(str(error).split())[:200]
+        unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
+        return None
+
+
+def _watched(seen: Observation | None, compiled: bool, unknown: list[str]) -> dict[str, Any]:
+    """The facts of the watched call, `min_bytes` still without weights and inputs; reasons go to `unknown`."""
+    if seen is None:
+        return dict.fromkeys(_WATCHED) | {"flops_unknown": []}
+    facts = _as_facts(seen)
+    unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops_unknown]
+    if compiled:
+        unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
+        facts |= dict.fromkeys(("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"))
+    return facts
+
+
+def _as_facts(seen: Observation) -> dict[str, Any]:
+    return {
+        "flops": seen.work.flops if seen.work else None,
+        "flops_full": seen.work.full if seen.work else None,
+        "flops_unknown": seen.flops_unknown,
+        "ops": seen.ops,
+        "depth": seen.depth,
+        "depth_declared": seen.depth_declared,
+        "fused_depth_declared": seen.depth_declared > 0,
+        "min_bytes": seen.materialised_bytes + seen.output_bytes,
+        "output_bytes": seen.output_bytes,
+        "backend_fallback": seen.fallback,
+    }
+
+
+_WATCHED = (
+    "flops",
+    "flops_full",
+    "flops_unknown",
+    "ops",
+    "depth",
+    "depth_declared",
+    "fused_depth_declared",
+    "min_bytes",
+    "output_bytes",
+    "backend_fallback",
+)

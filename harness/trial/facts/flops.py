@@ -1,0 +1,142 @@
+"""Floating-point operations of a call. A multiply-add is 2; elementwise work and reductions are not counted.
+
+Opaque kernels are counted by `kernels.py`, matrix products by the formulas here, and convolutions and what else torch
+has a formula for by torch's own registry. Plain products know no mask: attention written out does its work in full
+under a causal mask too, and is counted so. What has no formula makes the count unknown rather than too small: an
+operator of somebody's own namespace, a higher-order operator, or one of the linear-algebra solvers.
+
+Somebody's own layer may say what its own kernels cost, as a class attribute
+
+    kernels = {"mylib::scan": {"flops": lambda x, w, out: 2 * x.numel(), "depth": lambda x, w, out: x.shape[1]}}
+
+each called with the kernel's own arguments and `out=` its result; either may be left out.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+from torch.utils.flop_counter import flop_registry
+
+from harness.errors import UsageError
+from harness.trial.facts.kernels import KERNELS, Work
+from harness.trial.facts.operations import Operation
+
+Declared = Mapping[str, Mapping[str, Callable[..., int]]]
+
+
+def _matrix_vector(mat: Tensor, vec: Tensor) -> int:
+    return 2 * mat.numel()
+
+
+def _dot(a: Tensor, b: Tensor) -> int:
+    return 2 * a.numel()
+
+
+def _batched(a: Tensor, b: Tensor) -> int:
+    return 2 * a.numel() * b.shape[-1]
+
+
+def _linear(x: Tensor, weight: Tensor) -> int:
+    return 2 * x.numel() * weight.shape[0]
+
+
+# Which of the arguments are multiplied with one another, and what that costs. The first four are in torch's registry,
+# too; its formulas take ten times as long, and a loop over time calls them in every step.
+_PRODUCTS: dict[str, tuple[int, int, Callable[[Tensor, Tensor], int]]] = {
+    "aten::mm": (0, 1, _batched),
+    "aten::addmm": (1, 2, _batched),
+    "aten::bmm": (0, 1, _batched),
+    "aten::baddbmm": (1, 2, _batched),
+    "aten::mv": (0, 1, _matrix_vector),
+    "aten::addmv": (1, 2, _matrix_vector),
+    "aten::addmv_": (1, 2, _matrix_vector),
+    "aten::dot": (0, 1, _dot),
+    "aten::vdot": (0, 1, _dot),
+    "aten::addbmm": (1, 2, _batched),
+    "aten::addbmm_": (1, 2, _batched),
+    "aten::addmm_": (1, 2, _batched),
+    "aten::baddbmm_": (1, 2, _batched),
+    "aten::_addmm_activation": (1, 2, _batched),
+    "aten::_int_mm": (0, 1, _batched),
+    "aten::linear": (0, 1, _linear),
+    "aten::mkldnn_linear": (0, 1, _linear),
+}
+
+_SOLVERS = ("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist", "_grouped_mm")
+# Of these, what has no formula is elementwise, a reduction, a copy or a view.
+_KNOWN = ("aten", "prim", "prims", "profiler")
+
+
+def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:
+    """5 N lg N for a complex transform of length N, half of it where one side is real (Frigo & Johnson 2005)."""
+    longer = x if x.numel() >= out.numel() else out
+    length = math.prod(longer.shape[dim] for dim in dims)
+    share = 5.0 if x.is_complex() and out.is_complex() else 2.5
+    return round(share * longer.numel() * math.log2(length))
+
+
+class Flops:
+    """`work` of the call so far, or None once something had no formula; `unknown` names what had none."""
+
+    def __init__(self, declared: Declared | None = None) -> None:
+        self._declared = declared or {}
+        self._flops = self._full = 0
+        self.unknown: list[str] = []
+
+    @property
+    def work(self) -> Work | None:
+        """None where it cannot be told."""
+        return None if self.unknown else Work(self._flops, self._full)
+
+    def add(self, operation: Operation) -> None:
+        """Count one operation."""
+        work = self._of(operation)
+        if work is not None:
+            self._flops += work.flops
+            self._full += work.full
+        elif operation.traits.name not in self.unknown:
+            self.unknown.append(operation.traits.name)
+
+    def declared_depth(self, operation: Operation) -> int | None:
+        """Sequential operations inside an opaque kernel; None for an operation that is what it seems."""
+        name = operation.traits.name
+        if name in self._declared and "depth" in self._declared[name]:
+            return self._ask(operation, "depth")
+        return KERNELS[name].depth(operation.arguments()) if name in KERNELS else None
+
+    def _of(self, operation: Operation) -> Work | None:
+        name = operation.traits.name
+        if name in self._declared and "flops" in self._declared[name]:
+            flops = self._ask(operation, "flops")
+            return Work(flops, flops)
+        if name in KERNELS:
+            return KERNELS[name].work(operation.arguments())
+        plain = _plain(operation)
+        return None if plain is None else Work(plain, plain)
+
+    def _ask(self, operation: Operation, what: str) -> int:
+        name = operation.traits.name
+        answer = self._declared[name][what](*operation.args, **operation.kwargs, out=operation.out)
+        if not isinstance(answer, int) or answer < 0:
+            raise UsageError(f"kernels['{name}']['{what}'] gave {answer!r}: it must give a whole number from 0 on")
+        return answer
+
+
+def _plain(operation: Operation) -> int | None:
+    """Work of an operation that is no opaque kernel; 0 for elementwise work, None where nobody knows."""
+    of, args = operation.traits, operation.args
+    if of.name in _PRODUCTS:
+        first, second, product = _PRODUCTS[of.name]
+        return product(args[first], args[second])
+    packet = getattr(operation.func, "_overloadpacket", None)
+    if packet in flop_registry:
+        # torch's formulas ask for shapes and know no `out=` argument.
+        kwargs = {name: value for name, value in operation.kwargs.items() if name != "out"}
+        return int(flop_registry[packet](*args, **kwargs, out_val=operation.out))
+    if of.namespace not in _KNOWN:
+        return None
+    short = of.name.partition("::")[2]
+    if short.startswith("_fft_"):
+        return _fourier(args[0], operation.out, args[1])
+    return None if short.startswith(_SOLVERS) else 0

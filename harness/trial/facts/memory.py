@@ -1,0 +1,69 @@
+"""Peak memory of one call, beyond what was there before it: weights and input are not counted, the output is.
+
+Two views. `allocator_peak` is what torch's allocator handed out, exact to the byte and the same each time.
+`resident_peak` is what the kernel saw the process touch, page by page: it includes buffers that libraries
+allocate for themselves, and the allocator's habits.
+"""
+
+import ctypes
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd.profiler import profile
+
+# What was asked for, not the blocks it was served from: their size depends on what the allocator had at hand.
+_REQUESTED = "requested_bytes.all."
+
+
+def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]]:
+    """`(peak bytes, names of the operations that ran)`; the names say which kernel was taken."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        baseline = torch.cuda.memory_stats()[_REQUESTED + "current"]
+    with profile(profile_memory=True) as recorded:
+        kept = call()  # noqa: F841  # the output must be alive when the peak is taken
+    events = recorded.kineto_results.events()
+    names = [event.name() for event in events]
+    if device == "cuda":
+        torch.cuda.synchronize()
+        return torch.cuda.memory_stats()[_REQUESTED + "peak"] - baseline, names
+    changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
+    return peak_of_changes(events[i].nbytes() for _, i in changes), names
+
+
+def peak_of_changes(changes: Iterable[int]) -> int:
+    """The highest running sum of allocations (+) and frees (−), in bytes."""
+    alive = peak = 0
+    for change in changes:
+        alive += change
+        peak = max(peak, alive)
+    return peak
+
+
+def resident_peak(call: Callable[[], Any]) -> int | None:
+    """Peak of the process's resident memory during `call`, above what was resident before; None off Linux.
+
+    The call must have run before, so that thread pools and code pages are not charged to it.
+    """
+    if sys.platform != "linux":
+        return None
+    gc.collect()
+    # Freed memory that the C library kept would be used again unseen: hand it back first.
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
+    before = _status("VmRSS")
+    kept = call()  # noqa: F841  # as above
+    return max(0, _status("VmHWM") - before)
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(f"/proc/self/status has no {field}")

@@ -1,0 +1,65 @@
+"""One call of a layer, watched: its work, operations, depth, traffic, and whether it fell back."""
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.trial.build import Workload
+from harness.trial.facts.depth import Depth
+from harness.trial.facts.fallback import Fallback
+from harness.trial.facts.flops import Flops
+from harness.trial.facts.kernels import Work
+from harness.trial.facts.observer import Observer
+from harness.trial.facts.operations import tensors
+from harness.trial.facts.storages import Storages
+from harness.trial.facts.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class Observation:
+    """`materialised_bytes`: the least traffic beyond weights, inputs and outputs. The rest as in `take_facts`."""
+
+    work: Work | None
+    flops_unknown: list[str]
+    ops: int
+    depth: int
+    depth_declared: int
+    materialised_bytes: int
+    output_bytes: int
+    fallback: str | None
+
+
+def observe(work: Workload) -> Observation:
+    """Call the workload once under watch. Raises Unobservable, or what the layer raises when it is watched."""
+    storages = Storages()
+    flops = Flops(getattr(type(work.layer), "kernels", None))
+    depth = Depth(flops.declared_depth)
+    traffic = Traffic(storages)
+    fallback = Fallback()
+    observer = Observer(storages, (flops, depth, traffic, fallback))
+    leaves = [work.x, *work.layer.parameters(), *work.layer.buffers()]
+    for leaf in leaves:
+        storages.key(leaf)
+    with _compiler_off(), observer:
+        result = work.call()
+    gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
+    outputs = [*tensors(result), *gradients]
+    return Observation(
+        flops.work,
+        flops.unknown,
+        observer.ops,
+        depth.length,
+        depth.declared,
+        traffic.bytes(leaves, outputs),
+        sum(tensor.nbytes for tensor in outputs),
+        fallback.reason,
+    )
+
+
+def _compiler_off() -> AbstractContextManager[Any]:
+    """What is compiled runs as it is written, or the compiler would trace into the observer."""
+    # Where the warm-up call has not imported the compiler nothing is compiled, and to import it takes 0.7 s.
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()

@@ -1,0 +1,99 @@
+"""Sees every operation that one call dispatches, backward included, and hands it to the counts.
+
+Limits. A kernel that is called past the dispatcher (a Triton or C++ function bound to Python) is not seen; one that
+is registered with `torch.library` is. While it is watched, autograd dispatches one `detach` for each saved output,
+and adds gradients up out of place.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.trial.facts.operations import Operation, Traits, tensors, traits
+from harness.trial.facts.storages import Storages
+
+
+class Count(Protocol):
+    """Something that is summed up over the operations of a call."""
+
+    def add(self, operation: Operation) -> None:
+        """Take one operation into account, in the order of dispatch."""
+
+
+class Unobservable(Exception):
+    """The call does something that cannot be followed."""
+
+
+class Observer(TorchDispatchMode):
+    """`with Observer(storages, counts): call()`. `ops` is the number of operations, views included."""
+
+    # Else a layer with a higher-order operator in it, as flex_attention is, would raise.
+    supports_higher_order_operators = True
+
+    def __init__(self, storages: Storages, counts: Iterable[Count]) -> None:
+        super().__init__()
+        self.ops = 0
+        self._storages = storages
+        self._counts = tuple(counts)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch would wrap the method below to keep the compiler out of it, and import the compiler for that, 0.7 s in
+        # each trial. `observe` switches the compiler off where there is one.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for kind in types:
+            # nn.Parameter is a class of its own, too, but leaves its operations as they are.
+            if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+                raise Unobservable(f"its tensors are of a class of their own, {kind.__name__}, not torch.Tensor")
+        kwargs = kwargs or {}
+        of = traits(func)
+        reads, written = self._touched(of, args, kwargs)
+        out = func(*args, **kwargs)
+        self.ops += 1
+        # What a view returns is in `before`: it makes nothing, and reads nothing yet.
+        before = {*reads, *written}
+        made = (self._storages.key(tensor) for tensor in tensors(out))
+        fresh = [key for key in dict.fromkeys(made) if key not in before]
+        is_view = not written and not fresh and bool(tensors(out))
+        if of.relabels or is_view:
+            reads, written = [], []
+        elif of.takes_no_content:
+            reads = []
+        if of.written:
+            self._remember_size(of, args, kwargs)
+        operation = Operation(func, of, args, kwargs, out, reads, written, fresh)
+        for count in self._counts:
+            count.add(operation)
+        return out
+
+    def _touched(self, of: Traits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[int], list[int]]:
+        """Storages that are read, and that are written, each once."""
+        reads: dict[int, None] = {}
+        written: dict[int, None] = {}
+        key = self._storages.key
+        overwrites = of.overwrites and not self._accumulates(args, kwargs)
+        for place, value in (*enumerate(args), *kwargs.items()):
+            is_written = place in of.written
+            for tensor in tensors(value):
+                number = key(tensor)
+                if is_written:
+                    written[number] = None
+                if not (is_written and overwrites):
+                    reads[number] = None
+        return list(reads), list(written)
+
+    @staticmethod
+    def _accumulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        # index_put_(…, accumulate=True) and scatter_(…, reduce="add") do read what they write.
+        return bool(kwargs.get("accumulate") or kwargs.get("reduce") or (len(args) > 3 and args[3] is True))
+
+    def _remember_size(self, of: Traits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # `out=` may have grown what it was given.
+        for place, value in (*enumerate(args), *kwargs.items()):
+            if place in of.written:
+                for tensor in tensors(value):
+                    self._storages.nbytes[self._storages.key(tensor)] = tensor.untyped_storage().nbytes()

@@ -1,0 +1,161 @@
+"""The machine's peaks, for the roofline: multiply-adds of a large matrix product, and bytes to and from memory.
+
+What torch reaches here and now with its own kernels, not what the data sheet says: the fastest sample counts.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.case import Case
+
+SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from a hundredth of a millisecond of work to a GPU's second
+# Each size has this share of the budget, and the next is begun only if so many of its calls still fit in.
+_SIZE_SHARE = 0.1
+_LEAST_CALLS = 3
+# Twice the side is eight times the work.
+_GROWTH = 8
+# STREAM (McCalpin 1995): every array at least four times the last cache.
+CACHE_FACTOR = 4
+_LEAST_BUFFER = 64 * 2**20
+_UNKNOWN_CACHE = 64 * 2**20
+# Three operands, and room for what the kernels pack: none may take more than this share of the memory allowed.
+_OPERAND_SHARE = 8
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Work per second at best, the size it was reached at, and how many calls were timed in all."""
+
+    per_s: float
+    size: int
+    calls: int
+
+
+def best_rate(
+    prepare: Callable[[int], Callable[[], float]],
+    work: Callable[[int], float],
+    sizes: Iterable[int],
+    budget_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Rate:
+    """The best rate over growing sizes, in about `budget_s` seconds, however slow a call turns out to be.
+
+    `prepare(size)` gives a call that returns the seconds it took; `work(size)` is what one call does. The first
+    call of a size is warm-up (threads, packing, code) and counts only where the budget allows no second one.
+    """
+    best, calls, began = Rate(0.0, 0, 0), 0, clock()
+    for size in sizes:
+        call = prepare(size)
+        seconds, size_began = [call()], clock()
+        while clock() - size_began < _SIZE_SHARE * budget_s and clock() - began < budget_s:
+            seconds.append(call())
+        warm = seconds[1:] or seconds
+        calls += len(warm)
+        rate = work(size) / min(warm)
+        if rate > best.per_s:
+            best = Rate(rate, size, 0)
+        if clock() - began + _LEAST_CALLS * _GROWTH * min(warm) > budget_s:
+            break
+    return Rate(best.per_s, best.size, calls)
+
+
+def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
+    """`flops_per_s` of square matrix products in the case's dtype: 2n³ a product, n where it was fastest.
+
+    float32 as torch has it by default: on a GPU without TF32.
+    """
+    torch.set_num_threads(case.threads)
+    dtype = getattr(torch, case.dtype)
+    most = _memory(case, memory_limit) // _OPERAND_SHARE
+    sizes = [n for n in SIZES if n == SIZES[0] or n * n * dtype.itemsize <= most]
+
+    def prepare(n: int) -> Callable[[], float]:
+        # Outer products: random enough, and n² random numbers would take longer than the product.
+        a, b = (torch.outer(*torch.randn(2, n, device=case.device)).to(dtype) for _ in range(2))
+        out = torch.empty_like(a)
+        return _timer(lambda: torch.matmul(a, b, out=out), case.device)
+
+    with torch.no_grad():
+        rate = best_rate(prepare, lambda n: 2.0 * n**3, sizes, budget_s)
+    return {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
+
+
+def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
+    """Bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
+
+    Counted as in STREAM: what the operation names, 2 and 3 arrays, not the lines that the cache may read before
+    it overwrites them (write-allocate). `bandwidth_bytes_per_s` is the better of the two. Arrays are four times
+    `cache_bytes`, 64 MiB at least, and less than that where memory is short.
+    """
+    torch.set_num_threads(case.threads)
+    cache = last_cache_bytes() if case.device == "cpu" else torch.cuda.get_device_properties(0).L2_cache_size
+    wanted = max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
+    length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
+    # Written, and so given real pages, by all threads: untouched memory would be read from one page of zeros.
+    a, b, c = (torch.full((length,), value, device=case.device) for value in (0.0, 1.0, 2.0))
+    kernels: dict[str, tuple[int, Callable[[], Any]]] = {
+        "copy": (2, lambda: a.copy_(b)),
+        "triad": (3, lambda: torch.add(b, c, alpha=2.0, out=a)),
+    }
+    rates = {}
+    with torch.no_grad():
+        for name, (arrays, call) in kernels.items():
+            timer = _timer(call, case.device)
+            work = float(arrays * 4 * length)
+            rates[f"{name}_bytes_per_s"] = _fastest(timer, work, budget_s / len(kernels))
+    return {"bandwidth_bytes_per_s": max(rates.values()), **rates, "buffer_bytes": 4 * length, "cache_bytes": cache}
+
+
+def _fastest(timer: Callable[[], float], work: float, budget_s: float) -> float:
+    timer()  # warm-up
+    began = time.perf_counter()
+    seconds: list[float] = []
+    while len(seconds) < _LEAST_CALLS or time.perf_counter() - began < budget_s:
+        seconds.append(timer())
+    return work / min(seconds)
+
+
+def last_cache_bytes(root: Path = Path("/")) -> int | None:
+    """All of the machine's last-level caches together, in bytes, as the kernel tells them; None if it does not."""
+    caches: dict[tuple[int, str], int] = {}
+    for index in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
+        texts = {name: _read(index / name) for name in ("level", "type", "size", "shared_cpu_list")}
+        if all(texts.values()) and texts["type"] != "Instruction" and texts["size"].endswith("K"):
+            caches[int(texts["level"]), texts["shared_cpu_list"]] = int(texts["size"][:-1]) * 1024
+    last = max((level for level, _ in caches), default=None)
+    return sum(size for (level, _), size in caches.items() if level == last) or None
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip() if path.is_file() else ""
+
+
+def _memory(case: Case, memory_limit: int | None) -> int:
+    """Bytes that the trial may use."""
+    if case.device == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    return memory_limit if memory_limit is not None else 2**30
+
+
+def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
+    """A call that returns the seconds it took: on a GPU by the GPU's own events, so that no launch is counted."""
+
+    def on_cpu() -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    def on_gpu() -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1000
+
+    return on_gpu if device == "cuda" else on_cpu

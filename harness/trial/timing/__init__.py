@@ -1,0 +1,1 @@
+"""The clock: warm-up, samples, and what else happened while they were taken."""

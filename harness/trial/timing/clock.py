@@ -1,0 +1,117 @@
+"""Time a call: warm it up until it is steady, then take samples that dwarf the clock's own cost.
+
+cold first call | warm-up … steady | sample | sample | sample …
+"""
+
+import gc
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from harness.trial.timing.interference import Usage, usage
+
+# No call of a layer is shorter; below it stands only what the clock cannot resolve.
+LEAST_CALL_S = 1e-7
+# A sample must outweigh the reading of the clock by this factor, so that its cost stays under 1 %.
+CLOCK_SHARE = 100
+# Long enough to span a few short calls, short enough that many samples see different moments of the machine.
+MIN_SAMPLE_S = 0.5e-3
+MIN_SAMPLES = 3
+# Warm-up is over when the last few calls no longer beat the ones before by more than this share …
+STEADY = 0.02
+STEADY_CALLS = 3
+# … or when it has taken this share of the sampling budget.
+WARMUP_SHARE = 0.1
+
+
+# A sample shorter than this share of what warm-up promised shows that warm-up had seen something else: compilation.
+STILL_WARMING = 0.5
+
+
+@dataclass
+class Samples:
+    """What one trial saw, in seconds. `samples_s` are per call: each is the mean of `calls_per_sample` calls.
+
+    `during` is what else was counted while the samples were taken (see `interference`), warm-up left out.
+    """
+
+    samples_s: list[float] = field(default_factory=list)
+    calls_per_sample: int = 1
+    first_call_s: float = 0.0
+    warmup_calls: int = 0
+    warmup_s: float = 0.0
+    sampling_s: float = 0.0
+    clock_s: float = 0.0
+    during: dict[str, Any] = field(default_factory=dict)
+
+
+def sample(
+    call: Callable[[], Any],
+    sync: Callable[[], None],
+    budget_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+    count: Callable[[], Usage] = usage,
+) -> Samples:
+    """Samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. `sync` waits for its work."""
+    result = Samples(clock_s=clock_cost(clock))
+    gc.disable()  # a collection inside a sample is Python's cost, not the layer's
+    try:
+        per_call = _warm_up(call, sync, WARMUP_SHARE * budget_s, clock, result)
+        calls = _calls_per_sample(per_call, result.clock_s)
+        before, begin = count(), clock()
+        end = begin
+        while len(result.samples_s) < MIN_SAMPLES or end - begin < budget_s:
+            start = clock()
+            for _ in range(calls):
+                call()
+            sync()
+            end = clock()
+            result.samples_s.append((end - start) / calls)
+            if len(result.samples_s) == 1 and result.samples_s[0] < STILL_WARMING * per_call:
+                # The first call took the whole budget of warm-up, and was not what calls take: it compiled.
+                per_call = max(result.samples_s.pop(), LEAST_CALL_S)
+                result.warmup_calls += calls
+                result.warmup_s += end - start
+                calls = _calls_per_sample(per_call, result.clock_s)
+                before, begin = count(), clock()
+        result.calls_per_sample = calls
+        result.sampling_s = end - begin
+        result.during = count().since(before)
+    finally:
+        gc.enable()
+    return result
+
+
+def _calls_per_sample(per_call_s: float, clock_s: float) -> int:
+    return max(1, math.ceil(max(MIN_SAMPLE_S, CLOCK_SHARE * clock_s) / per_call_s))
+
+
+def clock_cost(clock: Callable[[], float]) -> float:
+    """Seconds that one reading of the clock takes: the median over many pairs of readings."""
+    readings = [clock() for _ in range(201)]
+    return max(0.0, (readings[-1] - readings[0]) / (len(readings) - 1))
+
+
+def _warm_up(
+    call: Callable[[], Any], sync: Callable[[], None], budget_s: float, clock: Callable[[], float], into: Samples
+) -> float:
+    """Call until steady or out of budget; the time of one warm call, in seconds."""
+    times: list[float] = []
+    begin = clock()
+    while True:
+        start = clock()
+        call()
+        sync()
+        now = clock()
+        times.append(now - start)
+        recent, before = times[-STEADY_CALLS:], times[:-STEADY_CALLS]
+        if now - begin >= budget_s or (before and min(recent) >= (1 - STEADY) * min(before)):
+            break
+    into.first_call_s = times[0]
+    into.warmup_calls = len(times)
+    into.warmup_s = now - begin
+    # One call, the reading of the clock not included: it would make short calls look long, and samples short.
+    return max(median(times[-STEADY_CALLS:]) - into.clock_s, LEAST_CALL_S)

@@ -1,0 +1,57 @@
+"""A timed trial: nothing is in it but the clock and what explains its readings."""
+
+import time
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from harness.case import Case
+from harness.trial.build import Workload, build
+from harness.trial.timing.allocator import settle
+from harness.trial.timing.clock import Samples, sample
+from harness.trial.timing.compiled import compile_s
+from harness.trial.timing.interference import cpu_mhz
+from harness.trial.timing.layout import litter
+from harness.trial.timing.pulse import pulse
+
+
+def take_time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
+    """Samples of about `trial_s` seconds in all, with the machine's pulse and the interference beside them."""
+    began = time.monotonic()
+    held = litter()
+    work = build(case, seed)
+    if case.allocator == "steady":
+        settle(work.call)
+    built = time.monotonic()
+    samples, extras = _on_gpu(work, trial_s) if case.device == "cuda" else _on_cpu(work, trial_s)
+    del held
+    warm_s = median(samples.samples_s)
+    return {
+        **{name: _rounded(value) for name, value in asdict(samples).items() if name != "during"},
+        **samples.during,
+        **extras,
+        "build_s": _rounded(built - began),
+        "compile_s": _rounded(compile_s(samples.first_call_s, warm_s)),
+    }
+
+
+def _on_cpu(work: Workload, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+    before_s = pulse()
+    samples = sample(work.call, work.sync, trial_s)
+    # The quieter of the two: the fastest samples are from that end of the trial.
+    return samples, {"pulse_s": min(before_s, pulse()), "cpu_mhz": cpu_mhz()}
+
+
+def _on_gpu(work: Workload, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+    from harness.trial.timing.cuda.sample import sample_cuda  # here: it and NVML are needed on a GPU only
+    from harness.trial.timing.cuda.torch_device import TorchDevice
+
+    samples, extras = sample_cuda(work.call, trial_s, TorchDevice())
+    return samples, {"pulse_s": None, **extras}
+
+
+def _rounded(value: Any) -> Any:
+    """Six significant digits: a clock has no more."""
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,0 +1,85 @@
+"""The A/A run through the real driver, with a runner that only pretends."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from harness.calibration.twins import Twin, measure_twins, twins_of
+from harness.case import Case
+from harness.catalog import Traits
+from harness.config import Precision
+
+CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]
+TRAITS = {"rnn.torch": Traits("rnn", False)}
+PRECISION = Precision(target=0.05, min_rounds=2, max_rounds=2, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
+
+
+class Pretender:
+    """Times by case and copy; a pulse as told, and a failure where told."""
+
+    def __init__(self, pulse_s: float = 1.0, fails: Twin | None = None) -> None:
+        self.asked: list[Case] = []
+        self.pulse_s, self.fails = pulse_s, fails
+
+    def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
+        if purpose == "pulse":
+            return {"status": "ok", "reason": None, "wall_s": 0.1, "pulse_s": 1.0}
+        assert purpose == "time"
+        self.asked.append(case)
+        if case == self.fails:
+            return {"status": "killed", "reason": "by SIGKILL", "wall_s": 0.1}
+        seconds = case.seq_len * (1 + 0.1 * case.copy)
+        pulse_s = self.pulse_s if len(self.asked) % 4 == 0 else 1.0
+        return {
+            "status": "ok",
+            "reason": None,
+            "wall_s": 0.1,
+            "samples_s": [seconds],
+            "pulse_s": pulse_s,
+            "clock_s": 4e-8,
+        }
+
+    def starting(self, phase: str, number: int) -> None: ...
+    def trial(self, case: Case, outcome: dict[str, Any]) -> None: ...
+    def finished(self, case: Case, status: str) -> None: ...
+
+
+def run(*runners: Pretender):
+    waiting = list(runners)
+
+    def repeat(sweep) -> None:
+        runner = waiting.pop(0)
+        sweep(runner, runner)
+
+    return measure_twins(CASES, TRAITS, PRECISION, repeat, copies=2, repeats=len(runners))
+
+
+def test_a_twin_is_its_case_in_everything_that_a_trial_reads() -> None:
+    twin = twins_of(CASES, 2)[1]
+    assert Case.from_dict(twin.as_dict()) == CASES[0]
+    assert len(set(twins_of(CASES, 3))) == 6
+
+
+def test_every_copy_is_measured_as_a_sweep_would_and_side_by_side() -> None:
+    twins = run(first := Pretender(), second := Pretender())
+    assert Counter(first.asked) == dict.fromkeys(twins_of(CASES, 2), PRECISION.max_rounds)
+    assert set(first.asked[:4]) == set(first.asked[4:]) == set(twins_of(CASES, 2))
+    assert first.asked != second.asked
+    for case in CASES:
+        assert twins.times_s[case] == [pytest.approx([case.seq_len, 1.1 * case.seq_len])] * 2
+    assert twins.clock_s == 4e-8
+    assert twins.failures == []
+
+
+def test_trials_beside_a_slow_pulse_are_counted() -> None:
+    assert run(Pretender()).disturbed_share == 0
+    twins = run(runner := Pretender(pulse_s=1.3))
+    assert twins.disturbed_share == pytest.approx((len(runner.asked) // 4) / len(runner.asked))
+
+
+def test_a_copy_that_fails_has_no_time_and_a_reason() -> None:
+    twins = run(Pretender(fails=twins_of(CASES, 2)[0]))
+    assert [len(times) for times in twins.times_s[CASES[0]]] == [1]
+    assert [len(times) for times in twins.times_s[CASES[1]]] == [2]
+    assert twins.failures == ["rnn.torch n=64 d=16 h=1: killed: by SIGKILL"]

@@ -1,0 +1,41 @@
+"""Noise as machines make it, on two levels: between trials, and between the samples of one.
+
+Each kind gives (repeats, rounds) of what a trial's fastest sample says, as logarithms; `scale` is the spread of
+the trials about the fast ones. Every trial has `SAMPLES` samples with normal noise of a third of that.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLES = 20
+Draw = Callable[[np.random.Generator, tuple[int, int], float], NDArray[np.float64]]
+
+
+def _fastest_sample(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+    return (scale / 3 * rng.standard_normal((*shape, SAMPLES))).min(axis=-1)
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+    return np.log1p(scale * rng.standard_normal(shape) + _fastest_sample(rng, shape, scale))
+
+
+def log_normal(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+    """A floor, and above it an excess with a long tail: half of it within ±40 % of its median."""
+    excess = 2 * scale * np.exp(0.5 * rng.standard_normal(shape))
+    return np.log1p(excess + _fastest_sample(rng, shape, scale / 2))
+
+
+def bursts(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+    """One trial in four is struck by something ten times as large as the usual noise."""
+    struck = rng.random(shape) < 0.25
+    return normal(rng, shape, scale) + np.where(struck, rng.exponential(10 * scale, size=shape), 0.0)
+
+
+def two_humped(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+    """Every second trial pays for page faults, and takes 1.65 times as long."""
+    return normal(rng, shape, scale) + np.where(rng.random(shape) < 0.5, 0.5, 0.0)
+
+
+KINDS: dict[str, Draw] = {"normal": normal, "log-normal": log_normal, "bursts": bursts, "two-humped": two_humped}

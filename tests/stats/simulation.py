@@ -1,0 +1,39 @@
+"""Whole measurements on synthetic noise, stopping rule included: how often the interval holds the truth."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from stats.noise import Draw
+
+from harness.config import Precision
+from harness.stats.interval import LEVEL, interval
+from harness.stats.stopping import confirmed
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The share of intervals that hold the quantile that is estimated, and the trials taken for one, on average."""
+
+    share: float
+    trials: float
+
+
+def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: int = 0) -> Coverage:
+    """Of `repeats` measurements that stop as a sweep does."""
+    rng = np.random.default_rng(seed)
+    truth = float(np.quantile(draw(rng, (100_000, 4), scale), LEVEL))
+    rounds = limits.max_rounds
+    logs = draw(rng, (repeats, rounds), scale)
+    narrow = np.zeros((repeats, rounds), dtype=bool)
+    holds = np.zeros((repeats, rounds), dtype=bool)
+    for number in range(limits.min_rounds, rounds + 1):
+        value, lo, hi = interval(np.sort(logs[:, :number], axis=1))
+        narrow[:, number - 1] = np.expm1(np.maximum(hi - value, value - lo)) <= limits.target
+        holds[:, number - 1] = (lo <= truth) & (truth <= hi)
+    stops = np.array([_stop(list(row), limits) for row in narrow])
+    return Coverage(float(holds[np.arange(repeats), stops - 1].mean()), float(stops.mean()))
+
+
+def _stop(narrow: list[bool], limits: Precision) -> int:
+    looks = (number for number in range(limits.min_rounds, len(narrow)) if confirmed(narrow[:number], limits))
+    return next(looks, len(narrow))

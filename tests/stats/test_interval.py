@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+
+from harness.stats.interval import LEVEL, interval, low_quantile
+
+
+def test_up_to_five_trials_the_low_quantile_is_the_fastest() -> None:
+    for number in range(1, 6):
+        assert low_quantile(np.arange(1.0, number + 1)) == 1.0
+
+
+def test_of_more_trials_it_stays_at_its_level_where_the_minimum_would_fall() -> None:
+    rng = np.random.default_rng(0)
+    for number in (6, 12, 60):
+        found = low_quantile(np.sort(rng.random((20_000, number)), axis=1))
+        assert found.mean() == pytest.approx(LEVEL, abs=0.01)
+
+
+def test_the_interval_scales_with_the_lower_trials_and_ignores_the_upper_ones() -> None:
+    logs = np.array([0.0, 0.01, 0.02, 0.03, 0.5, 0.6])
+    value, lo, hi = interval(logs)
+    assert lo < value < hi
+    _, lo2, hi2 = interval(2 * logs)
+    assert (lo2, hi2) == pytest.approx((2 * lo, 2 * hi))
+    assert interval(np.array([0.0, 0.01, 0.02, 0.03, 5.0, 6.0])) == (value, lo, hi)
+
+
+def test_more_trials_of_the_same_noise_make_it_narrower() -> None:
+    rng = np.random.default_rng(0)
+    widths = []
+    for number in (3, 6, 12, 60):
+        _, lo, hi = interval(np.sort(rng.standard_normal((5_000, number)), axis=1))
+        widths.append(float(np.median(hi - lo)))
+    assert widths == sorted(widths, reverse=True)

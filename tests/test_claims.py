@@ -1,0 +1,62 @@
+"""Claims are shown as they stand and evaluated exactly."""
+
+from typing import ClassVar
+
+import pytest
+
+from harness import claims
+from harness.errors import UsageError
+from impls.registry import IMPLS
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("n", 10),
+        ("8nd² + 4n²d", 8 * 10 * 9 + 4 * 100 * 3),
+        ("12nd² − 2d²", 12 * 10 * 9 - 2 * 9),
+        ("12nd² - 2d²", 12 * 10 * 9 - 2 * 9),
+        ("−n + hn³", -10 + 2 * 1000),
+        ("4ndnd", 4 * 100 * 9),
+    ],
+)
+def test_a_formula_is_evaluated_exactly(text: str, value: int) -> None:
+    formula = claims.parse(text)
+    assert formula(n=10, d=3, h=2) == value
+    assert str(formula) == text
+
+
+def test_large_values_lose_no_digit() -> None:
+    assert claims.parse("8nd² + 1")(n=10**9 + 7, d=10**9 + 9) == 8 * (10**9 + 7) * (10**9 + 9) ** 2 + 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "n +", "+ ", "8nx²", "n^2", "2n 3d", "n*d", "__import__('os')", "1.5n", "n++d"]
+)
+def test_what_is_no_formula_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no sum of terms in n, d and h"):
+        claims.parse(text)
+
+
+def test_every_registered_impl_makes_every_claim() -> None:
+    for name in IMPLS:
+        assert set(claims.of_impl(name)) == set(claims.CLAIMS)
+
+
+def test_somebodys_own_layer_may_claim_what_it_likes_of_what_there_is() -> None:
+    class Theirs:
+        claims: ClassVar = {"work": "2nd²", "depth": "1"}
+
+    found = claims.of_class(Theirs)
+    assert found["work"](n=3, d=2) == 24
+    assert set(found) == {"work", "depth"}
+    assert claims.of_class(object) == {}
+
+
+def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
+    class Theirs:
+        claims: ClassVar = {"works": "nd"}
+
+    with pytest.raises(UsageError, match="unknown claim 'works'; did you mean 'work'"):
+        claims.of_class(Theirs)

@@ -1,0 +1,66 @@
+"""The kernel that really ran, and whether a faster one was passed over."""
+
+import pytest
+
+from harness.case import Case
+from harness.sweep.runner import Runner
+from harness.trial.facts.backend import NAMES, backend
+
+
+@pytest.mark.parametrize(
+    ("operations", "name"),
+    [
+        (["aten::mm"], "ATen"),
+        (["aten::linear", "aten::_scaled_dot_product_attention_math"], "math"),
+        (["aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward"], "flash"),
+        (["aten::_scaled_dot_product_efficient_attention"], "efficient"),
+        (["aten::_scaled_dot_product_cudnn_attention"], "cudnn"),
+        (["aten::rnn_tanh", "aten::_cudnn_rnn"], "cudnn"),
+        (["aten::lstm", "aten::mkldnn_rnn_layer"], "oneDNN"),
+        (["aten::gru"], "ATen loop"),
+        (["aten::lstm"], "ATen loop"),
+    ],
+)
+def test_the_operations_name_the_backend(operations: list[str], name: str) -> None:
+    assert backend(operations) == name
+    assert name in NAMES
+
+
+def test_a_layer_that_fell_back_once_in_two_calls_does_not_pass_for_a_fast_one() -> None:
+    calls = ["aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_attention_math"]
+    assert backend(calls) == backend(reversed(calls)) == "math"
+
+
+@pytest.mark.parametrize(
+    ("impl", "ran"),
+    [
+        ("attention.fused", "flash"),
+        ("attention.naive", "ATen"),
+        ("rnn.elman", "ATen"),
+        ("rnn.torch", "ATen loop"),
+        ("planted:TorchGRU", "ATen loop"),
+        ("planted:TorchLSTM", "oneDNN"),
+        ("planted:TorchMHA", "math"),
+        ("planted:CausalSdpa", "flash"),
+    ],
+)
+def test_the_facts_of_a_case_name_the_kernel_that_ran(runner: Runner, impl: str, ran: str) -> None:
+    facts = runner.run("facts", Case(impl, 16, 8, 2))
+    assert (facts["backend"], facts["backend_fallback"]) == (ran, None)
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_a_silent_fallback_shows_as_such(runner: Runner, mode: str) -> None:
+    facts = runner.run("facts", Case("planted:FallsBackToMath", 16, 8, 2, mode=mode))
+    assert facts["backend"] == "math"
+    assert "fell back to math" in facts["backend_fallback"]
+
+
+def test_math_that_was_asked_for_is_no_fallback(runner: Runner) -> None:
+    facts = runner.run("facts", Case("planted:PinsMath", 16, 8, 2))
+    assert (facts["backend"], facts["backend_fallback"]) == ("math", None)
+
+
+def test_watching_a_layer_does_not_change_its_path(runner: Runner) -> None:
+    # The evaluation path of nn.MultiheadAttention is one operation, and turns itself off for some ways of watching.
+    assert runner.run("facts", Case("planted:TorchMHA", 16, 8, 2))["ops"] == 1

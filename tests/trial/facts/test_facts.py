@@ -1,0 +1,60 @@
+"""All facts of a case together: none lost for the sake of another, and the same each time."""
+
+import pytest
+
+from harness.case import DTYPES, MODES, Case
+from harness.sweep.runner import Runner
+from impls.registry import IMPLS
+
+KEYS = {
+    *("flops", "flops_full", "flops_unknown", "ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"),
+    *("weights_bytes", "inputs_bytes", "output_bytes", "saved_bytes", "transient_bytes", "peak_bytes"),
+    *("peak_resident_bytes", "backend", "backend_fallback", "facts_unknown"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_every_fact_of_our_layers_is_known_and_repeats_exactly(runner: Runner, impl: str, mode: str) -> None:
+    case = Case(impl, 20, 16, 2, mode=mode)
+    first, second = runner.run("facts", case), runner.run("facts", case)
+    assert first.keys() >= KEYS
+    assert [key for key in KEYS - {"backend_fallback"} if first[key] is None] == []
+    assert first["facts_unknown"] == []
+    exact = sorted(KEYS - {"peak_resident_bytes"})  # the kernel counts in pages, and lends them as it likes
+    assert [first[key] for key in exact] == [second[key] for key in exact]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_work_and_depth_do_not_depend_on_the_dtype_and_bytes_do(runner: Runner, dtype: str) -> None:
+    facts = runner.run("facts", Case("attention.packed", 16, 8, 2, dtype=dtype))
+    width = {"float64": 8, "float32": 4}.get(dtype, 2)
+    assert facts["flops"] == 8 * 16 * 64 + 4 * 256 * 8
+    assert facts["weights_bytes"] == width * (4 * 64 + 4 * 8)
+
+
+def test_what_cannot_be_watched_is_told_and_its_memory_is_known_all_the_same(runner: Runner) -> None:
+    facts = runner.run("facts", Case("planted:UsesATensorSubclass", 16, 8, 1))
+    assert facts["status"] == "ok", facts["reason"]
+    assert (facts["flops"], facts["ops"], facts["depth"], facts["min_bytes"]) == (None, None, None, None)
+    assert facts["peak_bytes"] == 16 * 8 * 4
+    [line] = facts["facts_unknown"]
+    assert "_Dressed, not torch.Tensor" in line
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_of_a_compiled_layer_the_work_is_known_and_the_operations_are_not(runner: Runner, mode: str) -> None:
+    facts = runner.run("facts", Case("planted:IsCompiled", 16, 8, 1, mode=mode))
+    assert facts["status"] == "ok", facts["reason"]
+    assert facts["flops"] == 2 * 16 * 64 * (3 if mode == "train" else 1)
+    assert (facts["ops"], facts["depth"], facts["min_bytes"]) == (None, None, None)
+    assert "the layer is compiled" in facts["facts_unknown"][0]
+    assert facts["peak_bytes"] > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_layer_that_does_many_things_can_be_watched(runner: Runner, mode: str) -> None:
+    facts = runner.run("facts", Case("planted:DoesManyThings", 16, 8, 1, batch_size=2, mode=mode))
+    assert (facts["status"], facts["facts_unknown"]) == ("ok", [])
+    forward = 2 * (2 * 16 * 8 * 8 * 3 + 2 * 2 * 16 * 16 * 8)  # the convolution, and two products without weights
+    assert facts["flops"] == (3 * forward if mode == "train" else forward)

@@ -1,0 +1,25 @@
+"""Page faults of a layer's large intermediates, by allocator."""
+
+import sys
+
+import pytest
+
+from harness.case import Case
+from harness.sweep.runner import Runner
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's mallopt")
+
+
+def faults_per_call(runner: Runner, allocator: str) -> float:
+    """Of naive attention, whose scores take 4 MiB, 1,024 pages, at a time, twice over."""
+    outcome = runner.run("time", Case("attention.naive", 1024, 16, 1, threads=1, allocator=allocator))
+    assert outcome["status"] == "ok", outcome["reason"]
+    return outcome["minor_faults"] / (len(outcome["samples_s"]) * outcome["calls_per_sample"])
+
+
+def test_a_steady_allocator_never_pays_for_the_scores_again(runner: Runner) -> None:
+    assert faults_per_call(runner, "steady") < 64
+
+
+def test_a_fresh_allocator_pays_for_them_at_every_call(runner: Runner) -> None:
+    assert faults_per_call(runner, "fresh") > 2 * 1024
