@@ -31,6 +31,12 @@ class NoHeads(nn.Module):
         return self.mix(x)
 
 
+class ClaimsTooLittle(NoHeads):
+    """A matrix product of n·d² multiply-adds, each of which is 2."""
+
+    claims: ClassVar[dict] = {"work": "nd²"}
+
+
 class RefusesShort(Identity):
     @staticmethod
     def supports(case) -> str | None:

@@ -1,4 +1,4 @@
-"""What a reader must know of some lines before believing their numbers: two times, fallbacks, bound hosts, failures."""
+"""What a reader must know of some lines before believing their numbers: two times, fallbacks, false claims, failures."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,8 @@ _MOST = 6
 
 def remarks(lines: Sequence[Line]) -> list[str]:
     """One sentence for each thing to be known, cases alike in it together."""
-    return [*_humps(lines), *_fallbacks(lines), *_host_bound(lines), *_failures(lines)]
+    kinds = (_humps, _fallbacks, _unknown, _wrong_claims, _host_bound, _failures)
+    return [sentence for kind in kinds for sentence in kind(lines)]
 
 
 def _humps(lines: Iterable[Line]) -> list[str]:
@@ -27,6 +28,23 @@ def _humps(lines: Iterable[Line]) -> list[str]:
 
 def _fallbacks(lines: Iterable[Line]) -> list[str]:
     return _together(((line.backend_fallback, line) for line in lines if line.backend_fallback), "fallback")
+
+
+def _unknown(lines: Iterable[Line]) -> list[str]:
+    return _together(((line.facts_unknown, line) for line in lines if line.facts_unknown), "not known")
+
+
+def _wrong_claims(lines: Iterable[Line]) -> list[str]:
+    """A claim of work that the count does not bear out, told once a layer."""
+    wrong: dict[str, list[Line]] = {}
+    for line in lines:
+        if None not in (line.flops, line.flops_claimed) and line.flops_claimed not in (line.flops, line.flops_full):
+            wrong.setdefault(line.impl, []).append(line)
+    return [
+        f"claim: {_which(cases[0])}{_others(cases)}: it claims {cases[0].flops_claimed:,} FLOPs and does "
+        f"{cases[0].flops:,}."
+        for cases in wrong.values()
+    ]
 
 
 def _host_bound(lines: Iterable[Line]) -> list[str]:

@@ -55,11 +55,13 @@ class Line:
     steal_share: float | None
     humps: int | None
     sm_clock_mhz: float | None
-    # What goes with these: flops / min_bytes; the reason for the kernel, and for two humps; on a GPU, whether the
-    # host's launches take longer than the GPU's work, and what calls back to back then take.
+    # What goes with these: what the layer claims of flops; flops / min_bytes; why there is no faster kernel, no fact,
+    # not one hump; on a GPU, whether the host's launches take longer than its work, and what calls back to back take.
     allocator: str
+    flops_claimed: int | None
     flops_per_byte: float | None
     backend_fallback: str | None
+    facts_unknown: str | None
     hump_cause: str | None
     host_bound: bool | None
     wall_call_s: float | None

@@ -44,3 +44,19 @@ def test_a_host_that_cannot_keep_up_is_told() -> None:
 def test_failures_with_one_reason_are_told_once() -> None:
     cases = [replace(LINE, status="oom", reason="out of memory", seq_len=n) for n in (64, 128)]
     assert remarks(cases) == ["oom: attention.fused n=64 d=128 h=2 and 1 more: out of memory"]
+
+
+def test_a_claim_that_the_count_does_not_bear_out_is_told_once_a_layer() -> None:
+    cases = [replace(LINE, flops=1000 * n, flops_full=1000 * n, flops_claimed=900 * n, seq_len=n) for n in (64, 128)]
+    assert remarks(cases) == [
+        "claim: attention.fused n=64 d=128 h=2 and 1 more: it claims 57,600 FLOPs and does 64,000."
+    ]
+
+
+def test_a_claim_of_the_whole_work_of_a_causal_layer_is_borne_out() -> None:
+    assert remarks([replace(LINE, flops=600, flops_full=1000, flops_claimed=1000)]) == []
+
+
+def test_facts_that_are_not_known_are_told_with_the_reason() -> None:
+    (said,) = remarks([replace(LINE, facts_unknown="flops: mylib::scan has no formula")])
+    assert said == "not known: attention.fused n=64 d=128 h=2: flops: mylib::scan has no formula"

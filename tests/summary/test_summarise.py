@@ -16,7 +16,7 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "flops, flops_full, ops, depth, depth_declared, min_bytes, weights_bytes, inputs_bytes, saved_bytes, "
         "transient_bytes, backend, compile_s, minor_faults_per_call, involuntary_switches, cpu_over_wall, steal_share, "
         "humps, sm_clock_mhz, "
-        "allocator, flops_per_byte, backend_fallback, hump_cause, host_bound, wall_call_s"
+        "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, hump_cause, host_bound, wall_call_s"
     )
 
 
@@ -35,9 +35,11 @@ def test_facts_and_what_follows_from_them_stand_in_the_line() -> None:
     assert (line.backend, line.depth, line.ops) == ("flash", 3, None)
 
 
-def test_facts_that_could_not_be_taken_leave_their_cells_empty() -> None:
-    line = summarise([row(CASE, "facts", peak_bytes=4096, flops=None, min_bytes=400)], PRECISION)[0]
+def test_facts_that_could_not_be_taken_leave_their_cells_empty_and_say_why() -> None:
+    facts = row(CASE, "facts", peak_bytes=4096, flops=None, min_bytes=400, facts_unknown=["flops: no formula", "more"])
+    line = summarise([facts], PRECISION)[0]
     assert (line.flops, line.flops_per_byte, line.peak_bytes) == (None, None, 4096)
+    assert line.facts_unknown == "flops: no formula; more"
 
 
 def test_a_failed_case_keeps_its_reason_and_has_no_time() -> None:

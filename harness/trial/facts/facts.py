@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from harness import catalog, claims
 from harness.case import Case
 from harness.errors import UsageError
 from harness.trial.build import build
@@ -25,6 +26,7 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     | key | is |
     | --- | --- |
     | `flops`, `flops_full` | work, a multiply-add being 2: what a causal mask leaves of fused kernels, and all of it |
+    | `flops_claimed` | what the layer claims of it, None where it claims nothing |
     | `flops_unknown` | operators without a formula; `flops` is None where there are any |
     | `ops`, `depth` | dispatched operations, views included; those on the longest chain |
     | `depth_declared`, `fused_depth_declared` | how many of the chain opaque kernels declare; whether they do |
@@ -58,6 +60,7 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     facts = _watched(seen, compiled=any(_COMPILED_REGION in name for name in operations), unknown=unknown)
     return {
         **facts,
+        "flops_claimed": _claimed(case),
         "min_bytes": None if facts["min_bytes"] is None else facts["min_bytes"] + weights + inputs,
         "weights_bytes": weights,
         "inputs_bytes": inputs,
@@ -81,6 +84,14 @@ def _told(take: Callable[[], _Fact], what: str, unknown: list[str]) -> _Fact | N
         line = " ".join(str(error).split())[:200]
         unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
         return None
+
+
+def _claimed(case: Case) -> int | None:
+    """FLOPs by the layer's own formula, which is of one sequence. Raises UsageError for one that cannot be read."""
+    ours = not catalog.is_foreign(case.impl)
+    of_it = claims.of_impl(case.impl) if ours else claims.of_class(catalog.load_class(case.impl))
+    formula = of_it.get("work_train" if case.mode == "train" else "work")
+    return case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
 
 
 def _watched(seen: Observation | None, compiled: bool, unknown: list[str]) -> dict[str, Any]:

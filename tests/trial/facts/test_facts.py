@@ -58,3 +58,18 @@ def test_a_layer_that_does_many_things_can_be_watched(runner: Runner, mode: str)
     assert (facts["status"], facts["facts_unknown"]) == ("ok", [])
     forward = 2 * (2 * 16 * 8 * 8 * 3 + 2 * 2 * 16 * 16 * 8)  # the convolution, and two products without weights
     assert facts["flops"] == (3 * forward if mode == "train" else forward)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_the_work_that_a_layer_claims_stands_beside_the_work_that_was_counted(
+    runner: Runner, impl: str, mode: str
+) -> None:
+    facts = runner.run("facts", Case(impl, 20, 16, 2, batch_size=3, mode=mode))
+    assert facts["flops_claimed"] == facts["flops"] > 0
+
+
+def test_somebodys_own_claim_is_read_and_where_there_is_none_none_is_made(runner: Runner) -> None:
+    assert runner.run("facts", Case("planted:ClaimsTooLittle", 16, 8, 1, batch_size=2))["flops_claimed"] == 2 * 16 * 64
+    assert runner.run("facts", Case("planted:ClaimsTooLittle", 16, 8, 1, mode="train"))["flops_claimed"] is None
+    assert runner.run("facts", Case("planted:NoHeads", 16, 8, 1))["flops_claimed"] is None
