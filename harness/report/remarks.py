@@ -1,4 +1,4 @@
-"""What a reader must know of some lines before believing their numbers: two times, fallbacks, false claims, failures."""
+"""What to know of some lines before believing their numbers: two times, fallbacks, false claims, failures."""
 
 from collections.abc import Iterable, Sequence
 
