@@ -6,6 +6,7 @@ not counted. `memory` (words alive at the peak beyond weights and input), `depth
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +81,11 @@ def of_class(layer_class: Any) -> dict[str, Polynomial]:
     Raises UsageError for a claim that there is not, or that cannot be read.
     """
     claims = {}
-    for claim, text in getattr(layer_class, "claims", {}).items():
+    stated = getattr(layer_class, "claims", {})
+    if not isinstance(stated, Mapping):
+        raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")
+    for claim, text in stated.items():
         if claim not in CLAIMS:
-            raise UsageError(f"unknown claim '{claim}'{did_you_mean(claim, CLAIMS)}: it may be {', '.join(CLAIMS)}")
+            raise UsageError(f"unknown claim '{claim}'{did_you_mean(claim, CLAIMS)} (there are {', '.join(CLAIMS)})")
         claims[claim] = parse(str(text))
     return claims

@@ -87,7 +87,19 @@ def _version(name: str) -> str | None:
 
 def _matters(name: str) -> bool:
     return name.startswith(
-        ("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "MALLOC_", "LD_PRELOAD")
+        (
+            "OMP_",
+            "MKL_",
+            "KMP_",
+            "GOMP_",
+            "ATEN_",
+            "TORCH_",
+            "PYTORCH_",
+            "CUDA_",
+            "MALLOC_",
+            "GLIBC_TUNABLES",
+            "LD_PRELOAD",
+        )
     )
 
 

@@ -13,6 +13,7 @@ from harness.catalog import Traits
 from harness.config import Precision
 from harness.stats.estimate import estimate
 from harness.stats.trials import Trial, best_pulse, quiet
+from harness.summary.trial_row import trial_of
 from harness.sweep.driver import Sweep, TrialRunner, Watcher
 
 # Three of each give three pairs for the price of three measurements; repeats have warm parents of their own.
@@ -54,7 +55,7 @@ class _Log:
         if row["status"] != "ok":
             self.failures[twin] = f"{Case.from_dict(row['case'])}: {row['status']}: {row['reason']}"
             return
-        self.trials.setdefault(twin, []).append(Trial(row["samples_s"], row["wall_s"], row["pulse_s"]))
+        self.trials.setdefault(twin, []).append(trial_of(row))
         self.clocks_s.append(row["clock_s"])
 
 

@@ -30,10 +30,11 @@ _BAD = ("wrong", "error", "killed")
 
 _EPILOG = """\
 settings (a value, a list, or Hydra's sweep grammar on the axes):
-  impl seq_len d_model num_heads batch_size mode dtype device threads
-  allocator=default|steady|fresh                                         the axes
+  impl seq_len d_model num_heads batch_size mode dtype device threads    the axes
+  allocator=default|steady|fresh                                         … page faults as they come, never, always
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
-  precision=quick|standard|strict                                        how well, and for how long
+  precision=quick|standard|strict                                        how well, and for how long; its parts are
+  precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
   out=DIR  seed=N  memory_limit=8GiB
 
 examples:

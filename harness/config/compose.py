@@ -85,6 +85,8 @@ def _groups(directories: Sequence[Path]) -> dict[str, list[str]]:
 
 def _check_precision(precision: Precision) -> Precision:
     for name, value in asdict(precision).items():
+        if name == "patience_s" and value == 0:
+            continue  # nobody need wait
         if not 0 < value < float("inf"):
             raise UsageError(f"precision.{name}={value}: it takes a number above 0")
     if precision.max_rounds < precision.min_rounds:

@@ -7,8 +7,9 @@ repeat best: `docs/estimator.md` has the reasons, `tests/bench/bench_estimators.
 Trials are independent of each other, samples of one trial are not: only the spread between trials makes the interval.
 Wide means that the trials do not agree where the fast ones lie.
 
-Trials taken while the machine itself was slow (see `quiet`) do not count where there are others: several of them
-may agree with each other, and on the wrong time. The fastest trial counts whenever it was taken.
+Trials taken while the machine itself was slow (see `quiet`) do not count for the time where there are others: several
+of them may agree with each other, and on the wrong one. The fastest trial counts whenever it was taken. The spread is
+that of all trials: a machine that was not quiet makes the interval wide.
 """
 
 import math
@@ -17,8 +18,9 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
-from harness.stats.interval import interval
+from harness.stats.interval import low_quantile, reach
 from harness.stats.trials import Trial, quiet
 
 
@@ -44,13 +46,18 @@ def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Esti
     """
     if not trials or not all(trial.samples_s for trial in trials):
         raise ValueError("an estimate needs at least one trial, and each trial at least one sample")
-    middle = median(median(trial.samples_s) for trial in trials)
-    counted = sorted(trial.value_s for trial in _counted(trials, best_pulse_s))
-    if len(counted) == 1:
-        return Estimate(counted[0], 0.0, math.inf, middle)
+    middle = median(trial.median_s for trial in trials)
+    every = _values(trials)
     # As multiples of the fastest, so that where that is the estimate it is so to the last digit.
-    value, lo, hi = (counted[0] * math.exp(float(log)) for log in interval(np.log(np.array(counted) / counted[0])))
-    return Estimate(value, lo, hi, middle)
+    time_s = every[0] * math.exp(float(low_quantile(np.log(_values(_counted(trials, best_pulse_s)) / every[0]))))
+    if len(every) == 1:
+        return Estimate(time_s, 0.0, math.inf, middle)
+    down, up = reach(np.log(every))
+    return Estimate(time_s, time_s * math.exp(-float(down)), time_s * math.exp(float(up)), middle)
+
+
+def _values(trials: Sequence[Trial]) -> NDArray[np.float64]:
+    return np.sort([trial.value_s for trial in trials])
 
 
 def _counted(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:

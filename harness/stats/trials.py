@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
 
 # A quiet machine's pulse stays within 10 % of its best, a disturbed one's is 25 % and more above it.
 QUIET_PULSE = 1.15
@@ -15,10 +17,15 @@ class Trial:
     wall_s: float = 0.0
     pulse_s: float | None = None
 
-    @property
+    @cached_property
     def value_s(self) -> float:
         """The one number that a trial gives: its fastest sample."""
         return min(self.samples_s)
+
+    @cached_property
+    def median_s(self) -> float:
+        """The median of its samples."""
+        return median(self.samples_s)
 
 
 def best_pulse(trials: Sequence[Trial]) -> float | None:

@@ -36,7 +36,7 @@ def count(rows: Sequence[Row]) -> Counters:
         minor_faults_per_call=_median([trial["minor_faults_per_call"] for trial in each]),
         involuntary_switches=mean(switches) if switches else None,
         cpu_over_wall=_median([trial["cpu_over_wall"] for trial in each]),
-        steal_share=_share(
+        steal_share=ratio(
             sum(row.get("steal_ticks", 0) for row in rows), sum(row.get("machine_ticks", 0) for row in rows)
         ),
         sm_clock_mhz=_median([row.get("sm_clock_mhz") for row in rows]),
@@ -49,11 +49,11 @@ def of_trial(row: Row) -> dict[str, float | None]:
     """One timed trial's counters by the names of `harness.stats.humps.COUNTERS`."""
     calls = len(row["samples_s"]) * row.get("calls_per_sample", 1)
     return {
-        "minor_faults_per_call": _share(row.get("minor_faults"), calls),
-        "major_faults_per_call": _share(row.get("major_faults"), calls),
+        "minor_faults_per_call": ratio(row.get("minor_faults"), calls),
+        "major_faults_per_call": ratio(row.get("major_faults"), calls),
         "involuntary_switches": row.get("involuntary_switches"),
-        "cpu_over_wall": _share(row.get("cpu_s"), row.get("sampling_s")),
-        "steal_share": _share(row.get("steal_ticks"), row.get("machine_ticks")),
+        "cpu_over_wall": ratio(row.get("cpu_s"), row.get("sampling_s")),
+        "steal_share": ratio(row.get("steal_ticks"), row.get("machine_ticks")),
         "cpu_mhz": row.get("cpu_mhz"),
         "sm_clock_mhz": row.get("sm_clock_mhz"),
     }
@@ -65,7 +65,8 @@ def humps(rows: Sequence[Row], best_pulse_s: float | None) -> Humps | None:
     return find_humps([median(row["samples_s"]) for row in calm], [of_trial(row) for row in calm])
 
 
-def _share(part: float | None, whole: float | None) -> float | None:
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """`part / whole`; None where either is not known, or there is nothing to be a part of."""
     return part / whole if part is not None and whole else None
 
 

@@ -62,6 +62,8 @@ class Line:
     flops_per_byte: float | None
     backend_fallback: str | None
     facts_unknown: str | None
+    hump_fast_s: float | None
+    hump_slow_s: float | None
     hump_cause: str | None
     host_bound: bool | None
     wall_call_s: float | None

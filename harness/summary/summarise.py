@@ -9,7 +9,7 @@ from harness.case import AXES, Case
 from harness.stats.estimate import Estimate, estimate
 from harness.stats.stopping import Limits, restless, stop_reason
 from harness.stats.trials import Trial, best_pulse
-from harness.summary.counters import Counters, count, humps
+from harness.summary.counters import Counters, count, humps, ratio
 from harness.summary.line import Line
 from harness.summary.trial_row import trial_of
 
@@ -94,9 +94,11 @@ def _line(case: Case, rows: _Rows, best_pulse_s: float | None, limits: Limits) -
         tokens_per_s=case.tokens / timed.time_s if timed else None,
         **facts,
         facts_unknown="; ".join(rows.facts.get("facts_unknown", [])) or None,
-        flops_per_byte=_ratio(facts["flops"], facts["min_bytes"]),
+        flops_per_byte=ratio(facts["flops"], facts["min_bytes"]),
         **_counted(rows if timed else None),
         humps=found.count if found else None,
+        hump_fast_s=found.fast_s if found and found.count == 2 else None,
+        hump_slow_s=found.slow_s if found else None,
         hump_cause=found.cause if found else None,
     )
 
@@ -108,10 +110,6 @@ def _counted(rows: _Rows | None) -> dict[str, Any]:
     return asdict(count(list(rows.timed.values())))
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
-
-
 def _finite(timed: Estimate | None) -> float | None:
     return timed.hi_s if timed and math.isfinite(timed.hi_s) else None
 
@@ -120,4 +118,8 @@ def _stop(trials: list[Trial], best_pulse_s: float | None, failed: bool, limits:
     if failed:
         return "failed"
     reason = stop_reason(trials, best_pulse_s, limits)
-    return reason or ("disturbed" if restless(trials, best_pulse_s, limits) else "interrupted")
+    if reason is not None:
+        return reason
+    # A case that stopped by the best pulse seen until then may be a disturbed one by that of the whole run.
+    by_itself = stop_reason(trials, best_pulse(trials), limits)
+    return "disturbed" if by_itself or restless(trials, best_pulse_s, limits) else "interrupted"

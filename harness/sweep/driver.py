@@ -168,7 +168,8 @@ class Sweep:
         self._watcher.trial(case, outcome)
         if outcome["status"] != "ok":
             del self._trials[case]
-            self._finish(case, outcome["status"])
+            if case in self._open:
+                self._finish(case, outcome["status"])
 
     def _finish(self, case: Case, status: str) -> None:
         self._open.discard(case)

@@ -62,6 +62,8 @@ def build(case: Case, seed: int) -> Workload:
         raise Unsupported(str(reason))
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU, whatever the device
     dtype = getattr(torch, case.dtype)
+    # float32 is float32: cuDNN would round its factors to 10 bits unasked, which no other kernel does.
+    torch.backends.cudnn.allow_tf32 = False
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
     x = torch.randn(case.batch_size, case.seq_len, case.d_model).to(case.device, dtype)
     call = _train_call(layer, x) if case.mode == "train" else _forward_call(layer, x)

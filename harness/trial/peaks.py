@@ -25,6 +25,8 @@ _LEAST_BUFFER = 64 * 2**20
 _UNKNOWN_CACHE = 64 * 2**20
 # Three operands, and room for what the kernels pack: none may take more than this share of the memory allowed.
 _OPERAND_SHARE = 8
+# Some 0.1 ms on any GPU: several times what a launch takes.
+_SPIN_CYCLES = 200_000
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
 
     def on_gpu() -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # The host enqueues both events while the GPU spins: from an idle one, the launch would be between them.
+        torch.cuda._sleep(_SPIN_CYCLES)
         start.record()
         call()
         end.record()

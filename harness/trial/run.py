@@ -19,7 +19,10 @@ from harness.trial.timing.pulse import pulse
 from harness.trial.timing.timed import take_time
 from harness.trial.verify import WrongResult, verify
 
-_OOM = re.compile(r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory", re.I)
+_OOM = re.compile(
+    r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
+    re.I,
+)
 _NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
 
 

@@ -111,12 +111,12 @@ class Faults(KnownCost):
         return x * 1.0
 
 
-class FaultsInOddProcesses(Faults):
-    """Two humps: processes of odd number pay for the pages, those of even number do not."""
+class FaultsInSomeProcesses(Faults):
+    """Two humps: by the toss of a coin, a process pays for the pages or does not."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
-        self.unlucky = os.getpid() % 2 == 1
+        self.unlucky = os.urandom(1)[0] % 2 == 1
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) if self.unlucky else x * 1.0

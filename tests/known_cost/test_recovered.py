@@ -36,13 +36,14 @@ def test_a_known_time_is_recovered_within_one_per_cent(roomy: Runner) -> None:
     assert min(taken(roomy, "time", known("Spins"))["samples_s"]) == pytest.approx(SPIN_S, rel=0.01)
 
 
-@pytest.mark.parametrize("n", [500, 1000, 4000])
+@pytest.mark.parametrize("n", [500, 1000])
 def test_a_time_linear_in_n_is_recovered_at_every_n(roomy: Runner, n: int) -> None:
     outcome = taken(roomy, "time", known("SpinsInSteps", seq_len=n, d_model=1, batch_size=1))
     # x * 1.0 and a few calls in Python take microseconds too.
     assert 1e-6 * n <= min(outcome["samples_s"]) <= 1.01e-6 * n + 20e-6
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_held_for_a_millisecond_is_seen_to_the_byte_and_by_the_kernel_within_two_per_cent(roomy: Runner) -> None:
     facts = taken(roomy, "facts", known("Holds"))
     # The output is computed while the memory is held.
@@ -51,6 +52,7 @@ def test_memory_held_for_a_millisecond_is_seen_to_the_byte_and_by_the_kernel_wit
     assert facts["peak_resident_bytes"] == pytest.approx(HELD_BYTES, rel=0.02)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_that_nobody_touches_is_the_allocators_and_not_the_kernels(roomy: Runner) -> None:
     facts = taken(roomy, "facts", known("Reserves"))
     assert facts["peak_bytes"] == HELD_BYTES
@@ -93,7 +95,7 @@ def test_page_faults_are_counted_page_by_page(roomy: Runner) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts pages of Linux")
 def test_pages_that_only_some_processes_pay_for_are_two_humps_with_that_cause(roomy: Runner) -> None:
-    case = known("FaultsInOddProcesses")
+    case = known("FaultsInSomeProcesses")
     rows: list[dict] = []
     for number in range(1, 41):
         rows.append(row(case, "time", number, **taken(roomy, "time", case)))

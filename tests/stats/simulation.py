@@ -6,7 +6,7 @@ import numpy as np
 from stats.noise import Draw
 
 from harness.config import Precision
-from harness.stats.interval import LEVEL, interval
+from harness.stats.interval import LEVEL, low_quantile, reach
 from harness.stats.stopping import confirmed
 
 
@@ -27,9 +27,10 @@ def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: in
     narrow = np.zeros((repeats, rounds), dtype=bool)
     holds = np.zeros((repeats, rounds), dtype=bool)
     for number in range(limits.min_rounds, rounds + 1):
-        value, lo, hi = interval(np.sort(logs[:, :number], axis=1))
-        narrow[:, number - 1] = np.expm1(np.maximum(hi - value, value - lo)) <= limits.target
-        holds[:, number - 1] = (lo <= truth) & (truth <= hi)
+        ordered = np.sort(logs[:, :number], axis=1)
+        value, (down, up) = low_quantile(ordered), reach(ordered)
+        narrow[:, number - 1] = np.expm1(np.maximum(down, up)) <= limits.target
+        holds[:, number - 1] = (value - down <= truth) & (truth <= value + up)
     stops = np.array([_stop(list(row), limits) for row in narrow])
     return Coverage(float(holds[np.arange(repeats), stops - 1].mean()), float(stops.mean()))
 

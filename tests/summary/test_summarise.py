@@ -1,5 +1,7 @@
 """From rows to a line a case."""
 
+from dataclasses import replace
+
 from rows import PRECISION, lines, measured, row
 
 from harness.case import Case
@@ -16,7 +18,8 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "flops, flops_full, ops, depth, depth_declared, min_bytes, weights_bytes, inputs_bytes, saved_bytes, "
         "transient_bytes, backend, compile_s, minor_faults_per_call, involuntary_switches, cpu_over_wall, steal_share, "
         "humps, sm_clock_mhz, "
-        "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, hump_cause, host_bound, wall_call_s"
+        "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, "
+        "hump_fast_s, hump_slow_s, hump_cause, host_bound, wall_call_s"
     )
 
 
@@ -63,6 +66,14 @@ def test_a_case_that_only_saw_a_slow_machine_is_disturbed_by_the_pulse_of_the_ot
     slow = [row(CASE, "time", i, samples_s=[1.3], pulse_s=1.3e-4) for i in range(PRECISION.max_rounds)]
     others = measured(Case("attention.fused", 128, 32, 2), 0.002, 4096)
     assert [line.stop_reason for line in summarise([*slow, *others], PRECISION)] == ["disturbed", "precise"]
+
+
+def test_a_case_that_stopped_before_the_machine_was_seen_at_its_best_is_disturbed_and_not_interrupted() -> None:
+    limits = replace(PRECISION, max_rounds=20)
+    before = [row(CASE, "time", i, samples_s=[1.0], pulse_s=1.3e-4) for i in range(5)]
+    others = measured(Case("attention.fused", 128, 32, 2), 0.002, 4096)
+    assert summarise(before, limits)[0].stop_reason == "precise"
+    assert summarise([*before, *others], limits)[0].stop_reason == "disturbed"
 
 
 def test_the_same_row_read_twice_counts_once() -> None:

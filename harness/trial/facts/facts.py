@@ -1,6 +1,6 @@
 """All facts of a case, in the trial that takes nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -55,13 +55,13 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     saved = _told(lambda: saved_bytes(work.layer, work.call, leaves), "saved_bytes", unknown) if train else 0
     work.forget()
     seen = _told(lambda: observe(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
-    weights = sum(tensor.nbytes for tensor in leaves[1:])
+    weights = _bytes(leaves[1:])
     inputs = work.x.nbytes * (2 if train else 1)
     facts = _watched(seen, compiled=any(_COMPILED_REGION in name for name in operations), unknown=unknown)
     return {
         **facts,
         "flops_claimed": _claimed(case),
-        "min_bytes": None if facts["min_bytes"] is None else facts["min_bytes"] + weights + inputs,
+        "min_bytes": None if facts["min_bytes"] is None else facts["min_bytes"] + weights + work.x.nbytes,
         "weights_bytes": weights,
         "inputs_bytes": inputs,
         "saved_bytes": saved,
@@ -71,6 +71,12 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
         "backend": backend(operations),
         "facts_unknown": unknown,
     }
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Of their storages, each once: tied weights and expanded buffers are no larger than what they lie in."""
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def _told(take: Callable[[], _Fact], what: str, unknown: list[str]) -> _Fact | None:
@@ -100,6 +106,8 @@ def _watched(seen: Observation | None, compiled: bool, unknown: list[str]) -> di
         return dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     facts = _as_facts(seen)
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops_unknown]
+    undeclared = "depth: {} declares no depth in the layer's `kernels`, and is counted as one operation"
+    unknown += [undeclared.format(name) for name in seen.depth_undeclared]
     if compiled:
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
         facts |= dict.fromkeys(("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"))

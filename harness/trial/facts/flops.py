@@ -14,6 +14,7 @@ each called with the kernel's own arguments and `out=` its result; either may be
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
@@ -63,7 +64,10 @@ _PRODUCTS: dict[str, tuple[int, int, Callable[[Tensor, Tensor], int]]] = {
     "aten::mkldnn_linear": (0, 1, _linear),
 }
 
-_SOLVERS = ("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist", "_grouped_mm")
+_UNCOUNTED = (
+    *("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist"),
+    *("_grouped_mm", "_trilinear", "conv_tbc", "_weight_int", "_mixed_dtypes", "_sparse", "_cslt", "_wrapped_linear"),
+)
 # Of these, what has no formula is elementwise, a reduction, a copy or a view.
 _KNOWN = ("aten", "prim", "prims", "profiler")
 
@@ -76,11 +80,22 @@ def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:
     return round(share * longer.numel() * math.log2(length))
 
 
+def _convolution_backward(call: Mapping[str, Any]) -> int:
+    """As much as forward for each of the two gradients asked for; torch's own formula does not know of groups."""
+    weight, given = call["weight"], call["grad_output"]
+    at = call["input"] if call["transposed"] else given  # each of its positions meets the kernel once
+    forward = 2 * at.shape[0] * math.prod(at.shape[2:]) * weight.numel()
+    return int(forward * sum(call["output_mask"][:2]))
+
+
 class Flops:
     """`work` of the call so far, or None once something had no formula; `unknown` names what had none."""
 
     def __init__(self, declared: Declared | None = None) -> None:
         self._declared = declared or {}
+        if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
+            raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
+        self.undeclared: list[str] = []
         self._flops = self._full = 0
         self.unknown: list[str] = []
 
@@ -103,6 +118,8 @@ class Flops:
         name = operation.traits.name
         if name in self._declared and "depth" in self._declared[name]:
             return self._ask(operation, "depth")
+        if operation.traits.namespace not in _KNOWN and name not in self.undeclared:
+            self.undeclared.append(name)
         return KERNELS[name].depth(operation.arguments()) if name in KERNELS else None
 
     def _of(self, operation: Operation) -> Work | None:
@@ -117,7 +134,10 @@ class Flops:
 
     def _ask(self, operation: Operation, what: str) -> int:
         name = operation.traits.name
-        answer = self._declared[name][what](*operation.args, **operation.kwargs, out=operation.out)
+        try:
+            answer = self._declared[name][what](*operation.args, **operation.kwargs, out=operation.out)
+        except Exception as error:
+            raise UsageError(f"kernels['{name}']['{what}'] raised {type(error).__name__}: {error}") from error
         if not isinstance(answer, int) or answer < 0:
             raise UsageError(f"kernels['{name}']['{what}'] gave {answer!r}: it must give a whole number from 0 on")
         return answer
@@ -129,6 +149,8 @@ def _plain(operation: Operation) -> int | None:
     if of.name in _PRODUCTS:
         first, second, product = _PRODUCTS[of.name]
         return product(args[first], args[second])
+    if of.name == "aten::convolution_backward":
+        return _convolution_backward(operation.arguments())
     packet = getattr(operation.func, "_overloadpacket", None)
     if packet in flop_registry:
         # torch's formulas ask for shapes and know no `out=` argument.
@@ -139,4 +161,4 @@ def _plain(operation: Operation) -> int | None:
     short = of.name.partition("::")[2]
     if short.startswith("_fft_"):
         return _fourier(args[0], operation.out, args[1])
-    return None if short.startswith(_SOLVERS) else 0
+    return None if short.startswith(_UNCOUNTED) else 0

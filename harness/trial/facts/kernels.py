@@ -69,7 +69,9 @@ def _flash(qk: int, v: int) -> Callable[[Arguments], Work | None]:
 
     def work(call: Arguments) -> Work | None:
         ragged = call["cum_seq_q"] is not None and call["cum_seq_q"].numel() > 0
-        if ragged or any((call.get(side) or -1) >= 0 for side in ("window_size_left", "window_size_right")):
+        if ragged or any(
+            call.get(side) is not None and call[side] >= 0 for side in ("window_size_left", "window_size_right")
+        ):
             return None
         return _products(call["query"], call["key"], call["value"], call["is_causal"], qk, v, heads_at=2)
 

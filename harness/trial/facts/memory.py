@@ -7,7 +7,6 @@ allocate for themselves, and the allocator's habits.
 
 import ctypes
 import gc
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -47,17 +46,20 @@ def peak_of_changes(changes: Iterable[int]) -> int:
 
 
 def resident_peak(call: Callable[[], Any]) -> int | None:
-    """Peak of the process's resident memory during `call`, above what was resident before; None off Linux.
+    """Peak of the process's resident memory during `call`, above what was resident before.
+
+    None where the kernel does not tell.
 
     The call must have run before, so that thread pools and code pages are not charged to it.
     """
-    if sys.platform != "linux":
-        return None
     gc.collect()
-    # Freed memory that the C library kept would be used again unseen: hand it back first.
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
-    before = _status("VmRSS")
+    try:
+        # Freed memory that the C library kept would be used again unseen: hand it back first.
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
+        before, _ = _status("VmRSS"), _status("VmHWM")
+    except (OSError, LookupError, AttributeError):  # not Linux, not glibc, or a sandbox that hides it
+        return None
     kept = call()  # noqa: F841  # as above
     return max(0, _status("VmHWM") - before)
 

@@ -24,6 +24,7 @@ class Observation:
 
     work: Work | None
     flops_unknown: list[str]
+    depth_undeclared: list[str]
     ops: int
     depth: int
     depth_declared: int
@@ -50,6 +51,7 @@ def observe(work: Workload) -> Observation:
     return Observation(
         flops.work,
         flops.unknown,
+        flops.undeclared,
         observer.ops,
         depth.length,
         depth.declared,

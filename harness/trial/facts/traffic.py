@@ -2,6 +2,7 @@
 
 Weights, inputs and outputs cross once. An intermediate that is materialised (new memory, made by an operation that is
 no view) is written once, and read once if anything reads it: caches may serve every further read.
+A mask or a cache that the layer holds from before is read once.
 Gradients are added up in place where autograd owns the sum, so the sum is no new memory.
 """
 
@@ -43,7 +44,11 @@ class Traffic:
         """What was materialised between `leaves` (weights, inputs) and `outputs`."""
         apart = {self._root(self._storages.key(tensor)) for tensor in (*leaves, *outputs)}
         size, between = self._storages.nbytes, self._made.keys() - apart
-        return sum(size[key] for crossing in (self._written, self._read) for key in crossing & between)
+        # Masks, caches and states that were there before, and are neither weights nor inputs.
+        constants = self._read - self._made.keys() - apart
+        return sum(size[key] for key in constants) + sum(
+            size[key] for crossing in (self._written, self._read) for key in crossing & between
+        )
 
     def _root(self, key: int) -> int:
         while key in self._sum_in:

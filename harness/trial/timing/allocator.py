@@ -8,6 +8,7 @@ of its past: mallopt(3), M_MMAP_THRESHOLD.
 import ctypes
 import resource
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +20,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 _FRESH_BYTES = 128 * 1024
 
 # A kept heap has reached its size when so many calls in a row fault no more than so often.
-_SETTLED_CALLS = 2
+_SETTLED_CALLS = 6
 _SETTLED_FAULTS = 16
-_MOST_CALLS = 20
+_MOST_CALLS = 40
 
 # `mallopt` parameters and values, in order.
 _SETTINGS = {
@@ -47,12 +48,18 @@ def set_allocator(name: str) -> None:
             raise Unsupported(f"allocator={name}: glibc refused mallopt({parameter}, {value})")
 
 
-def settle(call: Callable[[], Any]) -> None:
-    """Call until the heap, of which nothing is given back, no longer grows: the faults of growing are paid here."""
-    quiet = calls = 0
+def settle(call: Callable[[], Any]) -> float:
+    """Call until the heap, of which nothing is given back, no longer grows: the faults of growing are paid here.
+
+    Returns the seconds of the first call, in which a layer is compiled.
+    """
+    first_call_s, quiet, calls = 0.0, 0, 0
     while quiet < _SETTLED_CALLS and calls < _MOST_CALLS:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        start = time.perf_counter()
         call()
+        first_call_s = first_call_s or time.perf_counter() - start
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
         quiet = quiet + 1 if faults <= _SETTLED_FAULTS else 0
         calls += 1
+    return first_call_s

@@ -1,14 +1,12 @@
 """What else happened while the clock ran: recorded with each trial, so that a slow one can be explained."""
 
-import os
 import resource
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
-_FREQUENCY = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+_FREQUENCY = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 
 
 @dataclass
@@ -30,9 +28,13 @@ class Usage:
 
 def usage() -> Usage:
     """The counters now, all threads of this process included."""
-    steal, machine = ticks(_STAT.read_text()) if sys.platform == "linux" else (0, 0)
-    r = resource.getrusage(resource.RUSAGE_SELF)
-    return Usage(r.ru_minflt, r.ru_majflt, r.ru_nvcsw, r.ru_nivcsw, time.process_time(), steal, machine)
+    # The process's own first: reading the machine's costs some of them.
+    r, cpu_s = resource.getrusage(resource.RUSAGE_SELF), time.process_time()
+    try:
+        steal, machine = ticks(_STAT.read_text())
+    except OSError:  # not on Linux, or hidden by a sandbox
+        steal = machine = 0
+    return Usage(r.ru_minflt, r.ru_majflt, r.ru_nvcsw, r.ru_nivcsw, cpu_s, steal, machine)
 
 
 def ticks(stat: str) -> tuple[int, int]:
@@ -44,10 +46,11 @@ def ticks(stat: str) -> tuple[int, int]:
     return (counted[7] if len(counted) > 7 else 0), sum(counted)
 
 
-def cpu_mhz() -> float | None:
-    """The clock of the CPUs that this process may use, on average; None where the machine does not tell."""
-    if not hasattr(os, "sched_getaffinity"):
+def cpu_mhz(root: Path = Path("/")) -> float | None:
+    """The clock of the CPU that this thread runs on now, in MHz; None where the machine does not tell."""
+    try:
+        # Fields after the command's name, which may hold spaces: `processor` is the 39th of all.
+        cpu = (root / "proc/self/stat").read_text().rpartition(")")[2].split()[36]
+        return int((root / _FREQUENCY.format(cpu)).read_text()) / 1000
+    except (OSError, ValueError, IndexError):
         return None
-    files = [Path(_FREQUENCY.format(cpu)) for cpu in sorted(os.sched_getaffinity(0))]
-    read = [int(file.read_text()) / 1000 for file in files if file.exists()]
-    return sum(read) / len(read) if read else None

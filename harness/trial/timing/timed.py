@@ -10,7 +10,7 @@ from harness.trial.build import Workload, build
 from harness.trial.timing.allocator import settle
 from harness.trial.timing.clock import Samples, sample
 from harness.trial.timing.compiled import compile_s
-from harness.trial.timing.interference import cpu_mhz
+from harness.trial.timing.interference import cpu_mhz, usage
 from harness.trial.timing.layout import litter
 from harness.trial.timing.pulse import pulse
 
@@ -20,10 +20,11 @@ def take_time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     began = time.monotonic()
     held = litter()
     work = build(case, seed)
-    if case.allocator == "steady":
-        settle(work.call)
+    settling_s = settle(work.call) if case.allocator == "steady" else None
     built = time.monotonic()
     samples, extras = _on_gpu(work, trial_s) if case.device == "cuda" else _on_cpu(work, trial_s)
+    if settling_s is not None:
+        samples.first_call_s = settling_s
     del held
     warm_s = median(samples.samples_s)
     return {
@@ -46,8 +47,12 @@ def _on_gpu(work: Workload, trial_s: float) -> tuple[Samples, dict[str, Any]]:
     from harness.trial.timing.cuda.sample import sample_cuda  # here: it and NVML are needed on a GPU only
     from harness.trial.timing.cuda.torch_device import TorchDevice
 
-    samples, extras = sample_cuda(work.call, trial_s, TorchDevice())
-    return samples, {"pulse_s": None, **extras}
+    device = TorchDevice()
+    before = usage()
+    samples, extras = sample_cuda(work.call, trial_s, device)
+    # Of warm-up too, unlike on the CPU: what the host did beside the GPU.
+    samples.during = usage().since(before)
+    return samples, {"pulse_s": None, "cpu_mhz": cpu_mhz(), **extras}
 
 
 def _rounded(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import mmap
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,15 @@ def test_time_on_the_cpu_is_counted_and_the_machines_ticks_go_on() -> None:
     assert during["machine_ticks"] > 0
 
 
-def test_the_clock_is_a_number_of_megahertz_or_not_known() -> None:
-    mhz = cpu_mhz()
-    assert mhz is None or 100 < mhz < 10_000
+def test_the_clock_is_that_of_the_cpu_that_runs_this_in_megahertz(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    fields = ["S", *["0"] * 35, "3", "0"]
+    (tmp_path / "proc/self/stat").write_text(f"17 (a (strange) name) {' '.join(fields)}")
+    folder = tmp_path / "sys/devices/system/cpu/cpu3/cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "scaling_cur_freq").write_text("2450000\n")
+    assert cpu_mhz(tmp_path) == 2450.0
+
+
+def test_a_clock_that_is_hidden_is_not_known(tmp_path: Path) -> None:
+    assert cpu_mhz(tmp_path) is None

@@ -3,7 +3,7 @@
 cold first call | warm-up … steady | held samples, or free ones | calls back to back
 
 Times are between CUDA events, which resolve about half a microsecond ("CUDA Runtime API", Event Management) and cost
-what `clock_s` says, the time between two with nothing in between; it is not taken off. Under 50 µs a single sample
+what `clock_s` says, the time between two with nothing in between, which is taken off. Under 50 µs a single sample
 so is uncertain by more than a hundredth; the median of many is better than that, their minimum is not.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from harness.trial.timing.clock import MIN_SAMPLES, STEADY, STEADY_CALLS, WARMUP_SHARE, Samples
+from harness.trial.timing.clock import LEAST_CALL_S, MIN_SAMPLES, STEADY, STEADY_CALLS, WARMUP_SHARE, Samples
 from harness.trial.timing.cuda.device import Device
 from harness.trial.timing.cuda.queue import Clock, sample_free, sample_held
 
@@ -60,11 +60,11 @@ def sample_cuda(
         begin = clock()
         held = sample_held(call, device, budget_s, warm_host_s, clock, meanwhile)
         if len(held.gpu_s) >= MIN_SAMPLES:
-            result.samples_s = held.gpu_s
+            result.samples_s = _without_clock(held.gpu_s, result.clock_s)
             extras = {"queue_held": len(held.gpu_s) / held.taken, **_host_when_held(held.gpu_s, held.host_s)}
         else:
             free = sample_free(call, device, budget_s - (clock() - begin), clock, meanwhile)
-            result.samples_s = free.gpu_s
+            result.samples_s = _without_clock(free.gpu_s, result.clock_s)
             extras = {"queue_held": 0.0, **_host_when_free(free.host_s, free.tail_s)}
         result.sampling_s = clock() - begin
         extras["wall_call_s"] = _back_to_back(call, device, BACK_TO_BACK_SHARE * budget_s, warm_s, clock)
@@ -98,6 +98,11 @@ def _warm_up(
     into.warmup_calls = len(walls)
     into.warmup_s = now - begin
     return median(walls[1:][-STEADY_CALLS:]), min(hosts[1:])
+
+
+def _without_clock(gpu_s: list[float], clock_s: float) -> list[float]:
+    """Samples less what a pair of events reads by itself, and never less than the clock can tell from nothing."""
+    return [max(seconds - clock_s, LEAST_CALL_S) for seconds in gpu_s]
 
 
 def _empty_pair_s(device: Device) -> float:
