@@ -38,10 +38,10 @@ def test_a_layer_that_fell_back_once_in_two_calls_does_not_pass_for_a_fast_one()
         ("attention.naive", "ATen"),
         ("rnn.elman", "ATen"),
         ("rnn.torch", "ATen loop"),
-        ("planted:TorchGRU", "ATen loop"),
-        ("planted:TorchLSTM", "oneDNN"),
-        ("planted:TorchMHA", "math"),
-        ("planted:CausalSdpa", "flash"),
+        ("planted_kernels:TorchGRU", "ATen loop"),
+        ("planted_kernels:TorchLSTM", "oneDNN"),
+        ("planted_kernels:TorchMHA", "math"),
+        ("planted_kernels:CausalSdpa", "flash"),
     ],
 )
 def test_the_facts_of_a_case_name_the_kernel_that_ran(runner: Runner, impl: str, ran: str) -> None:
@@ -51,16 +51,16 @@ def test_the_facts_of_a_case_name_the_kernel_that_ran(runner: Runner, impl: str,
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_a_silent_fallback_shows_as_such(runner: Runner, mode: str) -> None:
-    facts = runner.run("facts", Case("planted:FallsBackToMath", 16, 8, 2, mode=mode))
+    facts = runner.run("facts", Case("planted_kernels:FallsBackToMath", 16, 8, 2, mode=mode))
     assert facts["backend"] == "math"
     assert "fell back to math" in facts["backend_fallback"]
 
 
 def test_math_that_was_asked_for_is_no_fallback(runner: Runner) -> None:
-    facts = runner.run("facts", Case("planted:PinsMath", 16, 8, 2))
+    facts = runner.run("facts", Case("planted_kernels:PinsMath", 16, 8, 2))
     assert (facts["backend"], facts["backend_fallback"]) == ("math", None)
 
 
 def test_watching_a_layer_does_not_change_its_path(runner: Runner) -> None:
     # The evaluation path of nn.MultiheadAttention is one operation, and turns itself off for some ways of watching.
-    assert runner.run("facts", Case("planted:TorchMHA", 16, 8, 2))["ops"] == 1
+    assert runner.run("facts", Case("planted_kernels:TorchMHA", 16, 8, 2))["ops"] == 1

@@ -13,7 +13,7 @@ def facts(runner: Runner, impl: str, n: int = 16, d: int = 16, h: int = 2, b: in
 
 
 def test_what_stands_beside_a_chain_does_not_lengthen_it(runner: Runner) -> None:
-    found = facts(runner, "planted:Chain")
+    found = facts(runner, "planted_kernels:Chain")
     assert (found["depth"], found["ops"]) == (5, 6)
 
 
@@ -23,11 +23,11 @@ def test_an_elman_loop_is_three_operations_a_step(runner: Runner) -> None:
 
 
 def test_slices_that_are_overwritten_one_by_one_are_no_chain(runner: Runner) -> None:
-    assert facts(runner, "planted:WritesSlices", n=32)["depth"] == 2
+    assert facts(runner, "planted_kernels:WritesSlices", n=32)["depth"] == 2
 
 
 def test_a_sum_in_place_is_a_chain(runner: Runner) -> None:
-    assert facts(runner, "planted:AddsUpInPlace", n=32)["depth"] == 32
+    assert facts(runner, "planted_kernels:AddsUpInPlace", n=32)["depth"] == 32
 
 
 @pytest.mark.parametrize("impl", ["attention.naive", "attention.packed", "attention.fused"])
@@ -55,19 +55,19 @@ def test_a_fused_kernel_declares_its_inside(runner: Runner) -> None:
 
 
 def test_a_loop_inside_onednn_is_declared_and_one_inside_aten_is_seen(runner: Runner) -> None:
-    hidden = facts(runner, "planted:TorchLSTM", n=10)
+    hidden = facts(runner, "planted_kernels:TorchLSTM", n=10)
     assert hidden["depth_declared"] == 7 * 10 + 1
     assert hidden["depth"] < 7 * 10 + 5
-    seen = [facts(runner, "planted:TorchGRU", n=n) for n in (10, 20)]
+    seen = [facts(runner, "planted_kernels:TorchGRU", n=n) for n in (10, 20)]
     assert [found["depth_declared"] for found in seen] == [0, 0]
     assert seen[1]["depth"] - seen[0]["depth"] >= 9 * 10
 
 
 def test_layers_wait_for_one_another_and_directions_do_not(runner: Runner) -> None:
-    assert facts(runner, "planted:DeepBidirectionalLSTM", n=10)["depth_declared"] == 2 * (7 * 10 + 1)
+    assert facts(runner, "planted_kernels:DeepBidirectionalLSTM", n=10)["depth_declared"] == 2 * (7 * 10 + 1)
 
 
 def test_somebodys_own_kernel_may_declare_its_inside(runner: Runner) -> None:
-    assert facts(runner, "planted:RunsItsOwnKernel", n=12)["depth"] == 1
-    found = facts(runner, "planted:DeclaresItsOwnKernel", n=12)
+    assert facts(runner, "planted_kernels:RunsItsOwnKernel", n=12)["depth"] == 1
+    found = facts(runner, "planted_kernels:DeclaresItsOwnKernel", n=12)
     assert (found["depth"], found["depth_declared"]) == (12, 12)

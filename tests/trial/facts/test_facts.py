@@ -34,7 +34,7 @@ def test_work_and_depth_do_not_depend_on_the_dtype_and_bytes_do(runner: Runner, 
 
 
 def test_what_cannot_be_watched_is_told_and_its_memory_is_known_all_the_same(runner: Runner) -> None:
-    facts = runner.run("facts", Case("planted:UsesATensorSubclass", 16, 8, 1))
+    facts = runner.run("facts", Case("planted_kernels:UsesATensorSubclass", 16, 8, 1))
     assert facts["status"] == "ok", facts["reason"]
     assert (facts["flops"], facts["ops"], facts["depth"], facts["min_bytes"]) == (None, None, None, None)
     assert facts["peak_bytes"] == 16 * 8 * 4
@@ -44,7 +44,7 @@ def test_what_cannot_be_watched_is_told_and_its_memory_is_known_all_the_same(run
 
 @pytest.mark.parametrize("mode", MODES)
 def test_of_a_compiled_layer_the_work_is_known_and_the_operations_are_not(runner: Runner, mode: str) -> None:
-    facts = runner.run("facts", Case("planted:IsCompiled", 16, 8, 1, mode=mode))
+    facts = runner.run("facts", Case("planted_kernels:IsCompiled", 16, 8, 1, mode=mode))
     assert facts["status"] == "ok", facts["reason"]
     assert facts["flops"] == 2 * 16 * 64 * (3 if mode == "train" else 1)
     assert (facts["ops"], facts["depth"], facts["min_bytes"]) == (None, None, None)
@@ -54,7 +54,7 @@ def test_of_a_compiled_layer_the_work_is_known_and_the_operations_are_not(runner
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_layer_that_does_many_things_can_be_watched(runner: Runner, mode: str) -> None:
-    facts = runner.run("facts", Case("planted:DoesManyThings", 16, 8, 1, batch_size=2, mode=mode))
+    facts = runner.run("facts", Case("planted_kernels:DoesManyThings", 16, 8, 1, batch_size=2, mode=mode))
     assert (facts["status"], facts["facts_unknown"]) == ("ok", [])
     forward = 2 * (2 * 16 * 8 * 8 * 3 + 2 * 2 * 16 * 16 * 8)  # the convolution, and two products without weights
     assert facts["flops"] == (3 * forward if mode == "train" else forward)
@@ -73,3 +73,27 @@ def test_somebodys_own_claim_is_read_and_where_there_is_none_none_is_made(runner
     assert runner.run("facts", Case("planted:ClaimsTooLittle", 16, 8, 1, batch_size=2))["flops_claimed"] == 2 * 16 * 64
     assert runner.run("facts", Case("planted:ClaimsTooLittle", 16, 8, 1, mode="train"))["flops_claimed"] is None
     assert runner.run("facts", Case("planted:NoHeads", 16, 8, 1))["flops_claimed"] is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_convolution_in_groups_does_the_work_of_its_groups(runner: Runner, mode: str) -> None:
+    facts = runner.run("facts", Case("planted_kernels:ConvolvesInGroups", 16, 8, 1, batch_size=2, mode=mode))
+    assert facts["flops"] == (3 if mode == "train" else 1) * 2 * (2 * 3 * 16 * 8)
+
+
+def test_a_product_that_no_formula_is_known_of_is_unknown_and_not_nothing(runner: Runner) -> None:
+    facts = runner.run("facts", Case("planted_kernels:MultipliesInThrees", 16, 8, 1))
+    assert facts["flops"] is None
+    assert "_trilinear" in facts["facts_unknown"][0]
+
+
+def test_what_a_layer_holds_beside_its_weights_is_read_once(runner: Runner) -> None:
+    n, d = 16, 8
+    facts = runner.run("facts", Case("planted_kernels:HoldsAMask", n, d, 1))
+    assert facts["weights_bytes"] == 0
+    assert facts["min_bytes"] == 4 * (n * n + 2 * n * d)
+
+
+def test_tied_weights_and_expanded_buffers_weigh_what_they_lie_in(runner: Runner) -> None:
+    facts = runner.run("facts", Case("planted_kernels:TiesItsWeights", 16, 8, 1))
+    assert facts["weights_bytes"] == 4 * (8 * 8 + 1)

@@ -36,10 +36,10 @@ def test_a_causal_mask_leaves_as_many_pairs_as_its_matrix_has_ones(queries: int,
 
 
 def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(runner: Runner) -> None:
-    forward = facts(runner, "planted:CausalSdpa")
+    forward = facts(runner, "planted_kernels:CausalSdpa")
     assert forward["flops_full"] == B * 4 * N * N * D
     assert forward["flops"] == B * 4 * N * (N + 1) // 2 * D
-    train = facts(runner, "planted:CausalSdpa", "train")
+    train = facts(runner, "planted_kernels:CausalSdpa", "train")
     assert train["flops_full"] == B * (4 + 10) * N * N * D
     assert train["flops"] == B * (4 + 10) * N * (N + 1) // 2 * D
 
@@ -58,8 +58,8 @@ def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(runner
 def test_layers_of_torch_do_the_work_that_their_formulas_say(
     runner: Runner, impl: str, forward: int, train: int
 ) -> None:
-    assert facts(runner, f"planted:{impl}")["flops"] == B * forward
-    assert facts(runner, f"planted:{impl}", "train")["flops"] == B * train
+    assert facts(runner, f"planted_kernels:{impl}")["flops"] == B * forward
+    assert facts(runner, f"planted_kernels:{impl}", "train")["flops"] == B * train
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,19 @@ def test_a_solver_is_unknown_rather_than_free(solver: Any) -> None:
 
 
 def test_a_kernel_without_a_formula_makes_the_work_unknown_and_is_named(runner: Runner) -> None:
-    found = facts(runner, "planted:RunsItsOwnKernel")
+    found = facts(runner, "planted_kernels:RunsItsOwnKernel")
     assert (found["flops"], found["flops_full"], found["flops_unknown"]) == (None, None, ["planted::scan"])
     assert any("planted::scan has no formula" in line for line in found["facts_unknown"])
     assert found["peak_bytes"] > 0
 
 
 def test_a_layer_may_declare_the_work_of_its_own_kernel(runner: Runner) -> None:
-    found = facts(runner, "planted:DeclaresItsOwnKernel")
+    found = facts(runner, "planted_kernels:DeclaresItsOwnKernel")
     assert (found["flops"], found["flops_unknown"]) == (2 * B * N * D, [])
 
 
 def test_a_declaration_that_is_no_whole_number_is_refused(runner: Runner) -> None:
-    outcome = runner.run("facts", Case("planted:MisdeclaresItsOwnKernel", N, D, 1))
+    outcome = runner.run("facts", Case("planted_kernels:MisdeclaresItsOwnKernel", N, D, 1))
     assert outcome["status"] == "error"
     assert "kernels['planted::scan']['flops'] gave -1.5" in outcome["reason"]
 

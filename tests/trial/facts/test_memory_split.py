@@ -100,7 +100,7 @@ def test_weights_inputs_and_outputs_are_those_of_the_mode(runner: Runner, impl: 
 
 
 def test_a_checkpoint_saves_nothing_but_its_input(runner: Runner) -> None:
-    found = facts(runner, "planted:Checkpoints", "train")
+    found = facts(runner, "planted_kernels:Checkpoints", "train")
     assert found["saved_bytes"] == 0
     assert found["flops"] == 2 * B * N * W * 4  # forward twice, backward
 

@@ -1,0 +1,246 @@
+"""Layers that compute in ways that are hard to see into, each what its name says. As `impl=planted_kernels:Name`."""
+
+from typing import ClassVar
+
+import torch
+from planted import Identity, NoHeads
+from torch import Tensor, nn
+
+
+class Chain(Identity):
+    """Five operations in sequence, and one beside them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin().cos().sin().cos() + x.exp()
+
+
+class WritesSlices(Identity):
+    """A loop over time in which no step needs the one before."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x)
+        for t in range(x.shape[1]):
+            y[:, t] = x[:, t].tanh()
+        return y
+
+
+class AddsUpInPlace(Identity):
+    """A loop over time in which every step needs the one before."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = torch.zeros_like(x)
+        for t in range(x.shape[1]):
+            total += x[:, t : t + 1]
+        return total
+
+
+class Sdpa(nn.Module):
+    """Attention of its input with itself, by `scaled_dot_product_attention`, which chooses the backend."""
+
+    options: ClassVar[dict] = {}
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, d = x.shape
+        q = x.view(b, n, self.num_heads, -1).transpose(1, 2)
+        return self.attend(q).transpose(1, 2).reshape(b, n, d)
+
+    def attend(self, q: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(q, q, q, **self.options)
+
+
+class CausalSdpa(Sdpa):
+    options: ClassVar[dict] = {"is_causal": True}
+
+
+class FallsBackToMath(Sdpa):
+    """The CPU's flash kernel takes no dropout."""
+
+    options: ClassVar[dict] = {"dropout_p": 0.1}
+
+
+class PinsMath(Sdpa):
+    def attend(self, q: Tensor) -> Tensor:
+        with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
+            return super().attend(q)
+
+
+class TorchMHA(nn.MultiheadAttention):
+    """Evaluated, it runs as one opaque operation."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x, x, x)[0]
+
+
+class TorchEncoder(nn.TransformerEncoderLayer):
+    """Evaluated, it runs as one opaque operation. Its feed-forward block is 3d wide."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads, 3 * d_model, dropout=0.0, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class TorchLSTM(nn.LSTM):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model, d_model, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[0]
+
+
+class TorchGRU(nn.GRU):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model, d_model, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[0]
+
+
+class DeepBidirectionalLSTM(nn.Module):
+    """Two layers, two directions, each d/2 wide."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(d_model, d_model // 2, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lstm(x)[0]
+
+
+@torch.library.custom_op("planted::scan", mutates_args=())
+def _scan(x: Tensor) -> Tensor:
+    return x.cumsum(1)
+
+
+class RunsItsOwnKernel(Identity):
+    """A kernel that nobody knows anything of."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _scan(x)
+
+
+class DeclaresItsOwnKernel(RunsItsOwnKernel):
+    kernels: ClassVar[dict] = {
+        "planted::scan": {
+            "flops": lambda x, out: 2 * x.numel(),
+            "depth": lambda x, out: x.shape[1],
+        }
+    }
+
+
+class MisdeclaresItsOwnKernel(RunsItsOwnKernel):
+    kernels: ClassVar[dict] = {"planted::scan": {"flops": lambda x, out: -1.5}}
+
+
+class IsCompiled(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.mix = torch.compile(nn.Linear(d_model, d_model), backend="eager")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x)
+
+
+class _Dressed(Tensor):
+    """A tensor of a class of its own, which unwraps itself in every operation."""
+
+    @staticmethod
+    def __new__(cls, plain: Tensor) -> "_Dressed":
+        dressed = Tensor._make_wrapper_subclass(cls, plain.shape, dtype=plain.dtype)
+        dressed.plain = plain
+        return dressed
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*(a.plain if isinstance(a, _Dressed) else a for a in args), **(kwargs or {}))
+
+
+class UsesATensorSubclass(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        return _Dressed(x).exp()
+
+
+class Checkpoints(NoHeads):
+    """Saves nothing but its input, and computes again what it needs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        from torch.utils.checkpoint import checkpoint
+
+        return checkpoint(lambda y: self.mix(y).tanh().tanh(), x, use_reentrant=False)
+
+
+class DoesManyThings(nn.Module):
+    """What layers are made of, by ways that are not plain: detached weights, buffers, indices, a look at a number."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(d_model, d_model, 3, padding=1)
+        self.norm = nn.LayerNorm(d_model)
+        self.scale = nn.Parameter(torch.ones(d_model))
+        self.register_buffer("shift", torch.arange(d_model).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.convolution(self.norm(x).transpose(1, 2)).transpose(1, 2)  # (b, n, d)
+        y = y * self.scale.detach() + self.scale.data * self.shift + torch.tensor(2.0)
+        places = torch.arange(x.shape[1])
+        z = torch.zeros_like(y)
+        z[:, places] = y[:, places]
+        if z.sum().item() > 1e9:
+            z = z * 0
+        with torch.no_grad():
+            w = self.scale.clone().mul_(2).sqrt_()
+        return torch.vmap(lambda one: one @ one.t() @ one)(z * w)
+
+
+class ConvolvesInGroups(nn.Module):
+    """Each channel by itself: 2·3·n·d operations forward."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(d_model, d_model, 3, padding=1, groups=d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.convolution(x.mT).mT
+
+
+class MultipliesInThrees(nn.Module):
+    """By an operator that no formula is known of."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.bilinear = nn.Bilinear(d_model, d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bilinear(x, x)
+
+
+class HoldsAMask(Identity):
+    """n × n numbers, made at the first call and kept as a plain attribute."""
+
+    mask: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mask is None:
+            self.mask = torch.ones(x.shape[1], x.shape[1])
+        return self.mask @ x
+
+
+class TiesItsWeights(nn.Module):
+    """One matrix under two names, and a buffer of one number expanded to many."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d_model, d_model))
+        self.register_buffer("tied", self.weight.detach().mT)
+        self.register_buffer("ones", torch.ones(1).expand(1000, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight @ self.tied + self.ones[0]
