@@ -22,12 +22,15 @@ class RowWriter:
     def __init__(self, run: Path) -> None:
         name = f"{socket.gethostname()}-{os.getpid()}.jsonl"
         self.path = run / "rows" / name
-        self._file = self.path.open("a", encoding="utf-8")
+        # Unbuffered: a row is one write, and a reader meanwhile finds it whole or not at all.
+        self._file = self.path.open("ab", buffering=0)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one row and have the disk hold it before returning."""
-        self._file.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
-        self._file.flush()
+        line = json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n"
+        left = memoryview(line.encode("utf-8"))
+        while left:  # a disk that is nearly full takes a part, and says so at the next
+            left = left[self._file.write(left) :]
         os.fsync(self._file.fileno())
 
     def close(self) -> None:

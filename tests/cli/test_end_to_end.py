@@ -39,8 +39,13 @@ def finish(process: subprocess.Popen, status: int) -> tuple[str, str]:
     return out, err
 
 
+def whole_lines(path: Path) -> list[str]:
+    """What is being written while it is read is not a line yet."""
+    return path.read_text().split("\n")[:-1]
+
+
 def rows_of(run: Path) -> list[dict]:
-    return [json.loads(line) for path in (run / "rows").glob("*.jsonl") for line in path.read_text().splitlines()]
+    return [json.loads(line) for path in (run / "rows").glob("*.jsonl") for line in whole_lines(path)]
 
 
 def test_a_sweep_leaves_a_run_that_report_rebuilds(tmp_path: Path) -> None:
