@@ -49,7 +49,7 @@ def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Esti
     middle = median(trial.median_s for trial in trials)
     every = _values(trials)
     # As multiples of the fastest, so that where that is the estimate it is so to the last digit.
-    time_s = every[0] * math.exp(float(low_quantile(np.log(_values(_counted(trials, best_pulse_s)) / every[0]))))
+    time_s = every[0] * math.exp(float(low_quantile(np.log(_values(counted(trials, best_pulse_s)) / every[0]))))
     if len(every) == 1:
         return Estimate(time_s, 0.0, math.inf, middle)
     down, up = reach(np.log(every))
@@ -60,8 +60,8 @@ def _values(trials: Sequence[Trial]) -> NDArray[np.float64]:
     return np.sort([trial.value_s for trial in trials])
 
 
-def _counted(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:
-    """The fastest trial and the quiet ones; all where no other was quiet."""
+def counted(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:
+    """The trials that count for the time: the fastest and the quiet ones; all where no other was quiet."""
     fastest = min(trials, key=lambda trial: trial.value_s)
     others = [trial for trial in quiet(trials, best_pulse_s) if trial is not fastest]
     return [fastest, *others] if others else list(trials)

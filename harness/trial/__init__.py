@@ -1,1 +1,1 @@
-"""What happens inside the measured process: build, verify, clock, memory. Only this floor and `impls/` use torch."""
+"""What happens inside the measured process: build, verify, facts, timing. Only this floor and `impls/` use torch."""

@@ -20,8 +20,9 @@ from bench.peers.noise import errors, rms
 from bench.peers.with_harness import Harness, estimates_of, trials_of
 
 from harness.case import Case
+from harness.stats.estimate import counted
 from harness.stats.interval import low_quantile
-from harness.stats.trials import Trial, best_pulse, quiet
+from harness.stats.trials import Trial, best_pulse
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "24"))
 ROWS = os.environ.get("HARNESS_BENCH_ROWS")
@@ -72,12 +73,7 @@ def _print_errors(title: str, repeats: Sequence[Repeat], only_quiet: bool) -> No
 def _quiet(repeat: Repeat) -> Repeat:
     """As `estimate` chooses them."""
     best = best_pulse([trial for trials in repeat.values() for trial in trials])
-    chosen = {}
-    for case, trials in repeat.items():
-        fastest = min(trials, key=lambda trial: trial.value_s)
-        others = [trial for trial in quiet(trials, best) if trial is not fastest]
-        chosen[case] = [fastest, *others] if others else trials
-    return chosen
+    return {case: counted(trials, best) for case, trials in repeat.items()}
 
 
 def _print_coverage(number: int, first: Sequence[Repeat], repeats: Sequence[Repeat]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from trial.timing.cuda.test_gauge import FACTS
 
 from harness.case import Case
 from harness.sweep.runner import Runner
@@ -26,15 +27,7 @@ EXTRAS = {
     "host_bound",
     "wall_call_s",
     "l2_bytes",
-    "sm_clock_mhz",
-    "sm_clock_max_mhz",
-    "memory_clock_mhz",
-    "power_w",
-    "temperature_c",
-    "throttle_reasons",
-    "gpu_processes",
-    "nvml_note",
-}
+} | FACTS
 
 
 class WarmCache(TorchDevice):

@@ -6,7 +6,7 @@ cold first call | warm-up … steady | sample | sample | sample …
 import gc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -97,6 +97,12 @@ def clock_cost(clock: Callable[[], float]) -> float:
     return max(0.0, (readings[-1] - readings[0]) / (len(readings) - 1))
 
 
+def steady(times: Sequence[float]) -> bool:
+    """Whether the last few calls no longer beat the ones before."""
+    recent, before = times[-STEADY_CALLS:], times[:-STEADY_CALLS]
+    return bool(before) and min(recent) >= (1 - STEADY) * min(before)
+
+
 def _warm_up(
     call: Callable[[], Any], sync: Callable[[], None], budget_s: float, clock: Callable[[], float], into: Samples
 ) -> float:
@@ -109,8 +115,7 @@ def _warm_up(
         sync()
         now = clock()
         times.append(now - start)
-        recent, before = times[-STEADY_CALLS:], times[:-STEADY_CALLS]
-        if now - begin >= budget_s or (before and min(recent) >= (1 - STEADY) * min(before)):
+        if now - begin >= budget_s or steady(times):
             break
     into.first_call_s = times[0]
     into.warmup_calls = len(times)

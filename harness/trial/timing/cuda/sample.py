@@ -14,7 +14,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from harness.trial.timing.clock import LEAST_CALL_S, MIN_SAMPLES, STEADY, STEADY_CALLS, WARMUP_SHARE, Samples
+from harness.trial.timing.clock import LEAST_CALL_S, MIN_SAMPLES, STEADY_CALLS, WARMUP_SHARE, Samples, steady
 from harness.trial.timing.cuda.device import Device
 from harness.trial.timing.cuda.queue import Clock, sample_free, sample_held
 
@@ -91,8 +91,7 @@ def _warm_up(
         hosts.append(enqueued - start)
         if len(walls) < LEAST_WARMUP_CALLS or now - begin < LEAST_WARMUP_S:
             continue
-        recent, before = walls[-STEADY_CALLS:], walls[:-STEADY_CALLS]
-        if now - begin >= share_s or (before and min(recent) >= (1 - STEADY) * min(before)):
+        if now - begin >= share_s or steady(walls):
             break
     into.first_call_s = walls[0]
     into.warmup_calls = len(walls)
