@@ -15,6 +15,8 @@ from harness.report.remarks import remarks
 from harness.scaling.crossover import crossover
 from harness.summary import Line
 
+_SLOPE = "slope: d log cost / d log n, between the two smallest n → between the two largest n"
+
 
 def answer(lines: Sequence[Line]) -> RenderableType:
     """A table and sentences for each setting, and what else must be known of the lines."""
@@ -23,7 +25,8 @@ def answer(lines: Sequence[Line]) -> RenderableType:
         panel = _fullest(setting.panels)
         if any(line.time_s is not None for line in panel.lines):
             laws = {(law.impl, law.metric): law for law in fit_laws(panel.lines)}
-            parts += [_table(setting, panel, laws), Text("\n".join(_sentences(panel))), Text()]
+            # Not the table's own caption: rich cuts the end of a line that is as wide as the table.
+            parts += [_table(setting, panel, laws), Text(_SLOPE), Text("\n".join(_sentences(panel))), Text()]
     parts += [Text(sentence) for sentence in remarks(lines)]
     return Group(*parts)
 
@@ -43,11 +46,9 @@ def _table(setting: Setting, panel: Panel, laws: dict[tuple[str, str], Law]) -> 
     n = _largest(panel)
     table = Table(
         title=f"Cost of one call at n = {n}, d = {panel.d_model}, h = {panel.num_heads} ({setting.title})",
-        caption="slope: d log cost / d log n, between the two smallest n → between the two largest n",
         box=SIMPLE_HEAD,
         pad_edge=False,
         title_justify="left",
-        caption_justify="left",
     )
     # On a narrow terminal numbers wrap; a name is only cut where it alone is too long.
     table.add_column("impl", overflow="fold", min_width=min(20, max(len(line.impl) for line in panel.lines)))
