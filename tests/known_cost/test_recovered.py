@@ -1,5 +1,6 @@
 """What is known to have been spent is what is measured."""
 
+import math
 import sys
 from collections.abc import Iterator
 
@@ -32,15 +33,28 @@ def taken(runner: Runner, purpose: str, case: Case) -> dict:
     return outcome
 
 
+def least(runner: Runner, case: Case, at_most_s: float) -> float:
+    """The fastest sample of as many trials as it takes, twenty at most.
+
+    A trial on a machine that is slow just then is too long, whoever measures; it is never too short.
+    """
+    fastest = math.inf
+    for _ in range(20):
+        fastest = min(fastest, *taken(runner, "time", case)["samples_s"])
+        if fastest <= at_most_s:
+            break
+    return fastest
+
+
 def test_a_known_time_is_recovered_within_one_per_cent(roomy: Runner) -> None:
-    assert min(taken(roomy, "time", known("Spins"))["samples_s"]) == pytest.approx(SPIN_S, rel=0.01)
+    assert least(roomy, known("Spins"), 1.01 * SPIN_S) == pytest.approx(SPIN_S, rel=0.01)
 
 
 @pytest.mark.parametrize("n", [500, 1000])
 def test_a_time_linear_in_n_is_recovered_at_every_n(roomy: Runner, n: int) -> None:
-    outcome = taken(roomy, "time", known("SpinsInSteps", seq_len=n, d_model=1, batch_size=1))
     # x * 1.0 and a few calls in Python take microseconds too.
-    assert 1e-6 * n <= min(outcome["samples_s"]) <= 1.01e-6 * n + 20e-6
+    most = 1.01e-6 * n + 20e-6
+    assert 1e-6 * n <= least(roomy, known("SpinsInSteps", seq_len=n, d_model=1, batch_size=1), most) <= most
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
