@@ -1,0 +1,169 @@
+"""Fit a cost law: terms chosen by cross-validation, and called undetermined where the points cannot tell.
+
+1. Every law of up to four terms is fitted (`subsets`), relatively: an error of 1 % weighs the same at every size.
+2. Those that explain the points as well as the best one are its rivals (`rivals`).
+3. Of the rivals the law is the one that best predicts sizes left out, a whole n at a time; of those about as good,
+   within one standard error of it, the one with the fewest terms (Breiman et al. 1984, section 3.4.3).
+4. It is determined if all rivals have the same leading term along n, and no faster one can hide in the points.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from harness.scaling.law import Coefficient, Law
+from harness.scaling.rivals import (
+    CONFIDENCE,
+    HIDDEN_PART,
+    growth,
+    hidden_parts,
+    last_coefficient,
+    leading,
+    minimal_plausible,
+)
+from harness.scaling.subsets import Fits, all_subsets, left_out
+from harness.scaling.terms import Floats, Sizes, Term, candidates, design, varied
+from harness.scaling.weights import LAW_ERROR, weights_of
+
+FEWEST_SIZES = 3
+# Rivals kept beside a law, the best of them: they widen what is known of exponents and predictions.
+MOST_RIVALS = 12
+
+
+def fit(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
+    """The law of `costs` at `sizes`, each > 0. `spreads`: the relative standard error of each cost, where known.
+
+    `expected`: the terms that a cost of this kind should be made of, if that is known, such as those of a layer's
+    exact FLOPs, operations and bytes. While a law of these alone is right within 2 %, or explains the points as well
+    as any, no other term is considered: that is what tells n² from n log n and the like with few points.
+    Raises ValueError without points, or for a cost that is not positive.
+    """
+    costs = np.asarray(costs, dtype=float)
+    if not len(costs) or not (costs > 0).all():
+        raise ValueError("a law needs points, and every cost above zero")
+    axes = varied(sizes)
+    if expected:
+        law = _fit(sizes, costs, spreads, tuple(dict.fromkeys(expected)), axes)
+        if law.noise <= LAW_ERROR or _as_good_as_any(law, sizes, costs, spreads, axes):
+            return law
+    return _fit(sizes, costs, spreads, candidates(axes), axes)
+
+
+def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | None, axes: tuple[str, ...]) -> bool:
+    """Whether the law is among the plausible ones beside every law there could be."""
+    problem = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*candidates(axes), *law.terms))))
+    own = [problem.terms.index(term) for term in law.terms]
+    wanted = set(own)
+    return any(wanted >= set(problem.fits.terms_of(which)) for which in problem.rivals)
+
+
+class _Problem:
+    """The points as weighted least squares over all subsets of the terms."""
+
+    def __init__(self, sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...]) -> None:
+        self.terms = terms
+        raw = design(terms, sizes)
+        weights = weights_of(costs, spreads)
+        # First relative to what was measured, then to the law: else what happens to be low weighs more.
+        for _ in range(2):
+            fits = all_subsets(raw * weights[:, None], costs * weights)
+            best = int(np.argmin(fits.variance))
+            weights = weights_of(raw[:, fits.terms_of(best)] @ fits.coefficients[best, : fits.size[best]], spreads)
+        self.columns, self.target = raw * weights[:, None], costs * weights
+        self.fits: Fits = all_subsets(self.columns, self.target)
+        self.rivals = minimal_plausible(self.fits)
+
+    def columns_of(self, which: int) -> Floats:
+        return self.columns[:, self.fits.terms_of(which)]
+
+
+def _fit(sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...], axes: tuple[str, ...]) -> Law:
+    problem = _Problem(sizes, costs, spreads, terms)
+    axis = axes[0] if axes else "n"
+    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1])
+    parts = hidden_parts(problem.columns, problem.target, problem.fits.terms_of(chosen))
+    reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), parts)
+    others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
+    law = _law(problem, chosen, axes)
+    return replace(
+        law,
+        determined=not reason,
+        reason=reason,
+        cv_error=cv_error,
+        hidden=tuple(term for term, part in zip(terms, parts, strict=True) if part > HIDDEN_PART),
+        trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
+        rivals=tuple(_law(problem, which, axes) for which in others),
+    )
+
+
+def _choose(problem: _Problem, groups: NDArray[np.intp]) -> tuple[int, float | None]:
+    """The rival that predicts best what was left out, and its error there; None where nothing can be left out."""
+    errors = {which: left_out(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
+    squares = {which: error**2 for which, error in errors.items()}
+    means = {which: float(square.mean()) for which, square in squares.items()}
+    best = min(means, key=means.__getitem__)
+    if not np.isfinite(means[best]):
+        return problem.rivals[0], None
+    allowed = means[best] + float(squares[best].std()) / np.sqrt(len(problem.target))
+    within = [which for which in problem.rivals if means[which] <= allowed]
+    chosen = min(within, key=lambda which: (problem.fits.size[which], means[which]))
+    return chosen, float(np.sqrt(np.mean((errors[chosen] / problem.target) ** 2)))
+
+
+def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
+    terms = [problem.terms[i] for i in problem.fits.terms_of(which)]
+    values = problem.fits.coefficients[which, : len(terms)]
+    columns = problem.columns_of(which)
+    freedom = len(problem.target) - len(terms)
+    noise = float(np.sqrt(problem.fits.variance[which]))
+    inverse = np.linalg.pinv(columns.T @ columns)
+    covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
+    quantile = float(student.ppf((1 + CONFIDENCE) / 2, max(freedom, 1)))
+    reach = quantile * np.sqrt(np.diag(covariance))
+    order = sorted(range(len(terms)), key=lambda i: (terms[i].growth, terms[i]))
+    coefficients = tuple(
+        Coefficient(terms[i], float(values[i]), max(0.0, float(values[i] - reach[i])), float(values[i] + reach[i]))
+        for i in order
+    )
+    return Law(
+        coefficients,
+        axes,
+        True,
+        "",
+        covariance=covariance[np.ix_(order, order)],
+        quantile=quantile,
+        noise=noise,
+    )
+
+
+def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
+    """The slopes, from lowest to highest, that log cost over the law may still have along an axis; 0 is among them."""
+    members = problem.fits.terms_of(which)
+    off = 1 - problem.columns_of(which) @ problem.fits.coefficients[which, : len(members)] / problem.target
+    off = off * problem.target  # points that are known badly say little
+    slope, error = last_coefficient(np.stack([problem.target, np.log(values) * problem.target], axis=1), off)
+    reach = float(student.ppf((1 + CONFIDENCE) / 2, max(len(off) - len(members) - 1, 1))) * error
+    return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
+
+
+def _undetermined(problem: _Problem, axis: str, distinct: int, parts: Floats) -> str:
+    """Why the leading term along the axis is not known; empty if it is."""
+    if distinct < FEWEST_SIZES:
+        return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
+    ways = {leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) for which in problem.rivals}
+    if len(ways) > 1:
+        return f"laws led by {_alternatives(ways, axis)} explain the points equally well"
+    top = ways.pop()
+    faster = [i for i, term in enumerate(problem.terms) if growth(term, axis) > top and parts[i] > HIDDEN_PART]
+    if faster:
+        worst = max(faster, key=lambda i: parts[i])
+        return f"a term in {problem.terms[worst]} may be {min(parts[worst], 1):.0%} of the cost at the largest sizes"
+    return ""
+
+
+def _alternatives(ways: set[tuple[int, int]], axis: str) -> str:
+    named = [str(Term(n=power, log=log)) if axis == "n" else str(Term(**{axis: power})) for power, log in sorted(ways)]
+    return f"{', '.join(named[:-1])} and {named[-1]}"

@@ -1,0 +1,88 @@
+"""Costs that follow one law up to some n and another beyond it: another kernel, blocks that the C library gives back.
+
+An average of the two would be true of neither. Each n between two measured ones may be the break; it is one if two
+laws explain the points far better than one does, and the cost jumps there rather than bending.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import f as f_distribution
+
+from harness.scaling.fit import fit
+from harness.scaling.law import Break, Law
+from harness.scaling.subsets import ROUNDING, Fits, all_subsets
+from harness.scaling.terms import Floats, Sizes, Term, candidates, design, varied
+from harness.scaling.weights import weights_of
+
+# Every n is tried, so chance must be rarer than it is for one.
+_REJECTED_BELOW = 1e-4
+# By so much the cost must jump at the break, up or down.
+LEAST_JUMP = 0.15
+# A piece needs its own sizes, and fewer terms than a whole law has.
+FEWEST_SIZES = 2
+_MOST_TERMS = 3
+
+
+def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
+    """The law of the largest sizes: that of all points, or of those from a break on, which is then in its `breaks`.
+
+    For the arguments see `fit`.
+    """
+    terms = tuple(dict.fromkeys(expected)) or candidates(varied(sizes))
+    found = find_break(sizes, costs, terms, spreads)
+    if found is None:
+        return fit(sizes, costs, spreads, expected)
+    above = sizes.n >= found.n
+    law = fit(sizes[above], costs[above], None if spreads is None else spreads[above], expected)
+    return replace(law, breaks=(found,))
+
+
+def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None = None) -> Break | None:
+    """The n at which a second law begins, or None. The laws are made of `terms`; for `spreads` see `fit`."""
+    weights = weights_of(costs, spreads)
+    columns, target = design(terms, sizes) * weights[:, None], costs * weights
+    whole = _Piece.best(columns, target)
+    found: list[tuple[float, Break]] = []
+    distinct = np.unique(sizes.n)
+    for n in distinct[FEWEST_SIZES : len(distinct) - FEWEST_SIZES + 1]:
+        above = sizes.n >= n
+        left, right = (_Piece.best(columns[part], target[part]) for part in (~above, above))
+        used = left.size + right.size + 1  # the break itself is one more
+        spent, freedom = used - whole.size, len(costs) - used
+        if spent < 1 or freedom < 1:
+            continue
+        rss = max(left.rss + right.rss, len(costs) * ROUNDING**2)
+        excess = (whole.rss - rss) / spent / (rss / freedom)
+        here = sizes.n == n
+        jump = float(np.exp(np.median(np.log(target[here] / left.predicted(columns[here])))))
+        chance = f_distribution.isf(_REJECTED_BELOW / len(distinct), spent, freedom)
+        if excess > chance and abs(np.log(jump)) >= np.log1p(LEAST_JUMP):
+            found.append((rss, Break(float(n), jump)))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The law with the least residual variance over some of the points."""
+
+    fits: Fits
+    which: int
+
+    @classmethod
+    def best(cls, columns: Floats, target: Floats) -> "_Piece":
+        fits = all_subsets(columns, target, _MOST_TERMS)
+        return cls(fits, int(np.argmin(fits.variance)))
+
+    @property
+    def rss(self) -> float:
+        return float(self.fits.rss[self.which])
+
+    @property
+    def size(self) -> int:
+        return int(self.fits.size[self.which])
+
+    def predicted(self, columns: Floats) -> Floats:
+        members = self.fits.terms_of(self.which)
+        return columns[:, members] @ self.fits.coefficients[self.which, : self.size]

@@ -1,0 +1,127 @@
+"""The terms that cost laws are made of: products of powers of n, d, h and b, with or without log₂ n."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+AXES = ("n", "d", "h", "b")
+_POWERS = {1: "", 2: "²", 3: "³", 4: "⁴"}
+# The order in which a term's factors are written where theory writes them so: b·h·n²·d.
+_WRITTEN = ("b", "h", "n", "log n", "d")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Where costs are known: sequence length, width, heads and batch size, each an array of shape (points,)."""
+
+    n: Floats
+    d: Floats
+    h: Floats
+    b: Floats
+
+    @classmethod
+    def of(cls, points: Iterable[tuple[float, float, float, float]]) -> "Sizes":
+        """From (n, d, h, b) of each point."""
+        n, d, h, b = np.array(list(points), dtype=float).reshape(-1, 4).T
+        return cls(n, d, h, b)
+
+    def __len__(self) -> int:
+        return len(self.n)
+
+    def __getitem__(self, which: NDArray[np.bool] | NDArray[np.intp]) -> "Sizes":
+        """The sizes of some of the points, chosen as numpy chooses."""
+        return Sizes(self.n[which], self.d[which], self.h[which], self.b[which])
+
+    def axis(self, name: str) -> Floats:
+        """One axis by its symbol."""
+        return getattr(self, name)
+
+
+@dataclass(frozen=True, order=True)
+class Term:
+    """n, d, h and b to their powers, times log₂ n to the power `log`."""
+
+    n: int = 0
+    log: int = 0
+    d: int = 0
+    h: int = 0
+    b: int = 0
+
+    def __call__(self, sizes: Sizes) -> Floats:
+        """Its value at each point, shape (points,)."""
+        value = sizes.n**self.n * sizes.d**self.d * sizes.h**self.h * sizes.b**self.b
+        return value * np.log2(sizes.n) ** self.log if self.log else value
+
+    def exponent(self, axis: str, sizes: Sizes) -> Floats:
+        """d log term / d log axis at each point, shape (points,)."""
+        power = np.full(len(sizes), float(getattr(self, axis)))
+        if axis == "n" and self.log:
+            power += self.log / np.log(np.maximum(sizes.n, 2.0))
+        return power
+
+    @property
+    def growth(self) -> tuple[int, int]:
+        """How fast it grows with n: its power, then that of log n."""
+        return self.n, self.log
+
+    def __str__(self) -> str:
+        powers = {"b": self.b, "h": self.h, "n": self.n, "log n": self.log, "d": self.d}
+        factors = [name + _POWERS[powers[name]] for name in _WRITTEN if powers[name] > 0]
+        below = [f"/{name}{_POWERS[-powers[name]]}" for name in _WRITTEN if powers[name] < 0]
+        return ("·".join(factors) or "1") + "".join(below)
+
+
+def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
+    """The value of each term at each point, shape (points, terms)."""
+    return np.stack([term(sizes) for term in terms], axis=1)
+
+
+def varied(sizes: Sizes) -> tuple[str, ...]:
+    """The axes that take more than one value: of the others a law can say nothing."""
+    return tuple(axis for axis in AXES if len(np.unique(sizes.axis(axis))) > 1)
+
+
+# What a layer's time and memory are made of. Without heads, widths or batches that vary, the terms that differ in
+# these alone fall together, and stand once, without them.
+_COSTS = (
+    Term(),  # one launch
+    Term(h=1),  # a launch a head
+    Term(log=1),
+    Term(n=1),  # a launch a step
+    Term(n=1, h=1),
+    Term(n=1, d=1),  # rows of activations
+    Term(n=1, d=2),  # projections
+    Term(n=1, log=1),
+    Term(n=1, log=1, d=1),
+    Term(n=2),  # scores
+    Term(n=2, h=1),
+    Term(n=2, d=1),  # attention
+    Term(n=3),
+    Term(d=1),
+    Term(d=2),  # weights
+)
+
+
+def candidates(axes: Iterable[str]) -> tuple[Term, ...]:
+    """The terms a law may have where `axes` vary, each once.
+
+    With batches that vary, work comes a sequence at a time, and what is paid once does not.
+    """
+    kept = set(axes)
+    found: dict[Term, None] = {}
+    for term in _COSTS:
+        reduced = Term(term.n, term.log, term.d * ("d" in kept), term.h * ("h" in kept))
+        reduced = Term(reduced.n * ("n" in kept), reduced.log * ("n" in kept), reduced.d, reduced.h)
+        found[reduced] = None
+        if "b" in kept:
+            found[Term(reduced.n, reduced.log, reduced.d, reduced.h, b=1)] = None
+    return tuple(found)
+
+
+def as_powers(term: Term) -> Mapping[str, int]:
+    """The powers by name, as data."""
+    return {"n": term.n, "log n": term.log, "d": term.d, "h": term.h, "b": term.b}

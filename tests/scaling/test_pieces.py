@@ -1,0 +1,52 @@
+"""A planted break is found where it is; a bend is none."""
+
+import numpy as np
+import pytest
+from scaling.costs import attention, grid, noisy
+
+from harness.scaling.pieces import find_break, fit_pieces
+from harness.scaling.terms import Floats, Sizes, Term, candidates, varied
+
+POINTS = grid(d=(128, 256), h=(2, 8))
+
+
+def break_of(costs: Floats, sizes: Sizes = POINTS) -> float | None:
+    found = find_break(sizes, costs, candidates(varied(sizes)))
+    return found.n if found else None
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize("at", [512, 1024])
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_another_kernel_from_some_n_on_is_found_at_that_n(noise: float, at: int, factor: float) -> None:
+    costs = attention(POINTS, 1e11) * np.where(POINTS.n >= at, factor, 1.0)
+    found = find_break(POINTS, noisy(costs, noise, 7), candidates(varied(POINTS)))
+    assert found is not None
+    assert found.n == at
+    assert found.jump == pytest.approx(factor, rel=0.15)
+
+
+def test_page_faults_paid_from_some_n_on_are_found() -> None:
+    faults = np.where(POINTS.n >= 1024, 3e-9 * POINTS.h * POINTS.n**2, 0.0)
+    assert break_of(noisy(attention(POINTS, 1e11) + faults, 0.02, 1)) == 1024
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03, 0.1, 0.3])
+def test_a_law_that_only_bends_has_no_break(noise: float) -> None:
+    for seed in range(20):
+        assert break_of(noisy(attention(POINTS, 1e11), noise, seed)) is None
+        assert break_of(noisy(1e-5 + 1e-7 * POINTS.n, noise, seed)) is None
+
+
+def test_the_law_beyond_a_break_is_that_of_its_points_alone() -> None:
+    costs = np.where(POINTS.n >= 512, 2e-9 * POINTS.n**2, 5e-6 * POINTS.n)
+    law = fit_pieces(POINTS, costs)
+    assert [found.n for found in law.breaks] == [512]
+    assert law.terms == (Term(n=2),)
+    assert law.determined
+
+
+def test_without_a_break_it_is_the_law_of_all() -> None:
+    law = fit_pieces(POINTS, attention(POINTS, 1e11))
+    assert law.breaks == ()
+    assert law.terms == (Term(), Term(n=1, d=2), Term(n=2, d=1))
