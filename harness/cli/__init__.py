@@ -12,6 +12,8 @@ from harness.errors import UsageError, did_you_mean
 COMMANDS = {
     "sweep": "measure every case of a grid; tables and plots go to results/",
     "report": "rebuild the tables and plots of a run from its rows; measures nothing",
+    "predict": "what a layer costs at a size that was not measured, with an interval",
+    "recommend": "which layer to use at a size, measured or not, by how much, and how sure that is",
     "list": "the layers that can be measured, and what theory claims of them",
     "verify": "hold layers' outputs and gradients against a float64 reference",
     "calibrate": "whether this machine is fit to measure on, and what to change",

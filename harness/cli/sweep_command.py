@@ -156,22 +156,21 @@ def _measure(
 
 
 def _load_report() -> None:
-    """Import what draws: now, while the warm parent imports torch, since later it would be waited for."""
+    """Import what the report needs: now, while the warm parent imports torch, since later it would be waited for."""
 
     import harness.report.answer
-    import harness.report.plots.curves
-    import harness.report.plots.speedup  # noqa: F401
+    import harness.report.build  # noqa: F401
 
 
 def _report(out: Path, finished: bool, console: Console) -> int:
     from harness.report.answer import show
-    from harness.report.build import build
+    from harness.report.build import WRITTEN, build
 
     report = build(out)
     if out.absolute().parent == RESULTS.absolute():
         store.link_latest(out)
-    show(report.lines, console)
-    console.out(f"{out}: summary.csv, laws.csv, plots/", highlight=False)
+    show(report.lines, report.findings, console)
+    console.out(f"{out}: {WRITTEN}", highlight=False)
     if not finished:
         print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
         return INTERRUPTED

@@ -7,6 +7,9 @@ from harness.summary import Line
 
 SETTING_AXES = ("batch_size", "mode", "dtype", "device", "threads", "allocator")
 
+# Widths, and numbers of heads, that one picture has room for.
+MOST_SHOWN = 4
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -47,6 +50,28 @@ def settings(lines: Iterable[Line]) -> list[Setting]:
     ]
 
 
+def readable(setting: Setting) -> Setting:
+    """The setting as one picture can show it: of many widths, heads and sizes some, the ends among them.
+
+    The title says what is left out; report.html and the tables have it all.
+    """
+    widths = sorted({panel.d_model for panel in setting.panels})
+    heads = sorted({panel.num_heads for panel in setting.panels})
+    some_widths, some_heads = _spread(widths), _spread(heads)
+    if (some_widths, some_heads) == (widths, heads):
+        return setting
+    kept = tuple(p for p in setting.panels if p.d_model in some_widths and p.num_heads in some_heads)
+    left_out = f" ({len(kept)} of {len(setting.panels)} panels)"
+    return replace(setting, title=setting.title + left_out, panels=kept)
+
+
+def _spread(values: Sequence[int]) -> list[int]:
+    """At most so many of ascending values as fit, evenly from the first to the last."""
+    if len(values) <= MOST_SHOWN:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (MOST_SHOWN - 1))] for i in range(MOST_SHOWN)]
+
+
 def _name(values: Sequence, varying: Sequence[int]) -> str:
     """`train_threads2`: file-name safe; a bare number says which axis it is on."""
     return "_".join(f"{SETTING_AXES[i]}{v}" if isinstance(v := values[i], int) else str(v) for i in varying)
@@ -61,20 +86,20 @@ def _title(values: Sequence) -> str:
 
 def _panels(lines: Sequence[Line]) -> list[Panel]:
     """A panel for each (d, h). An impl without heads stands beside those that have them, in every panel of its d."""
-    headless = _headless(lines)
-    with_heads = [line for line in lines if line.impl not in headless] or list(lines)
+    without = headless(lines)
+    with_heads = [line for line in lines if line.impl not in without] or list(lines)
     result = []
     for d in sorted({line.d_model for line in lines}):
         for h in sorted({line.num_heads for line in with_heads if line.d_model == d} or {1}):
             # `replace`: in this panel the lines without heads are read at its h.
             own = [line for line in with_heads if (line.d_model, line.num_heads) == (d, h)]
-            others = [replace(line, num_heads=h) for line in lines if line.impl in headless and line.d_model == d]
+            others = [replace(line, num_heads=h) for line in lines if line.impl in without and line.d_model == d]
             members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
             result.append(Panel(d, h, tuple(members)))
     return result
 
 
-def _headless(lines: Sequence[Line]) -> set[str]:
+def headless(lines: Sequence[Line]) -> set[str]:
     """The impls that were measured at one head only, in a run where others were measured at more."""
     heads: dict[str, set[int]] = {}
     for line in lines:

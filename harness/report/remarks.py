@@ -11,7 +11,12 @@ _MOST = 6
 
 def remarks(lines: Sequence[Line]) -> list[str]:
     """One sentence for each thing to be known, cases alike in it together."""
-    kinds = (_humps, _fallbacks, _unknown, _wrong_claims, _host_bound, _failures)
+    return [*cautions(lines), *_failures(lines)]
+
+
+def cautions(lines: Sequence[Line]) -> list[str]:
+    """What to know of cases that have their numbers."""
+    kinds = (_humps, _fallbacks, _unknown, _wrong_claims, _host_bound)
     return [sentence for kind in kinds for sentence in kind(lines)]
 
 

@@ -31,10 +31,7 @@ def _of_one(law: Law, axis: str, size: Sizes) -> Range:
     mean = float((values * law.values) @ powers) / cost
     if law.exact:
         return Range(mean, mean, mean)
-    gradient = values / cost * (powers - mean)
-    with np.errstate(invalid="ignore"):
-        variance = float(gradient @ law.covariance @ gradient) if np.isfinite(law.covariance).all() else np.inf
-    reach = law.quantile * np.sqrt(max(variance, 0.0))
+    reach = law.error(values / cost * (powers - mean))
     if len(law.terms) > 1:  # no mixture of terms grows slower than the slowest of them or faster than the fastest
         return Range(mean, max(mean - reach, float(powers.min())), min(mean + reach, float(powers.max())))
     return Range(mean, mean, mean)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from harness.scaling.law import Coefficient, Law
 from harness.scaling.rivals import (
@@ -121,7 +121,7 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     noise = float(np.sqrt(problem.fits.variance[which]))
     inverse = np.linalg.pinv(columns.T @ columns)
     covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
-    quantile = float(student.ppf((1 + CONFIDENCE) / 2, max(freedom, 1)))
+    quantile = float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
     reach = quantile * np.sqrt(np.diag(covariance))
     order = sorted(range(len(terms)), key=lambda i: (terms[i].growth, terms[i]))
     coefficients = tuple(
@@ -145,7 +145,7 @@ def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]
     off = 1 - problem.columns_of(which) @ problem.fits.coefficients[which, : len(members)] / problem.target
     off = off * problem.target  # points that are known badly say little
     slope, error = last_coefficient(np.stack([problem.target, np.log(values) * problem.target], axis=1), off)
-    reach = float(student.ppf((1 + CONFIDENCE) / 2, max(len(off) - len(members) - 1, 1))) * error
+    reach = float(stdtrit(max(len(off) - len(members) - 1, 1), (1 + CONFIDENCE) / 2)) * error
     return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
 
 

@@ -3,6 +3,7 @@
 Numbers in, numbers out: sizes are n, d, h, b; costs are seconds, bytes or whatever the points were.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -84,6 +85,17 @@ class Law:
     def at(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
         """The cost at one size."""
         return float(self(Sizes.of([(n, d, h, b)]))[0])
+
+    def error(self, gradient: Floats) -> float:
+        """How far the coefficients let a quantity be off whose derivatives by them are `gradient`, (terms,).
+
+        Infinite of a law with as many terms as points, nothing of one whose coefficients are given.
+        """
+        if not self.covariance.size:
+            return 0.0
+        if not np.isfinite(self.covariance).all():
+            return math.inf
+        return self.quantile * math.sqrt(max(float(gradient @ self.covariance @ gradient), 0.0))
 
     @property
     def leading(self) -> Term:

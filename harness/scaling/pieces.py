@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import f as f_distribution
+from scipy.special import fdtri
 
 from harness.scaling.fit import fit
 from harness.scaling.law import Break, Law
@@ -50,14 +50,14 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
         above = sizes.n >= n
         left, right = (_Piece.best(columns[part], target[part]) for part in (~above, above))
         used = left.size + right.size + 1  # the break itself is one more
-        spent, freedom = used - whole.size, len(costs) - used
-        if spent < 1 or freedom < 1:
+        spent, freedom = max(used - whole.size, 1), len(costs) - used
+        if freedom < 1:
             continue
         rss = max(left.rss + right.rss, len(costs) * ROUNDING**2)
         excess = (whole.rss - rss) / spent / (rss / freedom)
         here = sizes.n == n
         jump = float(np.exp(np.median(np.log(target[here] / left.predicted(columns[here])))))
-        chance = f_distribution.isf(_REJECTED_BELOW / len(distinct), spent, freedom)
+        chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
         if excess > chance and abs(np.log(jump)) >= np.log1p(LEAST_JUMP):
             found.append((rss, Break(float(n), jump)))
     return min(found, key=lambda pair: pair[0])[1] if found else None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from harness.scaling.law import Law, Range
 from harness.scaling.pieces import fit_pieces
@@ -23,6 +23,8 @@ PRIOR_DRIFT = 0.10
 _PRIOR_WEIGHT = 2.0
 # A law of fewer sizes predicts nothing that its successor would be like.
 _FEWEST_SIZES = 2
+# Coefficients of which nothing is known leave nothing known; a factor says that too.
+_FARTHEST = 100.0
 # How far ahead such a law is held against the larger sizes, as a factor of n.
 _REACH = 4
 
@@ -51,7 +53,7 @@ class Predictor:
         if value == 0 or (self.law.exact and self.law.determined):
             return Range(value, value, value)
         down, up = self._of_the_law(size, value)
-        quantile = float(student.ppf((1 + CONFIDENCE) / 2, self.trials))
+        quantile = float(stdtrit(self.trials, (1 + CONFIDENCE) / 2))
         beside = quantile**2 * (self.scatter**2 + (self.drift * self.outside(n, d, h, b)) ** 2)
         return Range(
             value, value * math.exp(-math.hypot(down, beside**0.5)), value * math.exp(math.hypot(up, beside**0.5))
@@ -66,22 +68,15 @@ class Predictor:
         return max(doublings, math.log2(float(self.law(size)[0]) / self.dearest)) if doublings else 0.0
 
     def _of_the_law(self, size: Sizes, value: float) -> tuple[float, float]:
-        """How far down and up, as logarithms, the law's coefficients and its rivals' reach."""
-        ends = [end for law in (self.law, *self.law.rivals) for end in _ends(law, size)]
-        lo, hi = max(min(ends), value / 100), min(max(ends), value * 100)
-        return math.log(value / min(lo, value)), math.log(max(hi, value) / value)
+        """How far down and up, as logarithms, the law's coefficients reach, and what its rivals say instead."""
+        reach = self.law.error(design(self.law.terms, size)[0])
+        said = [value - reach, value + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
+        lo, hi = max(min(said), value / _FARTHEST), min(max(said), value * _FARTHEST)
+        return math.log(value / lo), math.log(hi / value)
 
 
 def _doublings(value: float, lowest: float, highest: float) -> float:
     return math.log2(max(value / highest, lowest / value, 1.0))
-
-
-def _ends(law: Law, size: Sizes) -> tuple[float, float]:
-    values = design(law.terms, size)[0]
-    cost = float(values @ law.values)
-    variance = float(values @ law.covariance @ values) if np.isfinite(law.covariance).all() else math.inf
-    reach = law.quantile * math.sqrt(max(variance, 0.0)) if law.quantile else 0.0
-    return cost - reach, cost + reach
 
 
 def predictor(
@@ -92,7 +87,7 @@ def predictor(
     own = sizes.n >= law.breaks[-1].n if law.breaks else np.full(len(costs), True)
     off = np.log(costs[own] / law(sizes[own]))
     # An exact law is not led astray by noise: nothing of its past speaks against it.
-    drift, trials = (PRIOR_DRIFT, _PRIOR_WEIGHT) if law.exact else _drift(sizes, costs, spreads, expected)
+    drift, trials = (PRIOR_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected)
     ends = {axis: sizes.axis(axis) for axis in law.varied}
     return Predictor(
         law,

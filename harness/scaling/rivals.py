@@ -8,8 +8,7 @@ those agree on is known.
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import f as f_distribution
-from scipy.stats import t as student
+from scipy.special import fdtri, stdtrit
 
 from harness.scaling.subsets import ROUNDING, Fits
 from harness.scaling.terms import Floats, Term
@@ -30,7 +29,7 @@ def minimal_plausible(fits: Fits) -> list[int]:
     freedom = max(fits.points - int(fits.size[best]), 1)
     spared = np.maximum(fits.size[best] - fits.size, 1)
     excess = (rss - rss[best]) / spared / (rss[best] / freedom)
-    plausible = np.nonzero(excess <= f_distribution.isf(REJECTED_BELOW, spared, freedom))[0]
+    plausible = np.nonzero(excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW))[0]
     plausible = plausible[np.argsort(fits.size[plausible], kind="stable")]
     kept: list[tuple[int, frozenset[int]]] = []
     for which in plausible:
@@ -51,7 +50,7 @@ def hidden_parts(design: Floats, target: Floats, chosen: Sequence[int]) -> Float
         columns = design[:, [*chosen, candidate]]
         value, error = last_coefficient(columns, target)
         freedom = max(points - columns.shape[1], 1)
-        upper = value + float(student.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+        upper = value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
         parts[candidate] = max(0.0, upper) * float(columns[:, -1].max())
     return parts
 

@@ -20,8 +20,12 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.stats.interval import low_quantile, reach
+from harness.stats.interval import grown, reach
+from harness.stats.quantile import low_quantile, low_quantile_of
 from harness.stats.trials import Trial, quiet
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,11 @@ def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Esti
     middle = median(trial.median_s for trial in trials)
     every = _values(trials)
     # As multiples of the fastest, so that where that is the estimate it is so to the last digit.
-    time_s = every[0] * math.exp(float(low_quantile(np.log(_values(counted(trials, best_pulse_s)) / every[0]))))
-    if len(every) == 1:
-        return Estimate(time_s, 0.0, math.inf, middle)
-    down, up = reach(np.log(every))
-    return Estimate(time_s, time_s * math.exp(-float(down)), time_s * math.exp(float(up)), middle)
+    low = low_quantile(np.log(_values(counted(trials, best_pulse_s)) / every[0]))
+    return _estimate(every[0], float(low), reach(np.log(every)) if len(every) > 1 else None, middle)
 
 
-def _values(trials: Sequence[Trial]) -> NDArray[np.float64]:
+def _values(trials: Sequence[Trial]) -> Floats:
     return np.sort([trial.value_s for trial in trials])
 
 
@@ -65,3 +66,44 @@ def counted(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:
     fastest = min(trials, key=lambda trial: trial.value_s)
     others = [trial for trial in quiet(trials, best_pulse_s) if trial is not fastest]
     return [fastest, *others] if others else list(trials)
+
+
+def _estimate(fastest: float, low: float, reaches: tuple[Floats, Floats] | None, middle: float) -> Estimate:
+    """Of `low`, the logarithm of the estimate over the fastest, and how far down and up the interval reaches."""
+    time_s = float(fastest) * math.exp(low)
+    if reaches is None:
+        return Estimate(time_s, 0.0, math.inf, middle)
+    down, up = reaches
+    return Estimate(time_s, time_s * math.exp(-float(down)), time_s * grown(float(up)), middle)
+
+
+def estimates(values_s: Floats, medians_s: Floats, calm: Flags) -> list[Estimate]:
+    """What `estimate` says of many cases with equally many trials, all arrays (cases, trials).
+
+    Of each trial its fastest sample, the median of its samples, and whether it was quiet.
+    """
+    number = values_s.shape[1]
+    every = np.sort(values_s, axis=1)
+    fastest = every[:, :1]
+    counting = _counted(values_s, calm)
+    ordered = np.sort(np.where(counting, values_s, np.inf), axis=1)
+    lows = low_quantile_of(np.log(ordered / fastest), counting.sum(axis=1))
+    reaches = zip(*reach(np.log(every)), strict=True) if number > 1 else [None] * len(every)
+    of_cases = zip(fastest[:, 0].tolist(), lows.tolist(), reaches, middles(medians_s), strict=True)
+    return [_estimate(*of_case) for of_case in of_cases]
+
+
+def _counted(values_s: Floats, calm: Flags) -> Flags:
+    """Which trials count, (cases, trials): see `counted`."""
+    fastest = np.zeros(values_s.shape, dtype=bool)
+    fastest[np.arange(len(values_s)), values_s.argmin(axis=1)] = True
+    counting = calm | fastest
+    return counting | (counting.sum(axis=1) == 1)[:, None]
+
+
+def middles(values: Floats) -> list[float]:
+    """The median of each (cases, N)."""
+    ordered = np.sort(values, axis=1)
+    last = values.shape[1] - 1
+    low, high = ordered[:, last // 2], ordered[:, last - last // 2]
+    return [float(x) for x in (low if last % 2 == 0 else (low + high) / 2)]

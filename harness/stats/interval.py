@@ -1,46 +1,28 @@
-"""A low quantile of what trials give, and an interval for it, from few trials.
+"""An interval for the low quantile of what trials give, from few trials.
 
-The quantity: `LEVEL`, the time below which one trial in six falls. A fixed quantile, and not the minimum, because
-the minimum of more trials is lower: two runs of different length could not be compared, and an interval
-around a moving number covers nothing. Up to five trials the estimate is the fastest of them all the same.
+On a logarithmic scale: so many times the distance between the lowest and the k-th lowest trial, down and up, that it
+holds the quantile 95 times in 100 where trials differ by log-normal noise (`multiples`). Only the lower part of the
+trials has a say: bursts and a second, slower hump change what lies above, and not where the fast trials are.
 
-The interval, on a logarithmic scale: so many times the distance between the lowest and the k-th lowest trial,
-down and up, that it holds the quantile 95 times in 100 where trials differ by log-normal noise. The multiples
-come from simulation, always the same one, since there is no closed form. Only the lower part of the trials has a
-say: bursts and a second, slower hump change what lies above, and not where the fast trials are.
-
-Vectorised over leading axes, so that its coverage can be simulated: `tests/stats/test_coverage.py`.
+Vectorised over leading axes: so its coverage can be simulated (`tests/stats/test_coverage.py`), and so are all cases
+of a large run estimated at once.
 """
 
+import heapq
 import math
-from functools import cache
-from statistics import NormalDist
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-CONFIDENCE = 0.95
-LEVEL = 1 / 6
-# The lower part of the trials, and of three or fewer all of them.
-LOWER_PART = 0.4
-LEAST_AGREEING = 3
+from harness.stats.multiples import agreeing, multiples
+
 # What stopping at a narrow interval costs beyond the trials added after it (see `stopping`).
 LOOKING = 1.02
-# Enough for the multiples to be right within 1 to 2 %: those of few trials vary most.
-_DRAWS = 600_000
-_FEWEST_DRAWS = 20_000
+# Beyond it, e to it is no number any more.
+_MOST_LOG = math.log(np.finfo(float).max)
 
 Logs = NDArray[np.float64]
-
-
-def low_quantile(ordered: Logs) -> Logs:
-    """The quantile at `LEVEL` of each (…, N), ascending along the last axis, as x at rank LEVEL · (N + 1)."""
-    number = ordered.shape[-1]
-    rank = min(max(LEVEL * (number + 1), 1.0), float(number))
-    below = math.floor(rank)
-    share = rank - below
-    lower = ordered[..., below - 1]
-    return lower if share == 0 else (1 - share) * lower + share * ordered[..., below]
 
 
 def reach(ordered: Logs) -> tuple[Logs, Logs]:
@@ -49,16 +31,32 @@ def reach(ordered: Logs) -> tuple[Logs, Logs]:
     Ascending along the last axis.
     """
     number = ordered.shape[-1]
-    k = min(number, max(LEAST_AGREEING, math.ceil(LOWER_PART * number)))
-    down, up = _multiples(number, k)
-    distance = LOOKING * (ordered[..., k - 1] - ordered[..., 0])
+    down, up = multiples(number)
+    distance = LOOKING * (ordered[..., agreeing(number) - 1] - ordered[..., 0])
     return down * distance, up * distance
 
 
-@cache
-def _multiples(number: int, k: int) -> tuple[float, float]:
-    """How far down and up to go from the estimate, in units of x_k − x₁, of sorted normal x₁ … x_number."""
-    draws = np.sort(np.random.default_rng(0).standard_normal((max(_FEWEST_DRAWS, _DRAWS // number**2), number)), axis=1)
-    too_high = (low_quantile(draws) - NormalDist().inv_cdf(LEVEL)) / (draws[:, k - 1] - draws[:, 0])
-    tail = (1 - CONFIDENCE) / 2
-    return float(np.quantile(too_high, 1 - tail)), max(0.0, -float(np.quantile(too_high, tail)))
+def grown(log: float) -> float:
+    """e to the `log`, infinite where that is no number."""
+    return math.exp(log) if log < _MOST_LOG else math.inf
+
+
+def half_widths(values: Iterable[float], least: int) -> Iterator[float]:
+    """How far the interval of the first one, two, three … values reaches, as a share.
+
+    Infinite of one value and of fewer than `least`. In n · log n steps for n values.
+    """
+    # The k lowest so far, negated, so that the highest of them comes first; and the others, lowest first.
+    lower: list[float] = []
+    upper: list[float] = []
+    lowest = math.inf
+    for number, value in enumerate(values, start=1):
+        lowest = min(lowest, value)
+        heapq.heappush(upper, -heapq.heappushpop(lower, -value))
+        while len(lower) < agreeing(number):
+            heapq.heappush(lower, -heapq.heappop(upper))
+        if number < max(2, least):
+            yield math.inf
+        else:
+            distance = LOOKING * math.log(-lower[0] / lowest)
+            yield grown(max(multiples(number)) * distance) - 1

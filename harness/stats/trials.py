@@ -35,6 +35,9 @@ def best_pulse(trials: Sequence[Trial]) -> float | None:
 
 def quiet(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:
     """Those of the trials during which the machine ran at its full speed, as far as the pulse can tell."""
-    if best_pulse_s is None:
-        return list(trials)
-    return [trial for trial in trials if trial.pulse_s is None or trial.pulse_s <= QUIET_PULSE * best_pulse_s]
+    return [trial for trial in trials if is_quiet(trial.pulse_s, best_pulse_s)]
+
+
+def is_quiet(pulse_s: float | None, best_pulse_s: float | None) -> bool:
+    """Whether the machine ran at its full speed beside that pulse; nothing speaks against it where none was taken."""
+    return pulse_s is None or best_pulse_s is None or pulse_s <= QUIET_PULSE * best_pulse_s

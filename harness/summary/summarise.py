@@ -1,125 +1,122 @@
 """Of all rows of a run, a line for every case."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness.case import AXES, Case
-from harness.stats.estimate import Estimate, estimate
-from harness.stats.stopping import Limits, restless, stop_reason
-from harness.stats.trials import Trial, best_pulse
-from harness.summary.counters import Counters, count, humps, ratio
-from harness.summary.line import Line
-from harness.summary.trial_row import trial_of
-
-# Columns that stand in the row of the facts' trial under the same name.
-_FACTS = (
-    "peak_bytes",
-    "peak_resident_bytes",
-    "flops",
-    "flops_full",
-    "flops_claimed",
-    "ops",
-    "depth",
-    "depth_declared",
-    "min_bytes",
-    "weights_bytes",
-    "inputs_bytes",
-    "saved_bytes",
-    "transient_bytes",
-    "backend",
-    "backend_fallback",
-)
-
-
-@dataclass
-class _Rows:
-    family: str = ""
-    failure: Mapping[str, Any] | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
-    timed: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def trials(self) -> list[Trial]:
-        return [trial_of(row) for row in self.timed.values()]
+from harness.stats.estimate import Estimate, estimates
+from harness.stats.stopping import Limits, Seen, reason_of
+from harness.summary.counters import count, of_trials
+from harness.summary.facts_row import FACTS
+from harness.summary.fold import Fold
+from harness.summary.humps import humps
+from harness.summary.line import COLUMNS, Line
+from harness.summary.read import read_run
+from harness.summary.trials import Group, Trials
 
 
 def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[Line]:
     """A line for every case that has a row, sorted by case. `limits` are those of the sweep.
 
+    Raises ValueError for a row that does not hold what every row must.
+    """
+    fold = Fold()
+    for row in rows:
+        if not fold.add(row):
+            raise ValueError(f"not a row: {row}")
+    return _lines_of(fold, limits)
+
+
+def summarise_run(run: Path, limits: Limits) -> tuple[list[Line], list[str]]:
+    """The same of all rows of a run, with a notice for each line in its files that is no row."""
+    fold, notices = read_run(run)
+    return _lines_of(fold, limits), notices
+
+
+def _lines_of(fold: Fold, limits: Limits) -> list[Line]:
+    """A line for every case that was folded in, sorted by case.
+
     A case's status is `ok` when none of its trials failed, else the first failure's: a layer that is
     killed once in five has no time that could be relied on.
     """
-    cases: dict[Case, _Rows] = {}
-    for row in rows:
-        of_case = cases.setdefault(Case.from_dict(row["case"]), _Rows())
-        of_case.family = row["family"]
-        if row["status"] != "ok":
-            of_case.failure = of_case.failure or row
-        elif row["purpose"] == "facts":
-            of_case.facts = dict(row)
-        elif row["purpose"] == "time":
-            of_case.timed[row["round"]] = row
-    pulses = _best_pulses(cases)
-    return [_line(case, cases[case], pulses[case.threads], limits) for case in sorted(cases)]
+    cases = [Case(*axes) for axes in fold.cases]
+    ok = np.array([number not in fold.failures for number in range(len(cases))], dtype=bool)
+    trials = Trials(fold)
+    columns: dict[str, list[Any]] = {name: [None] * len(cases) for name in COLUMNS}
+    for name in AXES:
+        columns[name] = [getattr(case, name) for case in cases]
+    columns["family"] = fold.families
+    columns["status"] = ["ok"] * len(cases)
+    columns["trials"] = trials.numbers.tolist()
+    columns["stop_reason"] = ["interrupted"] * len(cases)
+    _enter(columns, fold.failures, ("status", "reason"), zip(*fold.failures.values(), strict=True))
+    _enter(columns, fold.failures, ("stop_reason",), [["failed"] * len(fold.failures)])
+    _enter(columns, fold.facts, FACTS, zip(*fold.facts.values(), strict=True))
+    best_pulses_s = trials.best_pulses([case.threads for case in cases])
+    for group in trials.groups(ok, best_pulses_s):
+        timed = _timed(group, limits)
+        _enter(columns, group.cases.tolist(), timed.keys(), timed.values())
+    columns["tokens_per_s"] = [_over(case.tokens, s) for case, s in zip(cases, columns["time_s"], strict=True)]
+    columns["flops_per_byte"] = list(map(_over, columns["flops"], columns["min_bytes"]))
+    order = sorted(range(len(cases)), key=list(fold.cases).__getitem__)
+    lines = [Line(*cells) for cells in zip(*columns.values(), strict=True)]
+    return [lines[number] for number in order]
 
 
-def _best_pulses(cases: Mapping[Case, _Rows]) -> dict[int, float | None]:
-    """The best pulse seen in the run, by number of threads."""
-    trials: dict[int, list[Trial]] = {}
-    for case, rows in cases.items():
-        trials.setdefault(case.threads, []).extend(rows.trials)
-    return {threads: best_pulse(seen) for threads, seen in trials.items()}
+def _over(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
-def _line(case: Case, rows: _Rows, best_pulse_s: float | None, limits: Limits) -> Line:
-    failure = rows.failure
-    trials = rows.trials
-    timed = estimate(trials, best_pulse_s) if trials and failure is None else None
-    found = humps(list(rows.timed.values()), best_pulse_s) if timed else None
-    facts: dict[str, Any] = {name: rows.facts.get(name) for name in _FACTS}
-    axes: dict[str, Any] = {name: getattr(case, name) for name in AXES}
-    return Line(
-        **axes,
-        family=rows.family,
-        status="ok" if failure is None else failure["status"],
-        reason=None if failure is None else failure["reason"],
-        time_s=timed.time_s if timed else None,
-        time_lo_s=timed.lo_s if timed else None,
-        time_hi_s=_finite(timed),
-        time_median_s=timed.median_s if timed else None,
-        trials=len(trials),
-        stop_reason=_stop(trials, best_pulse_s, failure is not None, limits),
-        tokens_per_s=case.tokens / timed.time_s if timed else None,
-        **facts,
-        facts_unknown="; ".join(rows.facts.get("facts_unknown", [])) or None,
-        flops_per_byte=ratio(facts["flops"], facts["min_bytes"]),
-        **_counted(rows if timed else None),
-        humps=found.count if found else None,
-        hump_fast_s=found.fast_s if found and found.count == 2 else None,
-        hump_slow_s=found.slow_s if found else None,
-        hump_cause=found.cause if found else None,
-    )
+def _enter(
+    columns: Mapping[str, list[Any]], cases: Iterable[int], names: Iterable[str], entries: Iterable[Iterable[Any]]
+) -> None:
+    """Write some cases' cells, given column by column, into the columns of these names."""
+    places = list(cases)
+    if not places:  # of no cases, `zip` makes no columns
+        return
+    for name, cells in zip(names, entries, strict=True):
+        column = columns[name]
+        for place, cell in zip(places, cells, strict=True):
+            column[place] = cell
 
 
-def _counted(rows: _Rows | None) -> dict[str, Any]:
-    """The columns of `Counters`."""
-    if rows is None:
-        return {column.name: None for column in fields(Counters)}
-    return asdict(count(list(rows.timed.values())))
+def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
+    """The columns that come from timed trials."""
+    calm = group.calm(group.best_pulse_s)
+    medians_s = group.column("median_s")
+    found = estimates(group.column("value_s"), medians_s, calm)
+    each = of_trials(group)
+    return {
+        "time_s": [one.time_s for one in found],
+        "time_lo_s": [one.lo_s for one in found],
+        "time_hi_s": [one.hi_s if math.isfinite(one.hi_s) else None for one in found],
+        "time_median_s": [one.median_s for one in found],
+        "stop_reason": _stops(group, found, limits),
+        **count(group, each),
+        **humps(medians_s, calm, each),
+    }
 
 
-def _finite(timed: Estimate | None) -> float | None:
-    return timed.hi_s if timed and math.isfinite(timed.hi_s) else None
+def _stops(group: Group, found: Sequence[Estimate], limits: Limits) -> list[str]:
+    """Why each case stopped, judged by the best pulse of the run.
 
-
-def _stop(trials: list[Trial], best_pulse_s: float | None, failed: bool, limits: Limits) -> str:
-    if failed:
-        return "failed"
-    reason = stop_reason(trials, best_pulse_s, limits)
-    if reason is not None:
-        return reason
-    # A case that stopped by the best pulse seen until then may be a disturbed one by that of the whole run.
-    by_itself = stop_reason(trials, best_pulse(trials), limits)
-    return "disturbed" if by_itself or restless(trials, best_pulse_s, limits) else "interrupted"
+    A case that stopped by the best pulse seen until then may be a disturbed one by that of the whole run.
+    """
+    values_s = group.column("value_s")
+    walls_s = [sum(of_case) for of_case in group.column("wall_s").tolist()]
+    of_run = group.calm(group.best_pulse_s)
+    of_itself = group.calm(np.fmin.reduce(group.column("pulse_s"), axis=1))
+    stops = []
+    for case, (estimate, wall_s) in enumerate(zip(found, walls_s, strict=True)):
+        seen = Seen(values_s[case].tolist(), of_run[case].tolist(), wall_s, estimate.half_width)
+        reason = reason_of(seen, limits)
+        if reason is None:
+            by_itself = reason_of(replace(seen, calm=of_itself[case].tolist()), limits)
+            reason = "disturbed" if by_itself or len(seen.values_s) >= limits.max_rounds else "interrupted"
+        stops.append(reason)
+    return stops

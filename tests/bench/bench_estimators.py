@@ -21,7 +21,7 @@ from bench.peers.with_harness import Harness, estimates_of, trials_of
 
 from harness.case import Case
 from harness.stats.estimate import counted
-from harness.stats.interval import low_quantile
+from harness.stats.quantile import low_quantile
 from harness.stats.trials import Trial, best_pulse
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "24"))

@@ -54,8 +54,9 @@ def test_a_sweep_leaves_a_run_that_report_rebuilds(tmp_path: Path) -> None:
     assert "Cost of one call at n = 64, d = 16, h = 2" in out
     run = tmp_path / "results" / "latest"
     assert run.is_symlink()
+    tables = {"summary.csv", "laws.csv", "claims.csv", "crossovers.csv"}
     names = {path.name for path in run.iterdir()}
-    assert names == {"config.yaml", "machine.json", "rows", "summary.csv", "laws.csv", "plots"}
+    assert names == {"config.yaml", "machine.json", "rows", "plots", "report.html", "report.md", *tables}
     assert {p.name for p in (run / "plots").iterdir()} == {
         f"{plot}.{kind}" for plot in ("time", "memory", "speedup") for kind in ("png", "svg")
     }
@@ -68,11 +69,11 @@ def test_a_sweep_leaves_a_run_that_report_rebuilds(tmp_path: Path) -> None:
     assert machine["torch"]["version"] == machine["libraries"]["torch"]
     assert machine["cpu"]["model"]
 
-    before = (run / "summary.csv").read_text()
-    for made in ("summary.csv", "laws.csv"):
-        (run / made).unlink()
+    made = {name: (run / name).read_text() for name in {*tables, "report.html", "report.md"}}
+    for name in made:
+        (run / name).unlink()
     finish(harness("report", "results/latest", cwd=tmp_path), 0)
-    assert (run / "summary.csv").read_text() == before
+    assert {name: (run / name).read_text() for name in made} == made
 
 
 def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(tmp_path: Path) -> None:

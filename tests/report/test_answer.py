@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 from rows import usual_lines
 
+from harness.findings.findings import find
 from harness.report import units
 from harness.report.answer import show
 from harness.summary import Line
@@ -14,7 +15,7 @@ from harness.summary import Line
 def said(lines: list[Line], width: int = 80) -> str:
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        show(lines, console)
+        show(lines, find(lines), console)
         return console.export_text()
 
 
@@ -26,16 +27,23 @@ def test_it_tells_costs_at_the_largest_n_of_the_widest_panel() -> None:
     assert "1.00 → 1.00" in text
 
 
+def test_the_fastest_is_named_and_whether_that_is_sure() -> None:
+    sure = usual_lines()
+    assert "Fastest at n = 2048: rnn.torch, 2.00 times as fast as attention.fused." in said(sure, width=120)
+    vague = [replace(line, time_hi_s=line.time_s * 3) for line in sure]
+    assert "times as fast as attention.fused; their intervals overlap." in said(vague, width=120)
+
+
 def test_it_tells_from_which_n_on_attention_costs_more_than_the_rnn() -> None:
     # 8nd² + 4n²d at 10¹¹/s against 4nd² at 2·10¹⁰/s: equal where n = 3d; twice that, the naive layer's, at n = d/2.
     text = said(usual_lines())
-    assert "attention.fused costs more time than rnn.torch from about n = 75" in text
-    assert "attention.naive costs more time than rnn.torch from about n = 128 on" in text
+    assert "attention.fused costs more time than rnn.torch from n = 750 (741 to 758) on." in text
+    assert "attention.naive costs more time than rnn.torch from n = 128 (123 to 131) on." in text
 
 
 def test_it_tells_when_attention_never_does() -> None:
     text = said([line for line in usual_lines() if line.seq_len <= 512 and line.impl != "attention.naive"])
-    assert "attention.fused costs no more time than rnn.torch up to n = 512." in text
+    assert "attention.fused costs no more time than rnn.torch at n = 64 to 512." in text
 
 
 def test_the_numbers_fit_a_narrow_terminal() -> None:

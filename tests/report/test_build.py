@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import seaborn as sns
 from rows import SIZES, attention_time, measured, row, usual_lines
 
 from harness import store
@@ -13,10 +14,10 @@ from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
 from harness.report.build import build
-from harness.report.panels import settings
+from harness.report.looks import PALETTE, looks
+from harness.report.panels import readable, settings
 from harness.report.plots.curves import TIME, curves
 from harness.report.plots.speedup import speedup
-from harness.report.plots.style import styles
 
 
 def make_run(path: Path, rows: Sequence[dict]) -> Path:
@@ -44,6 +45,21 @@ def test_a_run_gets_its_tables_and_plots(run: Path) -> None:
     for name in ("time", "memory", "speedup"):
         assert (run / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (run / "plots" / f"{name}.svg").read_text()
+    assert {"claim", "claimed", "verdict"} & set(pd.read_csv(run / "claims.csv").columns)
+    assert {"slower", "faster", "seq_len"} <= set(pd.read_csv(run / "crossovers.csv").columns)
+
+
+def test_a_run_gets_its_reports(run: Path) -> None:
+    with next((run / "rows").iterdir()).open("ab") as file:
+        file.write(b"torn")
+    build(run)
+    html, markdown = (run / "report.html").read_text(), (run / "report.md").read_text()
+    assert html.startswith("<!doctype html>")
+    assert html.rstrip().endswith("</html>")
+    for said in ("Fastest at n = 2048: attention.fused", "out of memory", "not a whole row, left out"):
+        assert said in html
+    assert "Fastest at n = 2048: attention.fused" in markdown
+    assert "| attention.packed | oom | 1 | 2048 | out of memory |" in markdown
 
 
 def test_building_again_from_the_rows_alone_gives_the_same_tables(run: Path) -> None:
@@ -91,9 +107,13 @@ def test_each_mode_has_pictures_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_impl_has_the_same_colour_whoever_stands_beside_it() -> None:
-    alone, together = styles(["rnn.torch"]), styles(["a.b:C", "rnn.torch", "attention.naive"])
+    alone, together = looks(["rnn.torch"]), looks(["a.b:C", "rnn.torch", "attention.naive"])
     assert alone["rnn.torch"] == together["rnn.torch"]
     assert len(set(together.values())) == len(together)
+
+
+def test_the_colours_are_seaborns_for_colour_blind_readers() -> None:
+    assert tuple(sns.color_palette("colorblind").as_hex()) == PALETTE
 
 
 def test_a_failed_case_is_marked_where_it_would_have_been() -> None:
@@ -121,3 +141,14 @@ def test_speed_up_is_over_the_naive_layer_at_the_same_n_d_and_h() -> None:
 def test_without_the_naive_layer_there_is_nothing_to_be_faster_than() -> None:
     (setting,) = settings([line for line in usual_lines() if line.impl != "attention.naive"])
     assert speedup(setting) is None
+
+
+def test_a_picture_of_many_widths_and_heads_shows_some_with_the_ends_and_says_so() -> None:
+    widths, heads = tuple(range(32, 32 * 11, 32)), (1, 2, 4, 8, 16)
+    (setting,) = settings(usual_lines(heads, widths))
+    some = readable(setting)
+    assert sorted({panel.d_model for panel in some.panels}) == [32, 128, 224, 320]
+    assert sorted({panel.num_heads for panel in some.panels}) == [1, 2, 8, 16]
+    assert some.title.endswith("(16 of 50 panels)")
+    (small,) = settings(usual_lines())
+    assert readable(small) is small

@@ -31,6 +31,10 @@ def test_page_faults_paid_from_some_n_on_are_found() -> None:
     assert break_of(noisy(attention(POINTS, 1e11) + faults, 0.02, 1)) == 1024
 
 
+def test_two_laws_of_one_term_each_are_told_from_one_law_of_three() -> None:
+    assert break_of(1e-8 * POINTS.n * POINTS.d * np.where(POINTS.n >= 512, 3.0, 1.0)) == 512
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.03, 0.1, 0.3])
 def test_a_law_that_only_bends_has_no_break(noise: float) -> None:
     for seed in range(20):

@@ -6,7 +6,8 @@ import numpy as np
 from stats.noise import Draw
 
 from harness.config import Precision
-from harness.stats.interval import LEVEL, low_quantile, reach
+from harness.stats.interval import reach
+from harness.stats.quantile import LEVEL, low_quantile
 from harness.stats.stopping import confirmed
 
 

@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from harness.stats.estimate import estimate
-from harness.stats.trials import Trial, best_pulse
+from harness.stats.estimate import estimate, estimates
+from harness.stats.trials import Trial, best_pulse, is_quiet
 
 
 def trials(*values: float, pulse_s: float | None = None) -> list[Trial]:
@@ -63,3 +64,18 @@ def test_the_fastest_trial_counts_whenever_it_was_taken() -> None:
 
 def test_a_machine_that_was_never_quiet_is_judged_by_what_there_is() -> None:
     assert estimate(trials(1.30, 1.31, 1.32, pulse_s=1.3), best_pulse_s=1.0).time_s == 1.30
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 9, 20, 61])
+def test_many_cases_at_once_are_each_estimated_as_if_alone(number: int) -> None:
+    rng = np.random.default_rng(number)
+    values = np.exp(rng.normal(0, 0.05, (200, number)))
+    medians = values * rng.uniform(1.0, 1.2, values.shape)
+    pulses = rng.choice([1.0, 1.0, 1.1, 1.3], values.shape)
+    cases = [
+        [Trial([low, 2 * middle - low], 0.1, pulse) for low, middle, pulse in zip(*case, strict=True)]
+        for case in zip(values.tolist(), medians.tolist(), pulses.tolist(), strict=True)
+    ]
+    middles = np.array([[trial.median_s for trial in case] for case in cases])
+    calm = np.array([[is_quiet(trial.pulse_s, 1.0) for trial in case] for case in cases])
+    assert estimates(values, middles, calm) == [estimate(case, 1.0) for case in cases]

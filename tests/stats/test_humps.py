@@ -3,9 +3,10 @@
 import math
 import random
 
+import numpy as np
 import pytest
 
-from harness.stats.humps import find_humps
+from harness.stats.humps import find_humps, may_be_two
 
 
 def counters(*faults: float, **others: float) -> list[dict]:
@@ -90,3 +91,29 @@ def test_two_humps_are_mostly_found_even_where_nothing_explains_them(spread: flo
     rng = random.Random(3)
     times = [[math.exp(rng.gauss(0.5 * (rng.random() < 0.5), spread)) for _ in range(trials)] for _ in range(500)]
     assert sum(find_humps(of_case, [{}] * trials).count == 2 for of_case in times) / 500 > found
+
+
+@pytest.mark.parametrize("trials", [3, 4, 9, 30])
+def test_a_quick_look_at_many_cases_misses_none_that_has_two_humps(trials: int) -> None:
+    rng = np.random.default_rng(trials)
+    slow = rng.random((1000, trials)) < rng.random((1000, 1))
+    times = np.exp(rng.normal(0, 0.1, slow.shape) * rng.random((1000, 1)) + np.where(slow, 0.4, 0.0))
+    faults = [[{"minor_faults_per_call": 1000.0 * s} for s in case] for case in slow]
+    two = np.array([find_humps(*case).count == 2 for case in zip(times.tolist(), faults, strict=True)])
+    looked = may_be_two(times, np.ones(times.shape, dtype=bool))
+    assert looked[two].all()
+    assert 0 < two.sum() <= looked.sum() < 1.5 * two.sum()
+
+
+def test_it_looks_at_the_trials_that_count_alone() -> None:
+    times = np.array([[1.0, 9.0, 1.01, 2.0, 1.02, 2.01, 9.0]])
+    assert may_be_two(times, times < 9).tolist() == [True]
+    assert may_be_two(times, times < 2).tolist() == [False]
+    assert may_be_two(times, times < 1).tolist() == [False]
+
+
+def test_the_division_of_thousands_of_trials_is_found() -> None:
+    rng = random.Random(3)
+    times = [math.exp(rng.gauss(0.5 * (i % 3 == 0), 0.02)) for i in range(9_000)]
+    found = find_humps(times, [{}] * len(times))
+    assert (found.count, found.fast_trials, found.slow_trials) == (2, 6_000, 3_000)

@@ -1,19 +1,10 @@
+import math
+import random
+
 import numpy as np
 import pytest
 
-from harness.stats.interval import LEVEL, low_quantile, reach
-
-
-def test_up_to_five_trials_the_low_quantile_is_the_fastest() -> None:
-    for number in range(1, 6):
-        assert low_quantile(np.arange(1.0, number + 1)) == 1.0
-
-
-def test_of_more_trials_it_stays_at_its_level_where_the_minimum_would_fall() -> None:
-    rng = np.random.default_rng(0)
-    for number in (6, 12, 60):
-        found = low_quantile(np.sort(rng.random((20_000, number)), axis=1))
-        assert found.mean() == pytest.approx(LEVEL, abs=0.01)
+from harness.stats.interval import half_widths, reach
 
 
 def test_the_reach_scales_with_the_lower_trials_and_ignores_the_upper_ones() -> None:
@@ -31,3 +22,21 @@ def test_more_trials_of_the_same_noise_reach_less_far() -> None:
         down, up = reach(np.sort(rng.standard_normal((5_000, number)), axis=1))
         widths.append(float(np.median(down + up)))
     assert widths == sorted(widths, reverse=True)
+
+
+def test_the_half_width_after_each_value_is_that_of_the_values_until_then() -> None:
+    rng = random.Random(0)
+    values = [math.exp(rng.gauss(0, 0.05)) for _ in range(70)]
+    found = list(half_widths(values, least=1))
+    assert found[0] == math.inf
+    for number in range(2, len(values) + 1):
+        ordered = np.sort(np.log(values[:number]))
+        assert found[number - 1] == pytest.approx(math.exp(max(reach(ordered))) - 1, rel=1e-9)
+
+
+def test_fewer_values_than_are_asked_for_have_no_width() -> None:
+    assert list(half_widths([1.0, 1.0, 1.0, 1.0], least=3)) == [math.inf, math.inf, 0.0, 0.0]
+
+
+def test_values_too_far_apart_for_any_number_are_infinitely_wide() -> None:
+    assert list(half_widths([1e-300, 1e300], least=1)) == [math.inf, math.inf]

@@ -1,8 +1,12 @@
+import math
+import random
+
 import pytest
 
 from harness.config import Precision
+from harness.stats.estimate import estimate
 from harness.stats.stopping import confirmed, fewest, restless, stop_reason
-from harness.stats.trials import Trial
+from harness.stats.trials import Trial, quiet
 
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 
@@ -67,3 +71,26 @@ def test_a_case_disturbed_in_every_round_has_had_its_rounds_but_no_rest() -> Non
     assert restless(seen, 1.0, LIMITS)
     assert not restless(seen[:4], 1.0, LIMITS)
     assert not restless(seen + trials(1.0, 1.3), 1.0, LIMITS)
+
+
+def looked_at_every_time(trials: list[Trial], precision: Precision) -> bool:
+    """The rule word by word: what the interval was after each trial."""
+    narrow = [
+        len(quiet(trials[:number], 1.0)) >= precision.min_rounds
+        and estimate(trials[:number], 1.0).half_width <= precision.target
+        for number in range(1, len(trials) + 1)
+    ]
+    return confirmed(narrow, precision)
+
+
+@pytest.mark.parametrize("precision", [limits(3, 5), limits(4, 20), limits(6, 60), limits(4, 4)])
+def test_a_case_is_precise_when_looking_after_every_trial_says_so(precision: Precision) -> None:
+    rng = random.Random(1)
+    seen = set()
+    for _ in range(200):
+        noise, pulses = rng.choice([0.005, 0.02, 0.04]), rng.choice([[1.0], [1.0, 1.3]])
+        taken = [Trial([math.exp(rng.gauss(0, noise))], 0.01, rng.choice(pulses)) for _ in range(rng.randrange(1, 40))]
+        precise = stop_reason(taken, 1.0, precision) == "precise"
+        assert precise == looked_at_every_time(taken, precision)
+        seen.add(precise)
+    assert seen == {True, False}

@@ -4,8 +4,7 @@ import pytest
 from rows import PRECISION, row
 
 from harness.case import Case
-from harness.summary import summarise
-from harness.summary.counters import count, humps
+from harness.summary import Line, summarise
 
 CASE = Case("attention.naive", 512, 256, 8)
 
@@ -30,8 +29,13 @@ def timed(number: int, time_s: float, faults: float, pulse_s: float = 1e-4, **ot
     )
 
 
+def line_of(*rows: dict) -> Line:
+    (line,) = summarise(rows, PRECISION)
+    return line
+
+
 def test_faults_are_counted_per_call_and_cpu_time_per_wall_time() -> None:
-    counted = count([timed(1, 0.001, 100.0), timed(2, 0.001, 300.0), timed(3, 0.001, 101.0)])
+    counted = line_of(timed(1, 0.001, 100.0), timed(2, 0.001, 300.0), timed(3, 0.001, 101.0))
     assert counted.minor_faults_per_call == 101.0
     assert counted.cpu_over_wall == pytest.approx(2.0)
     assert counted.involuntary_switches == 4.0
@@ -40,7 +44,7 @@ def test_faults_are_counted_per_call_and_cpu_time_per_wall_time() -> None:
 
 
 def test_what_was_not_recorded_is_none() -> None:
-    counted = count([row(CASE, "time", 1, samples_s=[1.0], pulse_s=None)])
+    counted = line_of(row(CASE, "time", 1, samples_s=[1.0], pulse_s=None))
     assert counted.minor_faults_per_call is None
     assert counted.sm_clock_mhz is None
     assert counted.host_bound is None
@@ -49,17 +53,31 @@ def test_what_was_not_recorded_is_none() -> None:
 
 def test_most_trials_say_whether_the_host_is_the_bound() -> None:
     trials = [timed(i, 0.001, 0.0, host_bound=i < 3, wall_call_s=0.002, sm_clock_mhz=1980) for i in range(4)]
-    counted = count(trials)
+    counted = line_of(*trials)
     assert (counted.host_bound, counted.wall_call_s, counted.sm_clock_mhz) == (True, 0.002, 1980)
 
 
 def test_a_layer_with_two_times_has_two_humps_in_its_line_and_what_goes_with_them() -> None:
     rows = [timed(i, *(0.0046, 12.0) if i % 2 else (0.0082, 4100.0)) for i in range(4)]
-    (line,) = summarise(rows, PRECISION)
+    line = line_of(*rows)
     assert line.humps == 2
     assert line.hump_cause == "slow trials paid 4,100 page faults a call, fast ones 12"
 
 
 def test_a_machine_with_two_speeds_gives_no_layer_two_humps() -> None:
     rows = [timed(i, *(0.0046, 12.0, 1.0e-4) if i % 2 else (0.0064, 12.0, 1.4e-4)) for i in range(8)]
-    assert humps(rows, 1.0e-4).count == 1
+    assert line_of(*rows).humps == 1
+
+
+def test_a_counter_that_some_trials_lack_is_that_of_the_others() -> None:
+    trials = [timed(i, 0.001, 10.0 * i, sm_clock_mhz=mhz) for i, mhz in enumerate([None, 1500, 1400, None, 1980])]
+    trials.append(row(CASE, "time", 5, samples_s=[0.001], pulse_s=1e-4))
+    counted = line_of(*trials)
+    assert counted.sm_clock_mhz == 1500
+    assert counted.minor_faults_per_call == 20.0
+    assert counted.steal_share == pytest.approx(10 / 100)
+
+
+def test_two_trials_are_no_humps_nor_one() -> None:
+    line = line_of(timed(1, 0.001, 0.0), timed(2, 0.002, 9000.0))
+    assert (line.humps, line.hump_slow_s, line.hump_cause) == (None, None, None)

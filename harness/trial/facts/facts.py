@@ -1,5 +1,6 @@
 """All facts of a case, in the trial that takes nothing else."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     | --- | --- |
     | `flops`, `flops_full` | work, a multiply-add being 2: what a causal mask leaves of fused kernels, and all of it |
     | `flops_claimed` | what the layer claims of it, None where it claims nothing |
+    | `claims` | what somebody's own layer claims, as JSON; None of ours, whose claims are in the registry |
     | `flops_unknown` | operators without a formula; `flops` is None where there are any |
     | `ops`, `depth` | dispatched operations, views included; those on the longest chain |
     | `depth_declared`, `fused_depth_declared` | how many of the chain opaque kernels declare; whether they do |
@@ -60,7 +62,7 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     facts = _watched(seen, compiled=any(_COMPILED_REGION in name for name in operations), unknown=unknown)
     return {
         **facts,
-        "flops_claimed": _claimed(case),
+        **_claimed(case),
         "min_bytes": None if facts["min_bytes"] is None else facts["min_bytes"] + weights + work.x.nbytes,
         "weights_bytes": weights,
         "inputs_bytes": inputs,
@@ -92,12 +94,17 @@ def _told(take: Callable[[], _Fact], what: str, unknown: list[str]) -> _Fact | N
         return None
 
 
-def _claimed(case: Case) -> int | None:
-    """FLOPs by the layer's own formula, which is of one sequence. Raises UsageError for one that cannot be read."""
-    ours = not catalog.is_foreign(case.impl)
-    of_it = claims.of_impl(case.impl) if ours else claims.of_class(catalog.load_class(case.impl))
+def _claimed(case: Case) -> dict[str, Any]:
+    """What the layer claims, and FLOPs by its own formula, which is of one sequence.
+
+    Raises UsageError for a claim that cannot be read.
+    """
+    own = catalog.is_foreign(case.impl)
+    of_it = claims.of_class(catalog.load_class(case.impl)) if own else claims.of_impl(case.impl)
     formula = of_it.get("work_train" if case.mode == "train" else "work")
-    return case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
+    work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
+    stated = {name: str(claim) for name, claim in of_it.items()}
+    return {"flops_claimed": work, "claims": json.dumps(stated, ensure_ascii=False) if own and stated else None}
 
 
 def _watched(seen: Observation | None, compiled: bool, unknown: list[str]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """All facts of a case together: none lost for the sake of another, and the same each time."""
 
+import json
+
 import pytest
 
 from harness.case import DTYPES, MODES, Case
@@ -73,6 +75,13 @@ def test_somebodys_own_claim_is_read_and_where_there_is_none_none_is_made(runner
     assert runner.run("facts", Case("planted:ClaimsTooLittle", 16, 8, 1, batch_size=2))["flops_claimed"] == 2 * 16 * 64
     assert runner.run("facts", Case("planted:ClaimsTooLittle", 16, 8, 1, mode="train"))["flops_claimed"] is None
     assert runner.run("facts", Case("planted:NoHeads", 16, 8, 1))["flops_claimed"] is None
+
+
+def test_what_somebodys_own_layer_claims_is_in_its_row_and_of_ours_in_the_registry(runner: Runner) -> None:
+    facts = runner.run("facts", Case("planted:ClaimsTooLittle", 16, 8, 1, mode="train"))
+    assert json.loads(facts["claims"]) == {"work": "nd²"}
+    assert runner.run("facts", Case("planted:NoHeads", 16, 8, 1))["claims"] is None
+    assert runner.run("facts", Case("rnn.torch", 16, 8, 1))["claims"] is None
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,0 +1,150 @@
+"""Claims of work, depth and path, held against counts that are exact."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from harness.claims import Polynomial
+from harness.findings.claimed import CONFIRMED, READ_TO, REFUTED, UNDETERMINED, Judgement, degree
+from harness.scaling.law import Law
+from harness.summary import Line
+
+# A CUDA kernel of attention computes on head sizes padded to a multiple of this, and its work is counted so.
+_PADDED_TO = 8
+
+
+def judge_work(lines: Sequence[Line], claim: Polynomial | None, law: Law | None) -> Judgement:
+    """Every count must be the claim times the batch, to the last digit. Without `claim`, `flops_claimed` is.
+
+    A kernel that leaves out what a causal mask hides may be claimed with or without what it leaves out.
+    """
+    counted = [line for line in lines if line.flops is not None]
+    if not counted:
+        why = next((line.facts_unknown for line in lines if line.facts_unknown), None) or _failed(lines)
+        return Judgement("", UNDETERMINED, f"its work is not known: {why}")
+    plain = [line for line in counted if not _padded(line)]
+    if not plain:
+        return Judgement("", UNDETERMINED, "on a GPU its head sizes are padded to a multiple of 8, and counted so")
+    measured = str(law) if law is not None and law.exact and law.determined and not law.breaks else _count(plain[-1])
+    for line in plain:
+        claimed = _claimed(line, claim)
+        if claimed not in (line.flops, line.flops_full):
+            which = f"n = {line.seq_len}, d = {line.d_model}, h = {line.num_heads}"
+            return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
+    cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
+    return Judgement(measured, CONFIRMED, f"to the last digit in {cases}")
+
+
+def _claimed(line: Line, claim: Polynomial | None) -> int | None:
+    if claim is None:
+        return line.flops_claimed
+    return line.batch_size * claim(line.seq_len, line.d_model, line.num_heads)
+
+
+def _padded(line: Line) -> bool:
+    return line.device == "cuda" and bool((line.d_model // line.num_heads) % _PADDED_TO)
+
+
+def _count(line: Line) -> str:
+    return f"{line.flops:,} at n = {line.seq_len}, d = {line.d_model}"
+
+
+def _failed(lines: Sequence[Line]) -> str:
+    return next((f"{line.status}: {line.reason}" for line in lines if line.status != "ok"), "it was not taken")
+
+
+def judge_depth(lines: Sequence[Line], claim: Polynomial) -> Judgement:
+    """By order in n: the same at every n, or on a straight line over n to the claimed power; constants are free."""
+    series = _over_n(lines)
+    if not series:
+        return Judgement(_depths(lines), UNDETERMINED, "its depth is not known at two n or more")
+    power, declared = degree(claim, "n"), _declared(lines)
+    longest = max(series, key=len)
+    for depths in series:
+        if _follows(depths, power):
+            continue
+        order = _order(depths)
+        if power > 0 and len(depths) == 2 and order > READ_TO:
+            return Judgement(_written(depths), UNDETERMINED, f"{_ends(depths)}: two n cannot tell its order{declared}")
+        said = f"{_ends(depths)}: exponent {order:.2f} where the claim has {power}"
+        return Judgement(_written(depths), REFUTED, f"{said}{declared}")
+    return Judgement(_written(longest), CONFIRMED, f"{_ends(longest)}{declared}")
+
+
+def judge_path(lines: Sequence[Line], claim: Polynomial) -> Judgement:
+    """No way from one position to another is longer than the longest chain of operations there is.
+
+    So depth bounds the path from above: it confirms a claim of that order, and refutes one of a higher. Whether a
+    shorter way than the longest chain exists it does not tell.
+    """
+    series = _over_n(lines)
+    if not series:
+        return Judgement("", UNDETERMINED, "its depth, which bounds the path, is not known at two n or more")
+    power, longest = degree(claim, "n"), max(series, key=len)
+    measured = f"at most {_written(longest)}"
+    chain = f"no way is longer than the longest chain of operations, {_ends(longest)}{_declared(lines)}"
+    if all(_follows(depths, power) for depths in series):
+        return Judgement(measured, CONFIRMED, f"{chain}; a bound from above" if power else chain)
+    if all(_order(depths) < power - READ_TO for depths in series):
+        return Judgement(measured, REFUTED, chain)
+    return Judgement(measured, UNDETERMINED, f"{chain}; that it is shorter cannot be seen from outside")
+
+
+def _follows(depths: Mapping[int, int], power: int) -> bool:
+    """Whether the depth is of the order of n to the power."""
+    if power == 0:
+        return len(set(depths.values())) == 1
+    on_powers = {n**power: depth for n, depth in depths.items()}
+    return (len(depths) > 2 and _straight(on_powers)) or abs(_order(depths) - power) <= READ_TO
+
+
+def _over_n(lines: Sequence[Line]) -> list[Mapping[int, int]]:
+    """Depth by n, for each (d, h, b) at which it is known at two n or more."""
+    groups: dict[tuple[int, int, int], dict[int, int]] = {}
+    for line in lines:
+        if line.depth is not None:
+            at = (line.d_model, line.num_heads, line.batch_size)
+            groups.setdefault(at, {})[line.seq_len] = line.depth
+    return [dict(sorted(depths.items())) for depths in groups.values() if len(depths) > 1]
+
+
+def _order(depths: Mapping[int, int]) -> float:
+    """The exponent between the two largest n."""
+    small, large = list(depths)[-2:]
+    return math.log(max(depths[large], 1) / max(depths[small], 1)) / math.log(large / small)
+
+
+def _straight(depths: Mapping[int, int]) -> bool:
+    """Whether all points lie on one rising line, exactly."""
+    steps = [(x2 - x1, y2 - y1) for (x1, y1), (x2, y2) in pairwise(depths.items())]
+    return steps[0][1] > 0 and all(x * steps[0][1] == y * steps[0][0] for x, y in steps)
+
+
+def _written(depths: Mapping[int, int]) -> str:
+    """`5`, `3n + 2`, or the depth at the largest n."""
+    if len(set(depths.values())) == 1:
+        return str(next(iter(depths.values())))
+    (n1, y1), (n2, y2) = list(depths.items())[:2]
+    step, rest = divmod(y2 - y1, n2 - n1)
+    if len(depths) > 2 and not rest and _straight(depths):
+        start = y1 - step * n1
+        return f"{step if step > 1 else ''}n" + (f" {'+' if start > 0 else '−'} {abs(start)}" if start else "")
+    return f"{depths[max(depths)]} at n = {max(depths)}"
+
+
+def _ends(depths: Mapping[int, int]) -> str:
+    small, large = min(depths), max(depths)
+    if len(set(depths.values())) == 1:
+        return f"{depths[small]} at every n from {small} to {large}"
+    return f"{depths[small]} at n = {small} and {depths[large]} at n = {large}"
+
+
+def _depths(lines: Sequence[Line]) -> str:
+    known = [line for line in lines if line.depth is not None]
+    return f"{known[-1].depth} at n = {known[-1].seq_len}" if known else ""
+
+
+def _declared(lines: Sequence[Line]) -> str:
+    """What part of the depth nobody saw."""
+    most = max((line.depth_declared or 0 for line in lines), default=0)
+    return f" (up to {most} of it declared by kernels that hide their inside)" if most else ""

@@ -1,0 +1,55 @@
+"""All that a run's lines say, found once and shown in many places."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from harness.findings.crossovers import Crossover, crossovers
+from harness.findings.holdout import HeldOut, hold_out
+from harness.findings.laws import FittedLaw, fit_laws
+from harness.findings.roofline import Roof, RoofPoint, roof_points, roofs
+from harness.findings.table1 import BeyondRow, Table1Row, beyond_table1, table1
+from harness.findings.verdicts import Verdict, verdicts
+from harness.summary import Line
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is found in a run: each list may be empty, of a run too small to say anything."""
+
+    laws: list[FittedLaw] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    table1: list[Table1Row] = field(default_factory=list)
+    beyond_table1: list[BeyondRow] = field(default_factory=list)
+    crossovers: list[Crossover] = field(default_factory=list)
+    held_out: list[HeldOut] = field(default_factory=list)
+    roofs: list[Roof] = field(default_factory=list)
+    roof_points: list[RoofPoint] = field(default_factory=list)
+
+
+def find(lines: Sequence[Line], machine: Mapping[str, Any] | None = None) -> Findings:
+    """All findings of a run's lines; `machine` is its machine.json, with the calibration that the roofline needs."""
+    held_out = hold_out(lines)
+    laws = [replace(fitted, holdout_error=_error(fitted, held_out)) for fitted in fit_laws(lines)]
+    known = roofs(machine or {})
+    found = verdicts(lines, laws)
+    return Findings(
+        laws=laws,
+        verdicts=found,
+        table1=table1(lines, laws, found),
+        beyond_table1=beyond_table1(lines, laws, found),
+        crossovers=crossovers(lines),
+        held_out=held_out,
+        roofs=known,
+        roof_points=roof_points(lines, known),
+    )
+
+
+def _error(fitted: FittedLaw, held_out: Sequence[HeldOut]) -> float | None:
+    """The median error of the series' own predictions; 0 of an exact law that was the same at a quarter of n."""
+    own = fitted.series
+    errors = [
+        abs(one.error) for one in held_out if (one.impl, one.setting, one.metric) == (own.impl, own.setting, own.metric)
+    ]
+    return median(errors) if errors else None

@@ -1,0 +1,96 @@
+"""Predictions checked: laws fitted to n up to a quarter of the largest, held against what was measured there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.findings.laws import laws_of_layer, predictor_of
+from harness.findings.series import Setting, groups, series_of
+from harness.summary import Line
+
+METRICS = ("time", "memory")
+# The largest n is predicted from this share of it and below.
+SHARE = 1 / 4
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One case of the largest n, predicted from n ≤ `fitted_to`: seconds or bytes."""
+
+    impl: str
+    setting: Setting
+    metric: str
+    n: int
+    d: int
+    h: int
+    b: int
+    fitted_to: int
+    predicted: float
+    lo: float
+    hi: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """The prediction's relative error, signed."""
+        return self.predicted / self.measured - 1
+
+    @property
+    def covered(self) -> bool:
+        """Whether the measured cost lies in the prediction's interval."""
+        return self.lo <= self.measured <= self.hi
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well one metric was predicted: `error`, the median over impls of each one's median; how many were covered."""
+
+    metric: str
+    error: float
+    covered: int
+    predictions: int
+
+
+def hold_out(lines: Iterable[Line]) -> list[HeldOut]:
+    """Every case of each impl's largest n, as the laws of a quarter of it and below predict it.
+
+    Nothing that was measured beyond has a say, not even in what the laws are made of.
+    """
+    return [one for members in groups(lines).values() for one in _of_layer(members)]
+
+
+def _of_layer(lines: Sequence[Line]) -> list[HeldOut]:
+    largest = max(line.seq_len for line in lines)
+    kept = [line for line in lines if line.seq_len <= SHARE * largest]
+    top = [line for line in lines if line.seq_len == largest]
+    if not kept:
+        return []
+    found = []
+    for one, law, expected in laws_of_layer(kept):
+        measured = series_of(top, one.metric) if one.metric in METRICS else None
+        if measured is None or len({point.n for point in one.points}) < 2:
+            continue
+        predict = predictor_of(one, law, expected)
+        for point in measured.points:
+            said = predict(*point.size)
+            fitted_to = max(p.n for p in one.points)
+            size = (point.n, point.d, point.h, point.b)
+            found.append(
+                HeldOut(one.impl, one.setting, one.metric, *size, fitted_to, said.value, said.lo, said.hi, point.value)
+            )
+    return found
+
+
+def scores(held_out: Sequence[HeldOut]) -> list[Score]:
+    """The score of each metric that was predicted."""
+    return [
+        _score(metric, of_metric) for metric in METRICS if (of_metric := [h for h in held_out if h.metric == metric])
+    ]
+
+
+def _score(metric: str, held_out: Sequence[HeldOut]) -> Score:
+    by_impl: dict[str, list[float]] = {}
+    for one in held_out:
+        by_impl.setdefault(one.impl, []).append(abs(one.error))
+    error = median(median(errors) for errors in by_impl.values())
+    return Score(metric, error, sum(one.covered for one in held_out), len(held_out))

@@ -1,0 +1,98 @@
+"""`claims.csv`: what theory claims of each impl, held against what was measured."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from harness.claims import Polynomial, parse
+from harness.errors import UsageError
+from harness.findings.claimed import CONFIRMED, REFUTED, UNDETERMINED, Judgement, claims_of
+from harness.findings.exact_claims import judge_depth, judge_path, judge_work
+from harness.findings.growth_claims import judge_memory, judge_time
+from harness.findings.laws import FittedLaw
+from harness.findings.series import Setting, groups
+from harness.scaling.law import Law
+from harness.summary import Line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERDICTS = (CONFIRMED, REFUTED, UNDETERMINED)
+# What a claim is of: depth, path and memory are claimed of a forward pass.
+_BY_MODE = {"forward": ("work", "memory", "depth", "path"), "train": ("work_train",)}
+_BY_ORDER = ("memory", "depth", "path")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim and what became of it.
+
+    `quantity`: `work`, `work_train`, `memory`, `depth`, `path`, and of time `time`; `claimed` as theory writes it
+    (`8nd² + 4n²d`, `O(n²·d)`), `measured` in the same manner; `verdict` one of `VERDICTS`, `reason` in words.
+    """
+
+    impl: str
+    setting: Setting
+    quantity: str
+    claimed: str
+    measured: str
+    verdict: str
+    reason: str
+
+
+def verdicts(lines: Iterable[Line], laws: Iterable[FittedLaw]) -> list[Verdict]:
+    """A verdict on every claim of every impl, in each setting whose mode the claim is of; of time by its work's."""
+    fitted = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
+    found = []
+    for (impl, setting), members in groups(lines).items():
+        of_time, of_work = (fitted.get((impl, setting, metric)) for metric in ("time", "flops"))
+        for quantity, claimed, judgement in _judged(members, setting.mode, of_time, of_work):
+            found.append(Verdict(impl, setting, quantity, claimed, **vars(judgement)))
+    return found
+
+
+def _judged(
+    lines: Sequence[Line], mode: str, of_time: FittedLaw | None, of_work: FittedLaw | None
+) -> Iterator[tuple[str, str, Judgement]]:
+    """(quantity, what is claimed, what became of it) for each claim of one impl in one setting."""
+    stated = claims_of(lines)
+    read, unreadable = _read(stated)
+    law = of_work.law if of_work is not None else None
+    for quantity in _BY_MODE.get(mode, ()):
+        text = f"O({stated.get(quantity)})" if quantity in _BY_ORDER else stated.get(quantity, "its own formula")
+        if quantity in unreadable:
+            yield quantity, text, Judgement("", UNDETERMINED, unreadable[quantity])
+        elif quantity in read:
+            yield quantity, text, _judge(quantity, lines, read[quantity], law)
+        elif quantity not in _BY_ORDER and any(line.flops_claimed is not None for line in lines):
+            yield quantity, text, judge_work(lines, None, law)
+    work = read.get("work_train" if mode == "train" else "work")
+    if work is not None and mode in _BY_MODE:
+        yield "time", *judge_time(lines, of_time, work, read.get("depth"))
+
+
+def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, str]]:
+    """The claims that can be read, and why the others cannot: rows may have been edited."""
+    read, unreadable = {}, {}
+    for name, text in stated.items():
+        try:
+            read[name] = parse(text)
+        except UsageError as error:
+            unreadable[name] = str(error)
+    return read, unreadable
+
+
+def _judge(quantity: str, lines: Sequence[Line], claim: Polynomial, law: Law | None) -> Judgement:
+    by_order = {"memory": judge_memory, "depth": judge_depth, "path": judge_path}
+    return by_order[quantity](lines, claim) if quantity in by_order else judge_work(lines, claim, law)
+
+
+_SETTING = tuple(field.name for field in fields(Setting))
+COLUMNS = ("impl", "mode", "quantity", "claimed", "measured", "verdict", "reason", *_SETTING[1:])
+
+
+def claims_table(found: Iterable[Verdict]) -> "pd.DataFrame":
+    """The verdicts as a tidy DataFrame."""
+    import pandas as pd
+
+    return pd.DataFrame([{**vars(one), **asdict(one.setting)} for one in found], columns=list(COLUMNS))

@@ -1,0 +1,67 @@
+"""Where a run comes from: its configuration, its machine, and the command that repeats it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError
+from harness.report import units
+from harness.report.reproduce import command
+from harness.summary.stored import Stored
+
+
+@dataclass(frozen=True)
+class Origin:
+    """`config` is the text of config.yaml, `machine` what machine.json holds, empty where there is none."""
+
+    name: str
+    config: str
+    command: str
+    machine: Mapping[str, Any]
+
+
+def origin(stored: Stored) -> Origin:
+    """Of a run that was read. Raises UsageError for a configuration that no sweep leaves."""
+    path = stored.path / "config.yaml"
+    try:
+        repeat = command(stored.config)
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{path} is not a sweep's configuration") from error
+    return Origin(stored.path.resolve().name, path.read_text(encoding="utf-8"), repeat, stored.machine)
+
+
+def facts(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(what, how) for a reader, of what is known."""
+    return [(what, how) for what, how in _facts(machine) if how]
+
+
+def _facts(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    cpu, torch, libraries = (_part(machine, name) for name in ("cpu", "torch", "libraries"))
+    yield "host", str(machine.get("host") or "")
+    cores = f", {cpu['usable']} of {cpu['threads']} threads usable" if {"usable", "threads"} <= cpu.keys() else ""
+    yield "processor", f"{cpu.get('model') or ''}{cores}"
+    yield "GPU", str(torch.get("gpu") or "")
+    yield "memory", units.size(machine["memory_bytes"]) if machine.get("memory_bytes") else ""
+    yield "system", ", ".join(str(machine[name]) for name in ("kernel", "libc") if machine.get(name))
+    yield "Python", str(machine.get("python") or "")
+    yield "torch", ", ".join(str(torch[name]) for name in ("version", "cpu_capability") if torch.get(name))
+    others = [f"{name} {version}" for name, version in libraries.items() if version and name != "torch"]
+    yield "packages", ", ".join(others)
+    yield "environment", " ".join(f"{name}={value}" for name, value in _part(machine, "environment").items())
+    yield "commit", str(machine.get("project_commit") or "")
+    yield "commit of the directory", str(machine.get("user_commit") or "")
+
+
+def calibration(machine: Mapping[str, Any]) -> list[str]:
+    """What calibration says of the machine, in sentences; or why it says nothing."""
+    found = _part(machine, "calibration")
+    if not found:
+        note = machine.get("calibration_note")
+        return [f"Not calibrated: {note}."] if note else []
+    advice = [str(one["text"]) for one in found.get("advice", ()) if isinstance(one, Mapping) and "text" in one]
+    return [f"Calibration: {found.get('verdict', 'no verdict')}.", *advice]
+
+
+def _part(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = machine.get(name)
+    return part if isinstance(part, Mapping) else {}

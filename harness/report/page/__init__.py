@@ -1,0 +1,1 @@
+"""`report.html`: one page that needs nothing beside it, no network either."""

@@ -1,0 +1,41 @@
+// From which n on one costs more than another: a row each.
+
+const LINE = 15, BAR = 28; // CSS pixels
+
+function crossoversFigure(panel, looks, shown, metric) {
+  const rows = (panel.crossovers?.rows ?? []).filter((row) => row.metric === metric && shown(row.slower) && shown(row.faster));
+  if (!rows.length) return null;
+  const frame = panel.crossovers.x;
+  // Characters that a line has room for; those in bold are wider.
+  const room = (each) => Math.max(24, Math.floor(document.getElementById("chart-crossovers").clientWidth / each));
+  const names = (row) => lines(`${row.slower} over ${row.faster}`, room(8.5));
+  const texts = rows.map((row) => `<b>${names(row)}</b><br>${lines(row.text, room(6.8))}`);
+  // y counts pixels downwards: rows are as high as their texts.
+  let foot = 0;
+  const feet = texts.map((text) => (foot -= BAR + LINE * text.split("<br>").length));
+  const traces = rows.map((row, i) => crossing(row, feet[i] + BAR / 2, looks[row.slower], frame));
+  const annotations = rows.map((row, i) => ({
+    x: 0, xref: "paper", xanchor: "left", y: feet[i] + BAR - 6, yanchor: "bottom", align: "left", showarrow: false,
+    font: { size: 12 }, text: texts[i],
+  }));
+  const y = { range: [foot, 0], visible: false, fixedrange: true };
+  return {
+    traces,
+    layout: layout(axis(frame, { title: { text: "sequence length n", standoff: 8 } }), y, {
+      annotations, height: 70 - foot, showlegend: false, hovermode: "closest", margin: { l: 10, r: 14, t: 4, b: 48 },
+    }),
+  };
+}
+
+// The interval as a line, open to the frame's end where it lies beyond what was measured; the n itself as a marker.
+function crossing(row, y, look, frame) {
+  const lo = row.lo ?? frame.range[0], hi = row.hi ?? frame.range[1];
+  const middle = row.n ?? Math.sqrt(lo * hi);
+  const hover = lines(row.sentence);
+  return {
+    type: "scatter", mode: "lines+markers", meta: { impl: row.slower, faster: row.faster, kind: "crossover" },
+    x: [lo, middle, hi], y: [y, y, y], customdata: [hover, hover, hover], hovertemplate: "%{customdata}<extra></extra>",
+    line: { color: faint(look.colour, 0.6), width: 3, dash: row.n === null ? "4px,4px" : "solid" },
+    marker: { color: look.colour, symbol: look.symbol, size: [0.1, row.n === null ? 0.1 : 10, 0.1] },
+  };
+}

@@ -1,0 +1,52 @@
+// Time and memory against n.
+
+function curvesFigure(panel, cost, looks, shown) {
+  if (!cost) return null;
+  const traces = guides(panel.n, cost.y);
+  const visible = inOrder(cost.curves, looks).filter((one) => shown(one.impl));
+  for (const one of visible) {
+    traces.push(band(one.impl, looks[one.impl], one.n, one.lo, one.hi, cost.y));
+  }
+  for (const one of visible) {
+    const hover = one.text.map((text) => named(one.impl, plain(text)));
+    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover));
+  }
+  traces.push(...failures(cost, looks, shown));
+  const labels = guideLabels(panel.n, cost.y);
+  return { traces, layout: layout(axisOfN(panel.n), axis(cost.y), { annotations: labels }) };
+}
+
+// Failed cases, each where it would have been; at the top where nobody knows.
+function failures(cost, looks, shown) {
+  return cost.failed.filter((one) => shown(one.impl)).map((one) => ({
+    type: "scatter", mode: "markers+text", meta: { impl: one.impl, kind: "failed" }, showlegend: false,
+    x: [one.n], y: [one.value === null ? cost.y.range[1] / 1.2 : Math.min(one.value, cost.y.range[1] / 1.2)],
+    text: [plain(one.status)], textposition: "middle left", textfont: { size: 11 },
+    marker: { symbol: "x-thin", size: 10, color: looks[one.impl].colour, line: { width: 2.5, color: looks[one.impl].colour } },
+    customdata: [named(one.impl, lines(one.text))], hovertemplate: "%{customdata}<extra></extra>",
+  }));
+}
+
+// Lines of slope 1 and 2 from the lower left: only their slope means something.
+function guideEnds(n, y, power) {
+  const from = n.ticks[0][0], last = n.ticks.at(-1)[0], foot = y.range[0] * 1.1, top = y.range[1];
+  const to = Math.min(last, from * (top / foot) ** (1 / power));
+  return { x: [from, to], y: [foot, foot * (to / from) ** power] };
+}
+
+function guides(n, y) {
+  if (n.ticks.length < 2) return [];
+  return [1, 2].map((power) => ({
+    type: "scatter", mode: "lines", ...guideEnds(n, y, power), meta: { kind: "guide" }, hoverinfo: "skip", showlegend: false,
+    line: { color: GREY, width: 1, dash: "4px,4px" },
+  }));
+}
+
+function guideLabels(n, y) {
+  if (n.ticks.length < 2) return [];
+  return [1, 2].map((power) => {
+    const ends = guideEnds(n, y, power);
+    const part = 0.86, between = (pair) => log(pair[0]) + part * (log(pair[1]) - log(pair[0]));
+    return note(between(ends.x), between(ends.y), power === 1 ? "∝ n" : "∝ n²", { xanchor: "left", yanchor: "top", xshift: 2 });
+  });
+}

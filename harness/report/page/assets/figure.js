@@ -1,0 +1,67 @@
+// What all figures share. Colours of text and grid are of charts.css; those here are what a saved image gets.
+
+const SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', 'Liberation Sans', Arial, sans-serif";
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]], doubleClick: false };
+const GREY = "#7a7d83";
+
+const log = Math.log10;
+
+function axis(frame, more = {}) {
+  return {
+    type: "log", range: frame.range.map(log), tickmode: "array",
+    tickvals: frame.ticks.map((tick) => tick[0]), ticktext: frame.ticks.map((tick) => tick[1]),
+    fixedrange: true, zeroline: false, gridcolor: "#e6e3dc", automargin: true, ...more,
+  };
+}
+
+const axisOfN = (frame) => axis(frame, {
+  title: { text: "sequence length n", standoff: 8 }, unifiedhovertitle: { text: "n = %{x}" }, hoverformat: "d",
+});
+
+function layout(x, y, more = {}) {
+  return {
+    height: 420, margin: { l: 62, r: 14, t: 10, b: 48 }, xaxis: x, yaxis: y,
+    font: { family: SANS, size: 12, color: "#44474d" }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    hovermode: "x unified", hoverdistance: 40, dragmode: false,
+    hoverlabel: { align: "left", namelength: -1, font: { family: SANS, size: 12 }, bgcolor: "#ffffff", bordercolor: GREY },
+    legend: { orientation: "h", x: 0, xanchor: "left", y: -0.17, yanchor: "top", itemclick: false, itemdoubleclick: false, itemsizing: "constant",
+      font: { size: 12 }, bgcolor: "rgba(0,0,0,0)" },
+    ...more,
+  };
+}
+
+// Curves in the order in which the impls stand everywhere.
+const inOrder = (curves, looks) => Object.keys(looks).flatMap((impl) => curves.filter((one) => one.impl === impl));
+
+// A line with markers, in the look of its impl.
+function curve(impl, look, x, y, hover, more = {}) {
+  return {
+    type: "scatter", mode: "lines+markers", name: lines(impl, 36), meta: { impl, kind: "curve" }, x, y,
+    customdata: hover, hovertemplate: "%{customdata}<extra></extra>",
+    line: { color: look.colour, width: 2 }, marker: { color: look.colour, symbol: look.symbol, size: 8 }, ...more,
+  };
+}
+
+// The area between lo and hi, where both are known; cut at the frame, so that it hides nothing.
+function band(impl, look, x, lo, hi, frame, share = 0.14) {
+  const known = x.map((_, i) => i).filter((i) => lo[i] !== null && hi[i] !== null);
+  const cut = (value) => Math.min(Math.max(value, frame.range[0]), frame.range[1]);
+  const back = [...known].reverse();
+  return {
+    type: "scatter", mode: "lines", meta: { impl, kind: "band" }, hoverinfo: "skip", showlegend: false,
+    x: [...known, ...back].map((i) => x[i]), y: [...known.map((i) => cut(hi[i])), ...back.map((i) => cut(lo[i]))],
+    fill: "toself", fillcolor: faint(look.colour, share), line: { width: 0 },
+  };
+}
+
+const note = (x, y, text, more = {}) => ({ x, y, text: plain(text), showarrow: false, font: { size: 11 }, ...more });
+
+// Draw, or say why there is nothing to draw.
+function draw(id, figure) {
+  const place = document.querySelector(`#${id} .plot`);
+  const empty = document.querySelector(`#${id} .empty`);
+  place.hidden = !figure;
+  if (empty) empty.hidden = Boolean(figure);
+  if (figure) Plotly.react(place, figure.traces, figure.layout, CONFIG);
+  else Plotly.purge(place);
+}

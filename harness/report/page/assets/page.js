@@ -1,0 +1,49 @@
+// What is chosen, and drawing it.
+
+const BASELINE = "attention.naive";
+const data = JSON.parse(document.getElementById("data").textContent);
+const chosen = { panel: data.panels[data.first], hidden: new Set(), baseline: BASELINE, metric: "time" };
+
+// Of the panels with this value on this axis, the one that is most like the present one.
+function choose(name, value) {
+  const alike = (panel) => data.axes.filter((axis) => panel.at[axis.name] === chosen.panel.at[axis.name]).length;
+  const possible = data.panels.filter((panel) => panel.at[name] === value);
+  chosen.panel = possible.reduce((best, panel) => (alike(panel) > alike(best) ? panel : best));
+  redraw();
+}
+
+function redraw() {
+  const { panel } = chosen;
+  const shown = (impl) => !chosen.hidden.has(impl);
+  showChoice(data.axes, panel.at);
+  document.getElementById("selection").textContent = panel.title;
+  const timed = (panel.time?.curves ?? []).map((one) => one.impl);
+  if (!timed.includes(chosen.baseline)) chosen.baseline = timed.includes(BASELINE) ? BASELINE : timed[0];
+  fillSelect(document.getElementById("baseline"), timed, chosen.baseline);
+  draw("chart-time", curvesFigure(panel, panel.time, data.looks, shown));
+  draw("chart-memory", curvesFigure(panel, panel.memory, data.looks, shown));
+  draw("chart-speedup", timed.length > 1 ? speedupFigure(panel, data.looks, shown, chosen.baseline) : null);
+  draw("chart-roofline", rooflineFigure(panel, data.looks, shown));
+  draw("chart-crossovers", crossoversFigure(panel, data.looks, shown, chosen.metric));
+}
+
+function start() {
+  const filters = document.getElementById("filters");
+  filters.append(implChips(data.looks, (impl, on) => {
+    if (on) chosen.hidden.delete(impl);
+    else chosen.hidden.add(impl);
+    redraw();
+  }));
+  const several = (axis) => axis.values.length > 1;
+  for (const axis of [...data.axes.filter(several), ...data.axes.filter((axis) => !several(axis))]) {
+    filters.append(axisChoice(axis, choose));
+  }
+  const baseline = document.getElementById("baseline"), metric = document.getElementById("metric");
+  baseline.addEventListener("change", () => { chosen.baseline = baseline.value; redraw(); });
+  fillSelect(metric, ["time", "memory"], chosen.metric);
+  metric.addEventListener("change", () => { chosen.metric = metric.value; redraw(); });
+  NARROW.addEventListener("change", redraw);
+  redraw();
+}
+
+if (data.panels.length) start();

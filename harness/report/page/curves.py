@@ -1,0 +1,82 @@
+"""Time and memory against n as a chart needs them: numbers beside their text."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.report import units
+from harness.report.failures import would_cost
+from harness.report.page import frames
+from harness.report.panels import Panel
+from harness.summary import Line
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One cost of a line: its value, its interval and its text, each None where there is none."""
+
+    value: Callable[[Line], float | None]
+    band: Callable[[Line], tuple[float, float] | None]
+    text: Callable[[Line], str]
+    frame: Callable[[list[float]], dict[str, Any]]
+
+
+def time_band(line: Line) -> tuple[float, float] | None:
+    """The interval of a time; None where one trial has none."""
+    if line.time_lo_s is None or line.time_hi_s is None:
+        return None
+    return line.time_lo_s, line.time_hi_s
+
+
+def _time_text(line: Line) -> str:
+    band = time_band(line)
+    between = f" ({units.seconds(band[0])} to {units.seconds(band[1])})" if band else " (one trial)"
+    return units.seconds(line.time_s or 0.0) + between
+
+
+TIME = Cost(lambda line: line.time_s, time_band, _time_text, frames.seconds)
+MEMORY = Cost(
+    lambda line: line.peak_bytes or None, lambda _: None, lambda line: units.size(line.peak_bytes or 0), frames.octets
+)
+
+
+def frame(panels: Sequence[Panel], cost: Cost) -> dict[str, Any] | None:
+    """The y axis that all of the panels share, so that one can be held against the other; None without a value."""
+    values = [value for panel in panels for line in panel.lines if (value := cost.value(line)) is not None]
+    return cost.frame(values) if values else None
+
+
+def curves(panel: Panel, cost: Cost) -> dict[str, Any]:
+    """`{"curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, text}]}`, lists by n.
+
+    `lo` and `hi` are None where there is no interval; a failed case's `value` is where it would have been, None where
+    nothing else of its impl was measured.
+    """
+    found: dict[str, list[dict[str, Any]]] = {"curves": [], "failed": []}
+    for impl in panel.impls():
+        known = [(line, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
+        if known:
+            bands = [cost.band(line) or (None, None) for line, _ in known]
+            found["curves"].append(
+                {
+                    "impl": impl,
+                    "n": [line.seq_len for line, _ in known],
+                    "value": [value for _, value in known],
+                    "lo": [lo for lo, _ in bands],
+                    "hi": [hi for _, hi in bands],
+                    "text": [cost.text(line) for line, _ in known],
+                }
+            )
+        places = [(line.seq_len, value) for line, value in known]
+        found["failed"] += [
+            {
+                "impl": impl,
+                "n": line.seq_len,
+                "value": would_cost(line.seq_len, places),
+                "status": line.status,
+                "text": f"{line.status}: {line.reason}" if line.reason else line.status,
+            }
+            for line in panel.of(impl)
+            if line.status != "ok" and cost.value(line) is None
+        ]
+    return found

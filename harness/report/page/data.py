@@ -1,0 +1,92 @@
+"""All numbers of the charts, one record a panel, and the axes by which to choose a panel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.findings.crossovers import Crossover
+from harness.findings.findings import Findings
+from harness.findings.roofline import Roof, RoofPoint
+from harness.report.page import frames
+from harness.report.page.crossovers import crossovers
+from harness.report.page.curves import MEMORY, TIME, curves, frame
+from harness.report.page.marks import marks
+from harness.report.page.roofline import roofline
+from harness.report.panels import SETTING_AXES, Panel, Setting, headless, settings
+from harness.report.places import Place, by_place, places, points_by_place, roof_of
+from harness.report.said.costs import fullest
+from harness.summary import Line
+
+# Axes that choose a panel, as the page names them.
+AXES = {
+    "mode": "mode",
+    "d_model": "width d",
+    "num_heads": "heads h",
+    "batch_size": "batch b",
+    "dtype": "dtype",
+    "device": "device",
+    "threads": "threads",
+    "allocator": "allocator",
+}
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Findings by where they belong."""
+
+    roofs: Sequence[Roof]
+    points: dict[Place, list[RoofPoint]]
+    crossovers: dict[Place, list[Crossover]]
+
+
+def chart_data(lines: Sequence[Line], findings: Findings) -> dict[str, Any]:
+    """`{"looks": {impl: look}, "axes": [{name, label, values}], "panels": [...], "first": index}`.
+
+    Each panel: `at`, its value on every axis; `n`, the axis of n; `time` and `memory` with their axis; `roofline` and
+    `crossovers`, None where there are none. `first` is the panel to open with.
+    """
+    found = settings(lines)
+    without = headless(lines)
+    placed = _Placed(
+        findings.roofs, points_by_place(findings.roof_points, without), by_place(findings.crossovers, without)
+    )
+    panels = [_record(setting, panel, placed) for setting in found for panel in _with_frames(setting)]
+    return {
+        "looks": marks({line.impl for line in lines}),
+        "axes": [
+            {"name": name, "label": label, "values": sorted({panel["at"][name] for panel in panels})}
+            for name, label in AXES.items()
+        ],
+        "panels": panels,
+        "first": found[0].panels.index(fullest(found[0].panels)) if found else 0,
+    }
+
+
+@dataclass(frozen=True)
+class _Framed:
+    panel: Panel
+    time: dict[str, Any] | None
+    memory: dict[str, Any] | None
+
+
+def _with_frames(setting: Setting) -> list[_Framed]:
+    """Each panel beside the y axes that all panels of the setting share."""
+    time, memory = frame(setting.panels, TIME), frame(setting.panels, MEMORY)
+    return [_Framed(panel, time, memory) for panel in setting.panels]
+
+
+def _record(setting: Setting, framed: _Framed, placed: _Placed) -> dict[str, Any]:
+    panel = framed.panel
+    at = dict(zip(SETTING_AXES, setting.values, strict=True))
+    own = places(setting, panel)
+    points = [point for place in own for point in placed.points.get(place, ())]
+    crossing = [c for place in own for c in placed.crossovers.get(place, ())]
+    return {
+        "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},
+        "title": f"d = {panel.d_model}, h = {panel.num_heads}; {setting.title}",
+        "n": frames.sizes([line.seq_len for line in panel.lines]),
+        "time": {"y": framed.time, **curves(panel, TIME)} if framed.time else None,
+        "memory": {"y": framed.memory, **curves(panel, MEMORY)} if framed.memory else None,
+        "roofline": roofline(panel, roof_of(placed.roofs, setting), points),
+        "crossovers": crossovers(panel, crossing),
+    }

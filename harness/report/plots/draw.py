@@ -1,0 +1,33 @@
+"""All static pictures of a run, as PNG and SVG."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from harness.findings.roofline import Roof, RoofPoint
+from harness.report.panels import readable, settings
+from harness.report.plots.curves import MEMORY, TIME, curves
+from harness.report.plots.roofline import roofline
+from harness.report.plots.speedup import speedup
+from harness.summary import Line
+
+
+def draw(directory: Path, lines: Sequence[Line], roofs: Sequence[Roof], roof_points: Sequence[RoofPoint]) -> None:
+    """Write them to `directory`, a set for each setting. Raises OSError where that cannot be."""
+    directory.mkdir(exist_ok=True)
+    for setting in map(readable, settings(lines)):
+        end = f"_{setting.name}" if setting.name else ""
+        if any(line.time_s is not None for panel in setting.panels for line in panel.lines):
+            _save(curves(setting, TIME), directory / f"time{end}")
+        if any(line.peak_bytes for panel in setting.panels for line in panel.lines):
+            _save(curves(setting, MEMORY), directory / f"memory{end}")
+        for name, figure in (("speedup", speedup(setting)), ("roofline", roofline(setting, roofs, roof_points))):
+            if figure is not None:
+                _save(figure, directory / f"{name}{end}")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path.with_suffix(".png"), dpi=130)
+    figure.set_layout_engine("none")  # laid out once, for both: it is half of the drawing
+    figure.savefig(path.with_suffix(".svg"))

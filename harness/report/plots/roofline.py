@@ -1,0 +1,108 @@
+"""The roofline: FLOP/s against FLOPs a byte, every case of a setting under what its machine can do.
+
+Williams, Waterman, Patterson 2009, figure 1.
+"""
+
+import math
+from collections.abc import Sequence
+
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from harness.findings.roofline import Roof, RoofPoint
+from harness.report import units
+from harness.report.looks import looks
+from harness.report.panels import SETTING_AXES, Setting
+from harness.report.places import roof_of
+from harness.report.plots.style import GUIDE, THEME
+
+
+def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
+    """The figure for one setting; None without a roof, or where nothing lies under it."""
+    roof = roof_of(roofs, setting)
+    own = [p for p in points if tuple(getattr(p.line, axis) for axis in SETTING_AXES) == setting.values]
+    if roof is None or not own:
+        return None
+    with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
+        figure = Figure(figsize=(8.6, 5.2), layout="constrained")
+        axes = figure.subplots()
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        _roof(axes, roof, own)
+        _points(axes, own)
+        _ticks(axes)
+        axes.set(xlabel="FLOPs a byte, with the least traffic", ylabel="FLOP/s")
+        figure.suptitle(f"Roofline: {setting.title}")
+        figure.legend(handles=_legend(own), loc="outside right center", frameon=False)
+    return figure
+
+
+def _roof(axes: Axes, roof: Roof, points: Sequence[RoofPoint]) -> None:
+    ridge = roof.peak_flops_per_s / roof.bandwidth_bytes_per_s
+    reach = [ridge, *(point.flops_per_byte for point in points)]
+    ends = [min(reach) / 2, ridge, max(reach) * 2]
+    lo = [min(roof.peak_lo, at * roof.bandwidth_lo) for at in ends]
+    hi = [min(roof.peak_hi, at * roof.bandwidth_hi) for at in ends]
+    axes.fill_between(ends, lo, hi, color=GUIDE, alpha=0.2, lw=0)
+    axes.plot(ends, [roof.at(at) for at in ends], color=GUIDE, lw=2)
+    axes.set_xlim(ends[0], ends[-1])
+    axes.set_ylim(min(point.flops_per_s for point in points) / 2, roof.peak_hi * 1.8)
+    peak = f"peak {units.flops_rate(roof.peak_flops_per_s)}"
+    axes.annotate(
+        peak, (ends[-1], roof.peak_hi), xytext=(-4, 3), textcoords="offset points", ha="right", va="bottom", fontsize=9
+    )
+    memory = f"memory {roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s"
+    corner = (ends[0], roof.peak_hi)
+    axes.annotate(memory, corner, xytext=(6, 3), textcoords="offset points", ha="left", va="bottom", fontsize=9)
+
+
+def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
+    """One line an impl, width and number of heads, along growing n; markers grow with it."""
+    style = looks({point.line.impl for point in points})
+    sizes = sorted({point.line.seq_len for point in points})
+    groups: dict[tuple[str, int, int], list[RoofPoint]] = {}
+    for point in points:
+        groups.setdefault((point.line.impl, point.line.d_model, point.line.num_heads), []).append(point)
+    for (impl, _, _), members in groups.items():
+        members.sort(key=lambda point: point.line.seq_len)
+        colour, marker = style[impl]
+        x, y = [p.flops_per_byte for p in members], [p.flops_per_s for p in members]
+        axes.plot(x, y, color=colour, lw=0.8, alpha=0.5)
+        area = [18 + 50 * _grown(p.line.seq_len, sizes) for p in members]
+        axes.scatter(x, y, s=area, color=colour, marker=marker, alpha=0.85, lw=0, zorder=3)
+        known = [p for p in members if p.flops_per_s_lo > 0 and p.flops_per_s_hi < math.inf]
+        axes.vlines(
+            [p.flops_per_byte for p in known],
+            [p.flops_per_s_lo for p in known],
+            [p.flops_per_s_hi for p in known],
+            color=colour,
+            alpha=0.35,
+            lw=1.2,
+        )
+
+
+def _grown(n: int, sizes: Sequence[int]) -> float:
+    """0 at the smallest n, 1 at the largest."""
+    return math.log(n / sizes[0]) / math.log(sizes[-1] / sizes[0]) if sizes[-1] > sizes[0] else 0.5
+
+
+def _ticks(axes: Axes) -> None:
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=20))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.round_text(units.flops_rate(value))))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+
+
+def _legend(points: Sequence[RoofPoint]) -> list[Line2D]:
+    impls = {point.line.impl for point in points}
+    handles = [
+        Line2D([], [], color=colour, marker=marker, ms=6, lw=0.8, label=impl)
+        for impl, (colour, marker) in looks(impls).items()
+        if impl in impls
+    ]
+    return [*handles, Line2D([], [], ls="", label="markers grow with n")]

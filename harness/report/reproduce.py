@@ -1,0 +1,54 @@
+"""The command that measures a run's cases again, from the configuration that the run keeps."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from harness.config import compose
+from harness.config.compose import conf_directory
+
+# What Hydra's grammar reads as a value of its own without quotes.
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
+
+
+def command(config: Mapping[str, Any]) -> str:
+    """`python -m harness sweep` with what differs from the defaults, quoted for a shell.
+
+    `out` is left out: a run has its own directory. Raises KeyError for a configuration without one of the keys.
+    """
+    usual = yaml.safe_load(compose([]).yaml)
+    changed = [
+        f"{key}={_written(config[key])}"
+        for key in usual
+        if key not in ("out", "precision") and _listed(config[key]) != _listed(usual[key])
+    ]
+    return shlex.join(["python", "-m", "harness", "sweep", *changed, *_precision(config["precision"], usual)])
+
+
+def _precision(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    """The named precision that the given one is, or else how it differs from the default."""
+    for file in sorted((conf_directory() / "precision").glob("*.yaml")):
+        if yaml.safe_load(file.read_text(encoding="utf-8")) == dict(given):
+            return [] if dict(given) == usual["precision"] else [f"precision={file.stem}"]
+    return [f"precision.{key}={value}" for key, value in given.items() if value != usual["precision"][key]]
+
+
+def _listed(value: Any) -> list[Any]:
+    """One value and a list of it alone are the same."""
+    return value if isinstance(value, list) else [value]
+
+
+def _written(value: Any) -> str:
+    return ",".join(_quoted(item) for item in _listed(value))
+
+
+def _quoted(value: Any) -> str:
+    if value is None:
+        return "null"
+    text = str(value)
+    if not isinstance(value, str) or _PLAIN.fullmatch(text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,125 @@
+"""A run's rows, read line by line, in as many parts as there are hands: none is held longer than it is looked at.
+
+What cannot be read is named by file and line and loses nothing else. Of very many such lines the first few are named,
+and the others counted.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness.store.writer import SCHEMA
+
+# So many lines are named one by one.
+NAMED = 10
+_BLOCK = 2**20
+
+_TORN = "not a whole row"
+_FOREIGN = f"not a row of schema {SCHEMA}"
+_INCOMPLETE = "a row without what every row must hold"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The lines of one file that begin at `start` or after it and before `end`, in bytes."""
+
+    path: Path
+    start: int
+    end: int
+
+
+@dataclass
+class Reading:
+    """What became of a part: how many lines it has, why lines were left out, and which were the first of them."""
+
+    part: Part
+    lines: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    first: list[tuple[int, str]] = field(default_factory=list)
+
+    def leave_out(self, number: int, why: str) -> None:
+        """Count line `number` of the part, from 1, among those left out."""
+        self.left_out[why] += 1
+        if len(self.first) < NAMED:
+            self.first.append((number, why))
+
+
+def parts(run: Path, number: int) -> list[list[Part]]:
+    """All lines of the run's rows in their order, in at most `number` shares of about as many bytes."""
+    files = [(path, path.stat().st_size) for path in sorted((run / "rows").glob("*.jsonl"))]
+    each = max(1, -(-sum(size for _, size in files) // number))
+    shares: list[list[Part]] = [[]]
+    room = each
+    for path, size in files:
+        start = 0
+        while start < size:
+            if room == 0:
+                shares.append([])
+                room = each
+            end = min(size, start + room)
+            shares[-1].append(Part(path, start, end))
+            room -= end - start
+            start = end
+    return shares
+
+
+def read(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
+    """Give `take` every whole row of this schema; it says whether the row holds what it must."""
+    reading = Reading(part)
+    number = 0
+    for number, line in enumerate(_lines(part), start=1):
+        try:
+            row = orjson.loads(line)
+        except ValueError:
+            row = _as_python_writes(line)
+            if row is None:
+                reading.leave_out(number, _TORN)
+                continue
+        if not isinstance(row, dict) or row.get("schema") != SCHEMA:
+            reading.leave_out(number, _FOREIGN)
+        elif not take(row):
+            reading.leave_out(number, _INCOMPLETE)
+    reading.lines = number
+    return reading
+
+
+def _lines(part: Part) -> Iterator[bytes]:
+    with part.path.open("rb", buffering=_BLOCK) as file:
+        if part.start:
+            file.seek(part.start - 1)
+            file.readline()  # the end of a line that begins in another part
+        left = part.end - file.tell()
+        for line in file:
+            if left <= 0:
+                return
+            yield line
+            left -= len(line)
+
+
+def _as_python_writes(line: bytes) -> Any:
+    """The row with NaN, infinities or half of a surrogate pair in it, as `json.dumps` writes them; None for no row."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def notices(readings: Iterable[Reading]) -> list[str]:
+    """A sentence for each line left out, in the order of `parts`; one for all beyond the first few."""
+    lines_before: Counter[Path] = Counter()
+    left_out: Counter[str] = Counter()
+    told: list[tuple[str, str]] = []
+    for reading in readings:
+        path = reading.part.path
+        told += [(f"{path.name}:{lines_before[path] + number}", why) for number, why in reading.first]
+        lines_before[path] += reading.lines
+        left_out += reading.left_out
+    sentences = [f"{place}: {why}, left out" for place, why in told[:NAMED]]
+    left_out.subtract(why for _, why in told[:NAMED])
+    more = ", ".join(f"{number:,} × {why}" for why, number in left_out.items() if number)
+    return [*sentences, f"left out beside these: {more}"] if more else sentences

@@ -1,0 +1,41 @@
+"""The row of a facts' trial: what of it stands in a case's line."""
+
+from collections.abc import Mapping
+from typing import Any, get_args, get_type_hints
+
+from harness.summary.line import Line
+
+# Columns that stand in the row under the same name …
+_SAME = (
+    "peak_bytes",
+    "peak_resident_bytes",
+    "flops",
+    "flops_full",
+    "flops_claimed",
+    "ops",
+    "depth",
+    "depth_declared",
+    "min_bytes",
+    "weights_bytes",
+    "inputs_bytes",
+    "saved_bytes",
+    "transient_bytes",
+    "backend",
+    "backend_fallback",
+    "claims",
+)
+# … and, after them, why facts are missing, in one string.
+FACTS = (*_SAME, "facts_unknown")
+_TYPES = tuple(str if str in get_args(get_type_hints(Line)[name]) else (int, float) for name in _SAME)
+
+
+def facts_of(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The cells of `FACTS`, None in each that the row lacks; None where something else stands in the place of one."""
+    cells = tuple(row.get(name) for name in _SAME)
+    unknown = row.get("facts_unknown", [])
+    for cell, types in zip(cells, _TYPES, strict=True):
+        if cell is not None and not isinstance(cell, types):
+            return None
+    if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
+        return None
+    return *cells, "; ".join(unknown) or None

@@ -1,0 +1,110 @@
+"""Rows folded together as they are read: of each only what its case's line needs, so that a run of any size fits."""
+
+from array import array
+from collections.abc import Mapping
+from operator import itemgetter
+from sys import intern
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from harness.case import AXES, Case
+from harness.summary.facts_row import facts_of
+from harness.summary.trial_row import record_of
+
+Axes = tuple[Any, ...]
+
+_axes = itemgetter(*AXES)
+_must = itemgetter("case", "family", "purpose", "round", "status")
+_TYPES = get_type_hints(Case)
+# Rounds are counted; what cannot be counted in eight bytes is none.
+_MOST_ROUND = 2**62
+
+
+class Fold:
+    """What the rows of a run say, or of a part of it, in their order.
+
+    `cases` numbers the cases by their axes. By that number: the last family named, the first failure (status and
+    reason), the last facts (`FACTS`). Of each timed trial, in the order of the rows: its case, its round, its `RECORD`.
+    """
+
+    def __init__(self) -> None:
+        self.cases: dict[Axes, int] = {}
+        self.families: list[str] = []
+        self.failures: dict[int, tuple[str, str | None]] = {}
+        self.facts: dict[int, tuple[Any, ...]] = {}
+        self.trial_cases = array("q")
+        self.trial_rounds = array("q")
+        self.records = array("d")
+
+    def add(self, row: Mapping[str, Any]) -> bool:
+        """Fold a row in. False if it lacks what every row must hold or holds what cannot be; it then leaves no trace.
+
+        Every row says of which case it is, for what purpose and how it ended; a timed one has its samples.
+        """
+        try:
+            data, family, purpose, number, status = _must(row)
+        except KeyError:
+            return False
+        if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
+            return False
+        failed, record, facts = status != "ok", None, None
+        if purpose == "time" and not failed:
+            record = record_of(row)
+            whole = record is not None and abs(number) <= _MOST_ROUND
+        elif purpose == "facts" and not failed:
+            facts = facts_of(row)
+            whole = facts is not None and "reason" in row
+        else:
+            whole = "reason" in row and isinstance(row["reason"], str | None)
+        case = self._number(data) if whole else None
+        if case is None:
+            return False
+        if self.families[case] != family:
+            self.families[case] = family
+        if failed:
+            self.failures.setdefault(case, (status, row["reason"]))
+        if facts is not None:
+            self.facts[case] = facts
+        if record is not None:
+            self.trial_cases.append(case)
+            self.trial_rounds.append(number)
+            self.records += record
+        return True
+
+    def _number(self, data: Any) -> int | None:
+        """The number of the case that the row is of; None if it is of none."""
+        try:
+            known = self.cases.get(_axes(data))
+        except (KeyError, TypeError):  # an axis is missing, or is no plain value; or this is no mapping at all
+            known = None
+        if known is not None:
+            return known
+        try:
+            case = Case.from_dict(data)
+        except (KeyError, TypeError):
+            return None
+        # One string for all rows that name the same, where each row has brought its own.
+        axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
+        if not all(isinstance(value, _TYPES[name]) for name, value in zip(AXES, axes, strict=True)):
+            return None
+        return self._enter(axes)
+
+    def _enter(self, axes: Axes) -> int:
+        number = self.cases.setdefault(axes, len(self.cases))
+        if number == len(self.families):
+            self.families.append("")
+        return number
+
+    def follow(self, later: "Fold") -> None:
+        """Fold in what the rows after these say."""
+        numbers = np.array([self._enter(axes) for axes in later.cases], dtype=np.int64)
+        for number, family in zip(numbers, later.families, strict=True):
+            self.families[number] = family
+        for case, failure in later.failures.items():
+            self.failures.setdefault(int(numbers[case]), failure)
+        for case, facts in later.facts.items():
+            self.facts[int(numbers[case])] = facts
+        self.trial_cases.frombytes(numbers[np.frombuffer(later.trial_cases, dtype=np.int64)].tobytes())
+        self.trial_rounds += later.trial_rounds
+        self.records += later.records

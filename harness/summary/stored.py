@@ -1,0 +1,54 @@
+"""A run's directory, read: what every command that measures nothing starts from."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from harness.config.schema import Precision
+from harness.errors import UsageError
+from harness.store import check_run
+from harness.summary.line import Line
+from harness.summary.summarise import summarise_run
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A run: its lines, a notice for each place in its rows that could not be read, its configuration and machine."""
+
+    path: Path
+    lines: list[Line]
+    notices: list[str]
+    config: dict[str, Any]
+    machine: dict[str, Any]
+
+
+def read_stored(path: Path) -> Stored:
+    """Everything of the run at `path`. Raises UsageError where it is no run, or its configuration cannot be read."""
+    check_run(path)
+    config = _config(path / "config.yaml")
+    lines, notices = summarise_run(path, Precision(**config["precision"]))  # it says why each case stopped
+    machine, more = _machine(path / "machine.json")
+    return Stored(path, lines, [*notices, *more], config, machine)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        config = None
+    precision = config.get("precision") if isinstance(config, dict) else None
+    if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:
+        raise UsageError(f"{path} is not a sweep's configuration")
+    return cast(dict[str, Any], config)
+
+
+def _machine(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """A run whose machine is not known is a run all the same."""
+    try:
+        machine = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}, [f"{path.name}: cannot be read, the machine is not known"]
+    return (machine, []) if isinstance(machine, dict) else ({}, [f"{path.name}: holds no machine"])

@@ -1,0 +1,74 @@
+"""The timed trials of a run as columns: cases with equally many trials are worked on together."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.stats.trials import QUIET_PULSE
+from harness.summary.fold import Fold
+from harness.summary.trial_row import RECORD
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some cases with N trials each; arrays are (cases, N), or (cases,) for what is one to a case.
+
+    `best_pulse_s` is the best pulse that the run has seen with as many threads, NaN where none was taken.
+    """
+
+    cases: Numbers
+    best_pulse_s: Floats
+    _records: Floats
+    _rows: Numbers
+
+    def column(self, name: str) -> Floats:
+        """One column of `RECORD`, in the order of the trials; NaN where it was not recorded."""
+        return self._records[self._rows, RECORD.index(name)]
+
+    def calm(self, best_pulse_s: Floats) -> NDArray[np.bool_]:
+        """Which trials saw the machine quiet, by that best pulse of each case: see `harness.stats.trials.is_quiet`."""
+        pulses = self.column("pulse_s")
+        return np.isnan(pulses) | np.isnan(best_pulse_s)[:, None] | (pulses <= QUIET_PULSE * best_pulse_s[:, None])
+
+
+class Trials:
+    """The timed trials of all cases, by the numbers of the cases in the fold.
+
+    Of a round that was read twice the later reading counts, in the place of the first.
+    """
+
+    def __init__(self, fold: Fold) -> None:
+        self._records = np.frombuffer(fold.records, dtype=np.float64).reshape(-1, len(RECORD))
+        cases = np.frombuffer(fold.trial_cases, dtype=np.int64)
+        self._rows = _in_order(cases, np.frombuffer(fold.trial_rounds, dtype=np.int64))
+        self.numbers = np.bincount(cases[self._rows], minlength=len(fold.cases))
+        self._starts = np.cumsum(self.numbers) - self.numbers
+
+    def best_pulses(self, threads: Sequence[int]) -> Floats:
+        """The best pulse seen with as many `threads` as the case has, (cases,); NaN where none was taken."""
+        kinds = {number: kind for kind, number in enumerate(dict.fromkeys(threads))}
+        kind = np.array([kinds[number] for number in threads], dtype=np.int64)
+        best = np.full(len(kinds), np.nan)
+        np.fmin.at(best, np.repeat(kind, self.numbers), self._records[self._rows, RECORD.index("pulse_s")])
+        return best[kind]
+
+    def groups(self, chosen: NDArray[np.bool_], best_pulse_s: Floats) -> Iterator[Group]:
+        """The chosen cases that have trials, by how many they have."""
+        for number in np.unique(self.numbers[chosen & (self.numbers > 0)]).tolist():
+            cases = np.flatnonzero(chosen & (self.numbers == number))
+            rows = self._rows[self._starts[cases][:, None] + np.arange(number)]
+            yield Group(cases, best_pulse_s[cases], self._records, rows)
+
+
+def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
+    """The places of the trials that count, those of a case together, by when its rounds were first read."""
+    places = np.lexsort((rounds, cases))  # stable: of the same round, the first read comes first
+    changes = (np.diff(cases[places]) != 0) | (np.diff(rounds[places]) != 0)
+    first = places[np.append(True, changes)[: len(places)]]
+    last = places[np.append(changes, True)[: len(places)]]
+    return last[np.lexsort((first, cases[first]))]

@@ -1,0 +1,131 @@
+"""Which law is told of which costs: a confusion table, beside google-benchmark's rule and the big-O package.
+
+Costs are drawn from one term or the sum of two, whose bend (where both are equal) lies within the sizes measured, with
+noise; each tool names the law. Four outcomes: `told`, every term and no other; `leading`, the leading term, and that
+there are others that cannot be told; `undetermined`; `wrong`. The other tools know one term: of a sum of two, the
+faster growing one counts as `leading`.
+
+    HARNESS_BENCH_DRAWS=1000      of each of the 21 laws at each level of noise (about six minutes)
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+
+import big_o
+import numpy as np
+from scaling.costs import DOUBLING, attention, grid, noisy
+
+from harness.scaling.fit import fit
+from harness.scaling.naming import UNDETERMINED, name
+from harness.scaling.terms import Floats, Sizes, Term
+
+DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "100"))
+NOISES = (0.0, 0.01, 0.03, 0.10)
+TERMS = (Term(), Term(log=1), Term(n=1), Term(n=1, log=1), Term(n=2), Term(n=3))
+TRUTHS = [(term,) for term in TERMS] + list(combinations(TERMS, 2))
+OUTCOMES = ("told", "leading", "undetermined", "wrong")
+GRIDS = ((64, 2048, 6), (64, 8192, 8), (16, 4096, 12), (100, 10_000, 24))
+
+Namer = Callable[[Floats, Floats], str | Term]
+
+
+def test_confusion() -> None:
+    namers: dict[str, Namer] = {"this harness": _harness, "google-benchmark": _google_benchmark, "big-O": _big_o}
+    for noise in NOISES:
+        print(f"\nnoise {noise:.0%}, {DRAWS} draws of each law")
+        counts = {tool: {truth: Counter() for truth in TRUTHS} for tool in namers}
+        for truth in TRUTHS:
+            for draw in range(DRAWS):
+                n, costs = _drawn(truth, noise, draw)
+                for tool, namer in namers.items():
+                    counts[tool][truth][_outcome(namer(n, costs), truth)] += 1
+        _print(counts)
+        assert not any(counts["this harness"][truth]["wrong"] for truth in TRUTHS)
+
+
+def test_attention() -> None:
+    """t = 20 µs + (8nd² + 4n²d)/10¹³ s: how often both terms are within 5 %."""
+    print("\nboth terms of attention within 5 %, and how far off the worse one is (median, largest)")
+    for title, n in (("n = 64 … 2048, doubling", DOUBLING), ("n = 64 … 2048 in steps of 64", range(64, 2049, 64))):
+        sizes = grid(n, (512, 1024, 2048))
+        for noise in (0.0, 0.01, 0.03):
+            errors, logs, determined = [], 0, 0
+            for seed in range(10 * DRAWS):
+                law = fit(sizes, noisy(attention(sizes), noise, seed))
+                found = {c.term: c.value for c in law.coefficients}
+                errors.append(
+                    max(abs(found.get(Term(n=1, d=2), 0) / 8e-13 - 1), abs(found.get(Term(n=2, d=1), 0) / 4e-13 - 1))
+                )
+                logs += law.leading.log > 0
+                determined += law.determined
+            within = np.mean(np.array(errors) < 0.05)
+            print(
+                f"  {title}, noise {noise:.0%}: {within:.1%} ({np.median(errors):.2%}, {max(errors):.2%}); "
+                f"led by n log n {logs}, determined {determined / (10 * DRAWS):.0%}"
+            )
+
+
+def _drawn(truth: tuple[Term, ...], noise: float, draw: int) -> tuple[Floats, Floats]:
+    random = np.random.default_rng([draw, TRUTHS.index(truth), round(1000 * noise)])
+    low, high, points = GRIDS[draw % len(GRIDS)]
+    n = np.unique(np.round(np.geomspace(low, high, points)))
+    sizes = _sizes(n)
+    bend = _sizes(np.array([np.exp(random.uniform(np.log(2 * low), np.log(high / 2)))]))
+    costs = sum(term(sizes) / term(bend) for term in truth)
+    return n, costs * np.exp(random.normal(0, noise, len(n)))
+
+
+def _sizes(n: Floats) -> Sizes:
+    return Sizes.of([(value, 1, 1, 1) for value in n])
+
+
+def _outcome(named: str | Term, truth: tuple[Term, ...]) -> str:
+    leading = max(truth, key=lambda term: term.growth)
+    if isinstance(named, Term):  # by a tool that knows one term
+        return "wrong" if named != leading else "told" if len(truth) == 1 else "leading"
+    if named == UNDETERMINED:
+        return "undetermined"
+    if named == f"O({' + '.join(str(term) for term in truth)})":
+        return "told"
+    return "leading" if named == f"O({leading} + …)" else "wrong"
+
+
+def _harness(n: Floats, costs: Floats) -> str:
+    return name(fit(_sizes(n), costs))
+
+
+def _google_benchmark(n: Floats, costs: Floats) -> Term:
+    """Its oAuto: one coefficient through the origin for each law, least root mean square; see complexity.cc."""
+    sizes = _sizes(n)
+
+    def rms(term: Term) -> float:
+        values = term(sizes)
+        return float(np.sqrt(np.mean((costs - values * (costs @ values) / (values @ values)) ** 2)))
+
+    return min(TERMS, key=rms)
+
+
+_CLASSES = {
+    big_o.complexities.Constant: Term(),
+    big_o.complexities.Logarithmic: Term(log=1),
+    big_o.complexities.Linear: Term(n=1),
+    big_o.complexities.Linearithmic: Term(n=1, log=1),
+    big_o.complexities.Quadratic: Term(n=2),
+    big_o.complexities.Cubic: Term(n=3),
+}
+
+
+def _big_o(n: Floats, costs: Floats) -> Term:
+    best, _ = big_o.infer_big_o_class(n, costs, classes=list(_CLASSES))
+    return _CLASSES[type(best)]
+
+
+def _print(counts: dict[str, dict[tuple[Term, ...], Counter]]) -> None:
+    print(f"{'':>16}" + "".join(f"{tool:>52}" for tool in counts))
+    print(f"{'the law':>16}" + "".join(f"{outcome:>13}" for _ in counts for outcome in OUTCOMES))
+    for truth in (*TRUTHS, None):
+        found = {tool: table[truth] if truth else sum(table.values(), Counter()) for tool, table in counts.items()}
+        cells = [found[tool][outcome] for tool in counts for outcome in OUTCOMES]
+        print(f"{' + '.join(map(str, truth)) if truth else 'all':>16}" + "".join(f"{cell:>13}" for cell in cells))

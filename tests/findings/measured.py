@@ -1,0 +1,53 @@
+"""Lines with facts that the test chooses, and the verdict on one claim of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rows import lines
+
+from harness.case import Case
+from harness.findings.laws import FittedLaw
+from harness.findings.verdicts import Verdict, verdicts
+from harness.summary import Line
+
+SIZES = (64, 128, 256, 512, 1024, 2048)
+Cost = Callable[[int, int, int], int]
+
+
+def attention(n: int, d: int, h: int) -> int:
+    return 8 * n * d * d + 4 * n * n * d
+
+
+def measured(
+    impl: str,
+    flops: Cost | None = None,
+    memory: Cost = lambda n, d, h: 0,
+    depth: Cost | None = None,
+    sizes: tuple[int, ...] = SIZES,
+    widths: tuple[int, ...] = (128, 256),
+    heads: tuple[int, ...] = (2, 8),
+    **changed: object,
+) -> list[Line]:
+    """Lines of one impl, with these facts; 2 sequences."""
+
+    def fact(cost: Cost | None, line: Line) -> int | None:
+        return cost(line.seq_len, line.d_model, line.num_heads) if cost is not None else None
+
+    cases = [Case(impl, n, d, h, batch_size=2) for n in sizes for d in widths for h in heads]
+    bare = lines(cases, lambda case: 1e-9 * case.seq_len * case.d_model, lambda case: 0)
+    return [
+        replace(
+            line,
+            flops=(work := 2 * fact(flops, line) if flops else None),
+            flops_full=work,
+            peak_bytes=fact(memory, line),
+            depth=fact(depth, line),
+            **changed,
+        )
+        for line in bare
+    ]
+
+
+def verdict(quantity: str, of: list[Line], laws: Sequence[FittedLaw] = ()) -> Verdict:
+    [one] = [one for one in verdicts(of, laws) if one.quantity == quantity]
+    return one

@@ -1,0 +1,147 @@
+"""From which n on one impl costs more than another, between lines."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rows import lines, usual_lines
+
+from harness.case import Case
+from harness.findings.crossovers import COLUMNS, Crossover, crossovers, crossovers_table, headless
+from harness.summary import Line
+
+SIZES = (64, 128, 256, 512, 1024, 2048)
+
+
+def known_to(share: float, of: list[Line]) -> list[Line]:
+    """Every time with an interval of ± that share."""
+    return [
+        replace(line, time_lo_s=line.time_s / (1 + share), time_hi_s=line.time_s * (1 + share)) if line.time_s else line
+        for line in of
+    ]
+
+
+def between(slower: str, faster: str, found: list[Crossover], metric: str = "time", **at: int) -> Crossover:
+    [one] = [
+        one
+        for one in found
+        if (one.slower, one.faster, one.metric) == (slower, faster, metric)
+        and all(getattr(one, name) == value for name, value in at.items())
+    ]
+    return one
+
+
+def series(impl: str, time: Callable[[int], float], h: int = 2, memory: Callable[[int], int] = lambda n: n) -> list:
+    cases = [Case(impl, n, 16, h) for n in SIZES]
+    return lines(cases, lambda case: time(case.seq_len), lambda case: memory(case.seq_len))
+
+
+def test_attention_overtakes_an_rnn_where_their_costs_are_equal() -> None:
+    # 8nd² + 4n²d at 10¹¹/s against 4nd² at 2·10¹⁰/s: equal at n = 3d.
+    one = between("attention.fused", "rnn.torch", crossovers(known_to(0.01, usual_lines())), d_model=128, num_heads=8)
+    assert one.seq_len == pytest.approx(3 * 128, rel=0.05)
+    assert one.seq_len_lo < one.seq_len < one.seq_len_hi
+    assert (one.measured_from, one.measured_to, one.decided) == (64, 2048, True)
+    assert str(one) == f"from n = {one.seq_len:.0f} ({one.seq_len_lo:.0f} to {one.seq_len_hi:.0f}) on"
+
+
+def test_wider_intervals_of_time_widen_the_crossing_until_it_is_none() -> None:
+    usual = [line for line in usual_lines() if line.d_model == 128 and line.num_heads != 2]
+    few, some = (between("attention.fused", "rnn.torch", crossovers(known_to(share, usual))) for share in (0.01, 0.2))
+    assert some.seq_len_lo < few.seq_len_lo
+    assert few.seq_len_hi < some.seq_len_hi
+    # Below n = 3d attention is at most twice as fast, and by these intervals that could be noise.
+    lost = between("attention.fused", "rnn.torch", crossovers(known_to(0.8, usual)))
+    assert (lost.seq_len, lost.decided) == (None, False)
+    assert str(lost).startswith("undecided: from n = ")
+
+
+def test_who_is_faster_at_the_largest_n_does_not_overtake_below_it() -> None:
+    one = between("rnn.torch", "attention.fused", crossovers(known_to(0.01, usual_lines())), d_model=128, num_heads=8)
+    assert (one.seq_len, one.seq_len_lo, one.seq_len_hi) == (None, 2048, None)
+    assert (str(one), one.decided) == ("not below 2048", True)
+
+
+def test_twice_the_time_everywhere_is_slower_at_every_n() -> None:
+    found = crossovers(known_to(0.01, usual_lines()))
+    one = between("attention.naive", "attention.fused", found, d_model=128, num_heads=8)
+    assert (one.seq_len, one.seq_len_lo, one.seq_len_hi) == (0, 0, 0)
+    assert str(one) == "at every n measured, n = 64 to 2048"
+
+
+def test_memory_is_exact_and_its_crossing_a_point() -> None:
+    # 8n² bytes against 16nd.
+    one = between("attention.naive", "attention.fused", crossovers(usual_lines()), "memory", d_model=256, num_heads=8)
+    assert one.seq_len == one.seq_len_lo == one.seq_len_hi == pytest.approx(512)
+    assert str(one) == "from n = 512 on"
+
+
+def test_a_layer_without_heads_is_compared_at_every_h_of_the_other() -> None:
+    found = crossovers(usual_lines(heads=(2, 4, 8)))
+    heads = [one.num_heads for one in found if (one.slower, one.faster) == ("rnn.torch", "attention.fused")]
+    assert sorted(set(heads)) == [2, 4, 8]
+    assert len(heads) == 2 * 2 * 3  # metrics, widths, heads
+
+
+def test_two_layers_without_heads_are_compared_once() -> None:
+    found = crossovers(series("rnn.torch", lambda n: n, h=1) + series("rnn.elman", lambda n: 2 * n, h=1))
+    assert [(one.slower, one.num_heads) for one in found if one.metric == "time"] == [
+        ("rnn.torch", 1),
+        ("rnn.elman", 1),
+    ]
+
+
+def test_layers_with_heads_are_not_compared_across_them() -> None:
+    found = crossovers(series("attention.fused", lambda n: n, h=1) + series("attention.naive", lambda n: n, h=2))
+    assert found == []
+    assert not headless("attention.fused", {1})
+    assert headless("rnn.torch", {1})
+    assert headless("their.module:Layer", {1})
+    assert not headless("their.module:Layer", {1, 2})
+
+
+def test_settings_batches_and_widths_are_not_mixed() -> None:
+    one = series("rnn.torch", lambda n: n, h=1)
+    other = series("rnn.elman", lambda n: n, h=1)
+    for change in ({"mode": "train"}, {"dtype": "bfloat16"}, {"threads": 2}, {"allocator": "fresh"}, {"batch_size": 2}):
+        assert crossovers(one + [replace(line, **change) for line in other]) == []
+
+
+def test_one_size_alone_tells_who_is_slower_there() -> None:
+    at_64 = known_to(0.01, [line for line in usual_lines() if line.seq_len == 64])
+    found = crossovers(at_64)
+    one = between("attention.naive", "attention.fused", found, d_model=256, num_heads=8)
+    assert (one.seq_len, str(one)) == (0, "at n = 64")
+    assert str(between("attention.fused", "attention.naive", found, d_model=256, num_heads=8)) == "not at n = 64"
+
+
+def test_one_trial_alone_decides_nothing() -> None:
+    once = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
+    one = between("attention.naive", "attention.fused", crossovers(once), d_model=256, num_heads=8)
+    assert (one.seq_len, one.decided) == (None, False)
+    assert str(one) == "undecided: the intervals overlap at n = 64 to 2048"
+
+
+def test_what_failed_is_no_size_at_which_both_are_known() -> None:
+    failed = [replace(line, status="oom", time_s=None, peak_bytes=None) for line in usual_lines()]
+    assert crossovers(failed) == []
+    partly = [replace(line, time_s=None) if line.seq_len > 512 else line for line in usual_lines()]
+    one = between("rnn.torch", "attention.fused", crossovers(known_to(0.01, partly)), d_model=256, num_heads=8)
+    assert one.measured_to == 512
+
+
+def test_a_layer_that_allocates_nothing_can_be_compared() -> None:
+    nothing = series("their:Nothing", lambda n: n, h=1, memory=lambda n: 0)
+    something = series("rnn.torch", lambda n: n, h=1)
+    one = between("rnn.torch", "their:Nothing", crossovers(nothing + something), "memory")
+    assert one.seq_len == 0
+
+
+def test_the_table_has_a_row_for_each_pair_and_says_it_in_words() -> None:
+    found = crossovers(known_to(0.01, usual_lines(widths=(128,), heads=(8,))))
+    table = crossovers_table(found)
+    assert tuple(table.columns) == COLUMNS
+    assert len(table) == 2 * 3 * 2  # metrics, ordered pairs
+    assert "not below 2048" in set(table.in_words)
+    assert set(table["mode"]) == {"forward"}
+    assert list(crossovers_table([]).columns) == list(COLUMNS)

@@ -1,0 +1,110 @@
+"""Work, depth and path against counts that are exact."""
+
+from dataclasses import replace
+
+import pytest
+from findings.measured import Cost, attention, measured, verdict
+
+from harness.findings.laws import fit_laws
+from harness.findings.verdicts import verdicts
+
+
+def test_work_is_confirmed_when_every_count_is_the_claim_times_the_batch() -> None:
+    one = verdict("work", measured("attention.fused", attention))
+    assert (one.claimed, one.verdict, one.reason) == ("8nd² + 4n²d", "confirmed", "to the last digit in 24 cases")
+
+
+def test_one_flop_too_many_refutes_work_and_the_case_is_named_with_both_numbers() -> None:
+    one = verdict("work", measured("attention.fused", lambda n, d, h: attention(n, d, h) + (n == 512)))
+    claimed = 2 * attention(512, 128, 2)
+    assert one.verdict == "refuted"
+    assert one.reason == f"at n = 512, d = 128, h = 2 it claims {claimed:,} FLOPs and does {claimed + 2:,}"
+
+
+def test_what_was_measured_of_work_is_its_law_where_the_counts_have_one() -> None:
+    of = [replace(line, batch_size=1, flops=line.flops // 2) for line in measured("attention.fused", attention)]
+    assert verdict("work", of, fit_laws(of)).measured == "4 n²·d + 8 n·d²"
+    assert verdict("work", of[:1]).measured == "10,485,760 at n = 64, d = 128"
+    assert verdict("work", of[:1]).reason == "to the last digit in the one case measured"
+
+
+def test_work_nobody_knows_is_undetermined_with_the_reason_why() -> None:
+    one = verdict("work", measured("attention.fused", facts_unknown="flops: mylib::scan has no formula"))
+    assert (one.verdict, one.reason) == ("undetermined", "its work is not known: flops: mylib::scan has no formula")
+    failed = measured("attention.fused", status="oom", reason="can't allocate")
+    assert verdict("work", failed).reason == "its work is not known: oom: can't allocate"
+
+
+def test_work_under_a_causal_mask_may_be_claimed_with_or_without_what_it_leaves_out() -> None:
+    of = [replace(line, flops=line.flops // 2 + 1) for line in measured("attention.fused", attention)]
+    assert verdict("work", of).verdict == "confirmed"
+
+
+def test_in_training_the_work_of_both_passes_is_judged_and_what_is_claimed_of_one_pass_is_not() -> None:
+    of = measured("rnn.torch", lambda n, d, h: 12 * n * d * d - 2 * d * d, heads=(1,), mode="train")
+    assert {one.quantity for one in verdicts(of, [])} == {"work_train", "time"}
+    assert verdict("work_train", of).verdict == "confirmed"
+
+
+def test_padded_head_sizes_on_a_gpu_refute_nothing() -> None:
+    of = measured("attention.fused", lambda n, d, h: attention(n, d, h) + 1, widths=(24,), device="cuda")
+    one = verdict("work", [line for line in of if line.num_heads == 8])
+    assert (one.verdict, "padded" in one.reason) == ("undetermined", True)
+
+
+def test_a_depth_that_is_the_same_at_every_n_is_of_order_1() -> None:
+    of = measured("attention.fused", depth=lambda n, d, h: 5, depth_declared=3)
+    one = verdict("depth", of)
+    assert (one.claimed, one.measured, one.verdict) == ("O(1)", "5", "confirmed")
+    assert "up to 3 of it declared" in one.reason
+    assert verdict("path", of).verdict == "confirmed"
+
+
+def test_a_depth_that_differs_between_two_n_is_not_of_order_1() -> None:
+    one = verdict("depth", measured("attention.fused", depth=lambda n, d, h: 5 + (n > 1000)))
+    assert one.verdict == "refuted"
+    assert one.reason.startswith("5 at n = 64 and 6 at n = 2048")
+
+
+def test_heads_and_widths_may_change_the_depth_and_leave_its_order_in_n() -> None:
+    assert verdict("depth", measured("attention.naive", depth=lambda n, d, h: 4 + 3 * h)).verdict == "confirmed"
+
+
+@pytest.mark.parametrize("constant", [0, 2, 5000])
+def test_a_depth_on_a_line_over_n_is_of_order_n_whatever_its_constants(constant: int) -> None:
+    of = measured("rnn.elman", depth=lambda n, d, h: 3 * n + constant, heads=(1,))
+    one = verdict("depth", of)
+    assert (one.measured, one.verdict) == ("3n" + (f" + {constant}" if constant else ""), "confirmed")
+    path = verdict("path", of)
+    assert (path.verdict, path.measured) == ("confirmed", f"at most {one.measured}")
+    assert path.reason.endswith("a bound from above")
+
+
+@pytest.mark.parametrize("depth", [lambda n, d, h: 7, lambda n, d, h: n.bit_length(), lambda n, d, h: n * n])
+def test_a_depth_of_another_order_than_n_is_refuted(depth: Cost) -> None:
+    assert verdict("depth", measured("rnn.elman", depth=depth, heads=(1,))).verdict == "refuted"
+
+
+def test_two_n_can_refute_a_depth_but_not_tell_its_order() -> None:
+    def at_two(depth: Cost) -> str:
+        return verdict("depth", measured("rnn.elman", depth=depth, heads=(1,), sizes=(64, 128))).verdict
+
+    assert at_two(lambda n, d, h: 3 * n + 2) == "confirmed"
+    assert at_two(lambda n, d, h: 3 * n + 5000) == "refuted"
+    assert at_two(lambda n, d, h: n + 64) == "undetermined"
+    assert at_two(lambda n, d, h: 7) == "refuted"
+
+
+def test_one_n_tells_no_order() -> None:
+    of = measured("rnn.elman", depth=lambda n, d, h: 3 * n, heads=(1,), sizes=(64,))
+    assert (verdict("depth", of).verdict, verdict("depth", of).measured) == ("undetermined", "192 at n = 64")
+    assert verdict("path", of).verdict == "undetermined"
+
+
+def test_a_path_cannot_be_longer_than_the_longest_chain() -> None:
+    assert verdict("path", measured("rnn.elman", depth=lambda n, d, h: 7, heads=(1,))).verdict == "refuted"
+
+
+def test_a_long_chain_does_not_tell_that_there_is_no_short_path() -> None:
+    one = verdict("path", measured("attention.naive", depth=lambda n, d, h: 3 * n))
+    assert (one.verdict, "cannot be seen" in one.reason) == ("undetermined", True)

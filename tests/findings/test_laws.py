@@ -1,0 +1,111 @@
+"""The laws of a run's lines, and laws.csv."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from rows import SIZES, lines, usual_lines
+
+from harness.case import Case
+from harness.findings.laws import COLUMNS, FittedLaw, fit_laws, laws_table
+from harness.summary import Line
+
+LISTED = [
+    *("impl", "mode", "dtype", "device", "mask", "metric", "law", "terms"),
+    *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
+    *("cv_error", "holdout_error", "determined"),
+]
+
+
+def counted(line: Line) -> Line:
+    """With the exact counts of attention, or of a recurrence."""
+    n, d, h = line.seq_len, line.d_model, line.num_heads
+    if line.impl == "rnn.torch":
+        return replace(line, flops=4 * n * d * d, depth=3 * n + 1, ops=4 * n + 11, min_bytes=32 * n * d + 8 * d * d)
+    work, traffic = 8 * n * d * d + 4 * n * n * d, 24 * h * n * n + 48 * n * d
+    return replace(line, flops=work, depth=7, ops=35 * h + 5, min_bytes=traffic)
+
+
+def law_of(laws: list[FittedLaw], impl: str, metric: str) -> FittedLaw:
+    [found] = [law for law in laws if (law.series.impl, law.series.metric) == (impl, metric)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def laws() -> list[FittedLaw]:
+    return fit_laws([counted(line) for line in usual_lines()])
+
+
+def test_exact_counts_have_whole_coefficients(laws: list[FittedLaw]) -> None:
+    assert str(law_of(laws, "attention.fused", "flops").law) == "4 n²·d + 8 n·d²"
+    assert str(law_of(laws, "rnn.torch", "flops").law) == "4 n·d²"
+    assert str(law_of(laws, "rnn.torch", "depth").law) == "3 n + 1"
+    assert str(law_of(laws, "attention.naive", "depth").law) == "7"
+    assert str(law_of(laws, "attention.naive", "memory").law) == "8 n²"
+
+
+def test_time_has_terms_of_what_is_counted(laws: list[FittedLaw]) -> None:
+    fused = law_of(laws, "attention.fused", "time")
+    assert {str(term) for term in fused.law.terms} == {"n·d²", "n²·d"}
+    assert fused.law.determined
+    assert {str(term) for term in law_of(laws, "rnn.torch", "time").law.terms} == {"n·d²"}
+
+
+def test_exponents_are_those_at_the_largest_sizes(laws: list[FittedLaw]) -> None:
+    fused = law_of(laws, "attention.fused", "time")
+    # 8nd² + 4n²d at n = 2048, d = 256: one part in five is linear.
+    assert fused.exponent_n is not None
+    assert fused.exponent_n.value == pytest.approx(1.8, abs=0.01)
+    assert fused.exponent_d is not None
+    assert fused.exponent_d.value == pytest.approx(1.2, abs=0.01)
+    assert fused.exponent_n.lo <= 1.8 <= fused.exponent_n.hi
+
+
+def test_each_setting_has_laws_of_its_own() -> None:
+    both = [replace(line, mode=mode) for mode in ("forward", "train") for line in usual_lines()]
+    assert len(fit_laws(both)) == 2 * len(fit_laws(usual_lines()))
+
+
+def test_without_counts_every_term_is_considered() -> None:
+    fused = law_of(fit_laws(usual_lines()), "attention.fused", "time")
+    assert fused.expected == ()
+    assert {"n·d²", "n²·d"} <= {str(term) for term in fused.law.terms}
+
+
+def test_a_run_of_one_size_has_laws_that_are_not_determined() -> None:
+    found = fit_laws([counted(line) for line in usual_lines() if line.seq_len == 64])
+    assert found
+    assert all(not law.law.determined for law in found if law.series.metric == "time")
+    assert all(law.exponent_n is None for law in found)
+
+
+def test_what_failed_or_was_not_timed_has_no_law_of_time() -> None:
+    untimed = [replace(line, time_s=None, time_lo_s=None, time_hi_s=None) for line in usual_lines()]
+    assert {law.series.metric for law in fit_laws(untimed)} == {"memory"}
+    assert fit_laws([]) == []
+
+
+def test_one_trial_bounds_nothing_and_has_a_law_all_the_same() -> None:
+    single = [replace(line, time_lo_s=None, time_hi_s=None) for line in usual_lines()]
+    law = law_of(fit_laws(single), "rnn.torch", "time")
+    assert all((point.lo, point.hi) == (0.0, math.inf) for point in law.series.points)
+    assert {str(term) for term in law.law.terms} >= {"n·d²"}
+
+
+def test_a_planted_change_of_kernel_is_a_break() -> None:
+    cases = [Case("attention.naive", n, d, h) for n in SIZES for d in (128, 256) for h in (2, 8)]
+    jumped = lines(
+        cases, lambda c: 1e-8 * c.seq_len * c.d_model * (3 if c.seq_len >= 512 else 1), lambda c: 8 * c.seq_len
+    )
+    [row] = laws_table([law_of(fit_laws(jumped), "attention.naive", "time")]).to_dict("records")
+    assert json.loads(row["breaks"]) == [512]
+
+
+def test_the_table_has_the_columns_that_are_promised_and_terms_with_their_intervals(laws: list[FittedLaw]) -> None:
+    table = laws_table(laws)
+    assert list(table.columns[: len(LISTED)]) == LISTED
+    assert tuple(table.columns) == COLUMNS
+    terms = json.loads(table.loc[(table.impl == "rnn.torch") & (table.metric == "flops"), "terms"].item())
+    assert terms == {"n·d²": {"value": 4.0, "lo": 4.0, "hi": 4.0}}
+    assert list(laws_table([]).columns) == list(COLUMNS)

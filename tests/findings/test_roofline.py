@@ -1,0 +1,129 @@
+"""Cases under the roof of what their machine can do."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rows import usual_lines
+
+from harness.findings.roofline import Roof, above_the_roof, crossing_share, roof_points, roofs, why_no_roof
+from harness.summary import Line
+
+CACHE = 2**20
+ROOF = Roof("float32", "cpu", 1, 100e9, 100e9, 110e9, 10e9, 10e9, 11e9, CACHE)
+
+
+def calibrated(**changed: Any) -> dict[str, Any]:
+    calibration = {
+        "noise_floor": 0.1,
+        "device": "cpu",
+        "threads": 2,
+        "peak_flops_per_s": {"float32": 100e9, "bfloat16": 200e9},
+        "bandwidth": {"bandwidth_bytes_per_s": 10e9, "buffer_bytes": 2**26, "cache_bytes": 2**22},
+    }
+    return {"calibration": calibration | changed, "calibration_note": None}
+
+
+def line(flops: int = 10**9, min_bytes: int = 10**7, time_s: float = 0.1, needed: int = 2**40, **changed: Any) -> Line:
+    sizes = {"weights_bytes": 0, "inputs_bytes": 0, "peak_bytes": needed}
+    times = {"time_s": time_s, "time_lo_s": time_s / 1.1, "time_hi_s": time_s * 1.1}
+    return replace(usual_lines()[0], flops=flops, min_bytes=min_bytes, **sizes, **times, **changed)
+
+
+def test_there_is_a_roof_for_each_dtype_that_was_calibrated() -> None:
+    by_dtype = {roof.dtype: roof for roof in roofs(calibrated())}
+    assert by_dtype.keys() == {"float32", "bfloat16"}
+    roof = by_dtype["bfloat16"]
+    assert (roof.device, roof.threads, roof.cache_bytes) == ("cpu", 2, 2**22)
+    assert (roof.peak_flops_per_s, roof.bandwidth_bytes_per_s) == (200e9, 10e9)
+
+
+def test_the_machine_can_do_what_was_seen_and_more_by_the_noise_floor() -> None:
+    roof = roofs(calibrated())[0]
+    assert (roof.peak_lo, roof.peak_hi) == (roof.peak_flops_per_s, pytest.approx(1.1 * roof.peak_flops_per_s))
+    assert (roof.bandwidth_lo, roof.bandwidth_hi) == (10e9, pytest.approx(11e9))
+
+
+def test_a_cache_that_the_kernel_does_not_tell_is_what_calibration_took_it_for() -> None:
+    unknown = {"bandwidth_bytes_per_s": 10e9, "buffer_bytes": 2**26, "cache_bytes": None}
+    assert roofs(calibrated(bandwidth=unknown))[0].cache_bytes == 2**24
+
+
+def test_without_a_calibration_there_is_no_roof_and_one_sentence_says_how_to_get_one() -> None:
+    for machine in ({}, {"calibration": None, "calibration_note": "it is of another host: a, here b"}):
+        assert roofs(machine) == []
+        assert why_no_roof(machine).endswith("`python -m harness calibrate` gives later sweeps one.")
+    assert "of another host: a, here b" in why_no_roof(machine)
+    never = "there is none: python -m harness calibrate makes one"
+    assert why_no_roof({"calibration": None, "calibration_note": never}).count("calibrate") == 1
+    assert roofs(calibrated(bandwidth={})) == []
+    assert why_no_roof(calibrated()) == ""
+
+
+def test_a_case_of_little_intensity_is_held_against_memory_and_another_against_arithmetic() -> None:
+    low, high = roof_points([line(min_bytes=10**9), line(min_bytes=10**6)], [ROOF])
+    assert (low.flops_per_byte, low.bound) == (1.0, "memory")
+    assert (high.flops_per_byte, high.bound) == (1000.0, "compute")
+    # 10 GFLOP/s of the 10 that memory allows, and of the 100 of the peak.
+    assert low.share == pytest.approx(1.0, rel=1e-5)
+    assert high.share == pytest.approx(0.1)
+
+
+def test_the_interval_of_a_share_is_made_of_those_of_time_and_roof() -> None:
+    [point] = roof_points([line()], [ROOF])
+    assert (point.flops_per_s_lo, point.flops_per_s_hi) == (pytest.approx(10e9 / 1.1), pytest.approx(11e9))
+    assert point.share_lo == pytest.approx(10e9 / 1.1 / 110e9, rel=1e-5)
+    assert point.share_hi == pytest.approx(11e9 / 100e9)
+
+
+def test_one_trial_alone_bounds_no_share() -> None:
+    [point] = roof_points([replace(line(), time_lo_s=0.0, time_hi_s=None)], [ROOF])
+    assert (point.share_lo, point.share_hi) == (0.0, math.inf)
+
+
+def test_what_fits_into_the_cache_is_not_bounded_by_memory() -> None:
+    [fits] = roof_points([line(min_bytes=10**9, needed=CACHE)], [ROOF])
+    assert (fits.bound, fits.share) == ("compute", pytest.approx(0.1))
+
+
+def test_what_needs_twice_the_cache_must_move_half_of_its_traffic() -> None:
+    assert crossing_share(line(needed=2 * CACHE), CACHE) == 0.5
+    [point] = roof_points([line(min_bytes=10**9, needed=2 * CACHE)], [ROOF])
+    assert point.roof_flops_per_s == pytest.approx(2 * ROOF.at(1.0))
+    assert point.share == pytest.approx(0.5)
+
+
+def test_weights_and_inputs_need_room_too() -> None:
+    third = replace(line(), weights_bytes=CACHE, inputs_bytes=CACHE, peak_bytes=CACHE)
+    assert crossing_share(third, CACHE) == pytest.approx(2 / 3)
+
+
+def test_only_lines_of_the_same_dtype_device_and_threads_come_under_a_roof() -> None:
+    for change in ({"dtype": "bfloat16"}, {"device": "cuda"}, {"threads": 2}):
+        assert roof_points([line(**change)], [ROOF]) == []
+    on_gpu = replace(ROOF, device="cuda")
+    assert len(roof_points([line(device="cuda", threads=7)], [on_gpu])) == 1
+
+
+def test_what_was_not_timed_or_counted_is_no_point() -> None:
+    for change in ({"time_s": None}, {"flops": None}, {"flops": 0}, {"min_bytes": None}):
+        assert roof_points([replace(line(), **change)], [ROOF]) == []
+    assert roof_points([], [ROOF]) == []
+    assert roof_points([line()], []) == []
+
+
+def test_a_case_faster_than_its_roof_is_told_with_what_may_be_wrong() -> None:
+    under, near, above = (line(min_bytes=10**6, time_s=time_s) for time_s in (0.011, 0.0095, 0.005))
+    assert above_the_roof(roof_points([under, near], [ROOF])) == []  # near: above by less than its interval
+    [said] = above_the_roof(roof_points([under, above, near], [ROOF]))
+    assert said.startswith("above the roof: attention.fused n=64 d=128 h=2 reaches 200 % of what compute allows")
+    assert "peak of matrix products was measured too low" in said
+
+
+def test_a_case_above_the_memory_s_roof_is_told_of_the_cache() -> None:
+    [said] = above_the_roof(
+        roof_points([line(min_bytes=10**9, time_s=0.01), line(min_bytes=10**9, time_s=0.01)], [ROOF])
+    )
+    assert "and 1 more reaches 1000 % of what memory allows" in said
+    assert "stays in the cache" in said

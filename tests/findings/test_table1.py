@@ -1,0 +1,127 @@
+"""Table 1 of *Attention Is All You Need*, measured."""
+
+from dataclasses import replace
+
+import pytest
+from findings.measured import attention, measured
+
+from harness.findings.laws import fit_laws
+from harness.findings.table1 import BeyondRow, Table1Row, beyond_table1, table1
+from harness.findings.verdicts import verdicts
+from harness.summary import Line
+
+
+def recurrent(n: int, d: int, h: int) -> int:
+    return 4 * n * d * d
+
+
+def usual(mode: str = "forward") -> list[Line]:
+    """Fused attention and an Elman network as they are."""
+    of_attention = measured("attention.fused", attention, depth=lambda n, d, h: 5, mode=mode)
+    of_rnn = measured("rnn.elman", recurrent, depth=lambda n, d, h: 3 * n + 2, heads=(1,), mode=mode)
+    return of_attention + of_rnn
+
+
+def rows_of(lines: list[Line]) -> dict[tuple[str, str | None], Table1Row]:
+    laws = fit_laws(lines)
+    return {(row.kind, row.impl): row for row in table1(lines, laws, verdicts(lines, laws))}
+
+
+def beyond(lines: list[Line]) -> dict[str | None, BeyondRow]:
+    laws = fit_laws(lines)
+    return {row.impl: row for row in beyond_table1(lines, laws, verdicts(lines, laws))}
+
+
+def test_attention_is_confirmed_in_its_own_term_and_the_projections_are_said_to_come_on_top() -> None:
+    cell = rows_of(usual())["Self-Attention", "attention.fused"].complexity
+    assert (cell.claimed, cell.measured, cell.verdict) == ("O(n²·d)", "4n²d + 8nd²", "confirmed")
+    assert "4n²d is the only term of its power of n" in cell.reason
+    assert "8nd² of the projections comes on top, and is more up to n = 2d" in cell.reason
+
+
+def test_a_recurrent_layer_is_confirmed_in_all_three_cells() -> None:
+    row = rows_of(usual())["Recurrent", "rnn.elman"]
+    cells = [(cell.claimed, cell.measured, cell.verdict) for cell in (row.complexity, row.sequential, row.path)]
+    assert cells == [
+        ("O(n·d²)", "4nd²", "confirmed"),
+        ("O(n)", "3n + 2", "confirmed"),
+        ("O(n)", "at most 3n + 2", "confirmed"),
+    ]
+
+
+def test_kinds_that_no_layer_is_of_have_a_row_that_says_so() -> None:
+    rows = rows_of(usual())
+    for kind, claimed in (("Convolutional", "O(k·n·d²)"), ("Self-Attention (restricted)", "O(r·n·d)")):
+        row = rows[kind, None]
+        assert (row.complexity.claimed, row.complexity.verdict) == (claimed, "undetermined")
+        assert row.path.reason == "no layer of this kind measured"
+    assert rows_of([])["Self-Attention", None].complexity.reason == "no layer of this kind measured"
+
+
+def test_somebodys_own_layer_is_no_row_of_the_table() -> None:
+    assert {impl for _, impl in rows_of(measured("their:Attention", attention, family="attention"))} == {None}
+
+
+def test_attention_that_does_no_quadratic_work_refutes_the_cell() -> None:
+    lines = [replace(line, batch_size=1) for line in measured("attention.fused", recurrent)]
+    cell = rows_of(lines)["Self-Attention", "attention.fused"].complexity
+    assert (cell.verdict, cell.reason) == ("refuted", "there is no term of O(n²·d)")
+    assert cell.measured == "8nd²"  # of two sequences
+
+
+def test_work_that_grows_faster_than_the_table_has_refutes_the_cell() -> None:
+    lines = [replace(line, batch_size=1) for line in measured("rnn.elman", attention, heads=(1,))]
+    cell = rows_of(lines)["Recurrent", "rnn.elman"].complexity
+    assert (cell.verdict, cell.reason) == ("refuted", "8n²d grows faster")
+
+
+def test_work_that_no_formula_gives_is_undetermined() -> None:
+    lines = measured("attention.fused", lambda n, d, h: attention(n, d, h) + hash((n, d)) % 1000)
+    assert rows_of(lines)["Self-Attention", "attention.fused"].complexity.verdict == "undetermined"
+
+
+def test_one_n_tells_nothing_of_growth() -> None:
+    cell = rows_of([line for line in usual() if line.seq_len == 64])["Recurrent", "rnn.elman"].complexity
+    assert (cell.verdict, cell.reason) == ("undetermined", "n was not varied (mode=forward)")
+
+
+def test_a_claim_refuted_in_one_setting_is_refuted() -> None:
+    wrong = [replace(line, dtype="bfloat16", depth=line.seq_len) for line in usual()]
+    assert rows_of(usual() + wrong)["Self-Attention", "attention.fused"].sequential.verdict == "refuted"
+
+
+def test_training_and_inference_stand_in_a_table_of_their_own() -> None:
+    rows = beyond(usual())
+    assert rows.keys() == {"attention.fused", "rnn.elman"}
+    for impl, training, per_token in (("attention.fused", "O(n²·d)", "O(n·d)"), ("rnn.elman", "O(n·d²)", "O(d²)")):
+        row = rows[impl]
+        assert (row.training.claimed, row.training.reason) == (training, "not measured (mode=train)")
+        assert (row.per_token.claimed, row.per_token.reason) == (per_token, "not measured (mode=decode)")
+    assert set(beyond([])) == {None}
+
+
+@pytest.mark.parametrize(
+    ("impl", "heads", "measured_as"),
+    [("attention.fused", (2,), "14n²d + 24nd²"), ("rnn.elman", (1,), "12nd² − 2d²")],
+)
+def test_training_is_judged_by_the_work_of_both_passes(impl: str, heads: tuple[int, ...], measured_as: str) -> None:
+    def work(n: int, d: int, h: int) -> int:
+        return 24 * n * d * d + 14 * n * n * d if "attention" in impl else 12 * n * d * d - 2 * d * d
+
+    cell = beyond(measured(impl, work, heads=heads, mode="train"))[impl].training
+    assert (cell.measured, cell.verdict) == (measured_as, "confirmed")
+
+
+def test_one_token_at_inference_is_judged_by_its_counted_work_where_it_was_measured() -> None:
+    def attention_token(n: int, d: int, h: int) -> int:
+        return 8 * d * d + 4 * n * d
+
+    widths = (64, 128, 256)
+    decoded = measured("attention.fused", attention_token, mode="decode", widths=widths)
+    decoded += measured("rnn.elman", lambda n, d, h: 4 * d * d, mode="decode", heads=(1,), widths=widths)
+    rows = beyond([replace(line, batch_size=1, flops=line.flops // 2) for line in decoded])
+    assert (rows["attention.fused"].per_token.measured, rows["attention.fused"].per_token.verdict) == (
+        "4nd + 8d²",
+        "confirmed",
+    )
+    assert (rows["rnn.elman"].per_token.measured, rows["rnn.elman"].per_token.verdict) == ("4d²", "confirmed")

@@ -1,0 +1,56 @@
+"""The command that measures a run again."""
+
+import shlex
+
+import pytest
+import yaml
+
+from harness.config import compose
+from harness.report.reproduce import command
+
+
+def again(overrides: list[str]) -> list[str]:
+    return shlex.split(command(yaml.safe_load(compose(overrides).yaml)))
+
+
+def test_the_default_sweep_is_the_command_alone() -> None:
+    assert command(yaml.safe_load(compose([]).yaml)) == "python -m harness sweep"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["impl=rnn.elman"],
+        ["impl=glob(attention.*)", "seq_len=range(256,2049,256)", "mode=forward,train"],
+        ["shape=gpt2", "dtype=float32,bfloat16", "precision=standard"],
+        ["precision.trial_s=0.02", "precision.max_rounds=9", "seed=7", "memory_limit=8GiB", "threads=1,2"],
+        ["impl=their.module:TheirLayer,attention.fused", "allocator=fresh"],
+        ["device=cuda", "precision=strict", "precision.timeout_s=9"],
+    ],
+)
+def test_it_composes_to_the_same_configuration(overrides: list[str]) -> None:
+    prefix = ["python", "-m", "harness", "sweep"]
+    repeated = again(overrides)
+    assert repeated[:4] == prefix
+    first, second = compose(overrides), compose(repeated[4:])
+    assert (first.axes, first.precision, first.seed, first.memory_limit) == (
+        second.axes,
+        second.precision,
+        second.seed,
+        second.memory_limit,
+    )
+
+
+def test_a_named_precision_is_named() -> None:
+    assert again(["precision=standard"])[4:] == ["precision=standard"]
+
+
+def test_where_a_run_was_written_is_left_out() -> None:
+    assert again(["out=results/mine"]) == ["python", "-m", "harness", "sweep"]
+
+
+def test_what_a_shell_would_read_is_quoted() -> None:
+    config = yaml.safe_load(compose([]).yaml)
+    told = command({**config, "impl": ["$(rm -rf ~)", "a'b"], "memory_limit": "`id`"})
+    assert "$(rm -rf ~)" in shlex.split(told)[4]
+    assert shlex.split(told)[4].startswith("impl='$(rm -rf ~)','a\\'b'")

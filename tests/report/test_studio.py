@@ -1,0 +1,61 @@
+"""Pictures are drawn beside the rest, and drawn all the same where that is not possible."""
+
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from rows import usual_lines
+
+from harness.report.studio import Studio
+
+NAMES = {f"{name}.{kind}" for name in ("time", "memory", "speedup") for kind in ("png", "svg")}
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_what_was_begun_is_there_when_it_is_finished_and_nothing_remains(tmp_path: Path) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    with Studio() as studio:
+        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        studio.finish()
+    assert names(tmp_path / "plots") == NAMES
+    assert {child.pid for child in psutil.Process().children()} <= before
+
+
+def test_without_a_second_process_everything_is_drawn_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with Studio() as studio:
+        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        studio.finish()
+    assert names(tmp_path / "plots") == NAMES
+
+
+def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    with Studio() as studio:
+        for child in psutil.Process().children():
+            if child.pid not in before:
+                child.kill()
+        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        studio.finish()
+    assert names(tmp_path / "plots") == NAMES
+
+
+def test_what_the_process_could_not_write_is_told_here(tmp_path: Path) -> None:
+    (tmp_path / "plots").write_text("a file")
+    with Studio() as studio:
+        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        with pytest.raises(FileExistsError):
+            studio.finish()
+
+
+def test_nothing_begun_is_nothing_to_finish(tmp_path: Path) -> None:
+    with Studio() as studio:
+        studio.finish()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,42 @@
+"""Rows in files, and all that is read of them."""
+
+from pathlib import Path
+from typing import Any
+
+from harness import store
+from harness.case import Case
+
+BARE: dict[str, Any] = {
+    "case": Case("rnn.elman", 8, 4, 1).as_dict(),
+    "family": "rnn",
+    "purpose": "facts",
+    "round": 0,
+    "status": "ok",
+    "reason": None,
+}
+
+
+def new_run(path: Path) -> Path:
+    store.create(path, "precision: {}\n", {"host": "here"})
+    return path
+
+
+def write(run: Path, *rows: dict) -> Path:
+    writer = store.RowWriter(run)
+    for row in rows:
+        writer.write({**BARE, **row})
+    writer.close()
+    return writer.path
+
+
+def read(run: Path, shares: int = 1) -> tuple[list[dict], list[str]]:
+    """All rows that say nothing of being bad, and the notices."""
+    rows: list[dict] = []
+
+    def take(row: dict) -> bool:
+        if "bad" not in row:
+            rows.append(row)
+        return "bad" not in row
+
+    readings = [store.read(part, take) for share in store.parts(run, shares) for part in share]
+    return rows, store.notices(readings)

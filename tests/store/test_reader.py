@@ -1,0 +1,93 @@
+"""Every whole row is read, once, and what is none is told of without losing another."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from store.reading import BARE, new_run, read, write
+
+from harness import store
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return new_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("damage", "notice"),
+    [
+        (b'{"schema": 1, "a', "not a whole row"),
+        (b"\x00\xff\xfe garbage \x80\n", "not a whole row"),
+        (b"[" * 100_000 + b"\n", "not a whole row"),
+        (b'{"schema": 999}\n', "not a row of schema 2"),
+        (b"[1, 2]\n", "not a row of schema 2"),
+        (b"null\n", "not a row of schema 2"),
+        (b"\n", "not a whole row"),
+        (b'{"schema": 2, "bad": 1}\n', "a row without what every row must hold"),
+    ],
+)
+def test_a_damaged_line_is_named_and_loses_no_other(run: Path, damage: bytes, notice: str) -> None:
+    path = write(run, {"a": 1}, {"a": 2})
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(whole[0] + damage + (b"" if damage.endswith(b"\n") else b"\n") + whole[1])
+    rows, notices = read(run)
+    assert [row["a"] for row in rows] == [1, 2]
+    assert notices == [f"{path.name}:2: {notice}, left out"]
+
+
+def test_numbers_that_only_python_writes_are_read(run: Path) -> None:
+    write(run, {"error": float("nan")}, {"error": float("-inf")})
+    rows, notices = read(run)
+    assert (len(rows), notices) == (2, [])
+    assert rows[1]["error"] == float("-inf")
+
+
+def test_a_last_line_that_nobody_ended_is_read_if_it_is_whole(run: Path) -> None:
+    path = write(run, {"a": 1}, {"a": 2})
+    path.write_bytes(path.read_bytes()[:-1])
+    assert [row["a"] for row in read(run)[0]] == [1, 2]
+
+
+def test_files_of_several_writers_are_read_together(run: Path) -> None:
+    write(run, {"a": 1})
+    other = {"schema": store.SCHEMA, **BARE, "a": 2}
+    (run / "rows" / "another-1.jsonl").write_text(json.dumps(other) + "\n")
+    assert sorted(row["a"] for row in read(run)[0]) == [1, 2]
+
+
+def test_a_flood_of_garbage_is_told_in_a_few_lines(run: Path) -> None:
+    path = write(run, {"a": 1})
+    with path.open("ab") as file:
+        file.write(b"garbage\n" * 1000 + b'{"schema": 1}\n' * 2000)
+    rows, notices = read(run)
+    assert len(rows) == 1
+    assert len(notices) == 11
+    assert notices[0] == f"{path.name}:2: not a whole row, left out"
+    assert notices[-1] == "left out beside these: 990 × not a whole row, 2,000 × not a row of schema 2"
+
+
+LINES = [b'{"schema": 2, "a": 1}\n', b'{"schema": 2, "a": 22222222222222222222}\n', b"garbage\n", b"\n"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.sampled_from(LINES), max_size=12), max_size=4), st.integers(1, 9))
+def test_however_it_is_shared_out_every_line_is_read_once_and_named_by_its_number(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[bytes]], shares: int
+) -> None:
+    run = new_run(tmp_path_factory.mktemp("shares") / "run")
+    for number, lines in enumerate(files):
+        (run / "rows" / f"{number}.jsonl").write_bytes(b"".join(lines))
+    assert read(run, shares) == read(run, 1)
+    assert len(read(run, shares)[0]) == sum(line in LINES[:2] for lines in files for line in lines)
+    assert len(store.parts(run, shares)) <= shares
+
+
+def test_shares_are_alike_in_size(run: Path) -> None:
+    for number in range(3):
+        (run / "rows" / f"{number}.jsonl").write_bytes(os.urandom(1000 * number))
+    shares = store.parts(run, 4)
+    assert [sum(part.end - part.start for part in share) for share in shares] == [750] * 4

@@ -1,0 +1,29 @@
+"""Rows survive whatever becomes of their writer."""
+
+from pathlib import Path
+
+from store.reading import BARE, new_run, read, write
+
+from harness import store
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    write(run, {"a": 1}, {"b": "é"})
+    rows, notices = read(run)
+    assert [row.get("a", row.get("b")) for row in rows] == [1, "é"]
+    assert notices == []
+
+
+def test_a_row_is_on_disk_before_the_next_thing_happens(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    writer = store.RowWriter(run)
+    writer.write({**BARE, "a": 1})
+    assert read(run)[0] == [{"schema": store.SCHEMA, **BARE, "a": 1}]
+    writer.close()
+
+
+def test_a_text_that_is_no_unicode_ends_no_sweep(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    write(run, {"reason": b"no file caf\xe9".decode("utf-8", "surrogateescape")})
+    assert [row["reason"] for row in read(run)[0]] == ["no file caf?"]

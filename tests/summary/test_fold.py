@@ -1,0 +1,129 @@
+"""What a row must hold to count, and that rows fold together in any number of parts."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from rows import PRECISION, measured, row
+
+from harness.case import Case
+from harness.summary import summarise
+from harness.summary.fold import Fold
+from harness.summary.summarise import _lines_of
+
+CASE = Case("attention.fused", 64, 32, 2)
+
+
+def timed(**fields: Any) -> dict[str, Any]:
+    return {**row(CASE, "time", 1, samples_s=[1.0, 2.0], pulse_s=None), **fields}
+
+
+def facts(**fields: Any) -> dict[str, Any]:
+    return row(CASE, "facts", **fields)
+
+
+def without(whole: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in whole.items() if key != name}
+
+
+@pytest.mark.parametrize("whole", [timed(), timed(minor_faults=None), facts(), facts(flops=3, backend="ATen")])
+def test_a_whole_row_counts(whole: dict[str, Any]) -> None:
+    assert Fold().add(whole)
+
+
+BAD_TIMED = [
+    {"samples_s": []},
+    {"samples_s": None},
+    {"samples_s": "1.0"},
+    {"samples_s": [1.0, "2.0"]},
+    {"samples_s": [1.0, None]},
+    {"samples_s": [1.0, float("nan"), 2.0]},
+    {"samples_s": [float("inf")]},
+    {"samples_s": [-1.0]},
+    {"samples_s": [0.0]},
+    {"samples_s": [10**400]},
+    {"wall_s": None},
+    {"wall_s": "long"},
+    {"wall_s": 0},
+    {"pulse_s": "fast"},
+    {"pulse_s": -1.0},
+    {"minor_faults": "many"},
+    {"cpu_s": [1.0]},
+    {"calls_per_sample": None},
+    {"round": "1"},
+    {"round": None},
+    {"round": 2**80},
+    {"family": None},
+    {"status": ["ok"]},
+    {"purpose": 3},
+    {"case": None},
+    {"case": "attention.fused"},
+    {"case": {"impl": "x"}},
+    {"case": {**CASE.as_dict(), "seq_len": "64"}},
+    {"case": {**CASE.as_dict(), "seq_len": [64]}},
+    {"case": {**CASE.as_dict(), "threads": 1.5}},
+    {"case": {**CASE.as_dict(), "mode": None}},
+]
+
+
+@pytest.mark.parametrize("bad", BAD_TIMED, ids=lambda bad: json.dumps(bad)[:40])
+def test_a_row_with_something_else_in_the_place_of_a_value_is_refused_without_a_trace(bad: dict[str, Any]) -> None:
+    fold = Fold()
+    assert not fold.add(timed(**bad))
+    assert not fold.cases
+    assert not fold.records
+
+
+@pytest.mark.parametrize("name", ["case", "family", "purpose", "round", "status", "samples_s", "wall_s", "pulse_s"])
+def test_a_timed_row_without_what_it_must_hold_is_refused(name: str) -> None:
+    assert not Fold().add(without(timed(), name))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        facts(flops="many"),
+        facts(backend=3),
+        facts(facts_unknown="flops"),
+        facts(facts_unknown=[1]),
+        without(facts(), "reason"),
+        without(facts(status="oom"), "reason"),
+        {**facts(status="oom"), "reason": 3},
+    ],
+)
+def test_facts_and_failures_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
+    assert not Fold().add(bad)
+
+
+def test_a_bad_row_does_not_undo_a_good_one() -> None:
+    fold = Fold()
+    assert fold.add(timed())
+    assert not fold.add(timed(round=2, minor_faults="many"))
+    (line,) = _lines_of(fold, PRECISION)
+    assert (line.trials, line.time_s) == (1, 1.0)
+
+
+def mixed_rows(rng: random.Random) -> list[dict[str, Any]]:
+    """Rounds read twice, failures, facts that were taken again, a family that changed."""
+    cases = [Case("attention.fused", n, 32, 2, threads=threads) for n in (64, 128, 256) for threads in (1, 2)]
+    rows = [one for case in cases for one in measured(case, 0.002 * case.seq_len, 4096, trials=6)]
+    rows += [{**one, "peak_bytes": 5000} for one in rows if one["purpose"] == "facts"]
+    rows += [{**one, "samples_s": [0.1, 0.2]} for one in rows[::5] if one["purpose"] == "time"]
+    rows += [row(cases[0], "time", 9, status="killed", reason="by SIGKILL"), {**rows[7], "family": "other"}]
+    rows += [row(cases[0], "time", 8, status="error", reason="another")]
+    rng.shuffle(rows)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_folded_together_say_what_all_rows_folded_at_once_say(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = mixed_rows(rng)
+    cuts = sorted(rng.sample(range(len(rows) + 1), 3))
+    together = Fold()
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        part = Fold()
+        assert all(part.add(one) for one in rows[start:end])
+        together.follow(part)
+    assert _lines_of(together, PRECISION) == summarise(rows, PRECISION)

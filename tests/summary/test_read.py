@@ -1,0 +1,91 @@
+"""The rows of a run, read by one process or by several."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rows import PRECISION, measured
+from store.reading import new_run
+
+from harness import store
+from harness.case import Case
+from harness.summary import helper, summarise, summarise_run
+from harness.summary.read import read_run
+from harness.summary.summarise import _lines_of
+
+ROWS = [
+    one
+    for n in (64, 128, 256)
+    for one in measured(Case("attention.fused", n, 32, 2), 0.002 * n, 4096, trials=20 + n // 64)
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with garbage in the midst of its rows."""
+    run = new_run(tmp_path / "run")
+    writer = store.RowWriter(run)
+    for one in random.Random(0).sample(ROWS, len(ROWS)):
+        writer.write(one)
+    writer.close()
+    lines = writer.path.read_bytes().splitlines(keepends=True)
+    writer.path.write_bytes(b"".join([*lines[:60], b"garbage\n", *lines[60:]]))
+    return run
+
+
+def test_a_runs_lines_are_those_of_its_rows(run: Path) -> None:
+    lines, notices = summarise_run(run, PRECISION)
+    assert [line.trials for line in lines] == [21, 22, 24]
+    assert [line.time_s for line in lines] == [line.time_s for line in summarise(ROWS, PRECISION)]
+    assert [notice.split(":")[1:] for notice in notices] == [["61", " not a whole row, left out"]]
+
+
+def test_several_processes_read_what_one_reads(run: Path) -> None:
+    alone, notices = read_run(run, 1)
+    together, same_notices = read_run(run, 3)
+    assert _lines_of(together, PRECISION) == _lines_of(alone, PRECISION)
+    assert same_notices == notices
+
+
+@pytest.mark.parametrize("interpreter", ["/bin/false", "/nowhere/python"])
+def test_without_helpers_that_help_all_rows_are_read_all_the_same(
+    run: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = summarise_run(run, PRECISION)
+    monkeypatch.setattr(sys, "executable", interpreter)
+    fold, notices = read_run(run, 3)
+    assert (_lines_of(fold, PRECISION), notices) == alone
+
+
+def test_a_helper_finds_what_its_parent_found(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_here(*_: object) -> None:
+        raise AssertionError("the helper came to nothing")
+
+    alone = summarise_run(run, PRECISION)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("harness.summary.helper.fold_share", not_here)
+    fold, notices = read_run(run, 2)
+    assert (_lines_of(fold, PRECISION), notices) == alone
+
+
+def test_an_interrupted_reader_leaves_no_helper_behind(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def started(share: list[store.Part]) -> subprocess.Popen[bytes]:
+        processes.append(start(share))
+        return processes[-1]
+
+    start, processes = helper._started, []
+    monkeypatch.setattr(helper, "_started", started)
+    monkeypatch.setattr("harness.summary.read.fold_share", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read_run(run, 3)
+    assert len(processes) == 2
+    assert all(process.returncode is not None for process in processes)
+
+
+def test_a_run_without_rows_has_no_lines(tmp_path: Path) -> None:
+    assert summarise_run(new_run(tmp_path / "run"), PRECISION) == ([], [])

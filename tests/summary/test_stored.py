@@ -1,0 +1,52 @@
+"""A run's directory is read whole, or it is said in one line why not."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rows import measured
+
+from harness.case import Case
+from harness.config import compose
+from harness.errors import UsageError
+from harness.store import SCHEMA
+from harness.summary.stored import read_stored
+
+
+def make(path: Path, config: str | None = None, machine: str | None = '{"host": "vm"}') -> Path:
+    (path / "rows").mkdir(parents=True)
+    rows = [json.dumps({"schema": SCHEMA, **row}) for row in measured(Case("rnn.torch", 64, 32, 1), 1e-3, 4096)]
+    (path / "rows" / "host-1.jsonl").write_text("\n".join([*rows, "torn"]))
+    (path / "config.yaml").write_text(compose([]).yaml if config is None else config)
+    if machine is not None:
+        (path / "machine.json").write_text(machine)
+    return path
+
+
+def test_lines_notices_configuration_and_machine_are_read(tmp_path: Path) -> None:
+    stored = read_stored(make(tmp_path / "run"))
+    (line,) = stored.lines
+    assert (line.impl, line.peak_bytes) == ("rnn.torch", 4096)
+    assert len(stored.notices) == 1
+    assert "not a whole row" in stored.notices[0]
+    assert stored.config["mode"] == "forward"
+    assert stored.machine == {"host": "vm"}
+
+
+@pytest.mark.parametrize("config", ["", "[1]", "precision: 3", "precision: {target: 1}", "\tnot: [yaml"])
+def test_a_configuration_that_no_sweep_left_is_named(tmp_path: Path, config: str) -> None:
+    with pytest.raises(UsageError, match="is not a sweep's configuration"):
+        read_stored(make(tmp_path / "run", config))
+
+
+@pytest.mark.parametrize("machine", [None, "{", "[1]"])
+def test_a_run_whose_machine_is_lost_is_a_run_with_one_more_notice(tmp_path: Path, machine: str | None) -> None:
+    stored = read_stored(make(tmp_path / "run", machine=machine))
+    assert stored.machine == {}
+    assert len(stored.lines) == 1
+    assert any("machine.json" in notice for notice in stored.notices)
+
+
+def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a run"):
+        read_stored(tmp_path)

@@ -1,0 +1,35 @@
+"""Anybody's tidy table becomes lines."""
+
+import io
+
+import pandas as pd
+import pytest
+from rows import usual_lines
+
+from harness.errors import UsageError
+from harness.summary import table
+from harness.summary.tidy import lines_of
+
+
+def test_a_summary_read_back_is_what_was_written() -> None:
+    written = table(usual_lines()).to_csv(index=False)
+    assert lines_of(pd.read_csv(io.StringIO(written))) == usual_lines()
+
+
+def test_sizes_and_times_are_enough() -> None:
+    (small, large) = lines_of(pd.DataFrame({"seq_len": [64, 128], "time_s": [1e-3, 2e-3]}))
+    assert (small.impl, small.family, small.seq_len, small.num_heads) == ("layer", "layer", 64, 1)
+    assert (large.time_s, large.time_lo_s, large.time_hi_s) == (2e-3, 2e-3, 2e-3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"seqlen": [1], "time_s": [1.0]}, "no column seq_len"),
+        ({"seq_len": [1]}, "needs one column at least of time_s"),
+        ({"seq_len": [1.5], "time_s": [1.0]}, "seq_len=1.5 is not a whole number"),
+    ],
+)
+def test_a_table_without_what_is_needed_is_one_line(columns: dict, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        lines_of(pd.DataFrame(columns))

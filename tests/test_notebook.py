@@ -1,0 +1,71 @@
+"""A run in a notebook."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from cli.test_recommend import cases, write
+
+import harness
+from harness.errors import UsageError
+from harness.notebook import Picture, Run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    path = tmp_path_factory.mktemp("run")
+    return harness.load(write(path, [*cases(), *cases(mode="train")]))
+
+
+def test_a_run_has_its_tables(run: Run) -> None:
+    assert len(run.table) == len(cases()) * 2
+    assert set(run.laws.metric) == {"time", "memory"}
+    assert {"slower", "faster", "seq_len_lo"} <= set(run.crossovers.columns)
+    assert {"claimed", "measured", "verdict"} <= set(run.claims.columns)
+    assert "rnn.torch" in repr(run)
+
+
+def test_a_picture_shows_itself_and_can_be_saved(run: Run, tmp_path: Path) -> None:
+    picture = run.plot.time(mode="train")
+    assert isinstance(picture, Picture)
+    assert picture._repr_png_().startswith(b"\x89PNG")
+    picture.save(tmp_path / "time.svg")
+    assert (tmp_path / "time.svg").read_text().startswith("<?xml")
+    assert "train" in picture.figure.get_suptitle()
+
+
+def test_of_several_settings_the_first_is_drawn_and_the_others_are_named(run: Run) -> None:
+    texts = [text.get_text() for text in run.plot.memory().figure.texts]
+    assert any("there is more: train" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("picture", "setting", "says"),
+    [
+        ("time", {"mood": "train"}, "no setting mood"),
+        ("time", {"mode": "decode"}, "nothing was measured there"),
+        ("speedup", {}, "nothing to draw"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line(run: Run, picture: str, setting: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        getattr(run.plot, picture)(**setting)
+
+
+def test_laws_of_anybodys_table() -> None:
+    n = [64, 128, 256, 512, 1024, 2048]
+    [law] = harness.laws_of(pd.DataFrame({"seq_len": n, "time_s": [1e-5 + 2e-6 * size for size in n]}))
+    assert {str(term) for term in law.law.terms} == {"1", "n"}
+    assert law.law.at(4096, 1) == pytest.approx(1e-5 + 2e-6 * 4096)
+
+
+def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a run"):
+        harness.load(tmp_path)
+
+
+def test_importing_harness_costs_next_to_nothing() -> None:
+    program = "import sys, harness; print(sorted({'numpy', 'pandas', 'torch', 'scipy', 'yaml'} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
