@@ -14,7 +14,7 @@ from harness.scaling.law import Law, Range
 from harness.scaling.pieces import fit_pieces
 from harness.scaling.prediction import Predictor, predictor
 from harness.scaling.terms import Floats, Sizes, Term
-from harness.scaling.weights import spreads_of
+from harness.scaling.weights import spreads_of, steadied
 from harness.summary import Line
 
 if TYPE_CHECKING:
@@ -54,12 +54,25 @@ def fit_laws(lines: Iterable[Line]) -> list[FittedLaw]:
 def laws_of_layer(lines: Sequence[Line]) -> Iterator[tuple[Series, Law, tuple[Term, ...]]]:
     """Each series of one impl in one setting, its law, and the terms expected of its time."""
     counted = {metric: found for metric in COUNTS if (found := _with_law(lines, metric, ()))}
-    exact = [law for _, law in counted.values() if law.exact]
-    expected = tuple(dict.fromkeys([Term(), *(term for law in exact for term in law.terms)])) if exact else ()
+    expected = _expected(
+        [law for _, law in counted.values() if law.exact], heads=len({line.num_heads for line in lines}) > 1
+    )
     for metric in METRICS:
         found = counted.get(metric) or _with_law(lines, metric, expected)
         if found:
             yield *found, expected
+
+
+def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
+    """What a layer's time is made of: a constant, and so much for each term of its exact counts.
+
+    Elementwise work is not counted: a product of n²·d leaves n² scores a head, each of which softmax passes over.
+    """
+    if not exact:
+        return ()
+    counted = [term for law in exact for term in law.terms if term.h >= 0]
+    scores = [Term(term.n, term.log, h=int(heads), b=term.b) for term in counted if (term.n, term.d) == (2, 1)]
+    return tuple(dict.fromkeys([Term(), *counted, *scores]))
 
 
 def _with_law(lines: Sequence[Line], metric: str, expected: Sequence[Term]) -> tuple[Series, Law] | None:
@@ -99,7 +112,7 @@ def sizes_of(points: Sequence[Point]) -> Sizes:
 
 def spreads(points: Sequence[Point]) -> Floats:
     """How well each point is known, as a relative standard error."""
-    return spreads_of(np.array([point.lo for point in points]), np.array([point.hi for point in points]))
+    return steadied(spreads_of(np.array([point.lo for point in points]), np.array([point.hi for point in points])))
 
 
 def largest(points: Sequence[Point]) -> Point:

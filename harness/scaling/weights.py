@@ -6,6 +6,8 @@ from harness.scaling.terms import Floats
 
 # Points known better than this weigh alike: no law is truer than that.
 LAW_ERROR = 0.02
+# Nothing is known better than this.
+_LEAST = 1e-3
 # An interval of 95 % is so many standard errors wide.
 _WIDTH = 2 * 1.96
 
@@ -22,3 +24,12 @@ def spreads_of(lo: Floats, hi: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.log(np.asarray(hi, dtype=float) / np.asarray(lo, dtype=float)) / _WIDTH
     return np.where(np.isfinite(error), np.minimum(error, 1.0), 1.0)
+
+
+def steadied(spreads: Floats) -> Floats:
+    """Spreads halfway, as logarithms, to their median: one estimated from a few trials is itself known badly.
+
+    Taken at its word, a point whose four trials happen to agree would outweigh all others.
+    """
+    floored = np.maximum(spreads, _LEAST)
+    return np.sqrt(floored * np.median(floored))

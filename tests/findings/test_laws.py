@@ -52,6 +52,11 @@ def test_time_has_terms_of_what_is_counted(laws: list[FittedLaw]) -> None:
     assert {str(term) for term in law_of(laws, "rnn.torch", "time").law.terms} == {"n·d²"}
 
 
+def test_softmax_passes_over_the_scores_which_no_count_tells(laws: list[FittedLaw]) -> None:
+    expected = {str(term) for term in law_of(laws, "attention.fused", "time").expected}
+    assert {"1", "n²·d", "n·d²", "h·n²", "h", "n·d"} == expected
+
+
 def test_exponents_are_those_at_the_largest_sizes(laws: list[FittedLaw]) -> None:
     fused = law_of(laws, "attention.fused", "time")
     # 8nd² + 4n²d at n = 2048, d = 256: one part in five is linear.

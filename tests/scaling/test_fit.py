@@ -7,6 +7,7 @@ from scaling.costs import DOUBLING, attention, grid, noisy
 from harness.scaling.fit import fit
 from harness.scaling.naming import name
 from harness.scaling.terms import Sizes, Term, candidates
+from harness.scaling.weights import steadied
 
 ATTENTION = {Term(n=1, d=2): 8e-13, Term(n=2, d=1): 4e-13}
 THREE_WIDTHS = (512, 1024, 2048)
@@ -111,6 +112,11 @@ def test_a_point_that_is_known_badly_says_little() -> None:
     law = fit(points, costs, spreads, expected=(Term(), Term(n=1), Term(n=2)))
     assert law.leading == Term(n=1)
     assert law.at(2048, 256) == pytest.approx(2048e-6, rel=0.02)
+
+
+def test_spreads_are_drawn_halfway_to_their_median() -> None:
+    assert steadied(np.array([0.01, 0.04, 0.16])) == pytest.approx([0.02, 0.04, 0.08])
+    assert (steadied(np.zeros(3)) > 0).all()
 
 
 def test_expected_terms_are_kept_while_they_explain_the_costs_and_given_up_when_they_do_not() -> None:
