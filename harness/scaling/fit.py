@@ -46,10 +46,10 @@ def fit(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Se
         raise ValueError("a law needs points, and every cost above zero")
     axes = varied(sizes)
     if expected:
-        law = _fit(sizes, costs, spreads, tuple(dict.fromkeys(expected)), axes)
+        law = _fit(sizes, costs, spreads, tuple(dict.fromkeys(expected)), axes, presumed=True)
         if law.noise <= LAW_ERROR or _as_good_as_any(law, sizes, costs, spreads, axes):
             return law
-    return _fit(sizes, costs, spreads, candidates(axes), axes)
+    return _fit(sizes, costs, spreads, candidates(axes), axes, presumed=False)
 
 
 def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | None, axes: tuple[str, ...]) -> bool:
@@ -80,10 +80,18 @@ class _Problem:
         return self.columns[:, self.fits.terms_of(which)]
 
 
-def _fit(sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...], axes: tuple[str, ...]) -> Law:
+def _fit(
+    sizes: Sizes,
+    costs: Floats,
+    spreads: Floats | None,
+    terms: tuple[Term, ...],
+    axes: tuple[str, ...],
+    presumed: bool,
+) -> Law:
     problem = _Problem(sizes, costs, spreads, terms)
     axis = axes[0] if axes else "n"
-    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1])
+    fastest = leading(terms, axis) if presumed else None
+    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], axis, fastest)
     parts = hidden_parts(problem.columns, problem.target, problem.fits.terms_of(chosen))
     reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), parts)
     others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
@@ -99,8 +107,14 @@ def _fit(sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term,
     )
 
 
-def _choose(problem: _Problem, groups: NDArray[np.intp]) -> tuple[int, float | None]:
-    """The rival that predicts best what was left out, and its error there; None where nothing can be left out."""
+def _choose(
+    problem: _Problem, groups: NDArray[np.intp], axis: str, fastest: tuple[int, int] | None
+) -> tuple[int, float | None]:
+    """The rival that predicts best what was left out, and its error there; None where nothing can be left out.
+
+    Of those about as good the shortest; before it, one that has the `fastest` term, if that is known to be there: what
+    a layer does n² times costs something, though it be little at the sizes measured.
+    """
     errors = {which: left_out(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
     squares = {which: error**2 for which, error in errors.items()}
     means = {which: float(square.mean()) for which, square in squares.items()}
@@ -109,7 +123,10 @@ def _choose(problem: _Problem, groups: NDArray[np.intp]) -> tuple[int, float | N
         return problem.rivals[0], None
     allowed = means[best] + float(squares[best].std()) / np.sqrt(len(problem.target))
     within = [which for which in problem.rivals if means[which] <= allowed]
-    chosen = min(within, key=lambda which: (problem.fits.size[which], means[which]))
+    lacking = {
+        which: leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) != fastest for which in within
+    }
+    chosen = min(within, key=lambda which: (fastest and lacking[which], problem.fits.size[which], means[which]))
     return chosen, float(np.sqrt(np.mean((errors[chosen] / problem.target) ** 2)))
 
 
