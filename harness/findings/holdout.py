@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.findings.laws import laws_of_layer, predictor_of
-from harness.findings.series import Setting, groups, series_of
+from harness.findings.prediction import held_axes
+from harness.findings.series import Setting, groups, point_of, series_of
 from harness.summary import Line
 
 METRICS = ("time", "memory")
@@ -60,9 +61,10 @@ def hold_out(lines: Iterable[Line]) -> list[HeldOut]:
 
 
 def _of_layer(lines: Sequence[Line]) -> list[HeldOut]:
-    largest = max(line.seq_len for line in lines)
-    kept = [line for line in lines if line.seq_len <= SHARE * largest]
-    top = [line for line in lines if line.seq_len == largest]
+    done = [line for line in lines if any(point_of(line, metric) for metric in METRICS)]
+    largest = max((line.seq_len for line in done), default=0)
+    kept = [line for line in done if line.seq_len <= SHARE * largest]
+    top = [line for line in done if line.seq_len == largest]
     if not kept:
         return []
     found = []
@@ -71,13 +73,14 @@ def _of_layer(lines: Sequence[Line]) -> list[HeldOut]:
         if measured is None or len({point.n for point in one.points}) < 2:
             continue
         predict = predictor_of(one, law, expected)
+        fitted_to = max(point.n for point in one.points)
         for point in measured.points:
-            said = predict(*point.size)
-            fitted_to = max(p.n for p in one.points)
             size = (point.n, point.d, point.h, point.b)
-            found.append(
-                HeldOut(one.impl, one.setting, one.metric, *size, fitted_to, said.value, said.lo, said.hi, point.value)
-            )
+            if held_axes(one.points, *size):  # of a width that was measured at the largest n alone nothing can be said
+                continue
+            said = predict(*size)
+            ends = (said.value, said.lo, said.hi, point.value)
+            found.append(HeldOut(one.impl, one.setting, one.metric, *size, fitted_to, *ends))
     return found
 
 

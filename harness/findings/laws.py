@@ -1,8 +1,9 @@
 """`laws.csv`: the law of every series, exact where the costs are, fitted where they are measured."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,9 @@ def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     """What predicts the series at other sizes."""
     values = np.array([point.value for point in one.points], dtype=float)
     known = spreads(one.points) if one.metric == "time" else None
-    return predictor(sizes_of(one.points), values, known, expected if one.metric == "time" else (), law)
+    found = predictor(sizes_of(one.points), values, known, expected if one.metric == "time" else (), law)
+    # Work and depth have no phases of which another might take over.
+    return replace(found, drift=0.0) if law.exact and one.metric in COUNTS else found
 
 
 def sizes_of(points: Sequence[Point]) -> Sizes:
@@ -153,7 +156,8 @@ def _row(fitted: FittedLaw) -> dict[str, Any]:
         "metric": one.metric,
         "law": str(law),
         "terms": json.dumps(
-            {str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi} for c in law.coefficients}, ensure_ascii=False
+            {str(c.term): {"value": c.value, "lo": c.lo, "hi": _finite(c.hi)} for c in law.coefficients},
+            ensure_ascii=False,
         ),
         **_range("exponent_n", fitted.exponent_n),
         **_range("exponent_d", fitted.exponent_d),
@@ -174,3 +178,8 @@ def _row(fitted: FittedLaw) -> dict[str, Any]:
 def _range(name: str, value: Range | None) -> dict[str, float | None]:
     ends = (value.value, value.lo, value.hi) if value else (None, None, None)
     return dict(zip((name, f"{name}_lo", f"{name}_hi"), ends, strict=True))
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity: an end that nothing bounds is null."""
+    return value if math.isfinite(value) else None

@@ -25,6 +25,7 @@ class Studio:
 
     def __init__(self) -> None:
         self._order: _Order | None = None
+        self._handed_over: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Studio":
@@ -45,6 +46,8 @@ class Studio:
             self._process.kill()
             with self._process:  # closes its pipe and waits for it
                 pass
+        if self._handed_over is not None:
+            self._handed_over.unlink(missing_ok=True)
 
     def begin(
         self, directory: Path, lines: "Sequence[Line]", roofs: "Sequence[Roof]", roof_points: "Sequence[RoofPoint]"
@@ -55,12 +58,13 @@ class Studio:
             return
         with tempfile.NamedTemporaryFile(prefix="harness-", delete=False) as file:
             pickle.dump(self._order, file, pickle.HIGHEST_PROTOCOL)
+        self._handed_over = Path(file.name)
         try:
             # By name: a pipe would hold up the writer until the other has loaded its libraries.
             self._process.stdin.write(file.name.encode())
             self._process.stdin.close()
-        except BrokenPipeError:
-            Path(file.name).unlink(missing_ok=True)
+        except BrokenPipeError:  # it has come to nothing, which `finish` will see
+            pass
 
     def finish(self) -> None:
         """Wait until all is drawn. Raises OSError where it cannot be written."""
@@ -79,7 +83,6 @@ def draw_what_comes() -> None:
         return
     with open(name, "rb") as file:
         order: _Order = pickle.load(file)
-    Path(name).unlink()
     _draw(order)
 
 

@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 
 from harness.scaling.law import Break, Coefficient, Law
+from harness.scaling.rivals import leading
 from harness.scaling.subsets import subset_fits
 from harness.scaling.terms import AXES, Sizes, Term, design, varied
 
@@ -20,19 +21,25 @@ from harness.scaling.terms import AXES, Sizes, Term, design, varied
 _POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
 _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
-# Beyond so many candidates, laws of four terms are too many to look through.
+# Of more candidates, laws of one term fewer are looked through: there are too many.
 _MOST_CANDIDATES = 40
 # Halves and quarters come from triangles such as n(n + 1)/2.
 _DENOMINATOR = 4
 FEWEST_SIZES = 3
 # A law of the largest sizes alone needs two of them.
 _FEWEST_ABOVE = 2
+# So many beginnings are tried, evenly over the sizes.
+_MOST_STARTS = 5
+# … and points to spare: of several beginnings that are tried one may fit by chance.
+_SPARE_ABOVE = 2
 
 
-def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS) -> Law | None:
+def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare: int = 1) -> Law | None:
     """The exact law of whole `costs` at `sizes`; None where there is none of so many terms at `most`.
 
-    Not determined where an axis takes fewer than three values, or another law as short is exact too.
+    Not determined where n takes fewer than three values, or an axis as many only as the law has powers of it, or where
+    another law as short is exact too. `spare`: so many points more than terms there must be, so that chance does not
+    make one.
     """
     axes = varied(sizes)
     terms = _candidates(axes)
@@ -42,12 +49,12 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS) -> La
     whole = [tuple(int(value) for value in size) for size in zip(sizes.n, sizes.d, sizes.h, sizes.b, strict=True)]
     if not any(costs):
         return _law((), (), axes, "")
-    for size in range(1, min(most if len(terms) <= _MOST_CANDIDATES else 3, len(target) - 1) + 1):
+    for size in range(1, min(most - (len(terms) > _MOST_CANDIDATES), len(target) - spare) + 1):
         found = []
         for members, values in subset_fits(relative, target / scale, size):
             rounded = [Fraction(value).limit_denominator(_DENOMINATOR) for value in values]
             chosen = [terms[i] for i in members]
-            if all(rounded) and _gives(chosen, rounded, whole, costs):
+            if all(rounded) and _rises(chosen, rounded) and _gives(chosen, rounded, whole, costs):
                 found.append((chosen, rounded))
         if found:
             chosen, rounded = min(found, key=lambda law: _oddity(law[1]))
@@ -60,13 +67,15 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
 
     A peak of memory is that of one phase at small n and of another at large n.
     """
-    for start in np.unique(sizes.n)[: -_FEWEST_ABOVE + 1 or None]:
-        above = np.flatnonzero(sizes.n >= start)
-        whole = len(above) == len(costs)
-        law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS if whole else _MOST_TERMS_ABOVE)
+    starts = np.unique(sizes.n)[: -_FEWEST_ABOVE + 1 or None]
+    law = exact_law(sizes, costs)
+    for start in starts[1 :: -(-(len(starts) - 1) // _MOST_STARTS) or 1]:
         if law is not None:
-            return law if whole else replace(law, breaks=(Break(float(start), None),))
-    return None
+            break
+        above = np.flatnonzero(sizes.n >= start)
+        law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE)
+        law = replace(law, breaks=(Break(float(start), None),)) if law is not None else None
+    return law
 
 
 def _candidates(axes: Sequence[str]) -> list[Term]:
@@ -98,16 +107,35 @@ def _oddity(values: Sequence[Fraction]) -> tuple[int, int]:
     return sum(value < 0 for value in values) + sum(value.denominator > 1 for value in values), len(values)
 
 
+def _rises(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
+    """Whether what grows fastest with n is there and not taken away: no cost ends below nothing."""
+    top = max(term.growth for term in terms)
+    return any(value > 0 for term, value in zip(terms, values, strict=True) if term.growth == top)
+
+
 def _doubt(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]]) -> str:
+    """Why the law of the first found may be another; empty if it may not."""
     if not axes:
         return "measured at one size only"
-    for axis in axes[:1]:
+    first = len(np.unique(sizes.axis(axes[0])))
+    if first < FEWEST_SIZES:
+        return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
+    for axis in axes:
         distinct = len(np.unique(sizes.axis(axis)))
-        if distinct < FEWEST_SIZES:
-            return f"{axis} takes {distinct} values: a law needs {FEWEST_SIZES} at least"
-    if len({max(term.growth for term in terms) for terms in found}) > 1:
-        return "several laws as short give every point"
+        if any(_powers(terms, axis) >= distinct for terms in found):
+            return f"{axis} takes {distinct} values, and the law has as many powers of it"
+        if len({leading(terms, axis) for terms in found}) > 1:
+            return f"laws as short with other powers of {axis} give every point too"
     return ""
+
+
+def _powers(terms: Sequence[Term], axis: str) -> int:
+    """The most powers of an axis that stand beside the same powers of the others; a single one is no mixture."""
+    beside: dict[Term, int] = {}
+    for term in terms:
+        others = replace(term, **({"n": 0, "log": 0} if axis == "n" else {axis: 0}))
+        beside[others] = beside.get(others, 0) + 1
+    return max((number for number in beside.values() if number > 1), default=0)
 
 
 def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...], doubt: str) -> Law:

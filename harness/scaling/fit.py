@@ -14,21 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from harness.scaling.law import Coefficient, Law
+from harness.scaling.law import Coefficient, Hidden, Law
 from harness.scaling.rivals import (
     CONFIDENCE,
     HIDDEN_PART,
     growth,
-    hidden_parts,
     last_coefficient,
     leading,
     minimal_plausible,
+    most_hidden,
 )
 from harness.scaling.subsets import Fits, all_subsets, left_out
 from harness.scaling.terms import Floats, Sizes, Term, candidates, design, varied
 from harness.scaling.weights import LAW_ERROR, weights_of
 
 FEWEST_SIZES = 3
+# Points that lie so many times as far from a law as they are known to do not follow it.
+FAR_OFF = 3.0
+# A term whose part of the cost cannot be more than this anywhere changes nothing that is said.
+_NOWHERE = 0.02
 # Rivals kept beside a law, the best of them: they widen what is known of exponents and predictions.
 MOST_RIVALS = 12
 
@@ -37,8 +41,8 @@ def fit(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Se
     """The law of `costs` at `sizes`, each > 0. `spreads`: the relative standard error of each cost, where known.
 
     `expected`: the terms that a cost of this kind should be made of, if that is known, such as those of a layer's
-    exact FLOPs, operations and bytes. While a law of these alone is right within 2 %, or explains the points as well
-    as any, no other term is considered: that is what tells n² from n log n and the like with few points.
+    exact FLOPs, operations and bytes. While a law of these alone is right within what the points are known to, and 2 %,
+    or explains them as well as any, no other term is considered: that is what tells n² from n log n with few points.
     Raises ValueError without points, or for a cost that is not positive.
     """
     costs = np.asarray(costs, dtype=float)
@@ -92,16 +96,19 @@ def _fit(
     axis = axes[0] if axes else "n"
     fastest = leading(terms, axis) if presumed else None
     chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], axis, fastest)
-    parts = hidden_parts(problem.columns, problem.target, problem.fits.terms_of(chosen))
-    reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), parts)
-    others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
+    hidden = _hidden(problem, chosen)
     law = _law(problem, chosen, axes)
+    if spreads is not None and law.noise > FAR_OFF * LAW_ERROR:
+        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
+    else:
+        reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), hidden)
+    others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
     return replace(
         law,
         determined=not reason,
         reason=reason,
         cv_error=cv_error,
-        hidden=tuple(term for term, part in zip(terms, parts, strict=True) if part > HIDDEN_PART),
+        hidden=hidden,
         trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
         rivals=tuple(_law(problem, which, axes) for which in others),
     )
@@ -136,7 +143,10 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     columns = problem.columns_of(which)
     freedom = len(problem.target) - len(terms)
     noise = float(np.sqrt(problem.fits.variance[which]))
-    inverse = np.linalg.pinv(columns.T @ columns)
+    # Columns of length one: a second's worth of n² beside one of a constant would drown it.
+    scale = np.linalg.norm(columns, axis=0)
+    unit = columns / scale
+    inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
     covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
     quantile = float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
     reach = quantile * np.sqrt(np.diag(covariance))
@@ -166,7 +176,18 @@ def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]
     return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
 
 
-def _undetermined(problem: _Problem, axis: str, distinct: int, parts: Floats) -> str:
+def _hidden(problem: _Problem, chosen: int) -> tuple[Hidden, ...]:
+    """The terms that were left out and are not ruled out, but for those that matter nowhere."""
+    most = most_hidden(problem.columns, problem.target, problem.fits.terms_of(chosen))
+    parts = most * (problem.columns / problem.target[:, None]).max(axis=0)
+    return tuple(
+        Hidden(term, float(coefficient), float(part))
+        for term, coefficient, part in zip(problem.terms, most, parts, strict=True)
+        if part > _NOWHERE
+    )
+
+
+def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[Hidden]) -> str:
     """Why the leading term along the axis is not known; empty if it is."""
     if distinct < FEWEST_SIZES:
         return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
@@ -174,10 +195,10 @@ def _undetermined(problem: _Problem, axis: str, distinct: int, parts: Floats) ->
     if len(ways) > 1:
         return f"laws led by {_alternatives(ways, axis)} explain the points equally well"
     top = ways.pop()
-    faster = [i for i, term in enumerate(problem.terms) if growth(term, axis) > top and parts[i] > HIDDEN_PART]
+    faster = [one for one in hidden if growth(one.term, axis) > top and one.part > HIDDEN_PART]
     if faster:
-        worst = max(faster, key=lambda i: parts[i])
-        return f"a term in {problem.terms[worst]} may be {min(parts[worst], 1):.0%} of the cost at the largest sizes"
+        worst = max(faster, key=lambda one: one.part)
+        return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"
     return ""
 
 

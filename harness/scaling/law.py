@@ -32,6 +32,18 @@ class Coefficient:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """A term that the points do not show and do not rule out: its coefficient is `most` at most, its part of the cost
+
+    `part` at most at any of them.
+    """
+
+    term: Term
+    most: float
+    part: float
+
+
+@dataclass(frozen=True)
 class Break:
     """Another law holds from `n` on; there the cost is `jump` times what the law below says, if there is one."""
 
@@ -48,7 +60,7 @@ class Law:
     `covariance`: that of the coefficients, (terms, terms); an interval reaches `quantile` standard errors.
     `noise`: the points' relative distance from the law, those known badly counting less.
     `cv_error`: the relative error (root mean square) of predicting sizes left out of the fit.
-    `hidden`: terms left out that may be a tenth of the cost somewhere.
+    `hidden`: terms left out that may be there all the same.
     `trends`: by axis, which slopes log cost over the law may still have.
     `breaks`: where another law begins; this is the one from the last of them on.
     `rivals`: other laws that explain the points as well.
@@ -63,7 +75,7 @@ class Law:
     quantile: float = 0.0
     noise: float = 0.0
     cv_error: float | None = None
-    hidden: tuple[Term, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
     trends: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
     breaks: tuple[Break, ...] = ()
     rivals: tuple["Law", ...] = field(default=(), repr=False)

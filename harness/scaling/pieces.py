@@ -20,9 +20,10 @@ from harness.scaling.weights import weights_of
 _REJECTED_BELOW = 1e-4
 # By so much the cost must jump at the break, up or down.
 LEAST_JUMP = 0.15
-# A piece needs its own sizes, and fewer terms than a whole law has.
+# A piece needs its own sizes.
 FEWEST_SIZES = 2
-_MOST_TERMS = 3
+# Of so many sizes every one may be the break; of more, so many spread evenly.
+_MOST_TRIED = 24
 
 
 def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
@@ -46,7 +47,8 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
     whole = _Piece.best(columns, target)
     found: list[tuple[float, Break]] = []
     distinct = np.unique(sizes.n)
-    for n in distinct[FEWEST_SIZES : len(distinct) - FEWEST_SIZES + 1]:
+    inner = distinct[FEWEST_SIZES : len(distinct) - FEWEST_SIZES + 1]
+    for n in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
         above = sizes.n >= n
         left, right = (_Piece.best(columns[part], target[part]) for part in (~above, above))
         used = left.size + right.size + 1  # the break itself is one more
@@ -72,7 +74,7 @@ class _Piece:
 
     @classmethod
     def best(cls, columns: Floats, target: Floats) -> "_Piece":
-        fits = all_subsets(columns, target, _MOST_TERMS)
+        fits = all_subsets(columns, target)
         return cls(fits, int(np.argmin(fits.variance)))
 
     @property

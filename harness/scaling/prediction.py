@@ -18,13 +18,16 @@ from harness.scaling.pieces import fit_pieces
 from harness.scaling.terms import Floats, Sizes, Term, design
 
 CONFIDENCE = 0.95
+NORMAL = 1.96
 # What nobody has measured may differ by this a doubling, as if so many trials had shown it.
 PRIOR_DRIFT = 0.10
 _PRIOR_WEIGHT = 2.0
 # A law of fewer sizes predicts nothing that its successor would be like.
-_FEWEST_SIZES = 2
+_FEWEST_SIZES = 3
 # Coefficients of which nothing is known leave nothing known; a factor says that too.
 _FARTHEST = 100.0
+# So many of them tell enough.
+_MOST_CUTS = 8
 # How far ahead such a law is held against the larger sizes, as a factor of n.
 _REACH = 4
 
@@ -51,7 +54,9 @@ class Predictor:
         size = Sizes.of([(n, d, h, b)])
         value = max(float(self.law(size)[0]), 0.0)
         if value == 0 or (self.law.exact and self.law.determined):
-            return Range(value, value, value)
+            # A peak is that of the greatest phase: beyond what was measured another may be greater still, never less.
+            more = NORMAL * self.drift * self._beyond(size)
+            return Range(value, value, value * math.exp(more))
         down, up = self._of_the_law(size, value)
         quantile = float(stdtrit(self.trials, (1 + CONFIDENCE) / 2))
         beside = quantile**2 * (self.scatter**2 + (self.drift * self.outside(n, d, h, b)) ** 2)
@@ -62,10 +67,11 @@ class Predictor:
     def outside(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
         """How many doublings a size lies outside what was measured: those of the axes, or of the cost if more."""
         size = Sizes.of([(n, d, h, b)])
-        doublings = sum(
-            _doublings(float(size.axis(axis)[0]), self.lowest[axis], self.highest[axis]) for axis in self.highest
-        )
+        doublings = self._beyond(size)
         return max(doublings, math.log2(float(self.law(size)[0]) / self.dearest)) if doublings else 0.0
+
+    def _beyond(self, size: Sizes) -> float:
+        return sum(_doublings(float(size.axis(axis)[0]), self.lowest[axis], top) for axis, top in self.highest.items())
 
     def _of_the_law(self, size: Sizes, value: float) -> tuple[float, float]:
         """How far down and up, as logarithms, the law's coefficients reach, and what its rivals say instead."""
@@ -103,7 +109,8 @@ def predictor(
 def _drift(sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequence[Term]) -> tuple[float, float]:
     """By how much a doubling laws of the smaller n fail at the next larger ones; of how many tries."""
     total, trials = _PRIOR_WEIGHT * PRIOR_DRIFT**2, _PRIOR_WEIGHT
-    for cut in np.unique(sizes.n)[_FEWEST_SIZES - 1 : -1]:
+    cuts = np.unique(sizes.n)[_FEWEST_SIZES - 1 : -1]
+    for cut in cuts[:: -(-len(cuts) // _MOST_CUTS) or 1]:
         kept = sizes.n <= cut
         tried = (sizes.n > cut) & (sizes.n <= _REACH * cut)
         if not tried.any():

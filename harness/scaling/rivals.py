@@ -39,20 +39,18 @@ def minimal_plausible(fits: Fits) -> list[int]:
     return sorted((which for which, _ in kept), key=lambda which: float(fits.rss[which]))
 
 
-def hidden_parts(design: Floats, target: Floats, chosen: Sequence[int]) -> Floats:
-    """For each candidate that was not chosen, the largest part of the cost that it may be at any point, (candidates,).
+def most_hidden(design: Floats, target: Floats, chosen: Sequence[int]) -> Floats:
+    """The largest coefficient that each candidate may have for all that the points say, (candidates,).
 
     The upper end of its interval, were it added to the chosen ones; 0 for these themselves.
     """
-    parts = np.zeros(design.shape[1])
-    points = len(target)
+    most = np.zeros(design.shape[1])
     for candidate in set(range(design.shape[1])) - set(chosen):
         columns = design[:, [*chosen, candidate]]
         value, error = last_coefficient(columns, target)
-        freedom = max(points - columns.shape[1], 1)
-        upper = value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
-        parts[candidate] = max(0.0, upper) * float(columns[:, -1].max())
-    return parts
+        freedom = max(len(target) - columns.shape[1], 1)
+        most[candidate] = max(0.0, value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error)
+    return most
 
 
 def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:

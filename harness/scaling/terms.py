@@ -1,6 +1,6 @@
 """The terms that cost laws are made of: products of powers of n, d, h and b, with or without log₂ n."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,8 +120,3 @@ def candidates(axes: Iterable[str]) -> tuple[Term, ...]:
         if "b" in kept:
             found[Term(reduced.n, reduced.log, reduced.d, reduced.h, b=1)] = None
     return tuple(found)
-
-
-def as_powers(term: Term) -> Mapping[str, int]:
-    """The powers by name, as data."""
-    return {"n": term.n, "log n": term.log, "d": term.d, "h": term.h, "b": term.b}

@@ -73,11 +73,15 @@ class Line:
 
 
 COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Line))
+# Those of whole numbers.
+WHOLE: frozenset[str] = frozenset(field.name for field in fields(Line) if field.type in (int, int | None))
 
 
 def table(lines: Iterable[Line]) -> "pd.DataFrame":
     """The lines as a tidy DataFrame; whole numbers stay whole where some are missing."""
     import pandas as pd  # here: a sweep that only counts its cases must not pay for it
 
-    cells = zip(*map(attrgetter(*COLUMNS), lines), strict=True)
-    return pd.DataFrame(dict(zip(COLUMNS, cells, strict=False)), columns=list(COLUMNS)).convert_dtypes()
+    cells = dict(zip(COLUMNS, zip(*map(attrgetter(*COLUMNS), lines), strict=True), strict=False))
+    # Not left to pandas: a column of counts with a gap would pass through floats, and large ones lose a digit.
+    whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE if name in cells}
+    return pd.DataFrame({**cells, **whole}, columns=list(COLUMNS)).convert_dtypes()

@@ -1,11 +1,11 @@
 """A tidy table read back: `summary.csv`, or anybody's with the columns that matter."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError, did_you_mean
-from harness.summary.line import COLUMNS, Line
+from harness.summary.line import COLUMNS, WHOLE, Line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,8 @@ _ASSUMED: dict[str, Any] = {
     "allocator": "default",
 }
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
-_WHOLE = {field.name for field in fields(Line) if "int" in str(field.type)}
+_LEAST = dict.fromkeys(("seq_len", "d_model", "num_heads", "batch_size", "threads"), 1)
+_TIMES = ("time_s", "time_lo_s", "time_hi_s")
 
 
 def lines_of(table: "pd.DataFrame") -> list[Line]:
@@ -48,14 +49,38 @@ def _line(record: Mapping[Any, Any], bounded: bool) -> Line:
     for name in COLUMNS:
         value = record.get(name)
         missing = value is None or value != value or str(value) in ("<NA>", "NaT")
-        values[name] = _ASSUMED.get(name) if missing else _whole(name, value) if name in _WHOLE else value
+        values[name] = _ASSUMED.get(name) if missing else _read(name, value)
+    if values["seq_len"] is None:
+        raise UsageError("a row has no seq_len")
     values["family"] = values["family"] or str(values["impl"]).split(".")[0]
     if not bounded:
         values["time_lo_s"] = values["time_hi_s"] = values["time_s"]
     return Line(**values)
 
 
+def _read(name: str, value: Any) -> Any:
+    if name in WHOLE:
+        return _whole(name, value)
+    return _seconds(name, value) if name in _TIMES else value
+
+
 def _whole(name: str, value: Any) -> int:
-    if float(value) != int(value):
-        raise UsageError(f"{name}={value} is not a whole number")
-    return int(value)
+    try:
+        whole = int(value)
+    except (ValueError, OverflowError, TypeError):
+        whole = None
+    if whole is None or whole != value or whole < _LEAST.get(name, 0):
+        raise UsageError(f"{name}={value} is not a whole number from {_LEAST.get(name, 0)} on")
+    return whole
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        seconds = float(value)
+    except (ValueError, TypeError):
+        seconds = math.nan
+    # Only an interval may reach from nothing to any time.
+    end = name in ("time_lo_s", "time_hi_s")
+    if not (seconds >= 0 if end else 0 < seconds < math.inf):
+        raise UsageError(f"{name}={value} is not a time in seconds above zero")
+    return seconds

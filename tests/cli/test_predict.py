@@ -20,10 +20,10 @@ def said(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 
 def test_time_and_memory_at_a_size_that_was_not_measured(run: Path, capsys: pytest.CaptureFixture) -> None:
     text = said(capsys, run, "impl=attention.fused", "seq_len=4096", "d_model=256", "num_heads=8")
-    # 8nd² + 4n²d at 10¹¹/s: 193 ms; 8n² + 16nd bytes: 144 MiB, exactly
+    # 8nd² + 4n²d at 10¹¹/s: 193 ms; 8n² + 16nd bytes: 144 MiB, or more if another phase takes over
     assert "At n = 4096, d = 256, h = 8, batch 1 (forward, float32, cpu, 1 thread)" in text
     assert "attention.fused time 193 ms" in text
-    assert "attention.fused memory 144 MiB exact law" in text
+    assert "attention.fused memory 144 MiB 144 MiB to" in text
     assert "rnn.torch" not in text.split("Laws fitted")[0]
 
 

@@ -48,3 +48,18 @@ def test_runs_that_end_too_soon_or_have_no_sizes_below_hold_nothing_out() -> Non
     assert hold_out([line for line in usual_lines() if line.seq_len >= 1024]) == []
     assert hold_out([]) == []
     assert scores([]) == []
+
+
+def test_a_width_measured_at_the_largest_n_alone_is_not_predicted() -> None:
+    some = [line for line in usual_lines() if line.d_model == 128 or line.seq_len == 2048]
+    assert {one.d for one in hold_out(some)} == {128}
+
+
+def test_the_largest_n_is_the_largest_that_was_measured() -> None:
+    failed = [
+        replace(line, status="oom", time_s=None, time_lo_s=None, time_hi_s=None, peak_bytes=None)
+        if line.seq_len == 2048
+        else line
+        for line in usual_lines()
+    ]
+    assert {(one.n, one.fitted_to) for one in hold_out(failed)} == {(1024, 256)}

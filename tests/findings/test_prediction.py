@@ -1,5 +1,7 @@
 """What an impl costs at a size that was not measured, and what is said about it."""
 
+import math
+
 import pytest
 from rows import SIZES, attention_time, lines, usual_lines
 
@@ -53,6 +55,26 @@ def test_below_a_break_the_law_below_it_holds() -> None:
     assert predict_cost(broken, 3000, 128, 2, 1).value == pytest.approx(1.5e-4, rel=0.05)
 
 
-def test_memory_that_has_an_exact_law_is_predicted_to_the_byte() -> None:
-    said = predict_cost(law("attention.naive", "memory"), 16384, 256, 8, 1)
-    assert (said.lo, said.value, said.hi) == (8 * 16384**2,) * 3
+def test_memory_that_has_an_exact_law_is_predicted_to_the_byte_inside_and_at_least_so_outside() -> None:
+    inside, outside = (predict_cost(law("attention.naive", "memory"), n, 256, 8, 1) for n in (300, 16384))
+    assert (inside.lo, inside.value, inside.hi) == (8 * 300**2,) * 3
+    assert outside.lo == outside.value == 8 * 16384**2 < outside.hi
+
+
+def test_an_axis_that_takes_one_value_where_the_law_holds_is_one_of_which_nothing_is_known() -> None:
+    # From n = 1024 on at d = 64 alone, and dearer there: the law of those says nothing of d = 256.
+    cases = [Case("attention.fused", n, d, 1) for n in (64, 128, 256, 512) for d in (64, 128, 256)]
+    cases += [Case("attention.fused", n, 64, 1) for n in (1024, 2048, 4096)]
+    found = law(of=lines(cases, lambda c: 1e-8 * c.seq_len * c.d_model * (4 if c.seq_len > 512 else 1), lambda c: 8))
+    assert [one.n for one in found.law.breaks] == [1024]
+    with pytest.raises(ValueError, match="d_model=256 was asked and only d_model=64 measured"):
+        predict_cost(found, 3000, 256, 1, 1)
+    assert predict_cost(found, 300, 256, 1, 1).value == pytest.approx(1e-8 * 300 * 256, rel=0.02)
+
+
+def test_a_law_that_vanishes_is_not_asked() -> None:
+    found = law(
+        of=lines([Case("attention.fused", n, 8, 1) for n in SIZES], lambda c: 1e-6 * math.log2(c.seq_len), lambda c: 8)
+    )
+    with pytest.raises(ValueError, match="says nothing at n = 1"):
+        predict_cost(found, 1, 8, 1, 1)

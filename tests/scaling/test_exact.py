@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from scaling.costs import grid
 
@@ -9,7 +10,8 @@ from harness.scaling.exact import exact_law, exact_pieces
 from harness.scaling.terms import Sizes
 
 Count = Callable[[int, int, int, int], int]
-GRID = grid(d=(128, 256), h=(2, 8))
+GRID = grid(d=(128, 256, 512), h=(2, 4, 8))
+TWO = grid(d=(64, 128))
 
 
 def counts(sizes: Sizes, count: Count) -> list[int]:
@@ -49,6 +51,31 @@ def test_at_one_width_the_widths_powers_are_in_the_coefficients() -> None:
     sizes = grid(d=(256,))
     law = exact_law(sizes, counts(sizes, lambda n, d, h, b: 8 * n * d * d + 4 * n * n * d))
     assert str(law) == "1,024 n² + 524,288 n"
+
+
+def test_two_widths_do_not_tell_powers_of_the_width_from_each_other() -> None:
+    # Between them 12 n·d² + 2 n·d + 3 n is 2,306 n·d − 98,301 n too, and elsewhere far from it.
+    law = exact_law(TWO, counts(TWO, lambda n, d, h, b: 12 * n * d * d + 2 * n * d + 3 * n))
+    assert law is not None
+    assert not law.determined
+    assert law.reason == "d takes 2 values, and the law has as many powers of it"
+    sure = exact_law(TWO, counts(TWO, lambda n, d, h, b: 8 * n * d * d + 4 * n * n * d))
+    assert sure is not None
+    assert sure.determined
+
+
+def test_a_law_that_ends_below_nothing_is_none() -> None:
+    sizes = grid((256, 512, 1024, 2048))
+    assert exact_law(sizes, [int(10**9 * n - 1000 * n**2) for n in (256, 512, 1024, 2048)]) is None
+
+
+def test_of_random_peaks_in_whole_mebibytes_hardly_any_has_an_exact_law() -> None:
+    found = 0
+    for seed in range(200):
+        peaks = np.sort(np.random.default_rng(seed).integers(1, 200, 6)) * 2**20
+        law = exact_pieces(grid(), [int(peak) for peak in peaks])
+        found += law is not None and law.determined
+    assert found <= 2
 
 
 def test_a_count_off_by_one_somewhere_has_no_exact_law() -> None:

@@ -139,3 +139,25 @@ def test_every_law_is_made_of_candidates() -> None:
 def test_costs_that_are_none_or_nothing_are_refused(costs: list[float]) -> None:
     with pytest.raises(ValueError, match="above zero"):
         fit(Sizes.of([(64, 1, 1, 1), (128, 1, 1, 1)][: len(costs)]), np.array(costs))
+
+
+def test_a_law_of_points_known_badly_is_not_sure_that_nothing_hides() -> None:
+    points = grid(d=(128, 256))
+    costs = noisy(1e-6 * points.n + 2e-10 * points.n**2, 0.005, 0)
+    law = fit(points, costs, np.full(len(points), 0.3), expected=(Term(), Term(n=1), Term(n=2)))
+    assert not law.determined or Term(n=2) in law.terms
+
+
+def test_points_that_follow_no_law_are_said_to_follow_none() -> None:
+    points = grid(d=(64, 128, 256, 512))
+    costs = 2e-11 * points.n * points.d**2 * np.where(points.d >= 256, 3.0, 1.0)
+    law = fit(points, noisy(costs, 0.01, 0), np.full(len(points), 0.01))
+    assert not law.determined
+    assert "times as far from any such law as they are known" in law.reason
+
+
+def test_a_small_constant_beside_large_terms_keeps_its_interval() -> None:
+    points = grid(range(64, 2049, 64))
+    law = fit(points, noisy(1e-4 + 4e-13 * points.n**2, 0.03, 2))
+    constant = next(c for c in law.coefficients if c.term == Term())
+    assert constant.hi - constant.lo == pytest.approx(2 * 2.04 * 2.4e-6 * (16 / 32) ** 0.5, rel=0.7)

@@ -42,6 +42,12 @@ def test_a_law_that_only_bends_has_no_break(noise: float) -> None:
         assert break_of(noisy(1e-5 + 1e-7 * POINTS.n, noise, seed)) is None
 
 
+@pytest.mark.parametrize("noise", [0.005, 0.02, 0.05])
+def test_a_law_of_four_terms_has_no_break_either(noise: float) -> None:
+    costs = 2e-4 + (8 * POINTS.n * POINTS.d**2 + 4 * POINTS.n**2 * POINTS.d) / 1e11 + 3e-10 * POINTS.h * POINTS.n**2
+    assert sum(break_of(noisy(costs, noise, seed)) is not None for seed in range(20)) <= 1
+
+
 def test_the_law_beyond_a_break_is_that_of_its_points_alone() -> None:
     costs = np.where(POINTS.n >= 512, 2e-9 * POINTS.n**2, 5e-6 * POINTS.n)
     law = fit_pieces(POINTS, costs)

@@ -1,6 +1,7 @@
 """Anybody's tidy table becomes lines."""
 
 import io
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -27,9 +28,26 @@ def test_sizes_and_times_are_enough() -> None:
     [
         ({"seqlen": [1], "time_s": [1.0]}, "no column seq_len"),
         ({"seq_len": [1]}, "needs one column at least of time_s"),
-        ({"seq_len": [1.5], "time_s": [1.0]}, "seq_len=1.5 is not a whole number"),
+        ({"seq_len": [1.5], "time_s": [1.0]}, "seq_len=1.5 is not a whole number from 1 on"),
+        ({"seq_len": [0], "time_s": [1.0]}, "seq_len=0 is not a whole number from 1 on"),
+        ({"seq_len": ["x"], "time_s": [1.0]}, "seq_len=x is not a whole number"),
+        ({"seq_len": [float("inf")], "time_s": [1.0]}, "seq_len=inf is not a whole number"),
+        ({"seq_len": [None], "time_s": [1.0]}, "a row has no seq_len"),
+        ({"seq_len": [1], "time_s": ["soon"]}, "time_s=soon is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [float("inf")]}, "time_s=inf is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [-1.0]}, "time_s=-1.0 is not a time in seconds"),
     ],
 )
 def test_a_table_without_what_is_needed_is_one_line(columns: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         lines_of(pd.DataFrame(columns))
+
+
+def test_counts_beyond_what_a_float_holds_stay_whole() -> None:
+    (line,) = lines_of(pd.DataFrame({"seq_len": [64], "flops": [2**60 + 1]}))
+    assert line.flops == 2**60 + 1
+
+
+def test_large_counts_keep_their_last_digit_beside_a_gap() -> None:
+    (line, *_) = usual_lines()
+    assert table([replace(line, flops=2**60 + 1), replace(line, flops=None)]).flops[0] == 2**60 + 1
