@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from harness.findings.laws import FittedLaw
     from harness.notebook import Run
 
 __version__ = "0.1.0"
@@ -23,7 +22,7 @@ def load(path: "str | Path") -> "Run":
     return notebook.load(path)
 
 
-def laws_of(table: "pd.DataFrame") -> "list[FittedLaw]":
+def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
     """The cost laws of anybody's tidy table: a column `seq_len`, a cost such as `time_s`, and what more there is."""
     from harness import notebook
 

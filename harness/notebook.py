@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UsageError
 from harness.findings.crossovers import crossovers_table
 from harness.findings.findings import Findings, find
-from harness.findings.laws import FittedLaw, fit_laws, laws_table
+from harness.findings.laws import fit_laws, laws_table
+from harness.findings.roofline import why_no_roof
 from harness.findings.verdicts import claims_table
 from harness.report.panels import Setting, settings
 from harness.summary import Line, table
@@ -94,6 +95,8 @@ class Plots:
         from harness.report.plots.roofline import roofline
 
         found = self._run.findings
+        if not found.roofs:
+            raise UsageError(why_no_roof(self._run.machine))
         return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
 
     def _picture(self, draw: "Callable[[Setting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
@@ -135,7 +138,7 @@ def load(path: str | Path) -> Run:
     return Run(stored.path, stored.lines, stored.machine, stored.notices)
 
 
-def laws_of(table: "pd.DataFrame") -> list[FittedLaw]:
-    """The laws of anybody's tidy table: a column `seq_len`, a cost (`time_s`, `peak_bytes`, `flops`, …), and as many of
-    the other columns of `summary.csv` as there are. `harness.findings.laws.laws_table` makes a table of them."""
-    return fit_laws(lines_of(table))
+def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The laws of anybody's tidy table, as `laws.csv` has them: a column `seq_len`, a cost (`time_s`, `peak_bytes`,
+    `flops`, …), and as many of the other columns of `summary.csv` as there are. Raises UsageError for what is none."""
+    return laws_table(fit_laws(lines_of(table)))

@@ -1,5 +1,6 @@
 """A run in a notebook."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,7 @@ def test_of_several_settings_the_first_is_drawn_and_the_others_are_named(run: Ru
         ("time", {"mood": "train"}, "no setting mood"),
         ("time", {"mode": "decode"}, "nothing was measured there"),
         ("speedup", {}, "nothing to draw"),
+        ("roofline", {}, "harness calibrate"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(run: Run, picture: str, setting: dict[str, str], says: str) -> None:
@@ -56,9 +58,12 @@ def test_what_cannot_be_drawn_is_one_line(run: Run, picture: str, setting: dict[
 
 def test_laws_of_anybodys_table() -> None:
     n = [64, 128, 256, 512, 1024, 2048]
-    [law] = harness.laws_of(pd.DataFrame({"seq_len": n, "time_s": [1e-5 + 2e-6 * size for size in n]}))
-    assert {str(term) for term in law.law.terms} == {"1", "n"}
-    assert law.law.at(4096, 1) == pytest.approx(1e-5 + 2e-6 * 4096)
+    [law] = harness.laws_of(pd.DataFrame({"seq_len": n, "time_s": [1e-5 + 2e-6 * size for size in n]})).to_dict(
+        "records"
+    )
+    assert law["metric"] == "time"
+    terms = json.loads(law["terms"])
+    assert {term: part["value"] for term, part in terms.items()} == pytest.approx({"1": 1e-5, "n": 2e-6})
 
 
 def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:

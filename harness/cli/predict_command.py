@@ -1,6 +1,6 @@
 """`python -m harness predict RUN impl=… seq_len=… d_model=… num_heads=…`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,14 @@ from harness.cli import DONE
 from harness.cli.parser import Parser
 from harness.errors import UsageError, did_you_mean
 from harness.report import units
+from harness.report.escaped import printable
 
 if TYPE_CHECKING:
     from harness.cli.asked import Asked
     from harness.findings.laws import FittedLaw
     from harness.findings.prediction import Prediction
 
-_SHOWN = {"time": units.seconds, "memory": units.size, "flops": "{:,.0f}".format, "depth": "{:,.0f}".format}
+_SHOWN = {"time": units.seconds, "memory": units.size, "flops": units.count, "depth": units.count}
 
 _Found = tuple["FittedLaw", "Prediction"]
 
@@ -47,6 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     # Here: --help must not pay for what fits laws.
     from harness.cli.asked import SETTING, SIZES, asked, keys
     from harness.cli.read import lines_of
+    from harness.findings.crossovers import headless
     from harness.findings.holdout import hold_out
     from harness.findings.laws import fit_laws
     from harness.report.said.held_out import sentences
@@ -55,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     lines = lines_of(options.run)
     laws = fit_laws(lines)
     where = asked(given, laws, options.run)
-    found, unknown = _predict(_wanted(given.get("impl"), laws, where, options.run), where)
+    found, unknown = _predict(_wanted(given.get("impl"), laws, where, options.run), where, headless(lines))
     if not found:
         raise UsageError(unknown[0])
     _show(found, where, [*unknown, *_warnings(found), *sentences(hold_out(lines))], Console())
@@ -73,9 +75,10 @@ def _wanted(text: str | None, laws: "Sequence[FittedLaw]", where: "Asked", run: 
     return [law for name in names for law in there if law.series.impl == name]
 
 
-def _predict(laws: "Sequence[FittedLaw]", where: "Asked") -> tuple[list[_Found], list[str]]:
+def _predict(
+    laws: "Sequence[FittedLaw]", where: "Asked", without_heads: Collection[str]
+) -> tuple[list[_Found], list[str]]:
     """Each law's prediction, and a sentence for each impl of which nothing can be said there."""
-    from harness.findings.crossovers import headless
     from harness.findings.prediction import predict_cost
 
     found: list[_Found] = []
@@ -83,7 +86,7 @@ def _predict(laws: "Sequence[FittedLaw]", where: "Asked") -> tuple[list[_Found],
     for law in laws:
         impl = law.series.impl
         # A layer without heads is predicted at its one.
-        heads = 1 if headless(impl, {point.h for point in law.series.points}) else where.h
+        heads = 1 if impl in without_heads else where.h
         try:
             found.append((law, predict_cost(law, where.n, where.d, heads, where.b)))
         except ValueError as error:
@@ -109,10 +112,10 @@ def _show(found: Sequence[_Found], where: "Asked", sentences: Sequence[str], con
     table.add_column("", overflow="fold")
     for law, prediction in found:
         one = law.series
-        table.add_row(escape(one.impl), one.metric, *_cells(one.metric, prediction), _kind(law, prediction))
+        table.add_row(escape(printable(one.impl)), one.metric, *_cells(one.metric, prediction), _kind(prediction))
     console.print(table)
     for sentence in sentences:
-        console.print(escape(sentence), highlight=False)
+        console.print(escape(printable(sentence)), highlight=False)
 
 
 def _cells(metric: str, found: "Prediction") -> tuple[str, str]:
@@ -124,5 +127,7 @@ def _cells(metric: str, found: "Prediction") -> tuple[str, str]:
     return shown(found.value), f"{shown(found.lo)} to {shown(found.hi)}"
 
 
-def _kind(law: "FittedLaw", found: "Prediction") -> str:
-    return "measured" if found.measured else "exact law" if law.law.exact else "predicted"
+def _kind(found: "Prediction") -> str:
+    if found.measured:
+        return "measured"
+    return "exact law" if found.lo == found.hi else "predicted"

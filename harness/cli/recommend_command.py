@@ -13,6 +13,7 @@ from harness.cli import DONE
 from harness.cli.parser import Parser
 from harness.errors import UsageError
 from harness.report import units
+from harness.report.escaped import printable
 
 if TYPE_CHECKING:
     from harness.cli.asked import Asked
@@ -52,9 +53,10 @@ def run(arguments: Sequence[str]) -> int:
 
     given = keys(options.keys, (*SIZES, "batch_size", "memory", *SETTING))
     memory = _bytes(given["memory"]) if "memory" in given else None
-    laws = fit_laws(lines_of(options.run))
+    lines = lines_of(options.run)
+    laws = fit_laws(lines)
     where = asked(given, laws, options.run)
-    found = recommend(laws, where.setting, where.size, memory, predict_cost)
+    found = recommend(lines, laws, where.setting, where.size, memory, predict_cost)
     _check(found, memory)
     _show(found, where, memory, Console())
     return DONE
@@ -86,17 +88,17 @@ def _check(found: "Recommendation", memory: int | None) -> None:
 
 def _show(found: "Recommendation", where: "Asked", memory: int | None, console: Console) -> None:
     for sentence in sentences(found, where, memory):
-        console.print(escape(sentence), highlight=False)
+        console.print(escape(printable(sentence)), highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("impl", overflow="fold")
     for heading in ("time", "between", "memory"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for one in found.ranked:
-        table.add_row(escape(one.impl), *_cells(one), "measured" if one.time.measured else "predicted")
+        table.add_row(escape(printable(one.impl)), *_cells(one), "measured" if one.time.measured else "predicted")
     console.print(table)
     for warning in warnings(found):
-        console.print(escape(warning), highlight=False)
+        console.print(escape(printable(warning)), highlight=False)
 
 
 def sentences(found: "Recommendation", where: "Asked", memory: int | None) -> list[str]:

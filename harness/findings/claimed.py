@@ -60,6 +60,18 @@ def degree(claim: Polynomial, axis: str) -> int:
     return max(int(getattr(term, axis)) for term in claim.terms)
 
 
+def apart(sizes: Iterable[int]) -> list[int]:
+    """The largest size, the largest of at most half of it, and so on, in ascending order.
+
+    Between closer ones growth cannot be told from what rounds sizes up to whole blocks.
+    """
+    found: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        if not found or 2 * size <= found[-1]:
+            found.append(size)
+    return found[::-1]
+
+
 def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
     """d log claim / d log axis at a size, and between what it lies with the constants free."""
     parts = [(_value(term, size), float(getattr(term, axis))) for term in _growing(claim)]

@@ -75,13 +75,14 @@ def crossovers(lines: Iterable[Line]) -> list[Crossover]:
 
     A layer without heads is compared with the others at every h of theirs.
     """
+    of_run = list(lines)
+    without = headless(of_run)
     groups: dict[tuple[Setting, int, int], dict[str, list[Line]]] = {}
-    for line in lines:
+    for line in of_run:
         group = groups.setdefault((setting_of(line), line.batch_size, line.d_model), {})
         group.setdefault(line.impl, []).append(line)
     found = []
     for (setting, batch_size, d_model), members in groups.items():
-        without = {impl for impl, own in members.items() if headless(impl, {line.num_heads for line in own})}
         for metric in METRICS:
             costs = {impl: _costs(own, metric) for impl, own in members.items()}
             for slower, faster in itertools.permutations(costs, 2):
@@ -96,11 +97,21 @@ def crossovers(lines: Iterable[Line]) -> list[Crossover]:
     return found
 
 
-def headless(impl: str, heads: Collection[int]) -> bool:
-    """Whether the impl has no heads; of somebody's own, whether it was measured at one alone, as such layers are."""
-    if impl in IMPLS:
-        return not catalog.traits(impl).has_heads
-    return set(heads) == {1}
+def headless(lines: Iterable[Line]) -> set[str]:
+    """The impls of a run that have no heads: of ours those that the registry says so of.
+
+    Somebody's own, if it was measured at one head alone in a run where others were measured at more. If none was, it is
+    not known, and the impl is taken for one with heads.
+    """
+    heads: dict[str, set[int]] = {}
+    for line in lines:
+        heads.setdefault(line.impl, set()).add(line.num_heads)
+    several = any(seen != {1} for seen in heads.values())
+    return {
+        impl
+        for impl, seen in heads.items()
+        if (not catalog.traits(impl).has_heads if impl in IMPLS else several and seen == {1})
+    }
 
 
 def _costs(lines: Iterable[Line], metric: str) -> _Costs:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from harness.claims import Polynomial
-from harness.findings.claimed import CONFIRMED, READ_TO, REFUTED, UNDETERMINED, Judgement, degree
+from harness.findings.claimed import CONFIRMED, READ_TO, REFUTED, UNDETERMINED, Judgement, apart, degree
 from harness.scaling.law import Law
 from harness.summary import Line
 
@@ -16,7 +16,8 @@ _PADDED_TO = 8
 def judge_work(lines: Sequence[Line], claim: Polynomial | None, law: Law | None) -> Judgement:
     """Every count must be the claim times the batch, to the last digit. Without `claim`, `flops_claimed` is.
 
-    A kernel that leaves out what a causal mask hides may be claimed with or without what it leaves out.
+    Lines without either claim nothing, and are not judged. A kernel that leaves out what a causal mask hides may be
+    claimed with or without what it leaves out.
     """
     counted = [line for line in lines if line.flops is not None]
     if not counted:
@@ -26,12 +27,16 @@ def judge_work(lines: Sequence[Line], claim: Polynomial | None, law: Law | None)
     if not plain:
         return Judgement("", UNDETERMINED, "on a GPU its head sizes are padded to a multiple of 8, and counted so")
     measured = str(law) if law is not None and law.exact and law.determined and not law.breaks else _count(plain[-1])
-    for line in plain:
-        claimed = _claimed(line, claim)
+    claiming = [(line, claimed) for line in plain if (claimed := _claimed(line, claim)) is not None]
+    if not claiming:
+        return Judgement(measured, UNDETERMINED, "no case that was counted claims anything")
+    for line, claimed in claiming:
         if claimed not in (line.flops, line.flops_full):
             which = f"n = {line.seq_len}, d = {line.d_model}, h = {line.num_heads}"
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
     cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
+    if len(claiming) < len(plain):
+        cases = f"{len(claiming)} of {cases}, the others claim nothing"
     return Judgement(measured, CONFIRMED, f"to the last digit in {cases}")
 
 
@@ -60,13 +65,11 @@ def judge_depth(lines: Sequence[Line], claim: Polynomial) -> Judgement:
         return Judgement(_depths(lines), UNDETERMINED, "its depth is not known at two n or more")
     power, declared = degree(claim, "n"), _declared(lines)
     longest = max(series, key=len)
-    for depths in series:
-        if _follows(depths, power):
-            continue
-        order = _order(depths)
-        if power > 0 and len(depths) == 2 and order > READ_TO:
-            return Judgement(_written(depths), UNDETERMINED, f"{_ends(depths)}: two n cannot tell its order{declared}")
-        said = f"{_ends(depths)}: exponent {order:.2f} where the claim has {power}"
+    others = [(depths, _doubt(depths, power)) for depths in series if not _follows(depths, power)]
+    for depths, doubt in sorted(others, key=lambda other: bool(other[1])):
+        if doubt:
+            return Judgement(_written(depths), UNDETERMINED, f"{_ends(depths)}{doubt}{declared}")
+        said = f"{_ends(depths)}: exponent {_order(depths):.2f} where the claim has {power}"
         return Judgement(_written(depths), REFUTED, f"{said}{declared}")
     return Judgement(_written(longest), CONFIRMED, f"{_ends(longest)}{declared}")
 
@@ -86,7 +89,9 @@ def judge_path(lines: Sequence[Line], claim: Polynomial) -> Judgement:
     if all(_follows(depths, power) for depths in series):
         return Judgement(measured, CONFIRMED, f"{chain}; a bound from above" if power else chain)
     if all(_order(depths) < power - READ_TO for depths in series):
-        return Judgement(measured, REFUTED, chain)
+        # One series that leaves no doubt is enough.
+        doubt = min(_doubt(depths, power) for depths in series)
+        return Judgement(measured, UNDETERMINED if doubt else REFUTED, f"{chain}{doubt}")
     return Judgement(measured, UNDETERMINED, f"{chain}; that it is shorter cannot be seen from outside")
 
 
@@ -95,7 +100,24 @@ def _follows(depths: Mapping[int, int], power: int) -> bool:
     if power == 0:
         return len(set(depths.values())) == 1
     on_powers = {n**power: depth for n, depth in depths.items()}
-    return (len(depths) > 2 and _straight(on_powers)) or abs(_order(depths) - power) <= READ_TO
+    if len(depths) > 2 and _straight(on_powers):
+        return True
+    return len(apart(depths)) > 1 and abs(_order(depths) - power) <= READ_TO
+
+
+def _doubt(depths: Mapping[int, int], power: int) -> str:
+    """Why a depth that does not follow may still come to its order: constants, however large, are free."""
+    if power == 0:
+        return ""
+    ends = apart(depths)[-3:]
+    if len(ends) < 2:
+        return ": no n is twice another, which cannot tell its order"
+    if len(ends) == 2:
+        return ": two n cannot tell its order" if depths[ends[1]] > depths[ends[0]] else ""
+    # A constant has no say in these, and a step more or less is no bend.
+    early, late = ((depths[n2] - depths[n1]) / (n2**power - n1**power) for n1, n2 in pairwise(ends))
+    rising = late > 0 and late >= early * (ends[1] / ends[2]) ** READ_TO
+    return ", and still rising: larger n would tell" if rising and _order(depths) < power else ""
 
 
 def _over_n(lines: Sequence[Line]) -> list[Mapping[int, int]]:
@@ -109,8 +131,9 @@ def _over_n(lines: Sequence[Line]) -> list[Mapping[int, int]]:
 
 
 def _order(depths: Mapping[int, int]) -> float:
-    """The exponent between the two largest n."""
-    small, large = list(depths)[-2:]
+    """The exponent from the largest n of at most half of the largest one, else from the smallest, to that one."""
+    ends = apart(depths)
+    small, large = ends[-2:] if len(ends) > 1 else (min(depths), max(depths))
     return math.log(max(depths[large], 1) / max(depths[small], 1)) / math.log(large / small)
 
 

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from harness.findings.laws import FittedLaw, law_of, predictor_of
 from harness.findings.series import Point, Series
 from harness.scaling.law import Law
 from harness.scaling.prediction import Predictor
-from harness.scaling.terms import AXES
+from harness.scaling.terms import AXES, Term
 
 # From so many doublings outside what was measured on, a prediction is a guess.
 FAR = 2.0
@@ -47,33 +48,51 @@ def predict_cost(fitted: FittedLaw, n: int, d: int, h: int, b: int) -> Predictio
     for point in fitted.series.points:
         if point.size == (n, d, h, b):
             return Prediction(point.value, point.lo, point.hi, measured=True)
-    one, law = piece_at(fitted, n)
-    unknown = held_axes(one.points, n, d, h, b)
+    pieces = [_at(one, law, fitted.expected, (n, d, h, b)) for one, law in pieces_at(fitted, n)]
+    if len(pieces) == 1:
+        return pieces[0]
+    below, above = pieces
+    between = "between the sizes measured here another law begins: the interval holds both"
+    return Prediction(
+        math.sqrt(below.value * above.value),
+        min(below.lo, above.lo),
+        max(below.hi, above.hi),
+        False,
+        tuple(dict.fromkeys((between, *below.warnings, *above.warnings))),
+    )
+
+
+def _at(one: Series, law: Law, expected: Sequence[Term], size: tuple[int, int, int, int]) -> Prediction:
+    unknown = held_axes(one.points, *size)
     if unknown:
         raise ValueError("; ".join(unknown))
-    predict = predictor_of(one, law, fitted.expected)
-    said = predict(n, d, h, b)
+    predict = predictor_of(one, law, expected)
+    said = predict(*size)
     if said.value <= 0:
-        raise ValueError(f"the law {law} says nothing at n = {n}")
-    return Prediction(said.value, said.lo, said.hi, False, _warnings(law, predict, n, d, h, b))
+        raise ValueError(f"the law {law} says nothing at n = {size[0]}")
+    return Prediction(said.value, said.lo, said.hi, False, _warnings(one, law, predict, *size))
 
 
-def piece_at(fitted: FittedLaw, n: int) -> tuple[Series, Law]:
-    """The law that holds at n with the points that it is of: beyond a break those beyond it, below it those below."""
-    if not fitted.law.breaks:
-        return fitted.series, fitted.law
-    start = fitted.law.breaks[-1].n
-    above = tuple(point for point in fitted.series.points if point.n >= start)
-    below = tuple(point for point in fitted.series.points if point.n < start)
-    if n < start and below:
-        one = replace(fitted.series, points=below)
-        law = law_of(one, fitted.expected)
+def pieces_at(fitted: FittedLaw, n: int) -> list[tuple[Series, Law]]:
+    """The law that holds at n, with the points that it is of; two where n lies in a gap in which one gives way."""
+    starts = [found.n for found in fitted.law.breaks]
+    edges = [0.0, *starts, math.inf]
+    parts = [tuple(point for point in fitted.series.points if lo <= point.n < hi) for lo, hi in pairwise(edges)]
+    held = [i for i, points in enumerate(parts) if points and edges[i] <= n < edges[i + 1]]
+    here = held[0] if held else len(parts) - 1
+    chosen = [here]
+    if here + 1 < len(parts) and parts[here] and n > max(point.n for point in parts[here]):
+        chosen.append(here + 1)
+    found = []
+    for i in chosen:
+        one = replace(fitted.series, points=parts[i])
+        law = fitted.law if i == len(parts) - 1 else law_of(one, fitted.expected)
         if law is not None:
-            return one, law
-    return replace(fitted.series, points=above), fitted.law
+            found.append((one, law))
+    return found
 
 
-def _warnings(law: Law, predict: Predictor, *size: float) -> tuple[str, ...]:
+def _warnings(one: Series, law: Law, predict: Predictor, *size: float) -> tuple[str, ...]:
     said = []
     asked = dict(zip(AXES, size, strict=True))
     for axis, highest in predict.highest.items():
@@ -83,6 +102,9 @@ def _warnings(law: Law, predict: Predictor, *size: float) -> tuple[str, ...]:
                 f"far outside what was measured: {_NAMES[axis]}={asked[axis]:g} is {factor:.3g} times beyond "
                 f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
             )
+        values = sum(1 for _ in dict.fromkeys(point.size[AXES.index(axis)] for point in one.points))
+        if factor > 1 and values == 2:
+            said.append(f"{_NAMES[axis]} took 2 values only: how the cost grows with it is known from these alone")
     if not law.determined:
         said.append(f"the law is undetermined: {law.reason}")
     return tuple(said)

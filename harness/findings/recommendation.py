@@ -1,7 +1,7 @@
 """Which impl to use at a size: the fastest by prediction, of those that fit into memory, and how sure that is."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from harness.findings.crossovers import headless
 from harness.findings.laws import FittedLaw
-from harness.findings.series import Setting
+from harness.findings.series import Setting, setting_of
+from harness.summary import Line
 
 # A prediction's interval of 95 % reaches so many standard deviations to either side.
 _REACH = 1.96
@@ -33,6 +34,7 @@ class Cost(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
+Size = tuple[int, int, int, int]  # n, d, h, b
 Predict = Callable[[FittedLaw, int, int, int, int], Cost]
 
 
@@ -71,52 +73,78 @@ class Recommendation:
 
 
 def recommend(
-    laws: Iterable[FittedLaw], setting: Setting, size: tuple[int, int, int, int], memory: int | None, predict: Predict
+    lines: Iterable[Line],
+    laws: Iterable[FittedLaw],
+    setting: Setting,
+    size: Size,
+    memory: int | None,
+    predict: Predict,
 ) -> Recommendation:
     """What is predicted at `size` (n, d, h, b) in one setting; `memory` bounds peak bytes, at the upper end.
 
-    A layer without heads is predicted at its one.
+    `lines` are those of the run, `laws` theirs. What failed at that very size is not predicted, and that a layer fits
+    whose memory is not known is not said. A layer without heads is predicted at its one.
     """
+    of_run = list(lines)
+    without = headless(of_run)
+    failed = _failed(of_run, setting, size, without)
     by_impl: dict[str, dict[str, FittedLaw]] = {}
     for law in laws:
         if law.series.setting == setting:
             by_impl.setdefault(law.series.impl, {})[law.series.metric] = law
-    candidates, unknown = [], []
+    candidates, unknown = [], list(failed.items())
     for impl, own in by_impl.items():
-        if "time" in own:
+        if "time" in own and impl not in failed:
             try:
-                candidates.append(_candidate(impl, own, size, predict))
+                candidates.append(_candidate(impl, own, _asked_of(impl, size, without), predict))
             except ValueError as error:
                 unknown.append((impl, str(error)))
-    fits = [one for one in candidates if memory is None or one.memory is None or one.memory.hi <= memory]
+    if memory is not None:
+        unfit = "its memory is not known, nor whether it fits"
+        unknown += [(one.impl, unfit) for one in candidates if one.memory is None]
+    fits = [one for one in candidates if memory is None or (one.memory is not None and one.memory.hi <= memory)]
     ranked = tuple(sorted(fits, key=lambda one: (one.time.value, one.impl)))
-    too_large = tuple(one for one in candidates if one not in fits)
+    too_large = tuple(one for one in candidates if one.memory is not None and one not in fits)
     if len(ranked) < 2:
         return Recommendation(ranked, too_large, tuple(unknown), None, None, None, None)
     costs = [one.time for one in ranked]
     return Recommendation(ranked, too_large, tuple(unknown), share_first_is_least(costs), *_ratio(costs[1], costs[0]))
 
 
-def _candidate(
-    impl: str, laws: Mapping[str, FittedLaw], size: tuple[int, int, int, int], predict: Predict
-) -> Candidate:
-    """Raises ValueError where the laws can say nothing of the size."""
+def _failed(lines: Iterable[Line], setting: Setting, size: Size, without_heads: Collection[str]) -> dict[str, str]:
+    """What went wrong at that size, by impl."""
+    return {
+        line.impl: f"{line.status} there" + (f": {line.reason}" if line.reason else "")
+        for line in lines
+        if line.status != "ok"
+        and setting_of(line) == setting
+        and (line.seq_len, line.d_model, line.num_heads, line.batch_size) == _asked_of(line.impl, size, without_heads)
+    }
+
+
+def _asked_of(impl: str, size: Size, without_heads: Collection[str]) -> Size:
     n, d, h, b = size
-    heads = 1 if headless(impl, {point.h for point in laws["time"].series.points}) else h
-    memory = predict(laws["memory"], n, d, heads, b) if "memory" in laws else None
-    return Candidate(impl, predict(laws["time"], n, d, heads, b), memory)
+    return n, d, 1 if impl in without_heads else h, b
+
+
+def _candidate(impl: str, laws: Mapping[str, FittedLaw], size: Size, predict: Predict) -> Candidate:
+    """Raises ValueError where the laws can say nothing of the size."""
+    memory = predict(laws["memory"], *size) if "memory" in laws else None
+    return Candidate(impl, predict(laws["time"], *size), memory)
 
 
 def share_first_is_least(costs: Sequence[Cost]) -> float:
     """In what share of draws the first cost is the least: logarithms normal, with a spread of its own to each side.
 
+    Of several that are the least each wins its part, so that two equal costs, or two known within no bounds, are even.
     The same each time: the draws are always the same ones.
     """
     normal = np.random.default_rng(0).standard_normal((_DRAWS, len(costs)))
     down, up = (np.array([side(cost) for cost in costs]) / _REACH for side in (_down, _up))
     with np.errstate(invalid="ignore"):
         drawn = np.log([cost.value for cost in costs]) + np.where(normal < 0, normal * down, normal * up)
-    return float(np.mean(np.all(drawn[:, :1] <= drawn[:, 1:], axis=1)))
+    least = drawn == drawn.min(axis=1, keepdims=True)
+    return float(np.mean(least[:, 0] / least.sum(axis=1)))
 
 
 def _ratio(cost: Cost, other: Cost) -> tuple[float, float, float]:

@@ -5,7 +5,10 @@ with projections is 4n²d + 8nd². A cell of complexity is therefore confirmed w
 one of its power of n; what comes on top is said in the reason. Sequential operations and path are those of the claims.
 
 `beyond_table1` is the same of what the table leaves out: training a layer, and inference a token at a time, for which
-attention keeps the keys and values of all n tokens before, and a recurrent layer one state.
+attention keeps the keys and values of all n tokens before, and a recurrent layer one state. Where decoding was not
+measured, one token more is held against W(n) − W(n − 1), W being the counted work of a forward pass.
+
+A layer is of the kind that its `family` says, somebody's own too if its work was counted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,8 +17,11 @@ from typing import NamedTuple
 
 from harness.claims import parse
 from harness.findings.claimed import CONFIRMED, REFUTED, UNDETERMINED
+from harness.findings.exact_claims import judge_depth, judge_path
 from harness.findings.laws import FittedLaw
-from harness.findings.verdicts import Verdict
+from harness.findings.series import Setting, groups
+from harness.findings.verdicts import OWN_FORMULA, Verdict
+from harness.findings.work_terms import WorkTerm, of_one_token_more, written
 from harness.summary import Line
 from impls.registry import IMPLS
 
@@ -60,7 +66,7 @@ class _Order(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A row of the table. `family`: that of our impls of the kind; empty where there is none."""
+    """A row of the table. `family`: that of the impls of the kind; empty where there is none."""
 
     name: str
     family: str
@@ -110,118 +116,134 @@ def beyond_table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Itera
         impls: Sequence[str | None] = seen.impls(kind.family, "forward", "train", "decode") or [None]
         for impl in impls:
             training = seen.complexity(impl, "train", kind.complexity)
-            rows.append(BeyondRow(kind.name, impl, training, seen.complexity(impl, "decode", _PER_TOKEN[kind.family])))
+            rows.append(BeyondRow(kind.name, impl, training, seen.per_token(impl, _PER_TOKEN[kind.family])))
     return rows
 
 
 class _Seen:
-    """What was measured and found, by impl and mode: a cell is of all settings of a mode together."""
+    """What was measured and found, by impl and setting: a cell is of a mode, in the worst of its settings."""
 
     def __init__(self, lines: Iterable[Line], laws: Iterable[FittedLaw], found: Iterable[Verdict]) -> None:
-        self._sizes: dict[tuple[str, str], set[int]] = {}
-        for line in lines:
-            self._sizes.setdefault((line.impl, line.mode), set()).add(line.seq_len)
-        self._work = {(law.series.impl, law.series.setting.mode): law for law in laws if law.series.metric == "flops"}
-        self._verdicts: dict[tuple[str, str, str], list[Verdict]] = {}
-        for one in found:
-            self._verdicts.setdefault((one.impl, one.setting.mode, one.quantity), []).append(one)
+        self._lines = groups(lines)
+        self._work = {(law.series.impl, law.series.setting): law for law in laws if law.series.metric == "flops"}
+        self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found}
 
     def impls(self, family: str, *modes: str) -> list[str]:
-        """Ours of a family that were measured in one of the modes, in the registry's order."""
-        return [
-            name
-            for name, impl in IMPLS.items()
-            if impl.family == family and any((name, mode) in self._sizes for mode in modes)
-        ]
+        """Those of a family that were measured in one of the modes: ours in the registry's order, then others.
+
+        Others only where their work was counted.
+        """
+        measured = {name for name, setting in self._lines if setting.mode in modes}
+        ours = [name for name, impl in IMPLS.items() if impl.family == family and name in measured]
+        others = {
+            name: None
+            for (name, setting), lines in self._lines.items()
+            if name not in IMPLS
+            and setting.mode in modes
+            and any(line.family == family and line.flops is not None for line in lines)
+        }
+        return [*ours, *others]
+
+    def _settings(self, impl: str, mode: str) -> list[Setting]:
+        return [setting for name, setting in self._lines if (name, setting.mode) == (impl, mode)]
 
     def order(self, impl: str | None, quantity: str, claimed: str) -> Cell:
-        """The cell of a claim by order: the impl's own claim, if it is the table's too."""
+        """The cell of a claim by order: the verdict on the impl's own claim if it is the table's, else one on that."""
         if impl is None:
             return Cell(claimed, "", UNDETERMINED, _NONE)
-        one = self._verdict(impl, "forward", quantity)
-        if one is None:
-            return Cell(claimed, "", UNDETERMINED, "not measured")
-        if one.claimed != claimed:
-            return Cell(
-                claimed, one.measured, REFUTED, f"the layer itself claims {one.claimed}, which is {one.verdict}"
-            )
-        return Cell(claimed, one.measured, one.verdict, one.reason)
+        return _worst([self._order_in(impl, setting, quantity, claimed) for setting in self._settings(impl, "forward")])
+
+    def _order_in(self, impl: str, setting: Setting, quantity: str, claimed: str) -> Cell:
+        own = self._verdicts.get((impl, setting, quantity))
+        if own is not None and own.claimed == claimed:
+            return Cell(claimed, own.measured, own.verdict, own.reason)
+        judge = {"depth": judge_depth, "path": judge_path}[quantity]
+        one = judge(self._lines[impl, setting], parse(claimed.removeprefix("O(").removesuffix(")")))
+        said = f"; the layer itself claims {own.claimed}" if own is not None else ""
+        return Cell(claimed, one.measured, one.verdict, one.reason + said)
 
     def complexity(self, impl: str | None, mode: str, order: _Order) -> Cell:
         """The cell of complexity, from the polynomial that the counted work is."""
         if impl is None:
             return Cell(order.text, "", UNDETERMINED, _NONE)
-        sizes = self._sizes.get((impl, mode), set())
-        if not sizes:
+        settings = self._settings(impl, mode)
+        if not settings:
             return Cell(order.text, "", UNDETERMINED, f"not measured (mode={mode})")
-        if len(sizes) < 2:
-            return Cell(order.text, "", UNDETERMINED, f"n was not varied (mode={mode})")
-        terms = self._work_terms(impl, mode)
+        return _worst([self._complexity_in(impl, setting, order) for setting in settings])
+
+    def per_token(self, impl: str | None, order: _Order) -> Cell:
+        """The cell of one token at inference: as decoded, else what a forward pass of one token more does more."""
+        if impl is None or self._settings(impl, "decode") or not self._settings(impl, "forward"):
+            return self.complexity(impl, "decode", order)
+        settings = self._settings(impl, "forward")
+        return _worst([self._complexity_in(impl, setting, order, by_difference=True) for setting in settings])
+
+    def _complexity_in(self, impl: str, setting: Setting, order: _Order, by_difference: bool = False) -> Cell:
+        if len({line.seq_len for line in self._lines[impl, setting]}) < 2:
+            return Cell(order.text, "", UNDETERMINED, f"n was not varied (mode={setting.mode})")
+        terms = self._work_terms(impl, setting)
         if not terms:
-            return Cell(order.text, "", UNDETERMINED, f"its work is not known as a formula (mode={mode})")
-        return _held_against(order, terms)
+            return Cell(order.text, "", UNDETERMINED, f"its work is not known as a formula (mode={setting.mode})")
+        return _one_token_more(order, terms) if by_difference else _held_against(order, terms)
 
-    def _verdict(self, impl: str, mode: str, quantity: str) -> Verdict | None:
-        """Of several settings the one that says most against the claim: a claim must hold in all of them."""
-        weight = {REFUTED: 0, CONFIRMED: 1, UNDETERMINED: 2}
-        ranked = sorted(self._verdicts.get((impl, mode, quantity), []), key=lambda one: weight[one.verdict])
-        return ranked[0] if ranked else None
-
-    def _work_terms(self, impl: str, mode: str) -> list["_Term"]:
+    def _work_terms(self, impl: str, setting: Setting) -> list[WorkTerm]:
         """What the work is made of: the claim that every count bears out, else the exact law of the counts."""
-        one = self._verdict(impl, mode, "work_train" if mode == "train" else "work")
-        if one is not None and one.verdict == CONFIRMED and impl in IMPLS:
-            return [_Term(term.coefficient, term.n, term.d + term.h) for term in parse(one.claimed).terms]
-        fitted = self._work.get((impl, mode))
+        one = self._verdicts.get((impl, setting, "work_train" if setting.mode == "train" else "work"))
+        if one is not None and one.verdict == CONFIRMED and one.claimed != OWN_FORMULA:
+            return [WorkTerm(term.coefficient, term.n, term.d, term.h) for term in parse(one.claimed).terms]
+        fitted = self._work.get((impl, setting))
         if fitted is None or fitted.law.breaks or "d" not in fitted.law.varied:
             return []
         if not (fitted.law.exact and fitted.law.determined):
             return []
-        return [
-            _Term(part.value, part.term.n, part.term.d + part.term.h, part.term.log) for part in fitted.law.coefficients
-        ]
+        parts = [(part.value, part.term) for part in fitted.law.coefficients]
+        return [WorkTerm(value, term.n, term.d, term.h, term.b, term.log) for value, term in parts]
 
 
-class _Term(NamedTuple):
-    """A coefficient, powers of n and d, and of log n; h counts as d, which it divides."""
-
-    coefficient: float
-    n: int
-    d: int
-    log: int = 0
-
-    def __str__(self) -> str:
-        logs = "·log n" if self.log else ""
-        return f"{abs(self.coefficient):g}{_power('n', self.n)}{_power('d', self.d)}{logs}"
+def _worst(found: Sequence[Cell]) -> Cell:
+    """Of several settings the one that says most against the claim: a claim must hold in all of them."""
+    weight = {REFUTED: 0, CONFIRMED: 1, UNDETERMINED: 2}
+    return min(found, key=lambda one: weight[one.verdict])
 
 
-def _power(name: str, power: int) -> str:
-    return "" if power == 0 else name + {1: "", 2: "²", 3: "³", 4: "⁴"}[power]
-
-
-def _held_against(order: _Order, terms: Sequence[_Term]) -> Cell:
-    measured = "".join(
-        (" − " if term.coefficient < 0 else " + " if i else "") + str(term)
-        for i, term in enumerate(sorted(terms, key=lambda term: (-term.n, -term.d)))
-    )
-    faster = [term for term in terms if (term.n, term.log, term.d) > (order.n, 0, order.d)]
+def _held_against(order: _Order, terms: Sequence[WorkTerm]) -> Cell:
+    measured = written(terms)
+    faster = [term for term in terms if (term.n, term.log, term.most_d) > (order.n, 0, order.d)]
     if faster:
         return Cell(order.text, measured, REFUTED, f"{faster[0]} grows faster")
-    of_order = next((term for term in terms if (term.n, term.d, term.log) == (order.n, order.d, 0)), None)
+    of_that = [term for term in terms if (term.n, term.d, term.log) == (order.n, order.d, 0)]
+    of_order = max(of_that, key=lambda term: (term.h, term.b), default=None)
     if of_order is None or of_order.coefficient <= 0:
         return Cell(order.text, measured, REFUTED, f"there is no term of {order.text}")
     # Fewer factors of n but more of d: not of lower order where d is large.
-    on_top = [term for term in terms if term.n < order.n and term.d > order.d]
+    on_top = [term for term in terms if term.n < order.n and term.most_d > order.d]
     if not on_top:
         return Cell(order.text, measured, CONFIRMED, f"{of_order} is its leading term, to the last digit")
     said = " and ".join(_on_top(term, of_order) for term in on_top)
-    return Cell(order.text, measured, CONFIRMED, f"{of_order} is the only term of its power of n; {said}")
+    alone = sum(term.n == order.n for term in terms) == 1
+    leads = "is the only term of its power of n" if alone else "leads the terms of its power of n"
+    return Cell(order.text, measured, CONFIRMED, f"{of_order} {leads}; {said}")
 
 
-def _on_top(term: _Term, leading: _Term) -> str:
+def _one_token_more(order: _Order, terms: Sequence[WorkTerm]) -> Cell:
+    """The cell of W(n) − W(n − 1): with all that was computed before kept, the nth token adds no more than this."""
+    more = of_one_token_more(terms)
+    if not more:
+        return Cell(order.text, "", UNDETERMINED, "its work has no difference that is a formula")
+    cell = _held_against(order, more)
+    said = f"{cell.reason}; decoding itself was not timed"
+    if any(term.n > 1 for term in terms):
+        said += ", and does less: in it no earlier token meets the new one"
+    return Cell(order.text, f"{cell.measured}, by difference of the work", cell.verdict, said)
+
+
+def _on_top(term: WorkTerm, leading: WorkTerm) -> str:
     """`8nd² of the projections comes on top, and is more up to n = 2d`."""
-    of_what = " of the projections" if (term.n, term.d, term.log) == (1, 2, 0) else ""
+    projections = (leading.n - 1, leading.d + 1, 0, 0)
+    of_what = " of the projections" if (term.n, term.d, term.h, term.log) == projections else ""
     said = f"{term}{of_what} comes on top"
-    if (leading.n - term.n, term.d - leading.d, term.log) == (1, 1, 0):
-        return f"{said}, and is more up to n = {term.coefficient / leading.coefficient:.3g}d"
+    same = (term.h, term.b, term.log) == (leading.h, leading.b, leading.log)
+    if same and (leading.n - term.n, term.d - leading.d) == (1, 1):
+        times = f"{term.coefficient / leading.coefficient:.3g}" if term.coefficient != leading.coefficient else ""
+        return f"{said}, and is more up to n = {times}d"
     return said

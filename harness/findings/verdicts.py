@@ -21,6 +21,8 @@ VERDICTS = (CONFIRMED, REFUTED, UNDETERMINED)
 # What a claim is of: depth, path and memory are claimed of a forward pass.
 _BY_MODE = {"forward": ("work", "memory", "depth", "path"), "train": ("work_train",)}
 _BY_ORDER = ("memory", "depth", "path")
+# What is claimed of work in each case rather than as one polynomial.
+OWN_FORMULA = "its own formula"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def _judged(
     read, unreadable = _read(stated)
     law = of_work.law if of_work is not None else None
     for quantity in _BY_MODE.get(mode, ()):
-        text = f"O({stated.get(quantity)})" if quantity in _BY_ORDER else stated.get(quantity, "its own formula")
+        text = f"O({stated.get(quantity)})" if quantity in _BY_ORDER else stated.get(quantity, OWN_FORMULA)
         if quantity in unreadable:
             yield quantity, text, Judgement("", UNDETERMINED, unreadable[quantity])
         elif quantity in read:

@@ -1,7 +1,7 @@
 """Where a run comes from: its configuration, its machine, and the command that repeats it."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import UsageError
@@ -12,12 +12,16 @@ from harness.summary.stored import Stored
 
 @dataclass(frozen=True)
 class Origin:
-    """`config` is the text of config.yaml, `machine` what machine.json holds, empty where there is none."""
+    """`config` is the text of config.yaml, `machine` what machine.json holds, empty where there is none.
+
+    `grid` has the values of each axis that has several, in the order in which they were asked for.
+    """
 
     name: str
     config: str
     command: str
     machine: Mapping[str, Any]
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def origin(stored: Stored) -> Origin:
@@ -27,7 +31,13 @@ def origin(stored: Stored) -> Origin:
         repeat = command(stored.config)
     except (KeyError, TypeError) as error:
         raise UsageError(f"{path} is not a sweep's configuration") from error
-    return Origin(stored.path.resolve().name, path.read_text(encoding="utf-8"), repeat, stored.machine)
+    return Origin(
+        stored.path.resolve().name, path.read_text(encoding="utf-8"), repeat, stored.machine, _grid(stored.config)
+    )
+
+
+def _grid(config: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {str(axis): list(values) for axis, values in config.items() if isinstance(values, list)}
 
 
 def facts(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -56,7 +66,7 @@ def calibration(machine: Mapping[str, Any]) -> list[str]:
     """What calibration says of the machine, in sentences; or why it says nothing."""
     found = _part(machine, "calibration")
     if not found:
-        note = machine.get("calibration_note")
+        note = str(machine.get("calibration_note") or "").removeprefix("there is none: ")
         return [f"Not calibrated: {note}."] if note else []
     advice = [str(one["text"]) for one in found.get("advice", ()) if isinstance(one, Mapping) and "text" in one]
     return [f"Calibration: {found.get('verdict', 'no verdict')}.", *advice]

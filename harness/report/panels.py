@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from harness.findings.crossovers import headless as headless
 from harness.summary import Line
 
 SETTING_AXES = ("batch_size", "mode", "dtype", "device", "threads", "allocator")
@@ -97,12 +98,3 @@ def _panels(lines: Sequence[Line]) -> list[Panel]:
             members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
             result.append(Panel(d, h, tuple(members)))
     return result
-
-
-def headless(lines: Sequence[Line]) -> set[str]:
-    """The impls that were measured at one head only, in a run where others were measured at more."""
-    heads: dict[str, set[int]] = {}
-    for line in lines:
-        heads.setdefault(line.impl, set()).add(line.num_heads)
-    most = set().union(*heads.values()) if heads else set()
-    return {impl for impl, seen in heads.items() if seen == {1} and most != {1}}

@@ -23,6 +23,11 @@ def size(value: float) -> str:
     return f"{value:.0f} B" if unit == "B" else f"{three(value)} {unit}"
 
 
+def count(value: float) -> str:
+    """A whole number, every digit of it while a float holds them: `1073741824` -> `1,073,741,824`."""
+    return f"{value:,.0f}" if abs(value) < 2**53 else power_of_ten(value)
+
+
 def flops_rate(value: float) -> str:
     """FLOP/s in powers of 1000: `2.04e11` -> `204 GFLOP/s`."""
     scale, prefix = next(((scale, prefix) for scale, prefix in _MULTIPLES if abs(value) >= scale), _MULTIPLES[-1])

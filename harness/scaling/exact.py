@@ -52,7 +52,7 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     for size in range(1, min(most - (len(terms) > _MOST_CANDIDATES), len(target) - spare) + 1):
         found = []
         for members, values in subset_fits(relative, target / scale, size):
-            rounded = [Fraction(value).limit_denominator(_DENOMINATOR) for value in values]
+            rounded = [Fraction(round(value * _DENOMINATOR), _DENOMINATOR) for value in values]
             chosen = [terms[i] for i in members]
             if all(rounded) and _rises(chosen, rounded) and _gives(chosen, rounded, whole, costs):
                 found.append((chosen, rounded))

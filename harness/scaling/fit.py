@@ -7,7 +7,7 @@
 4. It is determined if all rivals have the same leading term along n, and no faster one can hide in the points.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -94,8 +94,8 @@ def _fit(
 ) -> Law:
     problem = _Problem(sizes, costs, spreads, terms)
     axis = axes[0] if axes else "n"
-    fastest = leading(terms, axis) if presumed else None
-    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], axis, fastest)
+    fastest = {each: leading(terms, each) for each in axes} if presumed else {}
+    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
     hidden = _hidden(problem, chosen)
     law = _law(problem, chosen, axes)
     if spreads is not None and law.noise > FAR_OFF * LAW_ERROR:
@@ -115,12 +115,12 @@ def _fit(
 
 
 def _choose(
-    problem: _Problem, groups: NDArray[np.intp], axis: str, fastest: tuple[int, int] | None
+    problem: _Problem, groups: NDArray[np.intp], fastest: Mapping[str, tuple[int, int]]
 ) -> tuple[int, float | None]:
     """The rival that predicts best what was left out, and its error there; None where nothing can be left out.
 
-    Of those about as good the shortest; before it, one that has the `fastest` term, if that is known to be there: what
-    a layer does n² times costs something, though it be little at the sizes measured.
+    Of those about as good the shortest; before it, one that grows along every axis as fast as is known that it must
+    (`fastest`): what a layer does n² times costs something, though it be little at the sizes measured.
     """
     errors = {which: left_out(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
     squares = {which: error**2 for which, error in errors.items()}
@@ -131,9 +131,13 @@ def _choose(
     allowed = means[best] + float(squares[best].std()) / np.sqrt(len(problem.target))
     within = [which for which in problem.rivals if means[which] <= allowed]
     lacking = {
-        which: leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) != fastest for which in within
+        which: sum(
+            leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) != power
+            for axis, power in fastest.items()
+        )
+        for which in within
     }
-    chosen = min(within, key=lambda which: (fastest and lacking[which], problem.fits.size[which], means[which]))
+    chosen = min(within, key=lambda which: (lacking[which], problem.fits.size[which], means[which]))
     return chosen, float(np.sqrt(np.mean((errors[chosen] / problem.target) ** 2)))
 
 
@@ -193,7 +197,7 @@ def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[
         return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
     ways = {leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) for which in problem.rivals}
     if len(ways) > 1:
-        return f"laws led by {_alternatives(ways, axis)} explain the points equally well"
+        return f"the points do not tell laws led by {_alternatives(ways, axis)} apart"
     top = ways.pop()
     faster = [one for one in hidden if growth(one.term, axis) > top and one.part > HIDDEN_PART]
     if faster:

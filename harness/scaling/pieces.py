@@ -18,8 +18,9 @@ from harness.scaling.weights import weights_of
 
 # Every n is tried, so chance must be rarer than it is for one.
 _REJECTED_BELOW = 1e-4
-# By so much the cost must jump at the break, up or down.
-LEAST_JUMP = 0.15
+# By so much the cost must jump at the break, up or down: beyond what points scatter, and what no law is truer than.
+LEAST_JUMP = 0.03
+_SCATTERS = 3.0
 # A piece needs its own sizes.
 FEWEST_SIZES = 2
 # Of so many sizes every one may be the break; of more, so many spread evenly.
@@ -27,17 +28,29 @@ _MOST_TRIED = 24
 
 
 def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
-    """The law of the largest sizes: that of all points, or of those from a break on, which is then in its `breaks`.
+    """The law of the largest sizes: that of all points, or of those from the last break on. `breaks` has them all.
 
     For the arguments see `fit`.
     """
     terms = tuple(dict.fromkeys(expected)) or candidates(varied(sizes))
+    breaks = _breaks(sizes, costs, terms, spreads)
+    if not breaks:
+        return fit(sizes, costs, spreads, expected)
+    above = sizes.n >= breaks[-1].n
+    law = fit(sizes[above], costs[above], None if spreads is None else spreads[above], expected)
+    return replace(law, breaks=breaks)
+
+
+def _breaks(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None) -> tuple[Break, ...]:
+    """Every break, by n: that of all the points, then those of the points on either side of it."""
     found = find_break(sizes, costs, terms, spreads)
     if found is None:
-        return fit(sizes, costs, spreads, expected)
-    above = sizes.n >= found.n
-    law = fit(sizes[above], costs[above], None if spreads is None else spreads[above], expected)
-    return replace(law, breaks=(found,))
+        return ()
+    below, above = (
+        _breaks(sizes[side], costs[side], terms, None if spreads is None else spreads[side])
+        for side in (sizes.n < found.n, sizes.n >= found.n)
+    )
+    return (*below, found, *above)
 
 
 def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None = None) -> Break | None:
@@ -60,7 +73,8 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
         here = sizes.n == n
         jump = float(np.exp(np.median(np.log(target[here] / left.predicted(columns[here])))))
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
-        if excess > chance and abs(np.log(jump)) >= np.log1p(LEAST_JUMP):
+        least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(rss / freedom)))
+        if excess > chance and abs(np.log(jump)) >= np.log1p(least):
             found.append((rss, Break(float(n), jump)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 

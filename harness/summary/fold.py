@@ -86,8 +86,9 @@ class Fold:
             return None
         # One string for all rows that name the same, where each row has brought its own.
         axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
-        if not all(isinstance(value, _TYPES[name]) for name, value in zip(AXES, axes, strict=True)):
-            return None
+        for name, value in zip(AXES, axes, strict=True):
+            if not isinstance(value, _TYPES[name]) or (_TYPES[name] is int and value < 1):
+                return None
         return self._enter(axes)
 
     def _enter(self, axes: Axes) -> int:

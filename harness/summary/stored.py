@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.store import check_run
 from harness.summary.line import Line
 from harness.summary.summarise import summarise_run
+from harness.summary.tidy import lines_of
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,37 @@ class Stored:
 
 
 def read_stored(path: Path) -> Stored:
-    """Everything of the run at `path`. Raises UsageError where it is no run, or its configuration cannot be read."""
-    check_run(path)
+    """Everything of the run at `path`, from its rows, or from `summary.csv` where only the tables were kept.
+
+    Raises UsageError where it is no run, or its configuration cannot be read.
+    """
+    published = not (path / "rows").exists() and (path / "summary.csv").is_file()
+    if not published:
+        check_run(path)
     config = _config(path / "config.yaml")
-    lines, notices = summarise_run(path, Precision(**config["precision"]))  # it says why each case stopped
+    lines, notices = (
+        (_published(path / "summary.csv"), list[str]())
+        if published
+        else summarise_run(path, Precision(**config["precision"]))  # it says why each case stopped
+    )
     machine, more = _machine(path / "machine.json")
     return Stored(path, lines, [*notices, *more], config, machine)
+
+
+def _published(path: Path) -> list[Line]:
+    """The lines of a run of which only the tables were kept."""
+    import pandas as pd
+
+    try:
+        return lines_of(pd.read_csv(path))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not a run's summary") from error
 
 
 def _config(path: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, UnicodeDecodeError, FileNotFoundError):
         config = None
     precision = config.get("precision") if isinstance(config, dict) else None
     if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:

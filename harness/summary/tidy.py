@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from harness.case import AXES, Case
 from harness.errors import UsageError, did_you_mean
 from harness.summary.line import COLUMNS, WHOLE, Line
 
@@ -35,13 +36,22 @@ def lines_of(table: "pd.DataFrame") -> list[Line]:
     Times are seconds, without `time_lo_s` and `time_hi_s` known exactly. Raises UsageError without such columns or for
     a size or count that is not whole.
     """
+    if not hasattr(table, "columns") or not hasattr(table, "to_dict"):
+        raise UsageError(f"a table is a pandas DataFrame, not a {type(table).__name__}")
     if "seq_len" not in table.columns:
         raise UsageError(f"the table has no column seq_len{did_you_mean('seq_len', [str(c) for c in table.columns])}")
     if not set(_COSTS) & set(table.columns):
         raise UsageError(f"the table has no cost: it needs one column at least of {', '.join(_COSTS)}")
     known = [name for name in COLUMNS if name in table.columns]
     bounded = {"time_lo_s", "time_hi_s"} <= set(known)
-    return [_line(record, bounded) for record in table[known].astype(object).to_dict("records")]
+    found = [_line(record, bounded) for record in table[known].astype(object).to_dict("records")]
+    seen: set[tuple[Any, ...]] = set()
+    for line in found:
+        case = tuple(getattr(line, axis) for axis in AXES)
+        if case in seen:
+            raise UsageError(f"several rows are of {Case(*case)}: choose by the table's other columns first")
+        seen.add(case)
+    return found
 
 
 def _line(record: Mapping[Any, Any], bounded: bool) -> Line:

@@ -26,6 +26,8 @@ _RECORDED = (
 )
 # What is kept of a trial: of its samples the fastest and the median, seconds a call, and how many calls they span.
 RECORD = ("value_s", "median_s", "wall_s", "pulse_s", "calls", *_RECORDED)
+# No call takes less than a millionth of a nanosecond or more than a century: such a number is damage.
+_SHORTEST_S, _LONGEST_S = 1e-15, 3e9
 
 
 def trial_of(row: Mapping[str, Any]) -> Trial:
@@ -42,7 +44,7 @@ def record_of(row: Mapping[str, Any]) -> "array[float] | None":
     try:
         ordered = array("d", samples)
         np.frombuffer(ordered).sort()  # in place; what is not a number comes last
-        if not (ordered[0] > 0 and ordered[-1] < math.inf and 0 < wall_s < math.inf):
+        if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None
         if not (pulse_s is None or 0 < pulse_s < math.inf):
             return None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from rows import attention_time, measured, rnn_time
+from rows import attention_time, measured, rnn_time, row
 
 from harness.case import Case
 from harness.cli import main
@@ -105,6 +105,32 @@ def test_what_cannot_be_answered_gets_one_line(
     out, err = capsys.readouterr()
     assert message in err
     assert (err.startswith("harness: "), err.count("\n"), out) == (True, 1, "")
+
+
+def test_heads_that_nothing_was_measured_at_are_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    own = write(tmp_path / "own", [Case("their:Attention", n, 64, 1) for n in SIZES])
+    for command in ("recommend", "predict"):
+        assert main([command, str(own), "seq_len=512", "d_model=64", "num_heads=8"]) == 2
+        err = capsys.readouterr().err
+        assert "their:Attention: num_heads=8 was asked and only num_heads=1 measured" in err
+    assert said(capsys, own, "seq_len=512", "d_model=64", "num_heads=1").startswith("Use their:Attention")
+
+
+def test_somebodys_own_layer_without_heads_is_predicted_at_its_one(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    beside = write(tmp_path / "own", [*cases(), *(Case("their:Rnn", n, 64, 1) for n in SIZES)])
+    assert main(["predict", str(beside), "impl=their:Rnn", "seq_len=512", "d_model=64", "num_heads=8"]) == 0
+    assert "measured" in capsys.readouterr().out
+
+
+def test_what_failed_at_the_size_is_left_out_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run = write(tmp_path / "run", cases())
+    at = Case("attention.fused", 4096, 256, 8)
+    with (run / "rows" / "host-1.jsonl").open("a") as file:
+        file.write(json.dumps({"schema": 2, **row(at, "facts", status="oom", reason="can't allocate")}) + "\n")
+    text = said(capsys, run, "seq_len=4096", "d_model=256", "num_heads=8")
+    assert "Left out: attention.fused: oom there: can't allocate." in text
 
 
 def test_a_run_of_several_settings_asks_which(several: Path, capsys: pytest.CaptureFixture) -> None:

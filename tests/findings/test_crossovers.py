@@ -94,10 +94,19 @@ def test_two_layers_without_heads_are_compared_once() -> None:
 def test_layers_with_heads_are_not_compared_across_them() -> None:
     found = crossovers(series("attention.fused", lambda n: n, h=1) + series("attention.naive", lambda n: n, h=2))
     assert found == []
-    assert not headless("attention.fused", {1})
-    assert headless("rnn.torch", {1})
-    assert headless("their.module:Layer", {1})
-    assert not headless("their.module:Layer", {1, 2})
+
+
+def test_of_ours_the_registry_says_which_have_no_heads() -> None:
+    at_one = series("attention.fused", lambda n: n, h=1) + series("rnn.torch", lambda n: n, h=1)
+    assert headless(at_one) == headless(at_one + series("attention.naive", lambda n: n, h=2)) == {"rnn.torch"}
+
+
+def test_somebodys_own_layer_has_no_heads_if_it_was_measured_at_one_and_others_at_more() -> None:
+    own = series("their.module:Layer", lambda n: n, h=1)
+    assert headless(own + series("attention.fused", lambda n: n, h=2)) == {"their.module:Layer"}
+    assert headless(own + series("attention.fused", lambda n: n, h=1)) == set()
+    assert headless(own + series("their.module:Layer", lambda n: n, h=2)) == set()
+    assert headless([]) == set()
 
 
 def test_settings_batches_and_widths_are_not_mixed() -> None:

@@ -1,5 +1,6 @@
 """Work, depth and path against counts that are exact."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,21 @@ def test_padded_head_sizes_on_a_gpu_refute_nothing() -> None:
     assert (one.verdict, "padded" in one.reason) == ("undetermined", True)
 
 
+def test_lines_that_claim_no_work_confirm_none() -> None:
+    of = [replace(line, flops_full=None) for line in measured("their:Layer", attention)]
+    told = [replace(line, flops_claimed=line.flops) for line in of]
+    assert verdict("work", told[:2] + of[2:]).reason == "to the last digit in 2 of 24 cases, the others claim nothing"
+    wrong = verdict("work", [*of[1:], replace(told[0], flops_claimed=told[0].flops + 1)])
+    assert (wrong.verdict, wrong.reason.startswith("at n = 64, d = 128, h = 2 it claims")) == ("refuted", True)
+
+
+def test_where_no_case_counted_claims_work_it_is_undetermined() -> None:
+    of = measured("their:Layer", attention)
+    uncounted = replace(of[0], flops=None, flops_full=None, flops_claimed=1)
+    one = verdict("work", [uncounted, *of[1:]])
+    assert (one.verdict, one.reason) == ("undetermined", "no case that was counted claims anything")
+
+
 def test_a_depth_that_is_the_same_at_every_n_is_of_order_1() -> None:
     of = measured("attention.fused", depth=lambda n, d, h: 5, depth_declared=3)
     one = verdict("depth", of)
@@ -85,14 +101,42 @@ def test_a_depth_of_another_order_than_n_is_refuted(depth: Cost) -> None:
     assert verdict("depth", measured("rnn.elman", depth=depth, heads=(1,))).verdict == "refuted"
 
 
-def test_two_n_can_refute_a_depth_but_not_tell_its_order() -> None:
+def test_two_n_can_tell_that_a_depth_does_not_rise_but_not_its_order() -> None:
     def at_two(depth: Cost) -> str:
         return verdict("depth", measured("rnn.elman", depth=depth, heads=(1,), sizes=(64, 128))).verdict
 
     assert at_two(lambda n, d, h: 3 * n + 2) == "confirmed"
-    assert at_two(lambda n, d, h: 3 * n + 5000) == "refuted"
+    assert at_two(lambda n, d, h: 3 * n + 5000) == "undetermined"
     assert at_two(lambda n, d, h: n + 64) == "undetermined"
     assert at_two(lambda n, d, h: 7) == "refuted"
+
+
+@pytest.mark.parametrize("constant", [500, 5000])
+def test_a_depth_that_bends_up_out_of_its_constant_is_not_refuted(constant: int) -> None:
+    of = measured("rnn.elman", depth=lambda n, d, h: constant + n + -(-n // 100), heads=(1,), sizes=(64, 128, 256, 512))
+    for quantity in ("depth", "path"):
+        one = verdict(quantity, of)
+        assert (one.verdict, "still rising: larger n would tell" in one.reason) == ("undetermined", True)
+
+
+@pytest.mark.parametrize("depth", [lambda n, d, h: 90 + n.bit_length(), lambda n, d, h: 90 + math.isqrt(n)])
+def test_a_depth_that_bends_down_is_refuted_whatever_its_constant(depth: Cost) -> None:
+    of = measured("rnn.elman", depth=depth, heads=(1,))
+    assert (verdict("depth", of).verdict, verdict("path", of).verdict) == ("refuted", "refuted")
+
+
+def test_steps_in_blocks_refute_no_depth_between_n_that_are_close() -> None:
+    of = measured("rnn.elman", depth=lambda n, d, h: 3 * -(-n // 64) + 2, heads=(1,), sizes=(40, 50, 64, 70))
+    for quantity in ("depth", "path"):
+        one = verdict(quantity, of)
+        assert (one.verdict, "no n is twice another" in one.reason) == ("undetermined", True)
+
+
+def test_one_series_that_tells_a_depth_refutes_it_beside_one_that_does_not() -> None:
+    short = measured("rnn.elman", depth=lambda n, d, h: 5, heads=(1,), widths=(256,), sizes=(40, 50))
+    for quantity in ("depth", "path"):
+        one = verdict(quantity, short + measured("rnn.elman", depth=lambda n, d, h: 7, heads=(1,), widths=(128,)))
+        assert one.verdict == "refuted"
 
 
 def test_one_n_tells_no_order() -> None:
@@ -103,6 +147,11 @@ def test_one_n_tells_no_order() -> None:
 
 def test_a_path_cannot_be_longer_than_the_longest_chain() -> None:
     assert verdict("path", measured("rnn.elman", depth=lambda n, d, h: 7, heads=(1,))).verdict == "refuted"
+
+
+def test_two_n_cannot_tell_how_long_a_path_is() -> None:
+    one = verdict("path", measured("rnn.elman", depth=lambda n, d, h: 100 + 3 * n, heads=(1,), sizes=(16, 32)))
+    assert (one.verdict, "two n cannot tell its order" in one.reason) == ("undetermined", True)
 
 
 def test_a_long_chain_does_not_tell_that_there_is_no_short_path() -> None:

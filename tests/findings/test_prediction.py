@@ -36,6 +36,12 @@ def test_far_outside_there_is_a_plain_warning() -> None:
     assert warning == "far outside what was measured: seq_len=65536 is 32 times beyond 64 to 2048; take it as a guess"
 
 
+def test_beyond_two_widths_the_way_that_cost_grows_with_width_is_said_to_rest_on_them() -> None:
+    said = predict_cost(law(), 1024, 512, 8, 1).warnings
+    assert said == ("d_model took 2 values only: how the cost grows with it is known from these alone",)
+    assert predict_cost(law(), 1000, 200, 8, 1).warnings == ()
+
+
 def test_along_an_axis_of_one_value_nothing_can_be_said() -> None:
     with pytest.raises(ValueError, match="batch_size=4 was asked and only batch_size=1 measured"):
         predict_cost(law(), 1024, 256, 8, 4)
@@ -78,3 +84,12 @@ def test_a_law_that_vanishes_is_not_asked() -> None:
     )
     with pytest.raises(ValueError, match="says nothing at n = 1"):
         predict_cost(found, 1, 8, 1, 1)
+
+
+def test_between_the_last_size_of_one_law_and_the_first_of_the_next_both_may_hold() -> None:
+    cases = [Case("attention.fused", n, d, h) for n in (*SIZES, 4096) for d in (128, 256) for h in (2, 8)]
+    jumped = lines(cases, lambda c: 1e-8 * c.seq_len * (5 if c.seq_len >= 512 else 1), lambda c: 8 * c.seq_len)
+    said = predict_cost(law(of=jumped), 500, 128, 2, 1)
+    assert said.lo <= 5e-6
+    assert said.hi >= 25e-6
+    assert any("another law begins" in warning for warning in said.warnings)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from findings.fitted import fitted, law
@@ -12,9 +12,11 @@ from harness.findings.laws import FittedLaw
 from harness.findings.recommendation import Recommendation, recommend, share_first_is_least
 from harness.findings.series import setting_of
 from harness.scaling.terms import Term
+from harness.summary import Line
 
 LINES = usual_lines()
 SETTING = setting_of(LINES[0])
+SIZE = (512, 256, 8, 1)
 NAIVE, FUSED, RNN = "attention.naive", "attention.fused", "rnn.torch"
 
 
@@ -48,7 +50,7 @@ def recommended(
     def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Said:
         return said[one.series.metric][one.series.impl]
 
-    return recommend(laws(), SETTING, (512, 256, 4, 1), limit, predict)
+    return recommend(LINES, laws(), SETTING, SIZE, limit, predict)
 
 
 TIMES = {NAIVE: within(4e-3, 0.01), FUSED: within(1e-3, 0.01), RNN: within(2e-3, 0.01)}
@@ -114,14 +116,22 @@ def test_what_may_need_more_memory_than_there_is_is_left_out() -> None:
     assert (nothing.ranked, len(nothing.too_large), nothing.share) == ((), 3, None)
 
 
-def test_an_impl_without_a_law_of_memory_is_left_in() -> None:
-    found = recommend(laws(("time",)), SETTING, (512, 256, 4, 1), 1, lambda one, n, d, h, b: TIMES[one.series.impl])
+def test_an_impl_whose_memory_is_not_known_passes_no_limit() -> None:
+    known = [one for one in laws() if (one.series.impl, one.series.metric) != (FUSED, "memory")]
+    said = {"time": TIMES, "memory": dict.fromkeys(TIMES, within(100, 0.1))}
+    found = recommend(LINES, known, SETTING, SIZE, 200, lambda one, *size: said[one.series.metric][one.series.impl])
+    assert [one.impl for one in found.ranked] == [RNN, NAIVE]
+    assert (found.too_large, found.unknown) == ((), ((FUSED, "its memory is not known, nor whether it fits"),))
+
+
+def test_without_a_limit_an_impl_without_a_law_of_memory_is_left_in() -> None:
+    found = recommend(LINES, laws(("time",)), SETTING, SIZE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
     assert len(found.ranked) == 3
     assert {one.memory for one in found.ranked} == {None}
 
 
 def test_one_alone_is_the_only_one() -> None:
-    found = recommend(laws()[:2], SETTING, (512, 256, 4, 1), None, lambda one, n, d, h, b: TIMES[one.series.impl])
+    found = recommend(LINES, laws()[:2], SETTING, SIZE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
     assert (len(found.ranked), found.share, found.how_sure) == (1, None, "the only one")
 
 
@@ -132,8 +142,8 @@ def test_a_layer_without_heads_is_asked_for_at_its_one() -> None:
         asked[one.series.impl] = h
         return TIMES[one.series.impl]
 
-    recommend(laws(), SETTING, (512, 256, 4, 1), None, predict)
-    assert asked == {NAIVE: 4, FUSED: 4, RNN: 1}
+    recommend(LINES, laws(), SETTING, SIZE, None, predict)
+    assert asked == {NAIVE: 8, FUSED: 8, RNN: 1}
 
 
 def test_an_impl_of_which_nothing_can_be_said_is_named_with_the_reason() -> None:
@@ -142,11 +152,48 @@ def test_an_impl_of_which_nothing_can_be_said_is_named_with_the_reason() -> None
             raise ValueError("batch_size=4 was asked and only batch_size=1 measured")
         return TIMES[one.series.impl]
 
-    found = recommend(laws(), SETTING, (512, 256, 4, 4), None, predict)
+    found = recommend(LINES, laws(), SETTING, (512, 256, 8, 4), None, predict)
     assert [one.impl for one in found.ranked] == [FUSED, NAIVE]
     assert found.unknown == ((RNN, "batch_size=4 was asked and only batch_size=1 measured"),)
 
 
 def test_other_settings_have_no_say() -> None:
     other = setting_of(LINES[0]).__class__("train", "float32", "cpu", "none", 1, "default")
-    assert recommend(laws(), other, (512, 256, 4, 1), None, lambda *size: TIMES[FUSED]).ranked == ()
+    assert recommend(LINES, laws(), other, SIZE, None, lambda *size: TIMES[FUSED]).ranked == ()
+
+
+def failed(impl: str, **at: object) -> list[Line]:
+    """The lines, with that impl having run out of memory at that size."""
+    return [
+        replace(line, status="oom", reason="can't allocate", time_s=None, **at)
+        if line.impl == impl and (line.seq_len, line.d_model) == SIZE[:2]
+        else line
+        for line in LINES
+    ]
+
+
+@pytest.mark.parametrize("impl", [FUSED, RNN])
+def test_what_failed_at_that_very_size_is_not_recommended_there(impl: str) -> None:
+    found = recommend(failed(impl), laws(), SETTING, SIZE, None, lambda one, *size: TIMES[one.series.impl])
+    assert impl not in [one.impl for one in found.ranked]
+    assert (len(found.ranked), found.unknown) == (2, ((impl, "oom there: can't allocate"),))
+
+
+@pytest.mark.parametrize("elsewhere", [{"seq_len": 4096}, {"dtype": "bfloat16"}, {"batch_size": 2}])
+def test_what_failed_elsewhere_is_recommended(elsewhere: dict[str, object]) -> None:
+    lines = failed(FUSED, **elsewhere)
+    found = recommend(lines, laws(), SETTING, SIZE, None, lambda one, *size: TIMES[one.series.impl])
+    assert (found.ranked[0].impl, found.unknown) == (FUSED, ())
+
+
+def test_equal_costs_are_a_toss_up() -> None:
+    known = Said(1e-3, 1e-3, 1e-3)
+    assert share_first_is_least([known, known]) == 0.5
+    assert share_first_is_least([known, known, known]) == pytest.approx(1 / 3)
+    assert share_first_is_least([known, known, Said(2e-3, 2e-3, 2e-3)]) == 0.5
+
+
+def test_two_costs_of_one_trial_each_are_a_toss_up_however_far_apart() -> None:
+    once, later = Said(1e-3, 0.0, math.inf), Said(1.0, 0.0, math.inf)
+    assert share_first_is_least([once, later]) == pytest.approx(0.5, abs=0.02)
+    assert share_first_is_least([once, later, later]) == pytest.approx(1 / 3, abs=0.02)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from findings.measured import attention, measured
+from findings.measured import Cost, attention, measured
 
 from harness.findings.laws import fit_laws
 from harness.findings.table1 import BeyondRow, Table1Row, beyond_table1, table1
@@ -58,8 +58,39 @@ def test_kinds_that_no_layer_is_of_have_a_row_that_says_so() -> None:
     assert rows_of([])["Self-Attention", None].complexity.reason == "no layer of this kind measured"
 
 
-def test_somebodys_own_layer_is_no_row_of_the_table() -> None:
-    assert {impl for _, impl in rows_of(measured("their:Attention", attention, family="attention"))} == {None}
+def own(family: str = "attention", **changed: object) -> list[Line]:
+    """A layer of somebody's own that does the work of attention, of one sequence."""
+    of = measured("their:Layer", attention, family=family, widths=(64, 128, 256), **changed)
+    return [replace(line, batch_size=1, flops=line.flops // 2, flops_full=line.flops // 2) for line in of]
+
+
+def test_somebodys_own_layer_stands_with_its_kind_after_ours() -> None:
+    rows = rows_of(own(depth=lambda n, d, h: 7) + usual())
+    assert [impl for kind, impl in rows if kind == "Self-Attention"] == ["attention.fused", "their:Layer"]
+    row = rows["Self-Attention", "their:Layer"]
+    assert (row.complexity.measured, row.complexity.verdict) == ("4n²d + 8nd²", "confirmed")
+    assert (row.sequential.measured, row.sequential.verdict, row.path.verdict) == ("7", "confirmed", "confirmed")
+    assert "their:Layer" in beyond(own())
+
+
+def test_what_somebodys_own_layer_claims_is_no_measure_of_the_table() -> None:
+    of = own(depth=lambda n, d, h: 7, claims='{"depth": "n"}')
+    cell = rows_of(of)["Self-Attention", "their:Layer"].sequential
+    assert (cell.claimed, cell.verdict) == ("O(1)", "confirmed")
+    assert cell.reason.endswith("the layer itself claims O(n)")
+    loop = rows_of(own(depth=lambda n, d, h: 3 * n))["Self-Attention", "their:Layer"].sequential
+    assert loop.verdict == "refuted"
+
+
+def test_the_claimed_work_of_somebodys_own_layer_is_its_formula_once_confirmed() -> None:
+    of = [line for line in own(claims='{"work": "8nd² + 4n²d"}') if line.d_model == 64]
+    cell = rows_of(of)["Self-Attention", "their:Layer"].complexity
+    assert (cell.measured, cell.verdict) == ("4n²d + 8nd²", "confirmed")
+
+
+@pytest.mark.parametrize("lines", [own("own"), own(mode="train"), [replace(line, flops=None) for line in own()]])
+def test_a_layer_of_another_family_or_mode_or_without_counted_work_is_no_row(lines: list[Line]) -> None:
+    assert {impl for _, impl in rows_of(lines)} == {None}
 
 
 def test_attention_that_does_no_quadratic_work_refutes_the_cell() -> None:
@@ -90,13 +121,45 @@ def test_a_claim_refuted_in_one_setting_is_refuted() -> None:
     assert rows_of(usual() + wrong)["Self-Attention", "attention.fused"].sequential.verdict == "refuted"
 
 
+def test_work_refuted_in_one_setting_is_refuted_in_whatever_order_settings_come() -> None:
+    def cubic(n: int, d: int, h: int) -> int:
+        return attention(n, d, h) + n**3
+
+    wrong = measured("attention.naive", cubic, heads=(2,), widths=(64, 128, 256), threads=1)
+    right = measured("attention.naive", attention, heads=(2,), widths=(64, 128, 256), threads=2)
+    for of in (right + wrong, wrong + right):
+        cell = rows_of(of)["Self-Attention", "attention.naive"].complexity
+        assert (cell.measured, cell.verdict) == ("2n³ + 8n²d + 16nd²", "refuted")
+
+
+@pytest.mark.parametrize(
+    ("work", "measured_as", "verdict"),
+    [
+        (lambda n, d, h: 4 * n * n * d + 5 * n * n * h, "8n²d + 10hn²", "confirmed"),
+        (lambda n, d, h: 4 * n * n * d // h, "8n²d/h", "confirmed"),
+        (lambda n, d, h: 4 * n * n * h, "8hn²", "refuted"),
+    ],
+)
+def test_heads_are_named_in_the_work_and_at_most_as_many_as_d(work: Cost, measured_as: str, verdict: str) -> None:
+    of = measured("attention.naive", work, heads=(2, 4, 8), widths=(64, 128, 256))
+    cell = rows_of(of)["Self-Attention", "attention.naive"].complexity
+    assert (cell.measured, cell.verdict) == (measured_as, verdict)
+
+
+def test_batches_are_named_in_the_work_where_they_vary() -> None:
+    of = measured("rnn.elman", lambda n, d, h: 3 * n * d * d, heads=(1,), widths=(64, 128, 256))
+    of += [replace(line, batch_size=4, flops=2 * line.flops) for line in of]
+    cell = rows_of(of)["Recurrent", "rnn.elman"].complexity
+    assert (cell.measured, cell.verdict) == ("3bnd²", "confirmed")
+
+
 def test_training_and_inference_stand_in_a_table_of_their_own() -> None:
     rows = beyond(usual())
     assert rows.keys() == {"attention.fused", "rnn.elman"}
     for impl, training, per_token in (("attention.fused", "O(n²·d)", "O(n·d)"), ("rnn.elman", "O(n·d²)", "O(d²)")):
         row = rows[impl]
         assert (row.training.claimed, row.training.reason) == (training, "not measured (mode=train)")
-        assert (row.per_token.claimed, row.per_token.reason) == (per_token, "not measured (mode=decode)")
+        assert row.per_token.claimed == per_token
     assert set(beyond([])) == {None}
 
 
@@ -125,3 +188,30 @@ def test_one_token_at_inference_is_judged_by_its_counted_work_where_it_was_measu
         "confirmed",
     )
     assert (rows["rnn.elman"].per_token.measured, rows["rnn.elman"].per_token.verdict) == ("4d²", "confirmed")
+    assert "not timed" not in rows["attention.fused"].per_token.reason
+
+
+def test_one_token_more_is_judged_by_the_difference_of_the_work_where_decoding_was_not_measured() -> None:
+    rows = beyond(usual())
+    cell = rows["attention.fused"].per_token
+    assert (cell.measured, cell.verdict) == ("8nd + 8d² − 4d, by difference of the work", "confirmed")
+    assert cell.reason.startswith(
+        "8nd is the only term of its power of n; 8d² of the projections comes on top, and is "
+    )
+    assert "more up to n = d; decoding itself was not timed, and does less" in cell.reason
+    cell = rows["rnn.elman"].per_token
+    assert (cell.measured, cell.verdict) == ("4d², by difference of the work", "confirmed")
+    assert cell.reason == "4d² is its leading term, to the last digit; decoding itself was not timed"
+
+
+def test_a_token_whose_work_grows_faster_than_claimed_refutes_its_cell() -> None:
+    of = measured("rnn.elman", attention, heads=(1,), widths=(64, 128, 256))
+    cell = beyond(of)["rnn.elman"].per_token
+    assert (cell.claimed, cell.verdict, cell.reason.startswith("16nd grows faster")) == ("O(d²)", "refuted", True)
+
+
+def test_without_a_forward_pass_or_a_formula_nothing_is_said_of_one_token() -> None:
+    trained = beyond(usual("train"))["rnn.elman"].per_token
+    assert (trained.verdict, trained.reason) == ("undetermined", "not measured (mode=decode)")
+    odd = measured("rnn.elman", lambda n, d, h: 4 * n * d * d + hash((n, d)) % 1000, heads=(1,))
+    assert beyond(odd)["rnn.elman"].per_token.verdict == "undetermined"

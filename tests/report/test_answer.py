@@ -50,6 +50,19 @@ def test_the_numbers_fit_a_narrow_terminal() -> None:
     assert "…" not in said(usual_lines(), width=80)
 
 
+def test_a_long_name_is_folded_and_no_number() -> None:
+    text = said([replace(line, impl=f"a.module.of.mine:{line.impl}") for line in usual_lines()], width=80)
+    assert "1.00 → 1.00  1.00 → 1.00" in text
+    assert "32.0 MiB" in text
+
+
+def test_control_characters_are_seen_rather_than_obeyed() -> None:
+    lines = [replace(line, impl="red\x1b[31m") if line.impl == "rnn.torch" else line for line in usual_lines()]
+    text = said(lines, width=120)
+    assert "red\\x1b[31m" in text
+    assert "\x1b[31m" not in text
+
+
 def test_equal_failures_are_told_once_with_their_reason() -> None:
     lines = [replace(line, status="oom", reason="can't allocate", time_s=None) for line in usual_lines()]
     text = said(lines, width=200)

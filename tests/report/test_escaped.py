@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.report.escaped import code, escape
+from harness.report.escaped import code, escape, printable
+from harness.report.names import short
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,37 @@ def test_nothing_is_read_into_it(text: str, escaped: str) -> None:
 )
 def test_code_holds_backticks_as_they_are(text: str, shown: str) -> None:
     assert code(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rnn.torch, n² → 3 µs", "rnn.torch, n² → 3 µs"),
+        ("red \x1b[31m", "red \\x1b[31m"),
+        ("two\nlines\t", "two\\nlines\\t"),
+        ("back\u202ewards", "back\\u202ewards"),
+        ("half \ud800", "half \\ud800"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
+    assert printable(text) == shown
+    assert printable(shown) == shown
+
+
+def test_markdown_holds_no_control_character() -> None:
+    assert escape("a\x1b[31m") == "a\\\\x1b\\[31m"
+    assert code("a\x1b[31m") == "`a\\x1b[31m`"
+
+
+@pytest.mark.parametrize(
+    ("impl", "shown"),
+    [
+        ("attention.fused", "attention.fused"),
+        ("a.very.long.path.to.some.module:Layer", "a.very.long.path.to.s…:Layer"),
+        ("a" * 20 + "b" * 20, "a" * 14 + "…" + "b" * 13),
+        ("m:" + "C" * 40, "m:" + "C" * 12 + "…" + "C" * 13),
+    ],
+)
+def test_a_long_name_loses_its_middle(impl: str, shown: str) -> None:
+    assert short(impl) == shown
+    assert len(shown) <= 28

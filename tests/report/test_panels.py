@@ -26,6 +26,15 @@ def test_layers_without_heads_alone_have_one_panel_a_width() -> None:
     assert [(panel.d_model, panel.num_heads) for panel in setting.panels] == [(4, 1), (8, 1)]
 
 
+def test_attention_measured_at_one_head_stands_in_the_panel_of_one_alone() -> None:
+    cases = [Case("attention.fused", n, 16, 1) for n in (8, 16)] + [Case("attention.naive", n, 16, 2) for n in (8, 16)]
+    (setting,) = settings(lines(cases, lambda _: 1.0, lambda _: 1))
+    assert [(panel.num_heads, panel.impls()) for panel in setting.panels] == [
+        (1, ["attention.fused"]),
+        (2, ["attention.naive"]),
+    ]
+
+
 def test_modes_and_dtypes_are_never_in_one_picture_and_name_what_tells_them_apart() -> None:
     cases = [Case("rnn.elman", 8, 4, 1, mode=mode, threads=t) for mode in ("forward", "train") for t in (1, 2)]
     assert [s.name for s in settings(lines(cases, lambda _: 1.0, lambda _: 1))] == [

@@ -60,3 +60,21 @@ def test_without_a_break_it_is_the_law_of_all() -> None:
     law = fit_pieces(POINTS, attention(POINTS, 1e11))
     assert law.breaks == ()
     assert law.terms == (Term(), Term(n=1, d=2), Term(n=2, d=1))
+
+
+def test_a_step_of_five_per_cent_is_found_where_points_scatter_by_one() -> None:
+    points = grid(range(64, 4097, 64))
+    costs = noisy(1e-6 * points.n * np.where(points.n >= 1536, 1.05, 1.0), 0.01, 4)
+    assert [found.n for found in fit_pieces(points, costs).breaks] == [1536]
+
+
+def test_a_hump_has_two_breaks() -> None:
+    points = grid(range(64, 4097, 64))
+    costs = noisy(1e-6 * points.n * np.where((points.n > 500) & (points.n < 1500), 1.5, 1.0), 0.01, 4)
+    assert [found.n for found in fit_pieces(points, costs).breaks] == [512, 1536]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_power_that_no_term_has_is_no_break(seed: int) -> None:
+    points = grid(range(64, 4097, 64))
+    assert fit_pieces(points, noisy(1e-6 * points.n**1.2, 0.01, seed)).breaks == ()

@@ -1,6 +1,7 @@
 """A run's directory is read whole, or it is said in one line why not."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
 from harness.store import SCHEMA
+from harness.summary import table
 from harness.summary.stored import read_stored
 
 
@@ -50,3 +52,13 @@ def test_a_run_whose_machine_is_lost_is_a_run_with_one_more_notice(tmp_path: Pat
 def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run"):
         read_stored(tmp_path)
+
+
+def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Path) -> None:
+    whole = read_stored(make(tmp_path / "run"))
+    table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
+    shutil.rmtree(tmp_path / "run" / "rows")
+    assert read_stored(tmp_path / "run").lines == whole.lines
+    (tmp_path / "run" / "summary.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="is not a run's summary"):
+        read_stored(tmp_path / "run")

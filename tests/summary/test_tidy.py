@@ -51,3 +51,14 @@ def test_counts_beyond_what_a_float_holds_stay_whole() -> None:
 def test_large_counts_keep_their_last_digit_beside_a_gap() -> None:
     (line, *_) = usual_lines()
     assert table([replace(line, flops=2**60 + 1), replace(line, flops=None)]).flops[0] == 2**60 + 1
+
+
+def test_several_rows_of_one_case_are_not_made_one_law() -> None:
+    with pytest.raises(UsageError, match="several rows are of layer n=64"):
+        lines_of(pd.DataFrame({"seq_len": [64, 64], "time_s": [1.0, 2.0], "gpu": ["a", "b"]}))
+
+
+@pytest.mark.parametrize("table", [None, {"seq_len": [64]}, [1, 2]])
+def test_what_is_no_table_is_said_to_be_none(table: object) -> None:
+    with pytest.raises(UsageError, match="a table is a pandas DataFrame"):
+        lines_of(table)

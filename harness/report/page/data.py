@@ -1,6 +1,6 @@
 """All numbers of the charts, one record a panel, and the axes by which to choose a panel."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,14 @@ class _Placed:
     crossovers: dict[Place, list[Crossover]]
 
 
-def chart_data(lines: Sequence[Line], findings: Findings) -> dict[str, Any]:
+def chart_data(
+    lines: Sequence[Line], findings: Findings, grid: Mapping[str, Sequence[Any]] | None = None
+) -> dict[str, Any]:
     """`{"looks": {impl: look}, "axes": [{name, label, values}], "panels": [...], "first": index}`.
 
     Each panel: `at`, its value on every axis; `n`, the axis of n; `time` and `memory` with their axis; `roofline` and
-    `crossovers`, None where there are none. `first` is the panel to open with.
+    `crossovers`, None where there are none. `first` is the panel to open with; `grid` has the order of
+    an axis's values, where it matters.
     """
     found = settings(lines)
     without = headless(lines)
@@ -58,8 +61,29 @@ def chart_data(lines: Sequence[Line], findings: Findings) -> dict[str, Any]:
             for name, label in AXES.items()
         ],
         "panels": panels,
-        "first": found[0].panels.index(fullest(found[0].panels)) if found else 0,
+        "first": _first(found, panels, grid or {}),
     }
+
+
+def _first(found: Sequence[Setting], panels: Sequence[dict[str, Any]], grid: Mapping[str, Sequence[Any]]) -> int:
+    """The panel to open with: the fullest of the setting with the most cases timed.
+
+    Of several such settings one that has a roofline, of those the first of the grid.
+    """
+
+    def place(setting: Setting) -> list[int]:
+        orders = [(list(grid.get(axis, ())), value) for axis, value in zip(SETTING_AXES, setting.values, strict=True)]
+        return [-order.index(value) if value in order else 0 for order, value in orders]
+
+    best, chosen, start = None, 0, 0
+    for setting in found:
+        of_it = panels[start : start + len(setting.panels)]
+        timed = sum(line.time_s is not None for panel in setting.panels for line in panel.lines)
+        rank = (timed, any(panel["roofline"] for panel in of_it), place(setting))
+        if best is None or rank > best:
+            best, chosen = rank, start + setting.panels.index(fullest(setting.panels))
+        start += len(setting.panels)
+    return chosen
 
 
 @dataclass(frozen=True)

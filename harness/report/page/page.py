@@ -12,6 +12,7 @@ from markupsafe import Markup
 from harness.findings.findings import Findings
 from harness.findings.roofline import above_the_roof, why_no_roof
 from harness.report import origin as origins
+from harness.report.escaped import printable
 from harness.report.failures import failures
 from harness.report.origin import Origin
 from harness.report.page import rows, scripts
@@ -33,12 +34,13 @@ _UNDER_NO_ROOF = "The roof that was measured is of another dtype, device or numb
 
 _POWER = re.compile(r"\^([−-]?\d+(?:\.\d+)?)")
 _BASE = re.compile(r"\blog_(\w)\b")
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def page(lines: Sequence[Line], findings: Findings, origin: Origin, notices: Sequence[str] = ()) -> str:
     """The whole of report.html."""
     code = [scripts.inline(library()), scripts.inline(scripts.ours())]
-    data = chart_data(lines, findings)
+    data = chart_data(lines, findings, origin.grid)
     return (
         _environment()
         .get_template("page.html")
@@ -48,6 +50,7 @@ def page(lines: Sequence[Line], findings: Findings, origin: Origin, notices: Seq
             scripts=code,
             data=embedded(data),
             looks=data["looks"],
+            drawable=any(panel["time"] or panel["memory"] for panel in data["panels"]),
             origin=origin,
             findings=findings,
             notices=notices,
@@ -64,15 +67,36 @@ def embedded(data: Mapping[str, Any]) -> Markup:
 
     Raises ValueError for a number that is not finite: JSON has none.
     """
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_visible(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)
 
 
+def _visible(data: Any) -> Any:
+    """The same with every text in it printable."""
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, Mapping):
+        return {_visible(key): _visible(value) for key, value in data.items()}
+    return [_visible(one) for one in data] if isinstance(data, list | tuple) else data
+
+
+def shown(value: Any) -> Any:
+    """What a template sets out: text printable, its lines kept."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return "\n".join(map(printable, value.split("\n")))
+
+
+def codes(sentence: str) -> Markup:
+    """What stands between backticks, as code; all else escaped."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(Markup.escape(shown(sentence)))))
+
+
 def powers(formula: str) -> Markup:
     """`n^1.87 (1.79 to 2.00)` with its power raised, `log_k` with its base lowered; all else escaped."""
-    raised = _POWER.sub(r"<sup>\1</sup>", str(Markup.escape(formula)))
+    raised = _POWER.sub(r"<sup>\1</sup>", str(Markup.escape(shown(formula))))
     return Markup(_BASE.sub(r"log<sub>\1</sub>", raised))
 
 
@@ -82,9 +106,14 @@ def _environment() -> "Environment":
 
     templates = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
-        loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=templates,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=shown,
     )
-    environment.filters["powers"] = powers
+    environment.filters |= {"powers": powers, "codes": codes}
     return environment
 
 

@@ -3,41 +3,20 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from harness.findings.holdout import HeldOut
 from harness.findings.laws import FittedLaw
-from harness.findings.series import Setting
 from harness.findings.verdicts import Verdict
 from harness.report import units
 from harness.report.failures import Failure
 from harness.report.said import laws as law_text
 from harness.report.said.held_out import signed
 from harness.report.said.metrics import NAMES, between, cost
+from harness.report.said.where import Where
 
 # Of cases that failed alike, this many are named.
 _NAMED = 8
-
-
-@dataclass(frozen=True)
-class Where:
-    """Names a setting by what tells it from the run's others; empty where there is but one."""
-
-    varying: tuple[str, ...]
-
-    @classmethod
-    def among(cls, settings: Iterable[Setting]) -> "Where":
-        """Of all the settings that are spoken of."""
-        seen = list(dict.fromkeys(settings))
-        axes = ("mode", "dtype", "device", "mask", "threads", "allocator")
-        return cls(tuple(axis for axis in axes if len({getattr(one, axis) for one in seen}) > 1))
-
-    def __call__(self, setting: Setting) -> str:
-        return ", ".join(
-            f"{axis} {getattr(setting, axis)}" if axis in ("mask", "threads", "allocator") else getattr(setting, axis)
-            for axis in self.varying
-        )
 
 
 def claim_rows(verdicts: Sequence[Verdict]) -> list[tuple[tuple[str, str], list[Verdict]]]:

@@ -10,8 +10,10 @@ from matplotlib.lines import Line2D
 
 from harness.report.failures import would_cost
 from harness.report.looks import looks
+from harness.report.names import short
 from harness.report.panels import Panel, Setting
-from harness.report.plots.style import GUIDE, THEME, axis_of_bytes, axis_of_seconds, axis_of_sizes
+from harness.report.plots.failed import Failed, mark
+from harness.report.plots.style import GUIDE, THEME, axis_of_bytes, axis_of_seconds, axis_of_sizes, title
 from harness.summary import Line
 
 
@@ -52,7 +54,11 @@ def curves(setting: Setting, cost: Cost) -> Figure:
                 else:
                     grid[row][column].set_axis_off()
         _frame(grid[0][0], panels, cost)
-        figure.suptitle(f"{cost.label.capitalize()} against sequence length: {setting.title}")
+        for row, d in enumerate(widths):
+            # Texts look for a free place, and so come when the axes have their ends.
+            for column, panel in enumerate(panel for panel in panels if panel.d_model == d):
+                _failures(grid[row][column], panel, cost)
+        title(figure, f"{cost.label.capitalize()} against sequence length: {setting.title}")
         figure.supxlabel("sequence length n")
         figure.supylabel(cost.label)
         figure.legend(handles=_legend(impls, panels), loc="outside right center", frameon=False)
@@ -79,7 +85,7 @@ def _panel(axes: Axes, panel: Panel, cost: Cost) -> None:
         colour, marker = style[impl]
         # The first is drawn widest, so that it shows beside what lies exactly on it.
         width = max(1.4, 3.8 - 0.6 * i)
-        known = [(line.seq_len, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
+        known = _known(panel, impl, cost)
         if known:
             x, y = zip(*known, strict=True)
             # As seaborn's lineplot draws it, in a tenth of the time.
@@ -88,28 +94,27 @@ def _panel(axes: Axes, panel: Panel, cost: Cost) -> None:
         if bands:
             n, lo, hi = zip(*bands, strict=True)
             axes.fill_between(n, lo, hi, color=colour, alpha=0.2, lw=0)
-        for line in panel.of(impl):
-            if line.status != "ok" and cost.value(line) is None:
-                _mark_failure(axes, line, would_cost(line.seq_len, known), colour)
     _guides(axes, panel, cost)
     axes.set(xlabel="", ylabel="")
 
 
-def _mark_failure(axes: Axes, line: Line, y: float | None, colour: str) -> None:
-    transform = axes.transData if y is not None else axes.get_xaxis_transform()
-    height = y if y is not None else 0.96
-    axes.plot([line.seq_len], [height], marker="x", ms=8, mew=2, ls="", color=colour, transform=transform)
-    axes.annotate(
-        line.status,
-        (line.seq_len, height),
-        xycoords=transform,
-        xytext=(-7, 0),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        fontsize=8,
-        color=colour,
-    )
+def _known(panel: Panel, impl: str, cost: Cost) -> list[tuple[int, float]]:
+    return [(line.seq_len, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
+
+
+def _failures(axes: Axes, panel: Panel, cost: Cost) -> None:
+    style = looks(panel.impls())
+    failed = [
+        Failed(line.seq_len, would_cost(line.seq_len, _known(panel, impl, cost)), line.status, style[impl][0])
+        for impl in panel.impls()
+        for line in panel.of(impl)
+        if line.status != "ok" and cost.value(line) is None
+    ]
+    mark(axes, failed, [_known(panel, impl, cost) for impl in panel.impls()])
+
+
+# Dashes by power, which the legend names: beside the lines there is seldom a free place.
+_DASHES = {1: (0, (6, 3)), 2: (0, (1.5, 2))}
 
 
 def _guides(axes: Axes, panel: Panel, cost: Cost) -> None:
@@ -119,30 +124,17 @@ def _guides(axes: Axes, panel: Panel, cost: Cost) -> None:
     if not values or len(sizes) < 2:
         return
     start = min(values) * 0.6
-    for power, label in ((1, "∝ n"), (2, "∝ n²")):
+    for power, dashes in _DASHES.items():
         # A guide that left the panel at its top would stretch the axis: it ends at the highest value.
         end = min(sizes[-1], sizes[0] * (max(values) / start) ** (1 / power))
-        axes.plot(
-            [sizes[0], end], [start, start * (end / sizes[0]) ** power], color=GUIDE, ls=(0, (4, 3)), lw=1, zorder=1
-        )
-        axes.annotate(
-            label,
-            (end, start * (end / sizes[0]) ** power),
-            xytext=(3, -4),
-            textcoords="offset points",
-            color=GUIDE,
-            fontsize=9,
-            zorder=1,
-            bbox={"fc": "white", "ec": "none", "alpha": 0.7, "pad": 0.6},
-            va="top",
-            ha="right" if end == sizes[-1] else "left",
-        )
+        axes.plot([sizes[0], end], [start, start * (end / sizes[0]) ** power], color=GUIDE, ls=dashes, lw=1, zorder=1)
 
 
 def _legend(impls: Sequence[str], panels: Sequence[Panel]) -> list[Line2D]:
     style = looks(impls)
-    handles = [Line2D([], [], color=style[impl][0], marker=style[impl][1], ms=6, label=impl) for impl in impls]
-    handles.append(Line2D([], [], color=GUIDE, ls=(0, (4, 3)), lw=1, label="slope 1, slope 2"))
+    handles = [Line2D([], [], color=style[impl][0], marker=style[impl][1], ms=6, label=short(impl)) for impl in impls]
+    for power, label in ((1, "∝ n"), (2, "∝ n²")):
+        handles.append(Line2D([], [], color=GUIDE, ls=_DASHES[power], lw=1, label=label))
     if any(line.status != "ok" for panel in panels for line in panel.lines):
         handles.append(
             Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label="failed, where\nit would have been")

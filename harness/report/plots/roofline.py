@@ -9,15 +9,17 @@ from collections.abc import Sequence
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from harness.findings.roofline import Roof, RoofPoint
 from harness.report import units
 from harness.report.looks import looks
+from harness.report.names import short
 from harness.report.panels import SETTING_AXES, Setting
 from harness.report.places import roof_of
-from harness.report.plots.style import GUIDE, THEME
+from harness.report.plots.style import GUIDE, THEME, title
 
 
 def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
@@ -35,8 +37,15 @@ def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint
         _points(axes, own)
         _ticks(axes)
         axes.set(xlabel="FLOPs a byte, with the least traffic", ylabel="FLOP/s")
-        figure.suptitle(f"Roofline: {setting.title}")
-        figure.legend(handles=_legend(own), loc="outside right center", frameon=False)
+        title(figure, f"Roofline: {setting.title}")
+        handles = _legend(own)
+        figure.legend(
+            *zip(*handles, strict=True),
+            loc="outside right center",
+            frameon=False,
+            borderaxespad=1.0,
+            handler_map={tuple: HandlerTuple(ndivide=None, pad=0.9)},
+        )
     return figure
 
 
@@ -98,11 +107,13 @@ def _ticks(axes: Axes) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def _legend(points: Sequence[RoofPoint]) -> list[Line2D]:
+def _legend(points: Sequence[RoofPoint]) -> list[tuple[Line2D | tuple[Line2D, ...], str]]:
+    """(what is drawn, what it says)"""
     impls = {point.line.impl for point in points}
-    handles = [
-        Line2D([], [], color=colour, marker=marker, ms=6, lw=0.8, label=impl)
+    handles: list[tuple[Line2D | tuple[Line2D, ...], str]] = [
+        (Line2D([], [], color=colour, marker=marker, ms=6, lw=0.8), short(impl))
         for impl, (colour, marker) in looks(impls).items()
         if impl in impls
     ]
-    return [*handles, Line2D([], [], ls="", label="markers grow with n")]
+    growing = tuple(Line2D([], [], color="0.4", marker="o", ms=size, ls="") for size in (3, 5, 7))
+    return [*handles, (growing, "small n to large n")]

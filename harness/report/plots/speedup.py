@@ -6,8 +6,9 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from harness.report.names import short
 from harness.report.panels import Panel, Setting
-from harness.report.plots.style import THEME
+from harness.report.plots.style import THEME, title
 
 BASELINE = "attention.naive"
 # Beyond this factor the colour says "much"; the number in the cell still says how much.
@@ -29,7 +30,7 @@ def speedup(setting: Setting) -> Figure | None:
         return None
     with sns.axes_style("white", rc=THEME), sns.plotting_context(rc=THEME):
         figure = Figure(
-            figsize=(0.62 * len(sizes) * len(heads) + 2.0, (0.42 * len(widths) + 0.45) * len(impls) + 1.4),
+            figsize=(max(5.5, 0.62 * len(sizes) * len(heads) + 2.0), (0.42 * len(widths) + 0.45) * len(impls) + 1.4),
             layout="constrained",
         )
         cells = figure.subplots(len(impls), len(heads), squeeze=False)
@@ -53,11 +54,12 @@ def speedup(setting: Setting) -> Figure | None:
                     yticklabels=widths if column == 0 else False,
                 )
                 axes.set_facecolor("0.9")
-                axes.set_title(f"{impl}, h = {h}")
+                axes.set_title(f"{short(impl)}, h = {h}")
                 axes.tick_params(axis="y", rotation=0)
                 axes.tick_params(axis="x", rotation=45 if len(sizes) > 4 else 0)
-        figure.suptitle(
-            f"Times faster than {BASELINE}: {setting.title}\n(purple: faster; orange: slower; grey: not measured)"
+        title(
+            figure,
+            f"Times faster than {BASELINE}: {setting.title}\n(purple: faster; orange: slower; grey: not measured)",
         )
         figure.supxlabel("sequence length n")
         figure.supylabel("width d")

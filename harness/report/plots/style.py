@@ -1,8 +1,10 @@
 """What all pictures share: one theme, and axes with round ticks."""
 
+import textwrap
 from collections.abc import Iterable
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from harness.report import units
@@ -15,6 +17,16 @@ THEME = {
     "figure.titlesize": 13,
     "svg.fonttype": "none",  # text stays text: small files, and searchable
 }
+
+
+# Inches that a character of a figure's title takes on average, a little more than less.
+_TITLE_SIGN = 0.105
+
+
+def title(figure: Figure, text: str) -> None:
+    """Put a title over the figure, on as many lines as its width asks for."""
+    room = int((figure.get_figwidth() - 0.3) / _TITLE_SIGN)
+    figure.suptitle("\n".join(part for line in text.split("\n") for part in textwrap.wrap(line, max(20, room))))
 
 
 def axis_of_sizes(axes: Axes, sizes: Iterable[int]) -> None:

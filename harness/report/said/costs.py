@@ -15,7 +15,7 @@ from harness.report.said.crossovers import sentence
 from harness.scaling.exponent import exponent
 from harness.summary import Line
 
-SLOPE = "slope: d log cost / d log n, by the fitted law, at the smallest n → at the largest n"
+SLOPE = "slope: d log cost / d log n, by the fitted law, at the smallest n at which it holds → at the largest n"
 
 
 _Laws = Mapping[tuple[str, Any, str], FittedLaw]

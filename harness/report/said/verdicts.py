@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from harness.findings.claimed import REFUTED
 from harness.findings.verdicts import VERDICTS, Verdict
+from harness.report.said.where import Where
 
 QUANTITIES = {
     "work": "work, forward",
@@ -22,13 +24,17 @@ def count(verdicts: Sequence[Verdict]) -> str:
 
 
 def refuted(verdicts: Iterable[Verdict]) -> list[str]:
-    """One sentence for each claim that does not hold."""
-    return [
-        f"Refuted: {one.impl} ({one.setting.mode}) claims {name(one.quantity)} {one.claimed}, "
-        f"measured {one.measured}: {one.reason}"
-        for one in verdicts
-        if one.verdict == "refuted"
-    ]
+    """One sentence for each claim that does not hold; it names what tells its setting from those of the others."""
+    among = list(verdicts)
+    where = Where.among(one.setting for one in among).beside_mode()
+    return [_refuted(one, where(one.setting)) for one in among if one.verdict == REFUTED]
+
+
+def _refuted(one: Verdict, where: str) -> str:
+    # The mode stands in brackets: `work, forward` would say it twice.
+    quantity = name(one.quantity).partition(",")[0]
+    of_what = f"{one.impl} ({', '.join(filter(None, (one.setting.mode, where)))})"
+    return f"Refuted: {of_what} claims {quantity} of {one.claimed}, measured {one.measured}: {one.reason.rstrip('.')}."
 
 
 def name(quantity: str) -> str:

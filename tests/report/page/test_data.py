@@ -102,3 +102,18 @@ def test_each_reason_of_table_1_is_one_note() -> None:
     assert convolution.none == "no layer of this kind measured"
     assert len(table.notes) == 1
     assert table.measured
+
+
+def test_it_opens_with_the_first_setting_of_the_grid_that_was_measured_most() -> None:
+    lines = [replace(line, dtype=dtype) for line in some_lines() for dtype in ("bfloat16", "float32")]
+    nothing = some_findings([])
+    grid = {"dtype": ["float32", "bfloat16"], "mode": ["forward", "train"]}
+    empty = replace(nothing, roofs=[], roof_points=[])
+
+    def opened(of: list) -> tuple[str, str]:
+        data = chart_data(of, empty, grid)
+        at = data["panels"][data["first"]]["at"]
+        return at["mode"], at["dtype"]
+
+    assert opened(lines) == ("forward", "float32")
+    assert opened([line for line in lines if line.dtype == "bfloat16" or line.seq_len > 64]) == ("forward", "bfloat16")

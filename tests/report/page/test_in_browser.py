@@ -290,3 +290,24 @@ def test_many_widths_are_a_list_and_dtypes_a_choice_where_there_are_several(brow
     said = browser.run("return document.getElementById('selection').textContent")
     assert said.startswith("d = 192, h = ")
     assert "bfloat16" in said
+
+
+def test_with_every_layer_hidden_it_says_so_instead_of_bare_axes(browser, usual: Path) -> None:
+    browser.open(usual)
+    browser.run("document.querySelectorAll('#filters input[type=checkbox]').forEach((box) => box.click())")
+    assert browser.run("return document.getElementById('none').checkVisibility()")
+    assert not browser.run("return document.querySelector('.figures').checkVisibility()")
+    browser.click("#filters input[value='rnn.torch']")
+    assert not browser.run("return document.getElementById('none').checkVisibility()")
+    assert browser.impls("chart-time") == {"rnn.torch"}
+    assert browser.complaints() == []
+
+
+def test_where_nothing_was_measured_no_chart_is_promised(browser, written: Callable[[str], Path]) -> None:
+    nothing = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes", "flops", "min_bytes"))
+    lines = [replace(line, status="error", reason="boom", **nothing) for line in some_lines()]
+    empty = Findings(**{name: [] for name in Findings.__dataclass_fields__})
+    browser.open(written(page(lines, empty, some_origin())))
+    assert "Nothing was measured" in browser.run("return document.getElementById('charts').innerText")
+    assert browser.run("return document.querySelectorAll('figure').length") == 0
+    assert browser.complaints() == []

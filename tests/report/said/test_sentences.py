@@ -61,7 +61,15 @@ def test_verdicts_are_counted_and_what_is_refuted_is_told() -> None:
     assert verdicts.count(FOUND.verdicts) == "Of 2 claims 1 confirmed, 1 refuted."
     assert verdicts.count([]) == ""
     (said,) = verdicts.refuted(FOUND.verdicts)
-    assert said.startswith("Refuted: attention.naive (forward) claims memory O(n²), measured n^1.10:")
+    assert said.startswith("Refuted: attention.naive (forward) claims memory of O(n²), measured n^1.10:")
+
+
+def test_a_refuted_claim_names_what_tells_its_setting_from_others() -> None:
+    refuted = next(one for one in FOUND.verdicts if one.verdict == "refuted")
+    half = replace(refuted, setting=replace(FORWARD, dtype="bfloat16", threads=2))
+    one, other = verdicts.refuted([refuted, half])
+    assert "attention.naive (forward, float32, threads 1) claims" in one
+    assert "attention.naive (forward, bfloat16, threads 2) claims" in other
 
 
 def test_a_law_is_read_with_units_the_fastest_growing_term_first() -> None:

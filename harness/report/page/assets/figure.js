@@ -62,6 +62,8 @@ function draw(id, figure) {
   const empty = document.querySelector(`#${id} .empty`);
   place.hidden = !figure;
   if (empty) empty.hidden = Boolean(figure);
+  // Without a picture and without a word on why, there is nothing to set a heading over.
+  else document.getElementById(id).hidden = !figure;
   if (figure) Plotly.react(place, figure.traces, figure.layout, CONFIG);
-  else Plotly.purge(place);
+  else if (place.data) Plotly.react(place, [], { width: 0, height: 0 }, CONFIG); // not purged: it may still be drawing
 }

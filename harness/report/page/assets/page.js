@@ -14,6 +14,10 @@ function choose(name, value) {
 
 function redraw() {
   const { panel } = chosen;
+  const none = Object.keys(data.looks).every((impl) => chosen.hidden.has(impl));
+  document.getElementById("none").hidden = !none;
+  document.querySelector(".figures").hidden = none;
+  if (none) return;
   const shown = (impl) => !chosen.hidden.has(impl);
   showChoice(data.axes, panel.at);
   document.getElementById("selection").textContent = panel.title;
@@ -46,4 +50,4 @@ function start() {
   redraw();
 }
 
-if (data.panels.length) start();
+if (document.getElementById("filters")) start();

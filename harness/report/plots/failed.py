@@ -1,0 +1,112 @@
+"""Failed cases in a picture: a cross each where it would have been, and once for all that lie together why."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+
+# Of the height of a panel: crosses nearer to each other than this have one text.
+_NEAR = 0.08
+# Where there is no cost to stand at: this share of the height, from below.
+_TOP = 0.94
+# A panel's width and height in characters of a text, about.
+_WIDTH, _HEIGHT = 58, 15
+
+
+@dataclass(frozen=True)
+class Failed:
+    """One case: its n, what it would have cost (None where nobody knows), its status and the colour of its impl."""
+
+    n: int
+    cost: float | None
+    status: str
+    colour: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Shares of a panel's width and height, from its lower left corner."""
+
+    x: float
+    y: float
+
+
+def mark(axes: Axes, failed: Sequence[Failed], curves: Iterable[Sequence[tuple[float, float]]]) -> None:
+    """Draw them on axes whose limits are final. `curves` are the (n, cost) that texts should keep off."""
+    if not failed:
+        return
+    taken = [place for curve in curves for place in _along([_place(axes, n, cost) for n, cost in curve])]
+    said: dict[int, set[str]] = {}
+    for group in together(axes, failed):
+        for one, place in group:
+            # At its cost, if that is within the panel.
+            height, transform = _TOP, axes.get_xaxis_transform()
+            if one.cost is not None and place.y < _TOP:
+                height, transform = one.cost, axes.transData
+            axes.plot(
+                [one.n], [height], marker="x", ms=8, mew=2, ls="", color=one.colour, transform=transform, zorder=4
+            )
+        n, text = group[0][0].n, ", ".join(dict.fromkeys(one.status for one, _ in group))
+        # What goes on as it was at the n before needs no telling again.
+        before = max((size for size in said if size < n), default=None)
+        if before is None or text not in said[before]:
+            colours = {one.colour for one, _ in group}
+            _write(axes, text, group[0][1], taken, colours.pop() if len(colours) == 1 else "0.2")
+        said.setdefault(n, set()).add(text)
+
+
+def together(axes: Axes, failed: Iterable[Failed]) -> list[list[tuple[Failed, Place]]]:
+    """Those of one n that lie near to each other, by n and from the lowest up."""
+    placed = [(one, _place(axes, one.n, one.cost)) for one in failed]
+    groups: list[list[tuple[Failed, Place]]] = []
+    for one, place in sorted(placed, key=lambda pair: (pair[0].n, pair[1].y)):
+        if groups and groups[-1][-1][0].n == one.n and place.y - groups[-1][-1][1].y < _NEAR:
+            groups[-1].append((one, place))
+        else:
+            groups.append([(one, place)])
+    return groups
+
+
+def _place(axes: Axes, n: float, cost: float | None) -> Place:
+    x = _share(n, axes.get_xlim())
+    return Place(x, _TOP if cost is None else min(_TOP, _share(cost, axes.get_ylim())))
+
+
+def _share(value: float, ends: tuple[float, float]) -> float:
+    return math.log(value / ends[0]) / math.log(ends[1] / ends[0])
+
+
+def _along(corners: Sequence[Place]) -> list[Place]:
+    """Places on the line through them, close enough that none slips through a text."""
+    steps = [i / 20 for i in range(20)]
+    between = [
+        Place(a.x + (b.x - a.x) * step, a.y + (b.y - a.y) * step) for a, b in pairwise(corners) for step in steps
+    ]
+    return [*between, *corners[-1:]]
+
+
+def _write(axes: Axes, text: str, at: Place, taken: Sequence[Place], colour: str) -> None:
+    """Near the cross, inside the panel, where the fewest curves run."""
+    wide, high = len(text) / _WIDTH, 1 / _HEIGHT
+    left = min(max(at.x - wide / 2, 0.02), 0.98 - wide)
+    beside = [(at.x - wide - 0.03, at.y - high / 2), (at.x + 0.03, at.y - high / 2)]
+    around = [(left, at.y + step * high) for step in (-1.6, 0.6, -2.6, 1.6, -3.6, 2.6, -4.6, 3.6)]
+    inside = [(x, y) for x, y in (*around, *beside) if x >= 0 and x + wide <= 1 and y >= 0.01 and y + high <= 0.99]
+    x, y = min(inside or around[:1], key=lambda corner: _covered(corner, wide, high, taken))
+    axes.text(
+        *(x, y, text),
+        transform=axes.transAxes,
+        fontsize=8,
+        va="bottom",
+        color=colour,
+        zorder=5,
+        path_effects=[withStroke(linewidth=2.5, foreground="white")],
+    )
+
+
+def _covered(corner: tuple[float, float], wide: float, high: float, taken: Sequence[Place]) -> int:
+    x, y = corner
+    return sum(x <= place.x <= x + wide and y <= place.y <= y + high for place in taken)
