@@ -80,8 +80,14 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
 
 def _candidates(axes: Sequence[str]) -> list[Term]:
     powers = [_POWERS[axis] if axis in axes else (0,) for axis in AXES]
-    terms = [Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers) if h >= 0 or d == 1]
+    every = (Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers))
+    terms = [term for term in every if _occurs(term)]
     return terms + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
+
+
+def _occurs(term: Term) -> bool:
+    """Whether a layer may cost that: d³ for its weights alone, a head's width once for each position or pair."""
+    return (term.d < 3 or (term.n == 0 and term.h == 0)) and (term.h >= 0 or (term.d == 1 and term.n in (1, 2)))
 
 
 def _gives(

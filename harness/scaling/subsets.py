@@ -113,7 +113,9 @@ def subset_fits(
     unit = design / scale
     gram, moment = unit.T @ unit, unit.T @ target
     chosen = _subsets(design.shape[1], size)
-    solved = _solve(gram[chosen[:, :, None], chosen[:, None, :]], moment[chosen])
+    # A trace of a ridge: terms that cannot be told apart here are solved for somehow, and then looked at exactly.
+    grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
+    solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
     left = float(target @ target) - (solved * moment[chosen]).sum(1)
     close = np.nonzero(left < 1e-6 * len(target))[0]  # sieved coarsely: the difference of two large numbers
     found = []
