@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 
 from harness.scaling.law import Law, Range
 from harness.scaling.pieces import fit_pieces
+from harness.scaling.subsets import ROUNDING
 from harness.scaling.terms import Floats, Sizes, Term, design
 
 CONFIDENCE = 0.95
@@ -52,7 +53,7 @@ class Predictor:
     def __call__(self, n: float, d: float, h: float = 1, b: float = 1) -> Range:
         """The cost at a size, and between what it lies with 95 %."""
         size = Sizes.of([(n, d, h, b)])
-        value = max(float(self.law(size)[0]), 0.0)
+        value = self._averaged(size)
         if value == 0 or (self.law.exact and self.law.determined):
             # A peak is that of the greatest phase: beyond what was measured another may be greater still, never less.
             more = NORMAL * self.drift * self._beyond(size)
@@ -63,6 +64,20 @@ class Predictor:
         return Range(
             value, value * math.exp(-math.hypot(down, beside**0.5)), value * math.exp(math.hypot(up, beside**0.5))
         )
+
+    def _averaged(self, size: Sizes) -> float:
+        """What the law and its rivals say, as a geometric mean, each by how closely it follows the points.
+
+        Which of them was chosen is partly chance; what they say together errs less beyond the points (Hoeting et al.
+        1999, "Bayesian model averaging").
+        """
+        laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
+        if not laws or self.law.exact:
+            return max(float(self.law(size)[0]), 0.0)
+        least = max(min(law.noise for law in laws), ROUNDING)
+        weights = np.array([(least / max(law.noise, least)) ** 2 for law in laws])
+        said = np.log([float(law(size)[0]) for law in laws])
+        return float(np.exp(weights @ said / weights.sum()))
 
     def outside(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
         """How many doublings a size lies outside what was measured: those of the axes, or of the cost if more."""
@@ -75,8 +90,8 @@ class Predictor:
 
     def _of_the_law(self, size: Sizes, value: float) -> tuple[float, float]:
         """How far down and up, as logarithms, the law's coefficients reach, and what its rivals say instead."""
-        reach = self.law.error(design(self.law.terms, size)[0])
-        said = [value - reach, value + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
+        reach, own = self.law.error(design(self.law.terms, size)[0]), float(self.law(size)[0])
+        said = [value, own - reach, own + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
         lo, hi = max(min(said), value / _FARTHEST), min(max(said), value * _FARTHEST)
         return math.log(value / lo), math.log(hi / value)
 

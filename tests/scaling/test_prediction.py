@@ -67,3 +67,24 @@ def test_an_exact_law_predicts_exactly_and_outside_at_least_that() -> None:
 def test_of_one_or_two_sizes_there_is_a_prediction_and_it_is_wide(points: Sizes) -> None:
     said = predictor(points, attention(points, 1e11))(1024, 256, 8)
     assert said.lo < said.value < said.hi
+
+
+def test_a_prediction_lies_among_what_the_law_and_its_rivals_say_nearest_to_those_that_fit_best() -> None:
+    costs = noisy(attention(SEEN, 1e11), 0.1, 3)
+    predict = predictor(SEEN, costs)
+    laws = (predict.law, *predict.law.rivals)
+    assert len(laws) > 1
+    said = [law.at(2048, 256, 8) for law in laws]
+    assert min(said) < predict(2048, 256, 8).value < max(said)
+    alone = predictor(SEEN, attention(SEEN, 1e11))
+    assert alone.law.rivals == ()
+    assert alone(2048, 256, 8).value == pytest.approx(true(2048, 256))
+
+
+def test_law_and_rivals_together_err_less_than_the_law_alone() -> None:
+    together, alone = [], []
+    for seed in range(40):
+        predict = predictor(SEEN, noisy(attention(SEEN, 1e11), 0.1, seed))
+        together.append(abs(np.log(predict(2048, 256, 8).value / true(2048, 256))))
+        alone.append(abs(np.log(predict.law.at(2048, 256, 8) / true(2048, 256))))
+    assert np.mean(together) < np.mean(alone)
