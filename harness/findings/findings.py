@@ -47,7 +47,7 @@ def find(lines: Sequence[Line], machine: Mapping[str, Any] | None = None) -> Fin
 
 
 def _error(fitted: FittedLaw, held_out: Sequence[HeldOut]) -> float | None:
-    """The median error of the series' own predictions; 0 of an exact law that was the same at a quarter of n."""
+    """The median error of the predictions of this series; None where nothing was held out of it."""
     own = fitted.series
     errors = [
         abs(one.error) for one in held_out if (one.impl, one.setting, one.metric) == (own.impl, own.setting, own.metric)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.findings.laws import laws_of_layer, predictor_of
-from harness.findings.prediction import held_axes
+from harness.findings.laws import laws_of_layer
+from harness.findings.prediction import Forecast
 from harness.findings.series import Setting, groups, point_of, series_of
 from harness.summary import Line
 
@@ -68,17 +68,19 @@ def _of_layer(lines: Sequence[Line]) -> list[HeldOut]:
     if not kept:
         return []
     found = []
-    for one, law, expected in laws_of_layer(kept):
+    for fitted in laws_of_layer(kept):
+        one = fitted.series
         measured = series_of(top, one.metric) if one.metric in METRICS else None
         if measured is None or len({point.n for point in one.points}) < 2:
             continue
-        predict = predictor_of(one, law, expected)
+        forecast = Forecast(fitted)
         fitted_to = max(point.n for point in one.points)
         for point in measured.points:
             size = (point.n, point.d, point.h, point.b)
-            if held_axes(one.points, *size):  # of a width that was measured at the largest n alone nothing can be said
+            try:
+                said = forecast(*size)
+            except ValueError:  # of a width, say, that was measured at the largest n alone nothing can be said
                 continue
-            said = predict(*size)
             ends = (said.value, said.lo, said.hi, point.value)
             found.append(HeldOut(one.impl, one.setting, one.metric, *size, fitted_to, *ends))
     return found

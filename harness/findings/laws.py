@@ -45,15 +45,11 @@ class FittedLaw:
 
 def fit_laws(lines: Iterable[Line]) -> list[FittedLaw]:
     """The law of every series with a cost above nothing, in the order of the lines, each by `METRICS`."""
-    return [
-        _fitted(one, law, expected)
-        for members in groups(lines).values()
-        for one, law, expected in laws_of_layer(members)
-    ]
+    return [fitted for members in groups(lines).values() for fitted in laws_of_layer(members)]
 
 
-def laws_of_layer(lines: Sequence[Line]) -> Iterator[tuple[Series, Law, tuple[Term, ...]]]:
-    """Each series of one impl in one setting, its law, and the terms expected of its time."""
+def laws_of_layer(lines: Sequence[Line]) -> Iterator[FittedLaw]:
+    """The law of each series of one impl in one setting."""
     counted = {metric: found for metric in COUNTS if (found := _with_law(lines, metric, ()))}
     expected = _expected(
         [law for _, law in counted.values() if law.exact], heads=len({line.num_heads for line in lines}) > 1
@@ -61,7 +57,7 @@ def laws_of_layer(lines: Sequence[Line]) -> Iterator[tuple[Series, Law, tuple[Te
     for metric in METRICS:
         found = counted.get(metric) or _with_law(lines, metric, expected)
         if found:
-            yield *found, expected
+            yield _fitted(*found, expected)
 
 
 def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.findings.laws import FittedLaw, law_of, predictor_of
-from harness.findings.series import Point, Series
-from harness.scaling.law import Law
+from harness.findings.series import Point
 from harness.scaling.prediction import Predictor
-from harness.scaling.terms import AXES, Term
+from harness.scaling.terms import AXES
 
 # From so many doublings outside what was measured on, a prediction is a guess.
 FAR = 2.0
@@ -40,59 +39,73 @@ def held_axes(points: Sequence[Point], n: int, d: int, h: int, b: int) -> list[s
 
 
 def predict_cost(fitted: FittedLaw, n: int, d: int, h: int, b: int) -> Prediction:
-    """The cost at a size; the measurement's own where it was measured.
-
-    Raises ValueError, which says why, for a size of which the law can say nothing, such as one that differs along an
-    axis of which one value was measured.
-    """
-    for point in fitted.series.points:
-        if point.size == (n, d, h, b):
-            return Prediction(point.value, point.lo, point.hi, measured=True)
-    pieces = [_at(one, law, fitted.expected, (n, d, h, b)) for one, law in pieces_at(fitted, n)]
-    if len(pieces) == 1:
-        return pieces[0]
-    below, above = pieces
-    between = "between the sizes measured here another law begins: the interval holds both"
-    return Prediction(
-        math.sqrt(below.value * above.value),
-        min(below.lo, above.lo),
-        max(below.hi, above.hi),
-        False,
-        tuple(dict.fromkeys((between, *below.warnings, *above.warnings))),
-    )
+    """The cost at a size; for several sizes of one series see `Forecast`. Raises ValueError as it does."""
+    return Forecast(fitted)(n, d, h, b)
 
 
-def _at(one: Series, law: Law, expected: Sequence[Term], size: tuple[int, int, int, int]) -> Prediction:
-    unknown = held_axes(one.points, *size)
-    if unknown:
-        raise ValueError("; ".join(unknown))
-    predict = predictor_of(one, law, expected)
-    said = predict(*size)
-    if said.value <= 0:
-        raise ValueError(f"the law {law} says nothing at n = {size[0]}")
-    return Prediction(said.value, said.lo, said.hi, False, _warnings(one, law, predict, *size))
+class Forecast:
+    """Predicts one series at any size; what it takes to know of the series for that is found once."""
+
+    def __init__(self, fitted: FittedLaw) -> None:
+        self._fitted = fitted
+        # Each law holds from one edge to the next.
+        self._edges = [0.0, *(found.n for found in fitted.law.breaks), math.inf]
+        self._parts = [
+            tuple(point for point in fitted.series.points if lo <= point.n < hi) for lo, hi in pairwise(self._edges)
+        ]
+        self._known: dict[int, Predictor] = {}
+
+    def __call__(self, n: int, d: int, h: int, b: int) -> Prediction:
+        """The cost at a size; the measurement's own where it was measured.
+
+        Raises ValueError, which says why, for a size of which the law can say nothing, such as one that differs along
+        an axis of which one value was measured.
+        """
+        for point in self._fitted.series.points:
+            if point.size == (n, d, h, b):
+                return Prediction(point.value, point.lo, point.hi, measured=True)
+        said = [self._by(part, (n, d, h, b)) for part in self._at(n)]
+        if len(said) == 1:
+            return said[0]
+        below, above = said
+        between = "between the sizes measured here another law begins: the interval holds both"
+        return Prediction(
+            math.sqrt(below.value * above.value),
+            min(below.lo, above.lo),
+            max(below.hi, above.hi),
+            False,
+            tuple(dict.fromkeys((between, *below.warnings, *above.warnings))),
+        )
+
+    def _at(self, n: int) -> list[int]:
+        """The part that n lies in; in the gap before the next one, that too."""
+        here = next(i for i, (lo, hi) in enumerate(pairwise(self._edges)) if lo <= n < hi)
+        last = len(self._parts) - 1
+        return [here, here + 1] if here < last and n > max(point.n for point in self._parts[here]) else [here]
+
+    def _predictor(self, part: int) -> Predictor:
+        """That of one part: of the last one by its law, which all that was measured below says how far to trust."""
+        if part not in self._known:
+            fitted, last = self._fitted, part == len(self._parts) - 1
+            one = fitted.series if last else replace(fitted.series, points=self._parts[part])
+            law = fitted.law if last else law_of(one, fitted.expected)
+            if law is None:
+                raise ValueError(f"no law is known of n below {self._edges[part + 1]:g}")
+            self._known[part] = predictor_of(one, law, fitted.expected)
+        return self._known[part]
+
+    def _by(self, part: int, size: tuple[int, int, int, int]) -> Prediction:
+        points, predict = self._parts[part], self._predictor(part)
+        unknown = held_axes(points, *size)
+        if unknown:
+            raise ValueError("; ".join(unknown))
+        said = predict(*size)
+        if said.value <= 0:
+            raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
+        return Prediction(said.value, said.lo, said.hi, False, _warnings(points, predict, *size))
 
 
-def pieces_at(fitted: FittedLaw, n: int) -> list[tuple[Series, Law]]:
-    """The law that holds at n, with the points that it is of; two where n lies in a gap in which one gives way."""
-    starts = [found.n for found in fitted.law.breaks]
-    edges = [0.0, *starts, math.inf]
-    parts = [tuple(point for point in fitted.series.points if lo <= point.n < hi) for lo, hi in pairwise(edges)]
-    held = [i for i, points in enumerate(parts) if points and edges[i] <= n < edges[i + 1]]
-    here = held[0] if held else len(parts) - 1
-    chosen = [here]
-    if here + 1 < len(parts) and parts[here] and n > max(point.n for point in parts[here]):
-        chosen.append(here + 1)
-    found = []
-    for i in chosen:
-        one = replace(fitted.series, points=parts[i])
-        law = fitted.law if i == len(parts) - 1 else law_of(one, fitted.expected)
-        if law is not None:
-            found.append((one, law))
-    return found
-
-
-def _warnings(one: Series, law: Law, predict: Predictor, *size: float) -> tuple[str, ...]:
+def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tuple[str, ...]:
     said = []
     asked = dict(zip(AXES, size, strict=True))
     for axis, highest in predict.highest.items():
@@ -102,9 +115,9 @@ def _warnings(one: Series, law: Law, predict: Predictor, *size: float) -> tuple[
                 f"far outside what was measured: {_NAMES[axis]}={asked[axis]:g} is {factor:.3g} times beyond "
                 f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
             )
-        values = sum(1 for _ in dict.fromkeys(point.size[AXES.index(axis)] for point in one.points))
+        values = len({point.size[AXES.index(axis)] for point in points})
         if factor > 1 and values == 2:
             said.append(f"{_NAMES[axis]} took 2 values only: how the cost grows with it is known from these alone")
-    if not law.determined:
-        said.append(f"the law is undetermined: {law.reason}")
+    if not predict.law.determined:
+        said.append(f"the law is undetermined: {predict.law.reason}")
     return tuple(said)

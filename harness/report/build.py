@@ -8,7 +8,6 @@ from harness.errors import UsageError
 from harness.findings.crossovers import crossovers_table
 from harness.findings.findings import Findings, find
 from harness.findings.laws import laws_table
-from harness.findings.roofline import roof_points, roofs
 from harness.findings.verdicts import claims_table
 from harness.report.markdown import markdown
 from harness.report.origin import origin
@@ -44,8 +43,7 @@ def build(run: Path, studio: Studio | None = None) -> Report:
 
 def _build(stored: Stored, studio: Studio) -> Report:
     run, lines, notices, where = stored.path, stored.lines, stored.notices, origin(stored)
-    known = roofs(stored.machine)
-    studio.begin(run / "plots", lines, known, roof_points(lines, known))
+    studio.begin(run / "plots", lines, stored.machine)
     findings = find(lines, stored.machine)
     table(lines).to_csv(run / "summary.csv", index=False, float_format="%.6g")
     laws_table(findings.laws).to_csv(run / "laws.csv", index=False, float_format="%.6g")

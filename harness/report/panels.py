@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.findings.crossovers import headless as headless
+from harness.findings.crossovers import headless
 from harness.summary import Line
 
 SETTING_AXES = ("batch_size", "mode", "dtype", "device", "threads", "allocator")

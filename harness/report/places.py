@@ -24,7 +24,7 @@ def roof_of(roofs: Iterable[Roof], setting: Setting) -> Roof | None:
 
 
 def by_place(crossovers: Iterable[Crossover], without_heads: Collection[str]) -> dict[Place, list[Crossover]]:
-    """The crossovers by where they belong; `without_heads` as `panels.headless` finds them."""
+    """The crossovers by where they belong; `without_heads` as `crossovers.headless` finds them."""
     placed: dict[Place, list[Crossover]] = {}
     for c in crossovers:
         heads = None if {c.slower, c.faster} <= set(without_heads) else c.num_heads

@@ -8,16 +8,15 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # only: whoever starts it early must not wait for what these load
-    from harness.findings.roofline import Roof, RoofPoint
+if TYPE_CHECKING:  # only: whoever starts it early must not wait for what it loads
     from harness.summary import Line
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from harness.report.studio import draw_what_comes; draw_what_comes()"
-_Order = tuple[Path, Sequence["Line"], Sequence["Roof"], Sequence["RoofPoint"]]
+_Order = tuple[Path, Sequence["Line"], Mapping[str, Any]]
 
 
 class Studio:
@@ -49,11 +48,9 @@ class Studio:
         if self._handed_over is not None:
             self._handed_over.unlink(missing_ok=True)
 
-    def begin(
-        self, directory: Path, lines: "Sequence[Line]", roofs: "Sequence[Roof]", roof_points: "Sequence[RoofPoint]"
-    ) -> None:
-        """Hand over what to draw; returns at once."""
-        self._order = (directory, lines, roofs, roof_points)
+    def begin(self, directory: Path, lines: "Sequence[Line]", machine: Mapping[str, Any]) -> None:
+        """Hand over what to draw, and the machine's description for the roofline; returns at once."""
+        self._order = (directory, lines, machine)
         if self._process is None or self._process.stdin is None:
             return
         with tempfile.NamedTemporaryFile(prefix="harness-", delete=False) as file:

@@ -5,7 +5,7 @@ the gap, and each end of its interval, is taken as a straight line on log-log pa
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -83,15 +83,3 @@ def _rise(gaps: Sequence[Gap], side: Callable[[Gap], float]) -> float | None:
         share = 1.0 if before == -math.inf else 0.0 if after == math.inf else before / (before - after)
         return math.exp((1 - share) * math.log(gaps[i].n) + share * math.log(gaps[i + 1].n))
     return None
-
-
-def crossover(cost: Mapping[int, float], other: Mapping[int, float]) -> float | None:
-    """The n from which on `cost` stays above `other`, up to the largest n at which both are known, without intervals.
-
-    The smallest n if it is above everywhere; None if it is not above at the largest n, or no n is common to both.
-    """
-    sizes = sorted(cost.keys() & other.keys())
-    if not sizes:
-        return None
-    found = overtaking([gap(n, (cost[n],) * 3, (other[n],) * 3) for n in sizes])
-    return float(sizes[0]) if found.n == 0 else found.n

@@ -103,13 +103,16 @@ def _doublings(value: float, lowest: float, highest: float) -> float:
 def predictor(
     sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = (), law: Law | None = None
 ) -> Predictor:
-    """The predictor of a series; `law` where it is known already. For the other arguments see `fit`."""
+    """The predictor of a series; `law` where it is known already. For the other arguments see `fit`.
+
+    What was measured is what lies beyond the law's last break; how far laws go astray is told by all sizes.
+    """
     law = law or fit_pieces(sizes, costs, spreads, expected)
     own = sizes.n >= law.breaks[-1].n if law.breaks else np.full(len(costs), True)
     off = np.log(costs[own] / law(sizes[own]))
     # An exact law is not led astray by noise: nothing of its past speaks against it.
     drift, trials = (PRIOR_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected)
-    ends = {axis: sizes.axis(axis) for axis in law.varied}
+    ends = {axis: sizes[own].axis(axis) for axis in law.varied}
     return Predictor(
         law,
         scatter=float(np.sqrt(np.mean(off**2))),
@@ -117,7 +120,7 @@ def predictor(
         trials=trials,
         lowest={axis: float(values.min()) for axis, values in ends.items()},
         highest={axis: float(values.max()) for axis, values in ends.items()},
-        dearest=float(costs.max()),
+        dearest=float(costs[own].max()),
     )
 
 

@@ -6,6 +6,8 @@ import pytest
 from rows import usual_lines
 
 from harness.findings.holdout import hold_out, scores
+from harness.findings.laws import fit_laws
+from harness.findings.prediction import Forecast
 
 
 def test_the_largest_n_is_predicted_from_a_quarter_of_it() -> None:
@@ -63,3 +65,11 @@ def test_the_largest_n_is_the_largest_that_was_measured() -> None:
         for line in usual_lines()
     ]
     assert {(one.n, one.fitted_to) for one in hold_out(failed)} == {(1024, 256)}
+
+
+def test_what_is_held_out_is_predicted_as_predict_would() -> None:
+    kept = [line for line in usual_lines() if line.seq_len <= 512]
+    forecasts = {(law.series.impl, law.series.metric): Forecast(law) for law in fit_laws(kept)}
+    for one in hold_out(usual_lines()):
+        said = forecasts[one.impl, one.metric](one.n, one.d, one.h, one.b)
+        assert (said.value, said.lo, said.hi) == (one.predicted, one.lo, one.hi)

@@ -93,3 +93,14 @@ def test_between_the_last_size_of_one_law_and_the_first_of_the_next_both_may_hol
     assert said.lo <= 5e-6
     assert said.hi >= 25e-6
     assert any("another law begins" in warning for warning in said.warnings)
+
+
+def test_a_law_that_took_over_from_another_is_trusted_the_less_for_that() -> None:
+    cases = [Case("attention.fused", n, d, h) for n in (*SIZES, 4096) for d in (128, 256) for h in (2, 8)]
+
+    def reach(jump: float) -> float:
+        of = lines(cases, lambda c: 1e-8 * c.seq_len * (jump if c.seq_len >= 512 else 1), lambda c: 8 * c.seq_len)
+        said = predict_cost(law(of=of), 16384, 128, 2, 1)
+        return said.hi / said.lo
+
+    assert reach(5) > 1.5 * reach(1)

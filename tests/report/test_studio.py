@@ -19,7 +19,7 @@ def names(directory: Path) -> set[str]:
 def test_what_was_begun_is_there_when_it_is_finished_and_nothing_remains(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
     with Studio() as studio:
-        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        studio.begin(tmp_path / "plots", usual_lines(), {})
         studio.finish()
     assert names(tmp_path / "plots") == NAMES
     assert {child.pid for child in psutil.Process().children()} <= before
@@ -31,7 +31,7 @@ def test_without_a_second_process_everything_is_drawn_here(tmp_path: Path, monke
 
     monkeypatch.setattr(subprocess, "Popen", refused)
     with Studio() as studio:
-        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        studio.begin(tmp_path / "plots", usual_lines(), {})
         studio.finish()
     assert names(tmp_path / "plots") == NAMES
 
@@ -42,7 +42,7 @@ def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
         for child in psutil.Process().children():
             if child.pid not in before:
                 child.kill()
-        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        studio.begin(tmp_path / "plots", usual_lines(), {})
         studio.finish()
     assert names(tmp_path / "plots") == NAMES
 
@@ -50,7 +50,7 @@ def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
 def test_what_the_process_could_not_write_is_told_here(tmp_path: Path) -> None:
     (tmp_path / "plots").write_text("a file")
     with Studio() as studio:
-        studio.begin(tmp_path / "plots", usual_lines(), [], [])
+        studio.begin(tmp_path / "plots", usual_lines(), {})
         with pytest.raises(FileExistsError):
             studio.finish()
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.scaling.crossover import Gap, Overtaking, crossover, gap, overtaking
+from harness.scaling.crossover import Gap, Overtaking, gap, overtaking
 
 SIZES = (64, 128, 256, 512, 1024)
 LINEAR = {n: 100.0 * n for n in SIZES}
@@ -13,27 +13,24 @@ def gaps(values: list[float], reach: float | list[float] = 0.1) -> list[Gap]:
     return [Gap(n, v, v - r, v + r) for n, v, r in zip(SIZES, values, reaches, strict=False)]
 
 
-def test_a_quadratic_cost_overtakes_a_linear_one_where_the_curves_meet() -> None:
-    assert crossover({n: 0.5 * n**2 for n in SIZES}, LINEAR) == pytest.approx(200.0)
+def exactly(cost: dict[int, float]) -> Overtaking:
+    """Of a cost over the linear one, both known to the last digit."""
+    return overtaking([gap(n, (value,) * 3, (LINEAR[n],) * 3) for n, value in cost.items()])
 
 
-def test_a_cost_above_from_the_start_is_so_from_the_smallest_size() -> None:
-    assert crossover({n: 101.0 * n for n in SIZES}, LINEAR) == 64
+def test_a_cost_above_from_the_start_is_so_at_every_size() -> None:
+    assert exactly({n: 101.0 * n for n in SIZES}) == Overtaking(0.0, 0.0, 0.0)
 
 
-def test_a_cost_that_ends_below_never_overtakes() -> None:
-    assert crossover({n: 99.0 * n for n in SIZES}, LINEAR) is None
-    assert crossover(LINEAR, LINEAR) is None
+def test_a_cost_that_ends_below_or_alike_never_overtakes() -> None:
+    assert exactly({n: 99.0 * n for n in SIZES}).n is None
+    assert exactly(LINEAR).n is None
 
 
 def test_what_counts_is_where_it_stays_above_for_good() -> None:
-    bumpy = {64: 9e9, 128: 1.0, 256: 1.0, 512: 1.0, 1024: 9e9}
-    assert 512 < crossover(bumpy, LINEAR) < 1024
-
-
-def test_only_sizes_known_of_both_are_compared() -> None:
-    assert crossover({64: 1.0}, {128: 1.0}) is None
-    assert crossover({64: 2.0, 128: 1.0}, {64: 1.0}) == 64
+    found = exactly({64: 9e9, 128: 1.0, 256: 1.0, 512: 1.0, 1024: 9e9})
+    assert found.n is not None
+    assert 512 < found.n < 1024
 
 
 def test_of_exact_costs_the_crossing_is_one_point() -> None:

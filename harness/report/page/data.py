@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.findings.crossovers import Crossover
+from harness.findings.crossovers import Crossover, headless
 from harness.findings.findings import Findings
 from harness.findings.roofline import Roof, RoofPoint
 from harness.report.page import frames
@@ -12,7 +12,7 @@ from harness.report.page.crossovers import crossovers
 from harness.report.page.curves import MEMORY, TIME, curves, frame
 from harness.report.page.marks import marks
 from harness.report.page.roofline import roofline
-from harness.report.panels import SETTING_AXES, Panel, Setting, headless, settings
+from harness.report.panels import SETTING_AXES, Panel, Setting, settings
 from harness.report.places import Place, by_place, places, points_by_place, roof_of
 from harness.report.said.costs import fullest
 from harness.summary import Line

@@ -1,11 +1,12 @@
 """All static pictures of a run, as PNG and SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from harness.findings.roofline import Roof, RoofPoint
+from harness.findings.roofline import roof_points, roofs
 from harness.report.panels import readable, settings
 from harness.report.plots.curves import MEMORY, TIME, curves
 from harness.report.plots.roofline import roofline
@@ -13,16 +14,18 @@ from harness.report.plots.speedup import speedup
 from harness.summary import Line
 
 
-def draw(directory: Path, lines: Sequence[Line], roofs: Sequence[Roof], roof_points: Sequence[RoofPoint]) -> None:
+def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> None:
     """Write them to `directory`, a set for each setting. Raises OSError where that cannot be."""
     directory.mkdir(exist_ok=True)
+    known = roofs(machine)
+    points = roof_points(lines, known)
     for setting in map(readable, settings(lines)):
         end = f"_{setting.name}" if setting.name else ""
         if any(line.time_s is not None for panel in setting.panels for line in panel.lines):
             _save(curves(setting, TIME), directory / f"time{end}")
         if any(line.peak_bytes for panel in setting.panels for line in panel.lines):
             _save(curves(setting, MEMORY), directory / f"memory{end}")
-        for name, figure in (("speedup", speedup(setting)), ("roofline", roofline(setting, roofs, roof_points))):
+        for name, figure in (("speedup", speedup(setting)), ("roofline", roofline(setting, known, points))):
             if figure is not None:
                 _save(figure, directory / f"{name}{end}")
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.findings.crossovers import Crossover
+from harness.findings.crossovers import Crossover, headless
 from harness.findings.findings import Findings
 from harness.findings.laws import FittedLaw
 from harness.findings.series import setting_of
 from harness.report import units
-from harness.report.panels import Panel, Setting, headless, settings
+from harness.report.panels import Panel, Setting, settings
 from harness.report.places import by_place, places
 from harness.report.said.crossovers import sentence
 from harness.scaling.exponent import exponent
