@@ -1,7 +1,7 @@
 """A process that draws while this one finds laws and writes tables: the drawing libraries alone take a second to load.
 
-It is an interpreter of its own, started before there is anything to draw. Where it comes to nothing, everything is
-drawn here, and what it failed of is met and told here.
+It is started before there is anything to draw. Where it comes to nothing, everything is drawn here, and what it failed
+of is met and told here.
 """
 
 import pickle
@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.interpreter import Interpreter
+
 if TYPE_CHECKING:  # only: whoever starts it early must not wait for what it loads
     from harness.summary import Line
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from harness.report.studio import draw_what_comes; draw_what_comes()"
 _Order = tuple[Path, Sequence["Line"], Mapping[str, Any]]
 
 
@@ -25,49 +26,39 @@ class Studio:
     def __init__(self) -> None:
         self._order: _Order | None = None
         self._handed_over: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Studio":
-        program = _PROGRAM.format(path=[str(place) for place in sys.path])
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError:  # no room for one more process
-            self._process = None
+        name = draw_what_comes.__name__
+        self._interpreter = Interpreter(__name__, name, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.kill()
-            with self._process:  # closes its pipe and waits for it
-                pass
+        self._interpreter.close()
         if self._handed_over is not None:
             self._handed_over.unlink(missing_ok=True)
 
     def begin(self, directory: Path, lines: "Sequence[Line]", machine: Mapping[str, Any]) -> None:
         """Hand over what to draw, and the machine's description for the roofline; returns at once."""
         self._order = (directory, lines, machine)
-        if self._process is None or self._process.stdin is None:
+        process = self._interpreter.process
+        if process is None or process.stdin is None:
             return
-        with tempfile.NamedTemporaryFile(prefix="harness-", delete=False) as file:
-            pickle.dump(self._order, file, pickle.HIGHEST_PROTOCOL)
-        self._handed_over = Path(file.name)
         try:
+            with tempfile.NamedTemporaryFile(prefix="harness-", delete=False) as file:
+                self._handed_over = Path(file.name)
+                pickle.dump(self._order, file, pickle.HIGHEST_PROTOCOL)
             # By name: a pipe would hold up the writer until the other has loaded its libraries.
-            self._process.stdin.write(file.name.encode())
-            self._process.stdin.close()
-        except BrokenPipeError:  # it has come to nothing, which `finish` will see
-            pass
+            process.stdin.write(file.name.encode())
+            process.stdin.close()
+        except OSError:  # no disk to hand it over, or the process has come to nothing: `finish` does without
+            process.kill()
 
     def finish(self) -> None:
         """Wait until all is drawn. Raises OSError where it cannot be written."""
         if self._order is None:
             return
-        if self._process is None or self._process.wait() != 0:
+        process = self._interpreter.process
+        if process is None or process.wait() != 0:
             _draw(self._order)
 
 

@@ -59,3 +59,14 @@ def test_nothing_begun_is_nothing_to_finish(tmp_path: Path) -> None:
     with Studio() as studio:
         studio.finish()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_room_to_hand_it_over_everything_is_drawn_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("harness.report.studio.tempfile.NamedTemporaryFile", full)
+    with Studio() as studio:
+        studio.begin(tmp_path / "plots", usual_lines(), {})
+        studio.finish()
+    assert names(tmp_path / "plots") == NAMES

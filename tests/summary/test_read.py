@@ -1,7 +1,6 @@
 """The rows of a run, read by one process or by several."""
 
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from store.reading import new_run
 
 from harness import store
 from harness.case import Case
+from harness.interpreter import Interpreter
 from harness.summary import helper, summarise, summarise_run
 from harness.summary.read import read_run
 from harness.summary.summarise import _lines_of
@@ -74,17 +74,17 @@ def test_an_interrupted_reader_leaves_no_helper_behind(run: Path, monkeypatch: p
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    def started(share: list[store.Part]) -> subprocess.Popen[bytes]:
-        processes.append(start(share))
-        return processes[-1]
+    def started(share: list[store.Part]) -> Interpreter:
+        interpreters.append(start(share))
+        return interpreters[-1]
 
-    start, processes = helper._started, []
+    start, interpreters = helper._started, []
     monkeypatch.setattr(helper, "_started", started)
     monkeypatch.setattr("harness.summary.read.fold_share", interrupted)
     with pytest.raises(KeyboardInterrupt):
         read_run(run, 3)
-    assert len(processes) == 2
-    assert all(process.returncode is not None for process in processes)
+    assert len(interpreters) == 2
+    assert all(one.process.returncode is not None for one in interpreters)
 
 
 def test_a_run_without_rows_has_no_lines(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
+
+from harness.report.page.page import page
 
 FLAGS = (
     "--headless",
@@ -137,3 +140,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="module")
+def usual(written: Callable[[str], Path]) -> Path:
+    lines = some_lines()
+    return written(page(lines, some_findings(lines), some_origin()))
+
+
+@pytest.fixture(scope="module")
+def evil(written: Callable[[str], Path]) -> Path:
+    lines = renamed(some_lines(), EVIL)
+    return written(page(lines, evil_findings(lines), some_origin(host=EVIL)))

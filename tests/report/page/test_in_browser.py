@@ -1,29 +1,17 @@
-"""report.html in a real browser: it draws, filters, tells values, fits, and is let do nothing else."""
+"""report.html in a real browser: it draws, filters and tells values."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
+from report.found import some_lines, some_origin
 
 from harness.findings.findings import Findings
 from harness.report.looks import looks
 from harness.report.page.page import page
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")
-
-
-@pytest.fixture(scope="module")
-def usual(written: Callable[[str], Path]) -> Path:
-    lines = some_lines()
-    return written(page(lines, some_findings(lines), some_origin()))
-
-
-@pytest.fixture(scope="module")
-def evil(written: Callable[[str], Path]) -> Path:
-    lines = renamed(some_lines(), EVIL)
-    return written(page(lines, evil_findings(lines), some_origin(host=EVIL)))
 
 
 def test_every_chart_is_drawn_and_nothing_complains(browser, usual: Path) -> None:
@@ -145,121 +133,6 @@ def test_colours_and_markers_are_those_of_the_plots(browser, usual: Path) -> Non
         "attention.naive": "diamond",
         "attention.fused": "triangle-down",
     }
-
-
-def luminance(colour: str) -> float:
-    red, green, blue = (int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def page_and_tick(browser) -> tuple[float, float]:
-    return tuple(
-        luminance(colour)
-        for colour in browser.run(
-            "return [getComputedStyle(document.body).backgroundColor,"
-            "getComputedStyle(document.querySelector('#chart-time .xtick text')).fill]"
-        )
-    )
-
-
-def test_it_is_dark_or_light_as_the_system_is_until_the_button_says_otherwise(browser, usual: Path) -> None:
-    browser.open(usual, dark=True)
-    ground, text = page_and_tick(browser)
-    assert ground < 60 < text - 60
-    browser.click("#theme")
-    ground, text = page_and_tick(browser)
-    assert ground > 200 > text + 60
-    browser.open(usual)
-    ground, text = page_and_tick(browser)
-    assert ground > 200 > text + 60
-    browser.click("#theme")
-    assert page_and_tick(browser)[0] < 60
-
-
-@pytest.mark.parametrize("width", [360, 768, 1280])
-def test_the_page_never_scrolls_sideways(browser, usual: Path, evil: Path, width: int) -> None:
-    for path in (usual, evil):
-        browser.open(path, width=width)
-        assert browser.run("return document.documentElement.scrollWidth") <= width
-
-
-OUTSIDE = """
-const labels = ".xtick text, .ytick text, .xtitle, .legendtext, .annotation-text, .textpoint text";
-const room = 2, found = [];
-for (const plot of document.querySelectorAll(".plot")) {
-  const box = plot.getBoundingClientRect();
-  const holds = (own) => own.left >= box.left - room && own.right <= box.right + room
-    && own.top >= box.top - room && own.bottom <= box.bottom + room;
-  for (const text of plot.querySelectorAll(labels)) {
-    if (!holds(text.getBoundingClientRect())) found.push(`${plot.parentElement.id}: ${text.textContent}`);
-  }
-}
-return found;
-"""
-
-OVERLAPPING = """
-const kinds = [".xtick text", ".ytick text", ".legendtext", ".annotation-text"], found = [];
-const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1;
-for (const plot of document.querySelectorAll(".plot")) {
-  for (const kind of kinds) {
-    const boxes = [...plot.querySelectorAll(kind)].map((text) => [text.textContent, text.getBoundingClientRect()]);
-    boxes.forEach(([name, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
-      if (meet(a, b)) found.push(`${plot.parentElement.id}: ${name} / ${other}`);
-    }));
-  }
-}
-return found;
-"""
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_no_label_of_a_chart_is_cut_or_lies_on_another(browser, usual: Path, evil: Path, width: int) -> None:
-    for path in (usual, evil):
-        browser.open(path, width=width)
-        assert browser.run(OUTSIDE) == []
-        assert browser.run(OVERLAPPING) == []
-
-
-def test_on_paper_charts_are_as_wide_as_the_paper(browser, usual: Path) -> None:
-    browser.open(usual)
-    widths = "return [...document.querySelectorAll('.plot .main-svg')].map((svg) => svg.getBoundingClientRect().width)"
-    browser.run("dispatchEvent(new Event('beforeprint'))")
-    assert max(browser.run(widths)) <= 660
-    browser.run("dispatchEvent(new Event('afterprint'))")
-    (place,) = {round(browser.run("return document.querySelector('#chart-crossovers').clientWidth"))}
-    assert max(browser.run(widths)) == pytest.approx(place, abs=2)
-
-
-def test_an_evil_name_does_nothing_and_is_shown_as_text(browser, evil: Path) -> None:
-    browser.open(evil)
-    browser.hover("chart-time", 512, 0.01)
-    assert browser.complaints() == []
-    assert browser.run("return document.images.length") == 0
-    assert browser.run("return document.scripts.length") == 3
-    chips = browser.run("return [...document.querySelectorAll('#filters .impls label')].map((one) => one.textContent)")
-    assert EVIL in chips
-    legend = browser.run(
-        "return [...document.querySelectorAll('#chart-time .legendtext')].map((one) => one.textContent)"
-    )
-    assert "".join(EVIL.split()) in ["".join(name.split()) for name in legend]
-    assert browser.impls("chart-time") == {EVIL, "attention.fused", "rnn.torch"}
-
-
-def test_an_evil_name_is_text_in_what_hovering_says(browser, evil: Path) -> None:
-    browser.open(evil)
-    (curve,) = [one for one in browser.traces("chart-time") if (one["impl"], one["kind"]) == (EVIL, "curve")]
-    said = browser.hover("chart-time", curve["x"][2], curve["y"][2])
-    assert "<script>alert(1)</script>" in said
-    assert "onerror=alert(2)" in said
-    assert "%{x}" in said
-
-
-def test_a_script_that_got_in_would_not_run(browser, usual: Path, written: Callable[[str], Path]) -> None:
-    planted = "<script>window.got_in = true</script><img src=x onerror='window.got_in = true'>"
-    path = written(usual.read_text(encoding="utf-8").replace("<main>", f"<main>{planted}"))
-    browser.open(path)
-    assert browser.run("return window.got_in ?? false") is False
-    assert browser.complaints() != []
 
 
 def test_a_page_without_a_single_case_complains_of_nothing(browser, written: Callable[[str], Path]) -> None:
