@@ -116,3 +116,13 @@ def _over_constants(number: int, exponent: Callable[[tuple[float, ...]], float])
     side = math.sqrt(FREE_FACTOR)
     corners = [exponent(free) for free in itertools.product((1 / side, side), repeat=number)]
     return Range(exponent((1.0,) * number), min(corners), max(corners))
+
+
+def size_of(line: Line) -> Size:
+    """Where a line was measured."""
+    return line.seq_len, line.d_model, line.num_heads
+
+
+def signed(value: float) -> str:
+    """An exponent as it is read: two digits, and a minus that is one."""
+    return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")

@@ -8,9 +8,10 @@ from harness.claims import Polynomial, parse
 from harness.errors import UsageError
 from harness.findings.claimed import CONFIRMED, REFUTED, UNDETERMINED, Judgement, claims_of
 from harness.findings.exact_claims import judge_depth, judge_path, judge_work
-from harness.findings.growth_claims import judge_memory, judge_time
 from harness.findings.laws import FittedLaw
+from harness.findings.memory_claim import judge_memory
 from harness.findings.series import Setting, groups
+from harness.findings.time_claim import judge_time
 from harness.scaling.law import Law
 from harness.summary import Line
 

@@ -1,4 +1,4 @@
-"""Claims of memory and time, held against how fast these grow at the largest sizes."""
+"""A claim of memory by order, held against how fast peak bytes grow at the largest sizes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,12 @@ from harness.findings.claimed import (
     UNDETERMINED,
     WIDEST,
     Judgement,
-    Size,
     apart,
     degree,
-    exponent_at,
     exponent_between,
+    signed,
+    size_of,
 )
-from harness.findings.laws import FittedLaw
-from harness.scaling.exponent import exponent
 from harness.scaling.law import Range
 from harness.summary import Line
 
@@ -46,7 +44,7 @@ def judge_memory(lines: Sequence[Line], claim: Polynomial) -> Judgement:
             if degree(claim, axis):
                 open_questions.append(f"{axis} was not varied by a factor of two")
             continue
-        measured.append(f"{axis}^{_signed(along[axis][0].slope)}")
+        measured.append(f"{axis}^{signed(along[axis][0].slope)}")
         verdict, said = _judge_axis(axis, along[axis], within)
         if verdict == REFUTED:
             return Judgement("·".join(measured), REFUTED, said)
@@ -85,7 +83,7 @@ class _Stretch:
         return " and ".join(f"{self.axis} = {getattr(line, _AXES[self.axis])}" for line in (self.small, self.large))
 
     def __str__(self) -> str:
-        return f"{_signed(self.slope)} where the claim has {_signed(self.expected.value)}"
+        return f"{signed(self.slope)} where the claim has {signed(self.expected.value)}"
 
 
 def _stretches(ends: Sequence[Line], axis: str, claim: Polynomial) -> list[_Stretch]:
@@ -98,7 +96,11 @@ def _stretches(ends: Sequence[Line], axis: str, claim: Polynomial) -> list[_Stre
     pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
     return [
         _Stretch(
-            axis, ends[i], ends[j], exponent_between(claim, axis, _size(ends[i]), _size(ends[j])), degree(claim, axis)
+            axis,
+            ends[i],
+            ends[j],
+            exponent_between(claim, axis, size_of(ends[i]), size_of(ends[j])),
+            degree(claim, axis),
         )
         for i, j in pairs
     ]
@@ -148,83 +150,17 @@ def _ends(lines: Iterable[Line], axis: str, claim: Polynomial) -> list[Line] | N
         group = groups.setdefault(tuple(getattr(line, name) for name in others), {})
         group[getattr(line, _AXES[axis])] = line
     series = [[group[at] for at in found] for group in groups.values() if len(found := apart(group)) > 1]
-    return max(series, key=lambda ends: (claim(*_size(ends[-1])), _size(ends[-1])), default=None)
-
-
-def _size(line: Line) -> Size:
-    return line.seq_len, line.d_model, line.num_heads
+    return max(series, key=lambda ends: (claim(*size_of(ends[-1])), size_of(ends[-1])), default=None)
 
 
 def _words(lines: Iterable[Line], claim: Polynomial) -> str:
     """Between how many words a claimed word was."""
     ratios = [
-        (line.peak_bytes or 0) / (_ITEM_BYTES[line.dtype] * line.batch_size * claim(*_size(line)))
+        (line.peak_bytes or 0) / (_ITEM_BYTES[line.dtype] * line.batch_size * claim(*size_of(line)))
         for line in lines
-        if claim(*_size(line)) > 0
+        if claim(*size_of(line)) > 0
     ]
     if not ratios:
         return "it claims no memory"
     least, most = (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}" for ratio in (min(ratios), max(ratios)))
     return f"{least if least == most else f'{least} to {most}'} words for each claimed"
-
-
-def judge_time(
-    lines: Sequence[Line], fitted: FittedLaw | None, work: Polynomial, depth: Polynomial | None
-) -> tuple[str, Judgement]:
-    """`(claimed, what became of it)`: at the largest size time must grow with n as the claimed work does there.
-
-    Or as the claimed depth, if that grows faster. What a multiply-add costs is free, and may differ from term to term.
-    """
-    timed = [line for line in lines if line.time_s is not None]
-    at = max(timed or lines, key=lambda line: (line.batch_size * work(*_size(line)), _size(line)))
-    expected, where = claimed_exponent(work, depth, _size(at)), f"at n = {at.seq_len}, d = {at.d_model}"
-    claimed = f"n^{expected.value:.2f} {where}"
-    if fitted is None or not timed:
-        return claimed, Judgement("", UNDETERMINED, "it has no law of time" if timed else "it was not timed")
-    found = exponent(fitted.law, "n", *_size(at), at.batch_size)
-    if found is None:
-        return claimed, Judgement("", UNDETERMINED, "n was not varied")
-    measured = f"n^{_range(found)}"
-    free = f" ({expected.lo:.2f} to {expected.hi:.2f} as constants are)" if expected.hi - expected.lo > 0.01 else ""
-    allowed = f"{expected.value:.2f}{free}, {READ_TO:g} either way"
-    said = f"measured exponent {_range(found)} where the claim has {allowed}, {where}"
-    verdict, doubt = _compare(found, expected, fitted)
-    return claimed, Judgement(measured, verdict, f"{said}: {doubt}" if doubt else said)
-
-
-def _compare(found: Range, expected: Range, fitted: FittedLaw) -> tuple[str, str]:
-    """The verdict on a measured exponent, and what it leaves open."""
-    if not fitted.law.determined:
-        return UNDETERMINED, f"its law is not determined, {fitted.law.reason}"
-    if not found.hi - found.lo <= WIDEST:
-        return UNDETERMINED, "the interval is too wide to tell"
-    if _within(found.lo, found.hi, expected):
-        if expected.hi - expected.lo > WIDEST:
-            return (
-                UNDETERMINED,
-                f"anything from {expected.lo:.2f} to {expected.hi:.2f} would agree, larger n would tell",
-            )
-        return CONFIRMED, ""
-    if found.hi < expected.lo:
-        # No machine does its work in less and less time: what grows slower than that is still made of something else.
-        return UNDETERMINED, "calls and launches, paid whatever the work, still weigh: larger n would tell"
-    return REFUTED, ""
-
-
-def claimed_exponent(work: Polynomial, depth: Polynomial | None, size: Size) -> Range:
-    """Of time along n, at a size: a layer that does its steps one after another takes n of them at least."""
-    of_work = exponent_at(work, "n", size)
-    steps = float(degree(depth, "n")) if depth is not None else 0.0
-    return Range(max(of_work.value, steps), max(of_work.lo, steps), max(of_work.hi, steps))
-
-
-def _within(lo: float, hi: float, expected: Range) -> bool:
-    return lo <= expected.hi + READ_TO and hi >= expected.lo - READ_TO
-
-
-def _range(found: Range) -> str:
-    return f"{_signed(found.value)} ({_signed(found.lo)} to {_signed(found.hi)})"
-
-
-def _signed(value: float) -> str:
-    return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
