@@ -2,14 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
-MODES = ("forward", "train")
+MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 DEVICES = ("cpu", "cuda")
 ALLOCATORS = ("default", "steady", "fresh")
-_SMALL_SEQ_LEN = 64
+MASKS = ("none", "causal", "padding")
+# Several blocks of any blocked kernel of ours; and a float64 reference of it is still a matter of milliseconds.
+_SMALL_SEQ_LEN = 256
 _SMALL_BATCH = 2
 
 
@@ -17,9 +19,13 @@ _SMALL_BATCH = 2
 class Case:
     """What is measured. Sizes: n = `seq_len`, d = `d_model`, h = `num_heads`, b = `batch_size`.
 
-    `mode` is `forward` (no gradients) or `train` (forward and backward). A layer without heads has
-    `num_heads` 1. `threads` is the number of CPU threads torch may use. `allocator` says how the C library treats
-    large blocks: as it likes (`default`), kept for good (`steady`) or new at every call (`fresh`).
+    `mode` is `forward` (no gradients), `train` (forward and backward), `backward` (backward alone, of a forward pass
+    made outside the clock) or `decode` (one token more, with n in all). A layer without heads has `num_heads` 1.
+    `threads` is the number of CPU threads torch may use. `allocator` says how the C library treats large blocks: as it
+    likes (`default`), kept for good (`steady`) or new at every call (`fresh`). `mask` says which tokens one may look
+    at: all (`none`), those before (`causal`), or all that are no padding (`padding`), of which there are `real_share`
+    over the batch; without padding that is 1. `source_len` is the length of a source that is attended to, 0 for
+    none: a layer then attends to its own input.
     """
 
     impl: str
@@ -32,6 +38,9 @@ class Case:
     device: str = "cpu"
     threads: int = 1
     allocator: str = "default"
+    mask: str = "none"
+    real_share: float = 1.0
+    source_len: int = 0
 
     @property
     def key(self) -> str:
@@ -41,17 +50,21 @@ class Case:
     @property
     def tokens(self) -> int:
         """Tokens that one call processes."""
-        return self.batch_size * self.seq_len
+        return self.batch_size * (1 if self.mode == "decode" else self.seq_len)
 
     def small(self) -> "Case":
         """The case that stands for its kind where correctness is at stake: n halved until small, b at most 2."""
-        n = self.seq_len
-        while n > _SMALL_SEQ_LEN:
-            n //= 2
-        return replace(self, seq_len=n, batch_size=min(self.batch_size, _SMALL_BATCH))
+        return replace(
+            self,
+            seq_len=_halved(self.seq_len),
+            source_len=_halved(self.source_len),
+            batch_size=min(self.batch_size, _SMALL_BATCH),
+        )
 
     def __str__(self) -> str:
-        return f"{self.impl} n={self.seq_len} d={self.d_model} h={self.num_heads}"
+        source = f" m={self.source_len}" if self.source_len else ""
+        mask = f" {self.mask}" if self.mask != "none" else ""
+        return f"{self.impl} n={self.seq_len}{source} d={self.d_model} h={self.num_heads}{mask}"
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, as they stand in a row."""
@@ -59,18 +72,30 @@ class Case:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
-        """The case that `as_dict` wrote. Raises KeyError for a field that is missing."""
-        return cls(**{name: data[name] for name in AXES})
+        """The case that `as_dict` wrote, now or before there were all of today's axes: these have their defaults.
+
+        Raises KeyError for a field that has none and is missing.
+        """
+        return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
+
+
+def _halved(length: int) -> int:
+    while length > _SMALL_SEQ_LEN:
+        length //= 2
+    return length
 
 
 AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
+# What an axis is where nothing is said of it.
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) if field.default is not MISSING}
 
 
 def grid(axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool]) -> Iterator[Case]:
     """Every combination of the axes' values, without repeats.
 
     A layer without heads is one case and not one a head count; a GPU's memory is not the C library's, and is one
-    case whatever the allocator.
+    case whatever the allocator; a token that is decoded comes after all others, and is one case under no mask or a
+    causal one; and without padding all tokens are real.
     """
     seen = set()
     for point in itertools.product(*(axes[name] for name in AXES)):
@@ -79,6 +104,10 @@ def grid(axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool]) ->
             case = replace(case, num_heads=1)
         if case.device == "cuda":
             case = replace(case, allocator="default")
+        if case.mode == "decode" and case.mask == "none" and not case.source_len:
+            case = replace(case, mask="causal")
+        if case.mask != "padding":
+            case = replace(case, real_share=1.0)
         if case not in seen:
             seen.add(case)
             yield case

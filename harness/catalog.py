@@ -47,6 +47,11 @@ def traits(name: str) -> Traits:
     return Traits(IMPLS[name].family, IMPLS[name].has_heads)
 
 
+def is_compiled(name: str) -> bool:
+    """Whether a registered impl says that its first call compiles; somebody's own is found out in a trial."""
+    return name in IMPLS and IMPLS[name].compiled
+
+
 def load_class(name: str) -> type:
     """The layer's class. Raises whatever importing its module raises, AttributeError if it has no such class."""
     return _load(IMPLS[name].target if name in IMPLS else name)
@@ -69,6 +74,11 @@ def load_reference(name: str) -> type | None:
 def build_options(name: str) -> dict[str, Any]:
     """Keyword arguments beyond `d_model` and `num_heads` that the registry gives to this impl."""
     return dict(IMPLS[name].options) if name in IMPLS else {}
+
+
+def reference_options(name: str) -> dict[str, Any]:
+    """Keyword arguments that the registry gives to this impl's reference; none to somebody's own."""
+    return dict(IMPLS[name].reference_options) if name in IMPLS else {}
 
 
 def _load(target: str) -> type:

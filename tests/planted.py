@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +46,8 @@ class RefusesShort(Identity):
 class ForgetsTheScale(NaiveAttention):
     reference = "attention.naive"
 
-    def head(self, x: Tensor, i: int) -> Tensor:
-        return super().head(x, i) * self.head_dim**0.5
+    def head(self, *of_it: Any) -> Tensor:
+        return super().head(*of_it) * self.head_dim**0.5
 
 
 class ForgetsTheKeys(NaiveAttention):

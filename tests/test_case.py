@@ -13,6 +13,9 @@ AXIS_VALUES = {
     "device": ("cpu",),
     "threads": (1,),
     "allocator": ("default",),
+    "mask": ("none",),
+    "real_share": (1.0,),
+    "source_len": (0,),
 }
 
 
@@ -34,6 +37,29 @@ def test_a_gpus_case_is_in_the_grid_once_whatever_the_c_librarys_allocator() -> 
     assert len(cases) == len(set(cases))
 
 
+def test_without_padding_all_tokens_are_real_and_the_share_makes_no_case_of_its_own() -> None:
+    values = {**AXIS_VALUES, "mask": ("causal", "padding"), "real_share": (0.5, 0.75), "seq_len": (64,)}
+    cases = [c for c in grid(values, lambda _: False) if c.impl == "rnn.elman"]
+    assert [(c.mask, c.real_share) for c in cases] == [("causal", 1.0), ("padding", 0.5), ("padding", 0.75)]
+
+
+def test_a_decoded_token_comes_after_all_others_and_is_one_case_with_a_causal_mask_or_without() -> None:
+    values = {**AXIS_VALUES, "mode": ("decode",), "mask": ("none", "causal"), "seq_len": (64,), "source_len": (0, 9)}
+    cases = [c for c in grid(values, lambda _: False) if c.impl == "rnn.elman"]
+    assert [(c.mask, c.source_len) for c in cases] == [("causal", 0), ("none", 9), ("causal", 9)]
+
+
+def test_a_call_that_decodes_processes_one_token_of_each_sequence() -> None:
+    assert Case("rnn.elman", 512, 4, 1, batch_size=3).tokens == 1536
+    assert Case("rnn.elman", 512, 4, 1, batch_size=3, mode="decode").tokens == 3
+
+
+def test_a_row_from_before_there_was_an_axis_is_read_with_the_axis_at_its_default() -> None:
+    case = Case("rnn.elman", 8, 4, 1)
+    old = {name: value for name, value in case.as_dict().items() if name not in ("mask", "real_share", "source_len")}
+    assert Case.from_dict(old) == case
+
+
 def test_keys_are_unique_and_are_the_overrides_that_measure_the_case_again() -> None:
     cases = list(grid(AXIS_VALUES, lambda _: True))
     assert len({case.key for case in cases}) == len(cases)
@@ -47,7 +73,7 @@ def test_a_case_survives_its_row() -> None:
         Case.from_dict(dict.fromkeys(AXES[1:], 1))
 
 
-@pytest.mark.parametrize(("n", "small"), [(1, 1), (64, 64), (65, 32), (197, 49), (2048, 64)])
+@pytest.mark.parametrize(("n", "small"), [(1, 1), (256, 256), (257, 128), (788, 197), (2048, 256)])
 def test_the_small_case_of_a_kind_halves_n_and_keeps_the_rest(n: int, small: int) -> None:
     case = Case("attention.fused", n, 512, 8, batch_size=16, dtype="bfloat16")
     assert case.small() == Case("attention.fused", small, 512, 8, batch_size=2, dtype="bfloat16")

@@ -14,6 +14,8 @@ COMMANDS = {
     "report": "rebuild the tables and plots of a run from its rows; measures nothing",
     "predict": "what a layer costs at a size that was not measured, with an interval",
     "recommend": "which layer to use at a size, measured or not, by how much, and how sure that is",
+    "attention-map": "who looks at whom: a layer's attention over the words of a sentence, as a heat map",
+    "gradient-reach": "how far back a layer's last output feels its input: gradients over distance, and their decay",
     "list": "the layers that can be measured, and what theory claims of them",
     "verify": "hold layers' outputs and gradients against a float64 reference",
     "calibrate": "whether this machine is fit to measure on, and what to change",
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             raise UsageError(f"unknown command '{name}'{did_you_mean(name, COMMANDS)}")
         _find_own_layers()
-        command = importlib.import_module(f"harness.cli.{name}_command")
+        command = importlib.import_module(f"harness.cli.{name.replace('-', '_')}_command")
         return command.run(arguments[1:])
     except UsageError as error:
         print(f"harness: {error}", file=sys.stderr)

@@ -1,34 +1,55 @@
 """`python -m harness list`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from harness.claims import CLAIMS
 from harness.cli import DONE
 from harness.cli.parser import Parser
-from impls.registry import IMPLS
+from impls.registry import IMPLS, Impl
+
+_WORK = ("work", "work_train", "work_decode")
+_ORDERS = ("memory", "depth", "path")
+# Blocks are made around every rung of attention that fits: one line for all of a kind.
+_BLOCKS = {
+    "encoder": "attention, feed-forward of 4d, residuals, norms, positions",
+    "decoder": "the same, causal, and with attention over a source",
+}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the registered layers."""
     Parser("list", "The layers that can be measured, and what theory claims of them.").parse_args(arguments)
-    layers = Table(
+    console = Console()
+    rungs = [impl for impl in IMPLS.values() if impl.family not in _BLOCKS]
+    console.print(_layers(rungs))
+    console.print(
+        _claims(rungs, _WORK, "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted")
+    )
+    console.print(_claims(rungs, _ORDERS, "by order; memory in words, beyond weights and input"))
+    return DONE
+
+
+def _layers(rungs: Iterable[Impl]) -> Table:
+    table = Table(
         caption="your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)", caption_justify="left"
     )
-    claims = Table(
-        caption="for one sequence; work exactly, a multiply-add being 2; memory, depth and path by order",
-        caption_justify="left",
-    )
-    for heading in ("impl", "what it is"):
-        layers.add_column(heading, no_wrap=True)
-    for heading in ("impl", *CLAIMS):
-        claims.add_column(heading.replace("_", ", "), no_wrap=True)
-    for impl in IMPLS.values():
-        layers.add_row(impl.name, impl.summary)
-        claims.add_row(impl.name, *(getattr(impl, claim) for claim in CLAIMS))
-    console = Console()
-    console.print(layers)
-    console.print(claims)
-    return DONE
+    table.add_column("impl", no_wrap=True)
+    table.add_column("what it is")
+    for impl in rungs:
+        table.add_row(impl.name, impl.summary)
+    for family, what in _BLOCKS.items():
+        inside = [name.removeprefix(f"{family}.") for name, impl in IMPLS.items() if impl.family == family]
+        table.add_row(f"{family}.…", f"{what}; around {', '.join(inside)}")
+    return table
+
+
+def _claims(rungs: Iterable[Impl], claims: Sequence[str], caption: str) -> Table:
+    table = Table(caption=caption, caption_justify="left")
+    table.add_column("impl", no_wrap=True)
+    for claim in claims:
+        table.add_column(claim.replace("_", ", "))
+    for impl in rungs:
+        table.add_row(impl.name, *(getattr(impl, claim) for claim in claims))
+    return table

@@ -23,6 +23,8 @@ from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
 
 RESULTS = Path("results")
+# In a run's directory, and only where a layer compiles: what its trials share.
+COMPILE_CACHE = "compile-cache"
 # What a trial and a whole sweep cost beside sampling, in seconds: for the expected time that --dry-run prints.
 _TRIAL_COST_S = 0.05
 _SWEEP_COST_S = 10.0
@@ -30,8 +32,11 @@ _BAD = ("wrong", "error", "killed")
 
 _EPILOG = """\
 settings (a value, a list, or Hydra's sweep grammar on the axes):
-  impl seq_len d_model num_heads batch_size mode dtype device threads    the axes
+  impl seq_len d_model num_heads batch_size dtype device threads         the axes
+  mode=forward|train|backward|decode                                     … what one call is; decode: one token
+  mask=none|causal|padding  real_share=0.75  source_len=N                … who sees whom; cross-attention
   allocator=default|steady|fresh                                         … page faults as they come, never, always
+  preset=ladder                                                          every layer there is
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
   precision=quick|standard|strict                                        how well, and for how long; its parts are
   precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
@@ -56,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     out = config.out or RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
     store.check_new(out)
     console = SteadyConsole()
-    with _runner(config) as runner:
+    with _runner(config, out) as runner:
         runner.start()
         if not options.dry_run:
             _load_report()
@@ -84,12 +89,14 @@ def _parser() -> Parser:
     return parser
 
 
-def _runner(config: SweepConfig) -> Runner:
+def _runner(config: SweepConfig, out: Path) -> Runner:
     return Runner(
         seed=config.seed,
         trial_s=config.precision.trial_s,
         timeout_s=config.precision.timeout_s,
         memory_limit=config.memory_limit,
+        compile_timeout_s=config.compile_timeout_s,
+        compile_cache=out / COMPILE_CACHE,
     )
 
 

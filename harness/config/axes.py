@@ -1,15 +1,25 @@
 """What may stand on an axis: each value checked, with one line for what cannot be."""
 
+import fnmatch
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness import catalog
-from harness.case import ALLOCATORS, AXES, DEVICES, DTYPES, MODES
+from harness.case import ALLOCATORS, AXES, DEVICES, DTYPES, MASKS, MODES
 from harness.errors import UsageError, did_you_mean
 
 # No layer is measured beyond these; they catch a slip of the keyboard before memory does.
-LARGEST = {"seq_len": 10**9, "d_model": 10**6, "num_heads": 10**6, "batch_size": 10**6, "threads": 1024}
+LARGEST = {
+    "seq_len": 10**9,
+    "source_len": 10**9,
+    "d_model": 10**6,
+    "num_heads": 10**6,
+    "batch_size": 10**6,
+    "threads": 1024,
+}
+# Without a source there is none.
+_LEAST = {"source_len": 0}
 MOST_VALUES = 100_000
 MOST_CASES = 1_000_000
 
@@ -29,6 +39,8 @@ def _check_axis(axis: str, given: Any) -> tuple[Any, ...]:
     if axis == "threads" and given is None:
         return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
     values = _flat(given)
+    if axis == "impl":
+        values = [name for value in values for name in _matching(str(value))]
     if not values:
         raise UsageError(f"{axis} is an empty list: give at least one value")
     check = _CHECKS.get(axis, _whole)
@@ -41,10 +53,27 @@ def _flat(given: Any) -> list[Any]:
     return [given]
 
 
+def _matching(pattern: str) -> list[str]:
+    """The impls that a name with * stands for; any other name as it is."""
+    if "*" not in pattern:
+        return [pattern]
+    names = fnmatch.filter(catalog.names(), pattern)
+    if not names:
+        raise UsageError(f"impl={pattern}: no impl matches; known: {', '.join(catalog.names())}")
+    return names
+
+
 def _whole(axis: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST[axis]:
-        raise UsageError(f"{axis}={value}: it takes whole numbers from 1 to {LARGEST[axis]}")
+    least = _LEAST.get(axis, 1)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST[axis]:
+        raise UsageError(f"{axis}={value}: it takes whole numbers from {least} to {LARGEST[axis]}")
     return value
+
+
+def _share(axis: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise UsageError(f"{axis}={value}: it takes a number above 0 and up to 1")
+    return float(value)
 
 
 def _impl(axis: str, value: Any) -> str:
@@ -67,4 +96,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "dtype": _one_of(DTYPES),
     "device": _one_of(DEVICES),
     "allocator": _one_of(ALLOCATORS),
+    "mask": _one_of(MASKS),
+    "real_share": _share,
 }

@@ -56,6 +56,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepCo
         out=Path(plain["out"]) if plain["out"] is not None else None,
         seed=_check_seed(plain["seed"]),
         memory_limit=_bytes(plain["memory_limit"]),
+        compile_timeout_s=_check_seconds("compile_timeout_s", plain["compile_timeout_s"]),
         yaml=OmegaConf.to_yaml(config),
     )
 
@@ -94,6 +95,12 @@ def _check_precision(precision: Precision) -> Precision:
             f"precision.max_rounds={precision.max_rounds} is below precision.min_rounds={precision.min_rounds}"
         )
     return precision
+
+
+def _check_seconds(name: str, value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{name}={value}: it takes a number above 0")
+    return value
 
 
 def _check_seed(seed: int) -> int:

@@ -41,19 +41,27 @@ class SweepSchema:
     device: Any = MISSING
     threads: Any = None
     allocator: Any = MISSING
+    mask: Any = MISSING
+    real_share: Any = MISSING
+    source_len: Any = MISSING
     precision: Precision = field(default_factory=Precision)
     out: str | None = None
     seed: int = 0
     memory_limit: str | None = None
+    compile_timeout_s: float = 900.0
 
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """A checked configuration. `memory_limit` is in bytes, None for most of what is free at the start."""
+    """A checked configuration. `memory_limit` is in bytes, None for most of what is free at the start.
+
+    A trial that compiles, and is not timed, may take `compile_timeout_s` seconds.
+    """
 
     axes: dict[str, tuple[Any, ...]]
     precision: Precision
     out: Path | None
     seed: int
     memory_limit: int | None
+    compile_timeout_s: float
     yaml: str

@@ -38,7 +38,7 @@ def claims_of(lines: Iterable[Line]) -> dict[str, str]:
     """What the impl of these lines claims, as it is written: ours by the registry, others as their rows say."""
     for line in lines:
         if line.impl in IMPLS:
-            return {name: getattr(IMPLS[line.impl], name) for name in claims.CLAIMS}
+            return {name: text for name in claims.CLAIMS if (text := getattr(IMPLS[line.impl], name))}
         if line.claims:
             return _stated(line.claims)
     return {}
@@ -58,6 +58,11 @@ def _stated(text: str) -> dict[str, str]:
 def degree(claim: Polynomial, axis: str) -> int:
     """The highest power of the axis ('n', 'd' or 'h') in the claim."""
     return max(int(getattr(term, axis)) for term in claim.terms)
+
+
+def logs(claim: Polynomial) -> int:
+    """The power of log n beside the highest power of n in the claim."""
+    return max(term.log for term in claim.terms if term.n == degree(claim, "n"))
 
 
 def apart(sizes: Iterable[int]) -> list[int]:
@@ -108,7 +113,7 @@ def _growing(claim: Polynomial) -> list[Term]:
 
 def _value(term: Term, size: Size) -> float:
     n, d, h = size
-    return float(term.coefficient * n**term.n * d**term.d * h**term.h)
+    return float(term.coefficient * n**term.n * d**term.d * float(h) ** term.h * math.log2(max(n, 2)) ** term.log)
 
 
 def _over_constants(number: int, exponent: Callable[[tuple[float, ...]], float]) -> Range:

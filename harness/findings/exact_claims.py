@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from harness.claims import Polynomial
-from harness.findings.claimed import CONFIRMED, READ_TO, REFUTED, UNDETERMINED, Judgement, apart, degree
+from harness.findings.claimed import CONFIRMED, READ_TO, REFUTED, UNDETERMINED, Judgement, apart, degree, logs
 from harness.scaling.law import Law
 from harness.summary import Line
 
@@ -31,13 +31,26 @@ def judge_work(lines: Sequence[Line], claim: Polynomial | None, law: Law | None)
     if not claiming:
         return Judgement(measured, UNDETERMINED, "no case that was counted claims anything")
     for line, claimed in claiming:
-        if claimed not in (line.flops, line.flops_full):
+        if not _bears_out(line, claimed):
             which = f"n = {line.seq_len}, d = {line.d_model}, h = {line.num_heads}"
+            if line.mask != "none":
+                # To obey a mask some layers compute in another way, as linear attention in parallel does.
+                said = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} at {which}"
+                return Judgement(measured, UNDETERMINED, said)
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
     cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
     if len(claiming) < len(plain):
         cases = f"{len(claiming)} of {cases}, the others claim nothing"
+    if any(line.mask != "none" and line.flops != claimed for line, claimed in claiming):
+        return Judgement(measured, CONFIRMED, f"no more than claimed in {cases}: what the mask hides is left out")
     return Judgement(measured, CONFIRMED, f"to the last digit in {cases}")
+
+
+def _bears_out(line: Line, claimed: int) -> bool:
+    """Whether the count is as claimed; under a mask, which claims know nothing of, no more."""
+    if line.mask != "none" and line.flops is not None and line.flops <= claimed:
+        return True
+    return claimed in (line.flops, line.flops_full)
 
 
 def _claimed(line: Line, claim: Polynomial | None) -> int | None:
@@ -59,17 +72,20 @@ def _failed(lines: Sequence[Line]) -> str:
 
 
 def judge_depth(lines: Sequence[Line], claim: Polynomial) -> Judgement:
-    """By order in n: the same at every n, or on a straight line over n to the claimed power; constants are free."""
+    """By order in n: the same at every n, or on a straight line over the claimed power of n; constants are free.
+
+    Or on one over whole steps of log₂ n, where that is claimed.
+    """
     series = _over_n(lines)
     if not series:
         return Judgement(_depths(lines), UNDETERMINED, "its depth is not known at two n or more")
-    power, declared = degree(claim, "n"), _declared(lines)
+    power, log, declared = degree(claim, "n"), logs(claim), _declared(lines)
     longest = max(series, key=len)
-    others = [(depths, _doubt(depths, power)) for depths in series if not _follows(depths, power)]
+    others = [(depths, _doubt(depths, power)) for depths in series if not _follows(depths, power, log)]
     for depths, doubt in sorted(others, key=lambda other: bool(other[1])):
         if doubt:
             return Judgement(_written(depths), UNDETERMINED, f"{_ends(depths)}{doubt}{declared}")
-        said = f"{_ends(depths)}: exponent {_order(depths):.2f} where the claim has {power}"
+        said = f"{_ends(depths)}: exponent {_order(depths):.2f} where the claim has {'log n' if log else power}"
         return Judgement(_written(depths), REFUTED, f"{said}{declared}")
     return Judgement(_written(longest), CONFIRMED, f"{_ends(longest)}{declared}")
 
@@ -83,11 +99,11 @@ def judge_path(lines: Sequence[Line], claim: Polynomial) -> Judgement:
     series = _over_n(lines)
     if not series:
         return Judgement("", UNDETERMINED, "its depth, which bounds the path, is not known at two n or more")
-    power, longest = degree(claim, "n"), max(series, key=len)
+    power, log, longest = degree(claim, "n"), logs(claim), max(series, key=len)
     measured = f"at most {_written(longest)}"
     chain = f"no way is longer than the longest chain of operations, {_ends(longest)}{_declared(lines)}"
-    if all(_follows(depths, power) for depths in series):
-        return Judgement(measured, CONFIRMED, f"{chain}; a bound from above" if power else chain)
+    if all(_follows(depths, power, log) for depths in series):
+        return Judgement(measured, CONFIRMED, f"{chain}; a bound from above" if power or log else chain)
     if all(_order(depths) < power - READ_TO for depths in series):
         # One series that leaves no doubt is enough.
         doubt = min(_doubt(depths, power) for depths in series)
@@ -95,8 +111,10 @@ def judge_path(lines: Sequence[Line], claim: Polynomial) -> Judgement:
     return Judgement(measured, UNDETERMINED, f"{chain}; that it is shorter cannot be seen from outside")
 
 
-def _follows(depths: Mapping[int, int], power: int) -> bool:
-    """Whether the depth is of the order of n to the power."""
+def _follows(depths: Mapping[int, int], power: int, log: int = 0) -> bool:
+    """Whether the depth is of the order of n to the power, or of log n."""
+    if log:
+        return power == 0 and len(depths) > 2 and _straight({(n - 1).bit_length(): d for n, d in depths.items()})
     if power == 0:
         return len(set(depths.values())) == 1
     on_powers = {n**power: depth for n, depth in depths.items()}

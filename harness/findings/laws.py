@@ -136,6 +136,7 @@ COLUMNS = (
     *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
     *("cv_error", "holdout_error", "determined"),
     *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max", "threads", "allocator"),
+    *("real_share", "source_len"),
 )
 
 
@@ -168,6 +169,8 @@ def _row(fitted: FittedLaw) -> dict[str, Any]:
         "seq_len_max": max(sizes),
         "threads": setting.threads,
         "allocator": setting.allocator,
+        "real_share": setting.real_share,
+        "source_len": setting.source_len,
     }
 
 

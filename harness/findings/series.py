@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from harness.summary import Line
 
@@ -22,6 +22,8 @@ class Setting:
     mask: str
     threads: int
     allocator: str
+    real_share: float = 1.0
+    source_len: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,12 @@ class Series:
     points: tuple[Point, ...]
 
 
+_SETTING = tuple(field.name for field in fields(Setting))
+
+
 def setting_of(line: Line) -> Setting:
     """The setting that a line was measured in."""
-    return Setting(line.mode, line.dtype, line.device, "none", line.threads, line.allocator)
+    return Setting(**{name: getattr(line, name) for name in _SETTING})
 
 
 def groups(lines: Iterable[Line]) -> dict[tuple[str, Setting], list[Line]]:

@@ -58,32 +58,48 @@ class BeyondRow:
 
 
 class _Order(NamedTuple):
-    """O(…) as it is written, and its powers of n and d."""
+    """O(…) as it is written, and its powers of n and d.
+
+    `beside_projections`: it is of lower order than the layer's projections, which the table leaves out.
+    """
 
     text: str
     n: int
     d: int
+    beside_projections: bool = False
 
 
 class _Kind(NamedTuple):
-    """A row of the table. `family`: that of the impls of the kind; empty where there is none."""
+    """A row of the table, and what one token costs at inference. `kind`: that of its impls in the registry.
+
+    `of_stack`: of how many layers its path is that of.
+    """
 
     name: str
-    family: str
+    kind: str
     complexity: _Order
     sequential: str
     path: str
+    per_token: _Order
+    of_stack: str = ""
 
 
-_N2D, _ND2 = _Order("O(n²·d)", 2, 1), _Order("O(n·d²)", 1, 2)
+# Of one token at inference: attention meets n keys and values, or r; a recurrent layer its state; a convolution k
+# inputs.
 _KINDS = (
-    _Kind("Self-Attention", "attention", _N2D, "O(1)", "O(1)"),
-    _Kind("Recurrent", "rnn", _ND2, "O(n)", "O(n)"),
-    _Kind("Convolutional", "", _Order("O(k·n·d²)", 1, 2), "O(1)", "O(log_k n)"),
-    _Kind("Self-Attention (restricted)", "", _Order("O(r·n·d)", 1, 1), "O(1)", "O(n/r)"),
+    _Kind("Self-Attention", "self-attention", _Order("O(n²·d)", 2, 1), "O(1)", "O(1)", _Order("O(n·d)", 1, 1)),
+    _Kind("Recurrent", "recurrent", _Order("O(n·d²)", 1, 2), "O(n)", "O(n)", _Order("O(d²)", 0, 2)),
+    _Kind(
+        *("Convolutional", "convolutional", _Order("O(k·n·d²)", 1, 2), "O(1)", "O(log_k n)"),
+        *(_Order("O(k·d²)", 0, 2), "log_k n dilated layers"),
+    ),
+    _Kind(
+        *("Self-Attention (restricted)", "restricted", _Order("O(r·n·d)", 1, 1, True), "O(1)", "O(n/r)"),
+        *(_Order("O(r·d)", 0, 1, True), "n/r layers"),
+    ),
 )
-# Of one token at inference: attention meets n keys and values, a recurrent layer its state.
-_PER_TOKEN = {"attention": _Order("O(n·d)", 1, 1), "rnn": _Order("O(d²)", 0, 2)}
+# Somebody's own layer is of the kind that most of its family are.
+_OF_FAMILY = {"attention": "self-attention", "rnn": "recurrent", "conv": "convolutional"}
 _NONE = "no layer of this kind measured"
 
 
@@ -92,7 +108,7 @@ def table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Iterable[Ver
     seen = _Seen(lines, laws, found)
     rows = []
     for kind in _KINDS:
-        impls: Sequence[str | None] = seen.impls(kind.family, "forward") or [None]
+        impls: Sequence[str | None] = seen.impls(kind.kind, "forward") or [None]
         for impl in impls:
             rows.append(
                 Table1Row(
@@ -100,7 +116,7 @@ def table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Iterable[Ver
                     impl,
                     seen.complexity(impl, "forward", kind.complexity),
                     seen.order(impl, "depth", kind.sequential),
-                    seen.order(impl, "path", kind.path),
+                    _of_stack(kind, impl) or seen.order(impl, "path", kind.path),
                 )
             )
     return rows
@@ -111,13 +127,18 @@ def beyond_table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Itera
     seen = _Seen(lines, laws, found)
     rows = []
     for kind in _KINDS:
-        if not kind.family:
-            continue
-        impls: Sequence[str | None] = seen.impls(kind.family, "forward", "train", "decode") or [None]
+        impls: Sequence[str | None] = seen.impls(kind.kind, "forward", "train", "decode") or [None]
         for impl in impls:
             training = seen.complexity(impl, "train", kind.complexity)
-            rows.append(BeyondRow(kind.name, impl, training, seen.per_token(impl, _PER_TOKEN[kind.family])))
+            rows.append(BeyondRow(kind.name, impl, training, seen.per_token(impl, kind.per_token)))
     return rows
+
+
+def _of_stack(kind: _Kind, impl: str | None) -> Cell | None:
+    """The cell of a path that is no matter of one layer."""
+    if not kind.of_stack or impl is None:
+        return None
+    return Cell(kind.path, "", UNDETERMINED, f"that of a stack of {kind.of_stack}: one layer was measured")
 
 
 class _Seen:
@@ -128,19 +149,19 @@ class _Seen:
         self._work = {(law.series.impl, law.series.setting): law for law in laws if law.series.metric == "flops"}
         self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found}
 
-    def impls(self, family: str, *modes: str) -> list[str]:
-        """Those of a family that were measured in one of the modes: ours in the registry's order, then others.
+    def impls(self, kind: str, *modes: str) -> list[str]:
+        """Those of a kind that were measured in one of the modes: ours in the registry's order, then others.
 
         Others only where their work was counted.
         """
         measured = {name for name, setting in self._lines if setting.mode in modes}
-        ours = [name for name, impl in IMPLS.items() if impl.family == family and name in measured]
+        ours = [name for name, impl in IMPLS.items() if impl.kind == kind and name in measured]
         others = {
             name: None
             for (name, setting), lines in self._lines.items()
             if name not in IMPLS
             and setting.mode in modes
-            and any(line.family == family and line.flops is not None for line in lines)
+            and any(_OF_FAMILY.get(line.family) == kind and line.flops is not None for line in lines)
         }
         return [*ours, *others]
 
@@ -188,9 +209,10 @@ class _Seen:
 
     def _work_terms(self, impl: str, setting: Setting) -> list[WorkTerm]:
         """What the work is made of: the claim that every count bears out, else the exact law of the counts."""
-        one = self._verdicts.get((impl, setting, "work_train" if setting.mode == "train" else "work"))
+        quantity = "work" if setting.mode == "forward" else f"work_{setting.mode}"
+        one = self._verdicts.get((impl, setting, quantity))
         if one is not None and one.verdict == CONFIRMED and one.claimed != OWN_FORMULA:
-            return [WorkTerm(term.coefficient, term.n, term.d, term.h) for term in parse(one.claimed).terms]
+            return [WorkTerm(t.coefficient, t.n, t.d, t.h, log=t.log) for t in parse(one.claimed).terms]
         fitted = self._work.get((impl, setting))
         if fitted is None or fitted.law.breaks or "d" not in fitted.law.varied:
             return []
@@ -208,7 +230,9 @@ def _worst(found: Sequence[Cell]) -> Cell:
 
 def _held_against(order: _Order, terms: Sequence[WorkTerm]) -> Cell:
     measured = written(terms)
-    faster = [term for term in terms if (term.n, term.log, term.most_d) > (order.n, 0, order.d)]
+    projections = (order.n, order.d + 1, 0, 0, 0)
+    aside = [t for t in terms if order.beside_projections and (t.n, t.d, t.h, t.b, t.log) == projections]
+    faster = [t for t in terms if (t.n, t.log, t.most_d) > (order.n, 0, order.d) and t not in aside]
     if faster:
         return Cell(order.text, measured, REFUTED, f"{faster[0]} grows faster")
     of_that = [term for term in terms if (term.n, term.d, term.log) == (order.n, order.d, 0)]
@@ -216,11 +240,11 @@ def _held_against(order: _Order, terms: Sequence[WorkTerm]) -> Cell:
     if of_order is None or of_order.coefficient <= 0:
         return Cell(order.text, measured, REFUTED, f"there is no term of {order.text}")
     # Fewer factors of n but more of d: not of lower order where d is large.
-    on_top = [term for term in terms if term.n < order.n and term.most_d > order.d]
+    on_top = [*aside, *(term for term in terms if term.n < order.n and term.most_d > order.d)]
     if not on_top:
         return Cell(order.text, measured, CONFIRMED, f"{of_order} is its leading term, to the last digit")
     said = " and ".join(_on_top(term, of_order) for term in on_top)
-    alone = sum(term.n == order.n for term in terms) == 1
+    alone = sum(term.n == order.n for term in terms if term not in aside) == 1
     leads = "is the only term of its power of n" if alone else "leads the terms of its power of n"
     return Cell(order.text, measured, CONFIRMED, f"{of_order} {leads}; {said}")
 
@@ -239,8 +263,8 @@ def _one_token_more(order: _Order, terms: Sequence[WorkTerm]) -> Cell:
 
 def _on_top(term: WorkTerm, leading: WorkTerm) -> str:
     """`8nd² of the projections comes on top, and is more up to n = 2d`."""
-    projections = (leading.n - 1, leading.d + 1, 0, 0)
-    of_what = " of the projections" if (term.n, term.d, term.h, term.log) == projections else ""
+    projections = [(n, leading.d + 1, 0, 0) for n in (leading.n - 1, leading.n)]
+    of_what = " of the projections" if (term.n, term.d, term.h, term.log) in projections else ""
     said = f"{term}{of_what} comes on top"
     same = (term.h, term.b, term.log) == (leading.h, leading.b, leading.log)
     if same and (leading.n - term.n, term.d - leading.d) == (1, 1):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
-from harness.claims import Polynomial, parse
+from harness.claims import Polynomial, parse, work_of
 from harness.errors import UsageError
 from harness.findings.claimed import CONFIRMED, REFUTED, UNDETERMINED, Judgement, claims_of
 from harness.findings.exact_claims import judge_depth, judge_path, judge_work
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 VERDICTS = (CONFIRMED, REFUTED, UNDETERMINED)
 # What a claim is of: depth, path and memory are claimed of a forward pass.
-_BY_MODE = {"forward": ("work", "memory", "depth", "path"), "train": ("work_train",)}
+_BY_MODE = {
+    "forward": ("work", "memory", "depth", "path"),
+    "train": ("work_train",),
+    "backward": ("work_backward",),
+    "decode": ("work_decode",),
+}
 _BY_ORDER = ("memory", "depth", "path")
 # What is claimed of work in each case rather than as one polynomial.
 OWN_FORMULA = "its own formula"
@@ -30,7 +35,8 @@ OWN_FORMULA = "its own formula"
 class Verdict:
     """One claim and what became of it.
 
-    `quantity`: `work`, `work_train`, `memory`, `depth`, `path`, and of time `time`; `claimed` as theory writes it
+    `quantity`: `work`, `work_train`, `work_backward` (the former two's difference), `work_decode`, `memory`, `depth`,
+    `path`, and of time `time`; `claimed` as theory writes it
     (`8nd² + 4n²d`, `O(n²·d)`), `measured` in the same manner; `verdict` one of `VERDICTS`, `reason` in words.
     """
 
@@ -61,6 +67,11 @@ def _judged(
     stated = claims_of(lines)
     read, unreadable = _read(stated)
     law = of_work.law if of_work is not None else None
+    if lines[0].source_len:  # claims are of a layer's own input: they know one length
+        return
+    if mode == "backward" and (difference := work_of(read, mode)):
+        read["work_backward"] = difference
+        stated = {**stated, "work_backward": str(difference)}
     for quantity in _BY_MODE.get(mode, ()):
         text = f"O({stated.get(quantity)})" if quantity in _BY_ORDER else stated.get(quantity, OWN_FORMULA)
         if quantity in unreadable:
@@ -69,9 +80,10 @@ def _judged(
             yield quantity, text, _judge(quantity, lines, read[quantity], law)
         elif quantity not in _BY_ORDER and any(line.flops_claimed is not None for line in lines):
             yield quantity, text, judge_work(lines, None, law)
-    work = read.get("work_train" if mode == "train" else "work")
+    work = work_of(read, mode)
     if work is not None and mode in _BY_MODE:
-        yield "time", *judge_time(lines, of_time, work, read.get("depth"))
+        # One token is one step, however many came before it.
+        yield "time", *judge_time(lines, of_time, work, read.get("depth") if mode != "decode" else None)
 
 
 def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, str]]:

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from harness.findings.crossovers import headless
 from harness.summary import Line
 
-SETTING_AXES = ("batch_size", "mode", "dtype", "device", "threads", "allocator")
+SETTING_AXES = (
+    *("batch_size", "mode", "dtype", "device", "threads", "allocator"),
+    *("mask", "real_share", "source_len"),
+)
 
 # Widths, and numbers of heads, that one picture has room for.
 MOST_SHOWN = 4
@@ -75,14 +78,16 @@ def _spread(values: Sequence[int]) -> list[int]:
 
 def _name(values: Sequence, varying: Sequence[int]) -> str:
     """`train_threads2`: file-name safe; a bare number says which axis it is on."""
-    return "_".join(f"{SETTING_AXES[i]}{v}" if isinstance(v := values[i], int) else str(v) for i in varying)
+    return "_".join(f"{SETTING_AXES[i]}{v}" if isinstance(v := values[i], int | float) else str(v) for i in varying)
 
 
 def _title(values: Sequence) -> str:
-    batch_size, mode, dtype, device, threads, allocator = values
+    batch_size, mode, dtype, device, threads, allocator, mask, real_share, source_len = values
     where = f"{device}, {threads} thread{'s' if threads > 1 else ''}" if device == "cpu" else device
     kept = "" if allocator == "default" else f", {allocator} allocator"
-    return f"{mode}, {dtype}, batch {batch_size}, {where}{kept}"
+    masked = {"none": "", "causal": ", causal", "padding": f", {100 * real_share:.0f} % of the tokens real"}[mask]
+    source = f", source of {source_len}" if source_len else ""
+    return f"{mode}{masked}{source}, {dtype}, batch {batch_size}, {where}{kept}"
 
 
 def _panels(lines: Sequence[Line]) -> list[Panel]:

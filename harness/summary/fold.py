@@ -1,5 +1,6 @@
 """Rows folded together as they are read: of each only what its case's line needs, so that a run of any size fits."""
 
+import math
 from array import array
 from collections.abc import Mapping
 from operator import itemgetter
@@ -17,6 +18,8 @@ Axes = tuple[Any, ...]
 _axes = itemgetter(*AXES)
 _must = itemgetter("case", "family", "purpose", "round", "status")
 _TYPES = get_type_hints(Case)
+# Without a source its length is 0.
+_LEAST = {"source_len": 0}
 # Rounds are counted; what cannot be counted in eight bytes is none.
 _MOST_ROUND = 2**62
 
@@ -25,7 +28,8 @@ class Fold:
     """What the rows of a run say, or of a part of it, in their order.
 
     `cases` numbers the cases by their axes. By that number: the last family named, the first failure (status and
-    reason), the last facts (`FACTS`). Of each timed trial, in the order of the rows: its case, its round, its `RECORD`.
+    reason), the last facts (`FACTS`), how many seconds it took to compile, as said last. Of each timed trial, in the
+    order of the rows: its case, its round, its `RECORD`.
     """
 
     def __init__(self) -> None:
@@ -33,6 +37,7 @@ class Fold:
         self.families: list[str] = []
         self.failures: dict[int, tuple[str, str | None]] = {}
         self.facts: dict[int, tuple[Any, ...]] = {}
+        self.compiles_s: dict[int, float] = {}
         self.trial_cases = array("q")
         self.trial_rounds = array("q")
         self.records = array("d")
@@ -48,13 +53,16 @@ class Fold:
             return False
         if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
             return False
-        failed, record, facts = status != "ok", None, None
+        failed, record, facts, compile_s = status != "ok", None, None, None
         if purpose == "time" and not failed:
             record = record_of(row)
             whole = record is not None and abs(number) <= _MOST_ROUND
         elif purpose == "facts" and not failed:
             facts = facts_of(row)
             whole = facts is not None and "reason" in row
+        elif purpose == "compile" and not failed:
+            compile_s = row.get("compile_s")
+            whole = isinstance(compile_s, int | float) and 0 <= compile_s < math.inf and "reason" in row
         else:
             whole = "reason" in row and isinstance(row["reason"], str | None)
         case = self._number(data) if whole else None
@@ -66,6 +74,8 @@ class Fold:
             self.failures.setdefault(case, (status, row["reason"]))
         if facts is not None:
             self.facts[case] = facts
+        if compile_s is not None:
+            self.compiles_s[case] = compile_s
         if record is not None:
             self.trial_cases.append(case)
             self.trial_rounds.append(number)
@@ -87,7 +97,7 @@ class Fold:
         # One string for all rows that name the same, where each row has brought its own.
         axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
         for name, value in zip(AXES, axes, strict=True):
-            if not isinstance(value, _TYPES[name]) or (_TYPES[name] is int and value < 1):
+            if not isinstance(value, _TYPES[name]) or (_TYPES[name] is int and value < _LEAST.get(name, 1)):
                 return None
         return self._enter(axes)
 
@@ -106,6 +116,8 @@ class Fold:
             self.failures.setdefault(int(numbers[case]), failure)
         for case, facts in later.facts.items():
             self.facts[int(numbers[case])] = facts
+        for case, compile_s in later.compiles_s.items():
+            self.compiles_s[int(numbers[case])] = compile_s
         self.trial_cases.frombytes(numbers[np.frombuffer(later.trial_cases, dtype=np.int64)].tobytes())
         self.trial_rounds += later.trial_rounds
         self.records += later.records

@@ -70,6 +70,10 @@ class Line:
     wall_call_s: float | None
     # What somebody's own layer claims of itself, as JSON by the names of `harness.claims.CLAIMS`.
     claims: str | None
+    # What a token may look at; the share of tokens that are no padding; the length of a source, 0 without.
+    mask: str
+    real_share: float
+    source_len: int
 
 
 COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Line))

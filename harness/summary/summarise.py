@@ -61,6 +61,8 @@ def _lines_of(fold: Fold, limits: Limits) -> list[Line]:
     for group in trials.groups(ok, best_pulses_s):
         timed = _timed(group, limits)
         _enter(columns, group.cases.tolist(), timed.keys(), timed.values())
+    # What timed trials say of it is the loading of what was compiled before.
+    _enter(columns, fold.compiles_s, ("compile_s",), [fold.compiles_s.values()])
     columns["tokens_per_s"] = [_over(case.tokens, s) for case, s in zip(cases, columns["time_s"], strict=True)]
     columns["flops_per_byte"] = list(map(_over, columns["flops"], columns["min_bytes"]))
     order = sorted(range(len(cases)), key=list(fold.cases).__getitem__)

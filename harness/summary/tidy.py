@@ -24,9 +24,12 @@ _ASSUMED: dict[str, Any] = {
     "status": "ok",
     "trials": 1,
     "allocator": "default",
+    "mask": "none",
+    "real_share": 1.0,
+    "source_len": 0,
 }
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
-_LEAST = dict.fromkeys(("seq_len", "d_model", "num_heads", "batch_size", "threads"), 1)
+_LEAST: dict[str, int] = dict.fromkeys(("seq_len", "d_model", "num_heads", "batch_size", "threads"), 1)
 _TIMES = ("time_s", "time_lo_s", "time_hi_s")
 
 

@@ -1,6 +1,7 @@
 """Drive a sweep: verify, take the facts, then time in rounds, every outcome a row.
 
     verify  each kind of case once, small, against its reference
+    compile each case that compiles once: how long that takes, and for the trials after it, which load what was made
     facts   each case once: memory and which kernel ran, in a process of its own
     round   every unfinished case once, in a new random order; again until none is left
     again   what the machine disturbed in every round, in quiet moments
@@ -67,11 +68,13 @@ class Sweep:
         # Every case that has not failed, with its timed trials; `_open` are those that need more.
         self._trials: dict[Case, list[Trial]] = {case: [] for case in cases}
         self._open = set(cases)
+        self._compiled: set[Case] = set()  # as their verification has shown
 
     def run(self) -> None:
         """Measure until every case is finished. An exception from the runner or a signal leaves all rows written."""
         self._set_aside_unsupported()
         self._verify()
+        self._compile()
         self._watcher.starting("facts", len(self._open))
         for case in self._shuffled(self._open):
             self._trial("facts", case, 0)
@@ -104,8 +107,18 @@ class Sweep:
         self._watcher.starting("verify", len(kinds))
         for kind, cases in kinds.items():
             outcome = {**self._runner.run("verify", kind), "verified": kind.as_dict()}
+            if outcome.get("compiled"):
+                self._compiled.update(cases)
             for case in cases:
                 self._record("verify", case, 0, outcome)
+
+    def _compile(self) -> None:
+        """Before anything else of a case that compiles: no other trial is to pay for it."""
+        cases = self._compiled & self._open
+        if cases:
+            self._watcher.starting("compile", len(cases))
+        for case in self._shuffled(cases):
+            self._trial("compile", case, 0)
 
     def _time(self, case: Case) -> None:
         outcome = self._trial("time", case, len(self._trials[case]) + 1)

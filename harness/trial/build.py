@@ -1,8 +1,8 @@
 """From a case to something that can be called: the layer, its input, and one call of its mode."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from harness import catalog
 from harness.case import Case
+from harness.trial.calls import Call, Forward, backward_call, decode_call, forward_call, train_call
+from harness.trial.contract import refusal, source_len
+from harness.trial.given import counted, given
 
 
 class Unsupported(Exception):
@@ -20,16 +23,29 @@ class Unsupported(Exception):
 class Workload:
     """A layer ready to be measured. `call` is one call of the case's mode; `sync` waits until it is done.
 
-    `forget` frees what a call leaves behind (gradients), which would else count as there before the next one.
+    `forward` is the forward pass with the case's mask and `source`. `gradient` is that of the output, None where there
+    is none. `constants` are masks, caches and states: there before the call, and no weights of the layer. `remake`
+    makes the call anew: of `backward`, its graph.
     """
 
     layer: nn.Module
     x: Tensor
-    call: Callable[[], Any]
+    source: Tensor | None
+    gradient: Tensor | None
+    constants: list[Tensor]
+    forward: Forward
+    remake: Callable[[], Call]
+    call: Call
     sync: Callable[[], None]
 
+    @property
+    def inputs(self) -> list[Tensor]:
+        """What comes in from other layers."""
+        return [self.x] if self.source is None else [self.x, self.source]
+
     def forget(self) -> None:
-        for leaf in (self.x, *self.layer.parameters()):
+        """Free what a call leaves behind (gradients), which would else count as there before the next one."""
+        for leaf in (*self.inputs, *self.layer.parameters()):
             leaf.grad = None
 
 
@@ -52,47 +68,97 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
 def build(case: Case, seed: int) -> Workload:
     """Layer, input (b, n, d) drawn from N(0, 1), and call. Everything here is outside the clock.
 
-    Raises Unsupported with the layer's own reason where it has a `supports(case)` that gives one.
+    Raises Unsupported where the layer has a reason against the case, or no way to be asked for it.
     """
     torch.set_num_threads(case.threads)
     layer_class = catalog.load_class(case.impl)
-    supports = getattr(layer_class, "supports", None)
-    reason = supports(case) if supports is not None else None
+    reason = refusal(layer_class, case)
     if reason:
-        raise Unsupported(str(reason))
+        raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU, whatever the device
     dtype = getattr(torch, case.dtype)
     # float32 is float32: cuDNN would round its factors to 10 bits unasked, which no other kernel does.
     torch.backends.cudnn.allow_tf32 = False
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
-    x = torch.randn(case.batch_size, case.seq_len, case.d_model).to(case.device, dtype)
-    call = _train_call(layer, x) if case.mode == "train" else _forward_call(layer, x)
+    x, source = (
+        torch.randn(case.batch_size, length, case.d_model).to(case.device, dtype) if length else None
+        for length in (case.seq_len, source_len(layer_class, case))
+    )
+    assert x is not None
     sync = torch.cuda.synchronize if case.device == "cuda" else _done_at_once
-    return Workload(layer, x, call, sync)
+    build_mode = _decoding if case.mode == "decode" else _inference if case.mode == "forward" else _training
+    return build_mode(case, layer, x, source, sync)
 
 
-def _forward_call(layer: nn.Module, x: Tensor) -> Callable[[], Tensor]:
-    # For the whole process: a context manager around each call would be on the clock.
+def _inference(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
+    forward, constants = _forward(case, layer, x, source)
+
+    def remake() -> Call:
+        return forward_call(forward, layer)
+
+    return Workload(layer, x, source, None, constants, forward, remake, remake(), sync)
+
+
+def _training(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
+    forward, constants = _forward(case, layer, x, source)
+    layer.train()
+    inputs = [x] if source is None else [x, source]
+    leaves = [*(tensor.requires_grad_(True) for tensor in inputs), *layer.parameters()]
+    gradient = torch.randn(x.shape).to(x)
+    real = counted(layer, case)
+    if real is not None:  # no loss is taken of padding
+        gradient = gradient * real
+    of_mode = train_call if case.mode == "train" else backward_call
+
+    def remake() -> Call:
+        return of_mode(forward, leaves, gradient)
+
+    return Workload(layer, x, source, gradient, constants, forward, remake, remake(), sync)
+
+
+def _decoding(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
     torch.set_grad_enabled(False)
     layer.eval()
-    return lambda: layer(x)
+    forward, masks = _forward(case, layer, x, source)
+    state = start(layer, case, source)
+
+    def remake() -> Call:
+        return decode_call(layer, x, state)
+
+    constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in masks)]
+    return Workload(layer, x, source, None, constants, forward, remake, remake(), sync)
 
 
-def _train_call(layer: nn.Module, x: Tensor) -> Callable[[], Tensor]:
-    """Forward and backward, with a gradient for every weight and for the input, as inside a network."""
-    layer.train()
-    x.requires_grad_(True)
-    leaves = [x, *layer.parameters()]
-    output_gradient = torch.randn(x.shape).to(x)
+def _forward(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None) -> tuple[Forward, list[Tensor]]:
+    """The forward pass, and what it is given that is neither input nor source: masks, as the layer wants them."""
+    keywords = given(layer, case, source)
+    prepare = getattr(layer, "prepare", None)
+    if prepare is not None:
+        keywords = prepare(x, **keywords)
+    masks = [tensor for tensor in tensors_in(keywords) if tensor is not source]
+    # Not even an empty dictionary is unpacked on the clock.
+    return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks
 
-    def call() -> Tensor:
-        for leaf in leaves:
-            leaf.grad = None
-        y = layer(x)
-        y.backward(output_gradient)
-        return y
 
-    return call
+def start(layer: Any, case: Case, source: Tensor | None) -> Any:
+    """The state before the first token, with room for all."""
+    given_source = {"source": source} if source is not None else {}
+    return layer.start(case.batch_size, case.seq_len, **given_source)
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors in a state: itself, or those in its list, tuple, dictionary or dataclass."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for one in fields(value):
+            yield from tensors_in(getattr(value, one.name))
 
 
 def _done_at_once() -> None:

@@ -4,17 +4,22 @@ from typing import Any
 
 import torch
 
-from harness import catalog
 from harness.case import Case
 from harness.trial.build import takes_heads
+from harness.trial.own_module import timed_import
 
 
 def describe(case: Case) -> dict[str, Any]:
-    """Family and heads of the case's impl: said by the class's attributes, else by its constructor."""
-    layer_class = catalog.load_class(case.impl)
+    """Family and heads of the case's impl, and whether it says that it compiles: by the class's attributes, heads else
+    by its constructor. And how long its module takes to import, and whether trials may be forked off after that.
+    """
+    layer_class, import_s, forkable = timed_import(case.impl)
     return {
+        "import_s": import_s,
+        "forkable": forkable,
         "family": str(getattr(layer_class, "family", "own")),
         "has_heads": bool(getattr(layer_class, "has_heads", takes_heads(layer_class))),
+        "compiled": bool(getattr(layer_class, "compiled", False)),
     }
 
 

@@ -9,15 +9,21 @@ from typing import Any
 import torch
 
 from harness.case import Case
-from harness.trial import isolate
+from harness.trial import compiler, isolate
 from harness.trial.build import Unsupported
+from harness.trial.compile_case import take_compile
+from harness.trial.compile_failure import compile_failure
 from harness.trial.describe import describe, torch_facts
 from harness.trial.facts.facts import take_facts
+from harness.trial.inside.attention_map import attention_map
+from harness.trial.inside.gradient_reach import gradient_reach
 from harness.trial.peaks import take_bandwidth, take_flops
+from harness.trial.relative import WrongResult
 from harness.trial.timing.allocator import set_allocator
+from harness.trial.timing.compiled import compilations, compiled_anew
 from harness.trial.timing.pulse import pulse
 from harness.trial.timing.timed import take_time
-from harness.trial.verify import WrongResult, verify
+from harness.trial.verify import verify
 
 _OOM = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
@@ -29,7 +35,8 @@ _NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented 
 def carry_out(request: dict[str, Any]) -> dict[str, Any]:
     """The outcome of `request`: `status`, `reason`, and what was measured. To be called in a process of its own.
 
-    `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds).
+    `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds), and what
+    the purpose needs beside it.
     """
     began = time.monotonic()
     try:
@@ -44,6 +51,9 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
 def failure(error: BaseException) -> dict[str, Any]:
     """The status and one-line reason that an exception stands for."""
     message = " ".join(str(error).split())[:300]
+    of_compiling = compile_failure(error)
+    if of_compiling is not None:
+        return of_compiling | {"traceback": _traceback(error)}
     if isinstance(error, Unsupported):
         return {"status": "unsupported", "reason": message}
     if isinstance(error, WrongResult):
@@ -59,8 +69,12 @@ def failure(error: BaseException) -> dict[str, Any]:
     return {
         "status": "error",
         "reason": f"{type(error).__name__}: {message}{where}",
-        "traceback": "".join(traceback.format_exception(error))[-4000:],
+        "traceback": _traceback(error),
     }
+
+
+def _traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-4000:]
 
 
 def _measure(request: dict[str, Any]) -> dict[str, Any]:
@@ -71,17 +85,41 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     if purpose == "describe":
         return describe(case)
     set_allocator(case.allocator)
-    if purpose == "verify":
-        return verify(case, request["seed"])
-    if purpose == "facts":
-        return take_facts(case, request["seed"])
+    if purpose in ("verify", "compile", "facts", "time"):
+        return _measure_layer(request, case)
     if purpose == "pulse":
         torch.set_num_threads(case.threads)
         return {"pulse_s": pulse()}
-    if purpose == "time":
-        return take_time(case, request["seed"], request["trial_s"])
     if purpose == "flops":
         return take_flops(case, request["trial_s"], request["memory_limit"])
     if purpose == "bandwidth":
         return take_bandwidth(case, request["trial_s"], request["memory_limit"])
+    if purpose == "attention_map":
+        return attention_map(case, request["seed"], request["words"])
+    if purpose == "gradient_reach":
+        return gradient_reach(case, request["seed"])
     raise ValueError(f"no such purpose: {purpose}")
+
+
+def _measure_layer(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """One of the sweep's trials.
+
+    `compiled`, beside a verification, is whether anything was compiled for it; where anything was, `compiled_anew` says
+    in how many graphs that was done here, and what is kept on disk was not there or did not serve.
+    """
+    purpose, seed = request["purpose"], request["seed"]
+    compiler.keep_in(request.get("compile_cache"))
+    compiler.prepare_for(case)
+    if purpose == "verify":
+        outcome = verify(case, seed)
+        outcome["compiled"] = compilations() > 0
+    elif purpose == "compile":
+        outcome = take_compile(case, seed)
+    elif purpose == "facts":
+        outcome = take_facts(case, seed)
+    else:
+        outcome = take_time(case, seed, request["trial_s"])
+    compiler.check_at_work(case)
+    if compilations() > 0:
+        outcome["compiled_anew"] = compiled_anew()
+    return outcome

@@ -4,8 +4,8 @@ A trial so inherits no OpenMP pool, no CUDA context and no allocator's past. The
 forks and waits, so that nothing but the trial runs while the trial runs.
 
 Protocol, over one Unix socket: the driver sends a request (JSON) with the write end of a pipe; the
-parent answers `started PID`, the trial writes its outcome to the pipe as one line, and when it has ended the
-parent says `ended STATUS`, as in waitpid(2).
+parent answers `started PID`, the trial writes its outcome to the pipe as one line (and a line before it, `compiling`,
+if it comes to that), and when it has ended the parent says `ended STATUS`, as in waitpid(2).
 """
 
 import contextlib
@@ -19,7 +19,8 @@ from types import FrameType
 from typing import NoReturn
 
 from harness import catalog
-from harness.trial import isolate
+from harness.trial import compiler, isolate, own_module
+from harness.trial.compile_notice import give_notice
 from harness.trial.run import carry_out
 
 MAX_REQUEST = 65536
@@ -33,11 +34,10 @@ def serve(descriptor: int) -> None:
     isolate.die_with_parent(signal.SIGTERM)
     # The driver decides when a trial ends: a Ctrl-C meant for it must not reach the trial's parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    compiler.set_up()
     for name in catalog.names():
         catalog.load_class(name)
-    # The imported modules stay for good: a trial's garbage collection must not walk them (80 ms).
-    gc.collect()
-    gc.freeze()
+    _freeze()
     with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"ready\n")
         while True:
@@ -56,9 +56,22 @@ def serve(descriptor: int) -> None:
 
 def _prepare(message: bytes) -> None:
     """Import what the request's trial, and all like it, would import: once here instead of in each of them."""
-    case = json.loads(message).get("case") or {}
-    if case.get("mode") == "train":
+    request = json.loads(message)
+    case = request.get("case") or {}
+    if case.get("mode") in ("train", "backward"):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")  # by the first backward pass, 0.3 s
+    if request.get("own_module"):
+        own_module.bring_in(case["impl"])
+    if request.get("compiles"):
+        compiler.bring_in(case["device"])
+    if request.get("own_module") or request.get("compiles"):
+        _freeze()
+
+
+def _freeze() -> None:
+    """The imported modules stay for good: a trial's garbage collection must not walk them (80 ms)."""
+    gc.collect()
+    gc.freeze()
 
 
 def _reap(pid: int) -> int:
@@ -80,6 +93,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 def _trial(message: bytes, pipe: int) -> NoReturn:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        give_notice(pipe)
         outcome = carry_out(json.loads(message))
         with open(pipe, "wb") as out:
             out.write(json.dumps(outcome).encode() + b"\n")

@@ -2,37 +2,44 @@
 
     softmax(Q Kᵀ / √head_dim) V   block by block, with a running maximum and sum
 
-Dao et al. 2022, "FlashAttention", algorithm 1, through `scaled_dot_product_attention`. What this
-rung buys over `packed` is memory linear in n, at the same work.
+Dao et al. 2022, "FlashAttention", algorithm 1; Rabe & Staats 2021 (`efficient`); through
+`scaled_dot_product_attention`. What this rung buys over `chunked` is one kernel for all blocks: no step between them
+leaves the chip, and none waits for Python.
+
+Which of torch's fused kernels runs is torch's choice; that it is a fused one is not: see `sdpa.py`.
 """
 
+from typing import Any, ClassVar
+
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
 
-from impls.attention.parameters import AttentionParameters
-
-BACKENDS = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-    "math": SDPBackend.MATH,
-}
+from impls.attention.layer import Attention
+from impls.attention.sdpa import FUSED, Backends, pinned_attention
 
 
-class FusedAttention(AttentionParameters):
-    """(b, n, d) -> (b, n, d), by the named backend or not at all.
+class FusedAttention(Attention):
+    """(b, n, d) -> (b, n, d), by whichever fused kernel torch takes, never by `math`.
 
-    Unpinned, SDPA falls back to `math`, which materialises the scores, without a word; pinned, it
-    raises RuntimeError where the backend cannot run the case.
+    Where a reason against a case is known beforehand `supports` tells it; else RuntimeError.
     """
 
-    def __init__(self, d_model: int, num_heads: int, backend: str = "flash") -> None:
-        super().__init__(d_model, num_heads)
-        self.backend = BACKENDS[backend]
+    backends: ClassVar[Backends] = FUSED
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.project(x)  # (b, h, n, head_dim) each
-        with sdpa_kernel(self.backend):
-            heads = scaled_dot_product_attention(q, k, v)  # (b, h, n, head_dim)
-        return self.merge(heads)  # (b, n, d)
+    def forward(
+        self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
+        return self.merge(self.attend(q, k, v, attn_mask, is_causal))  # (b, n, d)
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """(b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+        return pinned_attention(q, k, v, attn_mask, is_causal, self.backends)
+
+    @staticmethod
+    def supports(case: Any) -> str | None:
+        """CUDA's fused kernels have no float64; the CPU's has it."""
+        if case.device == "cuda" and case.dtype == "float64":
+            return "no fused attention kernel on CUDA computes in float64"
+        return None

@@ -10,23 +10,36 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from impls.attention.parameters import AttentionParameters
+from impls.attention.layer import Attention
 
 
-class NaiveAttention(AttentionParameters):
+class NaiveAttention(Attention):
     """(b, n, d) -> (b, n, d)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        heads = [self.head(x, i) for i in range(self.num_heads)]  # h times (b, n, head_dim)
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+        source = x if source is None else source  # (b, m, d)
+        heads = [self.head(x, source, i, attn_mask) for i in range(self.num_heads)]  # h times (b, n, head_dim)
         return self.out_proj(torch.cat(heads, dim=-1))  # (b, n, d)
 
-    def head(self, x: Tensor, i: int) -> Tensor:
+    def head(self, x: Tensor, source: Tensor, i: int, attn_mask: Tensor | None) -> Tensor:
         """Head i alone: (b, n, d) -> (b, n, head_dim)."""
         w_q, w_k, w_v = self.in_proj_weight.chunk(3)  # (d, d) each
         b_q, b_k, b_v = self.in_proj_bias.chunk(3)  # (d,) each
         rows = slice(i * self.head_dim, (i + 1) * self.head_dim)
         q = linear(x, w_q[rows], b_q[rows])  # (b, n, head_dim)
-        k = linear(x, w_k[rows], b_k[rows])  # (b, n, head_dim)
-        v = linear(x, w_v[rows], b_v[rows])  # (b, n, head_dim)
-        scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, n, n)
-        return torch.softmax(scores, dim=-1) @ v  # (b, n, head_dim)
+        k = linear(source, w_k[rows], b_k[rows])  # (b, m, head_dim)
+        v = linear(source, w_v[rows], b_v[rows])  # (b, m, head_dim)
+        return one_head(q, k, v, attn_mask)  # (b, n, head_dim)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        """Head after head: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+        heads = [one_head(q[:, i], k[:, i], v[:, i], attn_mask) for i in range(self.num_heads)]
+        return torch.stack(heads, dim=1)  # (b, h, n, head_dim)
+
+
+def one_head(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None) -> Tensor:
+    """softmax(Q Kᵀ / √head_dim) V: (b, n, head_dim) of keys and values (b, m, head_dim); the mask is of all heads."""
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, n, m)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask[:, 0], float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v  # (b, n, head_dim)

@@ -10,13 +10,15 @@ at once, h·n².
 import torch
 from torch import Tensor
 
-from impls.attention.parameters import AttentionParameters
+from impls.attention.layer import Attention
 
 
-class PackedAttention(AttentionParameters):
+class PackedAttention(Attention):
     """(b, n, d) -> (b, n, d)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.project(x)  # (b, h, n, head_dim) each
-        scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, n)
-        return self.merge(torch.softmax(scores, dim=-1) @ v)  # (b, n, d)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        """All heads at once: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+        scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, m)
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, float("-inf"))
+        return torch.softmax(scores, dim=-1) @ v  # (b, h, n, head_dim)

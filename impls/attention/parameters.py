@@ -28,16 +28,37 @@ class AttentionParameters(nn.Module):
         nn.init.normal_(self.in_proj_bias, std=0.02)
         nn.init.normal_(self.out_proj.bias, std=0.02)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Q, K and V of all heads in one matrix product: (b, n, d) -> three of (b, h, n, head_dim)."""
-        b, n, _ = x.shape
-        qkv = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias)  # (b, n, 3d)
-        qkv = qkv.view(b, n, 3, self.num_heads, self.head_dim)  # (b, n, 3, h, head_dim)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # (b, h, n, head_dim) each
-        return q, k, v
+    def project(self, x: Tensor, source: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Q, K and V of all heads: (b, n, d) -> (b, h, n, head_dim) each.
+
+        In one matrix product; with a `source` (b, m, d) in two, K and V being of the source: (b, h, m, head_dim).
+        """
+        if source is None:
+            q, k, v = self._heads(x, self.in_proj_weight, self.in_proj_bias)
+            return q, k, v
+        return self.queries(x), *self.keys_and_values(source)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Q alone: (b, n, d) -> (b, h, n, head_dim)."""
+        rows = slice(0, x.shape[-1])
+        (q,) = self._heads(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
+        return q
+
+    def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """K and V alone: (b, m, d) -> (b, h, m, head_dim) each."""
+        rows = slice(source.shape[-1], None)
+        k, v = self._heads(source, self.in_proj_weight[rows], self.in_proj_bias[rows])
+        return k, v
+
+    def _heads(self, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        """One product for the matrices stacked in `weight`: (b, n, d) -> (b, h, n, head_dim) for each of them."""
+        b, n, d = x.shape
+        stacked = nn.functional.linear(x, weight, bias)  # (b, n, matrices · d)
+        stacked = stacked.view(b, n, weight.shape[0] // d, self.num_heads, self.head_dim)
+        return stacked.permute(2, 0, 3, 1, 4).unbind(0)  # (b, h, n, head_dim) each
 
     def merge(self, heads: Tensor) -> Tensor:
         """Concatenate the heads and apply W_o: (b, h, n, head_dim) -> (b, n, d)."""
-        b, h, n, head_dim = heads.shape
-        concat = heads.transpose(1, 2).reshape(b, n, h * head_dim)  # (b, n, d)
-        return self.out_proj(concat)  # (b, n, d)
+        concat = heads.transpose(1, 2).flatten(2)  # (b, n, d)
+        # The function and not the module, which would look for hooks: some microseconds of a short call.
+        return nn.functional.linear(concat, self.out_proj.weight, self.out_proj.bias)  # (b, n, d)

@@ -2,7 +2,8 @@
 
     y_i = W_o Concat_h( Σ_j a_ij v_j ),   a_ij = exp(q_i·k_j / √head_dim) / Σ_j' exp(q_i·k_j' / √head_dim)
 
-Vaswani et al. 2017, equation 1 and section 3.2.2. Written for float64 and small n, not for speed.
+Vaswani et al. 2017, equation 1 and section 3.2.2; the sums are over the keys that i may look at. Written for float64
+and small n, not for speed.
 """
 
 import torch
@@ -14,15 +15,23 @@ from impls.attention.parameters import AttentionParameters
 class AttentionReference(AttentionParameters):
     """(b, n, d) -> (b, n, d)."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None = None,
+        source: Tensor | None = None,
+    ) -> Tensor:
+        source = x if source is None else source  # (b, m, d)
         d, head_dim = x.shape[-1], self.head_dim
         w_q, w_k, w_v = self.in_proj_weight.view(3, self.num_heads, head_dim, d)  # (h, head_dim, d) each
         b_q, b_k, b_v = self.in_proj_bias.view(3, 1, self.num_heads, 1, head_dim)  # (1, h, 1, head_dim) each
         q = torch.einsum("bnd,hed->bhne", x, w_q) + b_q  # (b, h, n, head_dim)
-        k = torch.einsum("bnd,hed->bhne", x, w_k) + b_k  # (b, h, n, head_dim)
-        v = torch.einsum("bnd,hed->bhne", x, w_v) + b_v  # (b, h, n, head_dim)
-        logits = torch.einsum("bhie,bhje->bhij", q, k) / head_dim**0.5  # (b, h, n, n)
-        weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # (b, h, n, n), rows sum to 1
+        k = torch.einsum("bmd,hed->bhme", source, w_k) + b_k  # (b, h, m, head_dim)
+        v = torch.einsum("bmd,hed->bhme", source, w_v) + b_v  # (b, h, m, head_dim)
+        logits = torch.einsum("bhie,bhje->bhij", q, k) / head_dim**0.5  # (b, h, n, m)
+        if attn_mask is not None:
+            logits = torch.where(attn_mask, logits, -torch.inf)
+        weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # (b, h, n, m), rows sum to 1
         w_o = self.out_proj.weight.view(d, self.num_heads, head_dim)  # (d, h, head_dim)
         heads = torch.einsum("bhij,bhje->bhie", weights, v)  # (b, h, n, head_dim)
         return torch.einsum("bhie,dhe->bid", heads, w_o) + self.out_proj.bias  # (b, n, d)

@@ -9,20 +9,11 @@ hoisted out of the loop as one large matrix product; what stays inside is n smal
 import torch
 from torch import Tensor, nn
 
+from impls.rnn.parameters import RecurrentParameters
 
-class Elman(nn.Module):
-    """(b, n, d) -> (b, n, d): every h_t. It has no heads; `num_heads` is accepted and not used.
 
-    The parameters carry the names of `torch.nn.RNN`, so that each loads the other's `state_dict`.
-    """
-
-    def __init__(self, d_model: int, num_heads: int = 1) -> None:
-        super().__init__()
-        bound = d_model**-0.5
-        self.weight_ih_l0 = nn.Parameter(torch.empty(d_model, d_model).uniform_(-bound, bound))
-        self.weight_hh_l0 = nn.Parameter(torch.empty(d_model, d_model).uniform_(-bound, bound))
-        self.bias_ih_l0 = nn.Parameter(torch.empty(d_model).uniform_(-bound, bound))
-        self.bias_hh_l0 = nn.Parameter(torch.empty(d_model).uniform_(-bound, bound))
+class Elman(RecurrentParameters):
+    """(b, n, d) -> (b, n, d): every h_t. The parameters carry the names of `torch.nn.RNN`."""
 
     def forward(self, x: Tensor) -> Tensor:
         inputs = nn.functional.linear(x, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)  # (b, n, d)
@@ -33,3 +24,13 @@ class Elman(nn.Module):
             h = torch.tanh(input_t + h @ w_h)  # (b, d)
             states.append(h)
         return torch.stack(states, dim=1)  # (b, n, d)
+
+    def start(self, batch_size: int, seq_len: int) -> Tensor:
+        """h_0, (b, d): all that decoding keeps, however many tokens there are."""
+        return self.weight_hh_l0.new_zeros(batch_size, self.weight_hh_l0.shape[0])
+
+    def step(self, x_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """One token more, (b, d) -> (b, d): h_t from x_t and h_{t-1}."""
+        from_input = nn.functional.linear(x_t, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)  # (b, d)
+        h = torch.tanh(from_input + h @ self.weight_hh_l0.t())  # (b, d)
+        return h, h

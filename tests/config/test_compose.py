@@ -36,10 +36,41 @@ def test_hydras_sweep_grammar_works_on_an_axis(override: str, expected: tuple) -
 
 
 def test_glob_chooses_among_the_impls() -> None:
-    names = compose(["impl=glob(attention.*)"]).axes["impl"]
-    assert names == ("attention.naive", "attention.packed", "attention.fused")
-    assert compose(["impl=glob(*,exclude=attention.*)"]).axes["impl"] == ("rnn.elman", "rnn.torch")
-    assert compose(["impl=glob(*.naive),my.module:Layer"]).axes["impl"] == ("attention.naive", "my.module:Layer")
+    names = compose(["impl=glob(attention.linear.*,exclude=*fla)"]).axes["impl"]
+    assert names == ("attention.linear.parallel", "attention.linear.recurrent", "attention.linear.chunked")
+    assert compose(["impl=glob(rnn.*,exclude=rnn.*.*)"]).axes["impl"][:3] == ("rnn.elman", "rnn.torch", "rnn.gru")
+    assert compose(["impl=glob(attention.naive),my.module:Layer"]).axes["impl"] == (
+        *("attention.naive", "my.module:Layer"),
+    )
+
+
+def test_a_star_in_a_name_chooses_as_a_glob_does_on_the_command_line_and_in_a_preset() -> None:
+    assert compose(["impl=rnn.gru*"]).axes["impl"] == ("rnn.gru", "rnn.gru.torch")
+    assert {"rnn.elman", "attention.window", "conv.conv1d"} < set(compose(["preset=ladder"]).axes["impl"])
+    with pytest.raises(UsageError, match=r"impl=rnm\.\*: no impl matches; known: rnn.elman, "):
+        compose(["impl=rnm.*"])
+
+
+def test_a_preset_brings_its_own_sizes_unless_others_are_asked_for() -> None:
+    assert compose(["preset=ladder"]).axes["d_model"] == (256,)
+    assert compose(["preset=ladder", "shape=gpt2"]).axes["d_model"] == (768,)
+    assert compose(["preset=ladder", "d_model=64"]).axes["d_model"] == (64,)
+    assert compose(["preset=ladder", "impl=rnn.elman"]).axes["impl"] == ("rnn.elman",)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("mask=diagonal", "unknown mask 'diagonal'"),
+        ("real_share=0", "real_share=0: it takes a number above 0 and up to 1"),
+        ("real_share=1.5", "real_share=1.5: it takes a number above 0 and up to 1"),
+        ("source_len=-1", "source_len=-1: it takes whole numbers from 0"),
+        ("mode=decoding", "unknown mode 'decoding'; did you mean 'decode'"),
+    ],
+)
+def test_what_cannot_stand_on_an_axis_is_told_in_one_line(given: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        compose([given])
 
 
 def test_somebodys_own_layer_may_stand_beside_ours() -> None:

@@ -157,3 +157,30 @@ def test_two_n_cannot_tell_how_long_a_path_is() -> None:
 def test_a_long_chain_does_not_tell_that_there_is_no_short_path() -> None:
     one = verdict("path", measured("attention.naive", depth=lambda n, d, h: 3 * n))
     assert (one.verdict, "cannot be seen" in one.reason) == ("undetermined", True)
+
+
+def test_a_depth_of_log_n_is_confirmed_by_as_many_operations_more_at_each_doubling() -> None:
+    scan = measured("rnn.linear_scan", depth=lambda n, d, h: 7 + 4 * (n - 1).bit_length(), heads=(1,))
+    assert verdict("depth", scan).verdict == "confirmed"
+    loop = measured("rnn.linear_scan", depth=lambda n, d, h: 7 + 4 * n, heads=(1,))
+    assert verdict("depth", loop).verdict == "refuted"
+
+
+def test_under_a_mask_work_may_be_less_than_claimed_and_more_is_another_way_to_compute() -> None:
+    less = measured("attention.fused", lambda n, d, h: 8 * n * d * d + 2 * n * (n + 1) * d, mask="causal")
+    one = verdict("work", less)
+    assert (one.verdict, "what the mask hides is left out" in one.reason) == ("confirmed", True)
+    more = measured("attention.fused", lambda n, d, h: 8 * n * d * d + 5 * n * n * d, mask="causal")
+    assert verdict("work", more).verdict == "undetermined"
+    unmasked = measured("attention.fused", lambda n, d, h: 8 * n * d * d + 2 * n * (n + 1) * d)
+    assert verdict("work", unmasked).verdict == "refuted"
+
+
+def test_a_backward_pass_is_held_against_training_less_the_forward_pass() -> None:
+    of = measured("attention.packed", lambda n, d, h: 16 * n * d * d + 8 * n * n * d, mode="backward")
+    one = verdict("work_backward", of)
+    assert (one.claimed, one.verdict) == ("16nd² + 8n²d", "confirmed")
+
+
+def test_of_a_source_nothing_is_claimed() -> None:
+    assert verdicts(measured("attention.packed", attention, source_len=128), []) == []

@@ -155,7 +155,7 @@ def test_batches_are_named_in_the_work_where_they_vary() -> None:
 
 def test_training_and_inference_stand_in_a_table_of_their_own() -> None:
     rows = beyond(usual())
-    assert rows.keys() == {"attention.fused", "rnn.elman"}
+    assert rows.keys() == {"attention.fused", "rnn.elman", None}
     for impl, training, per_token in (("attention.fused", "O(n²·d)", "O(n·d)"), ("rnn.elman", "O(n·d²)", "O(d²)")):
         row = rows[impl]
         assert (row.training.claimed, row.training.reason) == (training, "not measured (mode=train)")
@@ -173,6 +173,27 @@ def test_training_is_judged_by_the_work_of_both_passes(impl: str, heads: tuple[i
 
     cell = beyond(measured(impl, work, heads=heads, mode="train"))[impl].training
     assert (cell.measured, cell.verdict) == (measured_as, "confirmed")
+
+
+def test_a_restricted_layer_is_judged_by_what_it_does_between_positions_its_projections_beside_it() -> None:
+    of = measured("attention.window", lambda n, d, h: 8 * n * d * d + 384 * n * d)
+    row = rows_of(of)["Self-Attention (restricted)", "attention.window"]
+    assert (row.complexity.verdict, row.complexity.claimed) == ("confirmed", "O(r·n·d)")
+    assert "8nd² of the projections comes on top" in row.complexity.reason
+    assert (row.path.verdict, row.path.reason) == (
+        "undetermined",
+        "that of a stack of n/r layers: one layer was measured",
+    )
+
+
+def test_a_restricted_layer_that_meets_all_others_is_refuted() -> None:
+    row = rows_of(measured("attention.window", attention))["Self-Attention (restricted)", "attention.window"]
+    assert row.complexity.verdict == "refuted"
+
+
+def test_the_projections_of_no_other_kind_are_left_out() -> None:
+    of = measured("attention.fused", lambda n, d, h: 8 * n * n * d * d + 4 * n * n * d, widths=(64, 128, 256))
+    assert rows_of(of)["Self-Attention", "attention.fused"].complexity.verdict == "refuted"
 
 
 def test_one_token_at_inference_is_judged_by_its_counted_work_where_it_was_measured() -> None:

@@ -19,7 +19,8 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "transient_bytes, backend, compile_s, minor_faults_per_call, involuntary_switches, cpu_over_wall, steal_share, "
         "humps, sm_clock_mhz, "
         "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, "
-        "hump_fast_s, hump_slow_s, hump_cause, host_bound, wall_call_s, claims"
+        "hump_fast_s, hump_slow_s, hump_cause, host_bound, wall_call_s, claims, "
+        "mask, real_share, source_len"
     )
 
 

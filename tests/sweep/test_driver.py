@@ -11,7 +11,7 @@ from harness.catalog import Traits
 from harness.config import Precision
 from harness.sweep.driver import Sweep
 
-CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32, 128)]
+CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32, 512)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=7, trial_s=0.1, timeout_s=9, case_s=100, patience_s=2)
 # Narrow after the fewest rounds, and half as many again to confirm it.
 CONFIRMED = 5
@@ -20,8 +20,14 @@ CONFIRMED = 5
 class Pretender:
     """Answers every purpose; `time` as the test says, by case and number of the trial."""
 
-    def __init__(self, time: Callable[[Case, int], dict[str, Any]], verify: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        time: Callable[[Case, int], dict[str, Any]],
+        verify: dict[str, Any] | None = None,
+        compile: dict[str, Any] | None = None,
+    ) -> None:
         self._time, self._verify = time, verify or {"status": "ok", "reason": None}
+        self._compile = compile or {"compile_s": 2.5}
         self.asked: list[tuple[str, Case | None]] = []
         self.pulse_s = 1.0
 
@@ -32,6 +38,8 @@ class Pretender:
             return {**done, **self._time(case, self.asked.count(("time", case)))}
         if purpose == "pulse":
             return {**done, "pulse_s": self.pulse_s}
+        if purpose == "compile":
+            return {**done, **self._compile}
         return {**done, **(self._verify if purpose == "verify" else {"peak_bytes": 1})}
 
     def order(self, purpose: str) -> list[Case]:
@@ -106,8 +114,8 @@ def test_facts_come_before_times_and_in_trials_of_their_own() -> None:
 
 def test_one_verification_serves_all_cases_of_a_kind() -> None:
     sweep(runner := Pretender(steady))
-    # 128 is halved to 64, which nobody asked for; the others are small as they are.
-    assert [case.seq_len for case in runner.order("verify")] == [8, 16, 32, 64]
+    # 512 is halved to 256, which nobody asked for; the others are small as they are.
+    assert [case.seq_len for case in runner.order("verify")] == [8, 16, 32, 256]
 
 
 def test_a_wrong_layer_is_not_timed() -> None:
@@ -170,3 +178,33 @@ def test_patience_with_a_restless_machine_ends() -> None:
 def test_without_a_pulse_nothing_counts_as_disturbed() -> None:
     sweep(runner := Pretender(lambda case, number: steady(case, number, pulse_s=None)))
     assert runner.order("pulse") == []
+
+
+COMPILED = {"status": "ok", "reason": None, "compiled": True}
+
+
+def test_a_case_that_compiles_does_so_once_before_anything_else_is_taken_of_it() -> None:
+    log = sweep(runner := Pretender(steady, verify=COMPILED))
+    purposes = [purpose for purpose, _ in runner.asked]
+    assert Counter(runner.order("compile")) == dict.fromkeys(CASES, 1)
+    last = max(i for i, purpose in enumerate(purposes) if purpose == "compile")
+    assert last < purposes.index("facts") < purposes.index("time")
+    assert [row["compile_s"] for row in log.rows if row["purpose"] == "compile"] == [2.5] * len(CASES)
+    assert log.finishes == dict.fromkeys(CASES, "ok")
+
+
+def test_what_does_not_compile_has_no_such_trial() -> None:
+    log = sweep(runner := Pretender(steady, verify={**COMPILED, "compiled": False}))
+    assert runner.order("compile") == []
+    assert "compile" not in [phase for phase, _ in log.phases]
+
+
+def test_a_case_that_cannot_be_compiled_is_finished_and_not_timed() -> None:
+    log = sweep(runner := Pretender(steady, COMPILED, {"status": "error", "reason": "it was not compiled: …"}))
+    assert runner.order("facts") == runner.order("time") == []
+    assert log.finishes == dict.fromkeys(CASES, "error")
+
+
+def test_a_wrong_layer_is_not_compiled_again() -> None:
+    sweep(runner := Pretender(steady, verify={**COMPILED, "status": "wrong", "reason": "off"}))
+    assert runner.order("compile") == []

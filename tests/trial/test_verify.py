@@ -6,16 +6,18 @@ import torch
 from harness.case import DTYPES, MODES, Case
 from harness.sweep.runner import Runner
 from harness.trial.verify import tolerance
-from impls.registry import IMPLS
+
+# Of all others, the tests of the ladder.
+FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize("impl", FIRST)
 def test_every_layer_agrees_with_its_reference(runner: Runner, impl: str, dtype: str, mode: str) -> None:
     outcome = runner.run("verify", Case(impl, 48, 32, 4, batch_size=2, mode=mode, dtype=dtype))
     assert outcome["status"] == "ok", outcome["reason"]
-    assert ("gradient_error" in outcome) == (mode == "train")
+    assert ("gradient_error" in outcome) == (mode in ("train", "backward"))
     assert outcome["against"].endswith("Reference")
 
 

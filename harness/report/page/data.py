@@ -27,6 +27,9 @@ AXES = {
     "device": "device",
     "threads": "threads",
     "allocator": "allocator",
+    "mask": "mask",
+    "real_share": "real tokens",
+    "source_len": "source m",
 }
 
 

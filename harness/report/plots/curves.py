@@ -13,7 +13,16 @@ from harness.report.looks import looks
 from harness.report.names import short
 from harness.report.panels import Panel, Setting
 from harness.report.plots.failed import Failed, mark
-from harness.report.plots.style import GUIDE, THEME, axis_of_bytes, axis_of_seconds, axis_of_sizes, title
+from harness.report.plots.style import (
+    GUIDE,
+    THEME,
+    axis_of_bytes,
+    axis_of_seconds,
+    axis_of_sizes,
+    legend_columns,
+    room_for,
+    title,
+)
 from harness.summary import Line
 
 
@@ -44,7 +53,10 @@ def curves(setting: Setting, cost: Cost) -> Figure:
     widths = sorted({panel.d_model for panel in panels})
     columns = max(sum(panel.d_model == d for panel in panels) for d in widths)
     with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
-        figure = Figure(figsize=(4.2 * columns + 2.2, 3.3 * len(widths) + 1.1), layout="constrained")
+        height = 3.3 * len(widths) + 1.1
+        handles = _legend(impls, panels)
+        beside = legend_columns(len(handles), height)
+        figure = Figure(figsize=(4.2 * columns + room_for(beside), height), layout="constrained")
         grid = figure.subplots(len(widths), columns, squeeze=False, sharex=True, sharey=True)
         for row, d in enumerate(widths):
             of_row = [panel for panel in panels if panel.d_model == d]
@@ -61,7 +73,7 @@ def curves(setting: Setting, cost: Cost) -> Figure:
         title(figure, f"{cost.label.capitalize()} against sequence length: {setting.title}")
         figure.supxlabel("sequence length n")
         figure.supylabel(cost.label)
-        figure.legend(handles=_legend(impls, panels), loc="outside right center", frameon=False)
+        figure.legend(handles=handles, loc="outside right center", frameon=False, ncols=beside)
     return figure
 
 

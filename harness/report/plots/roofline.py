@@ -19,7 +19,10 @@ from harness.report.looks import looks
 from harness.report.names import short
 from harness.report.panels import SETTING_AXES, Setting
 from harness.report.places import roof_of
-from harness.report.plots.style import GUIDE, THEME, title
+from harness.report.plots.style import GUIDE, THEME, legend_columns, room_for, title
+
+# Inches.
+_HEIGHT = 5.2
 
 
 def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
@@ -29,7 +32,9 @@ def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint
     if roof is None or not own:
         return None
     with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
-        figure = Figure(figsize=(8.6, 5.2), layout="constrained")
+        handles = _legend(own)
+        beside = legend_columns(len(handles), _HEIGHT)
+        figure = Figure(figsize=(6.4 + room_for(beside), _HEIGHT), layout="constrained")
         axes = figure.subplots()
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -38,11 +43,11 @@ def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint
         _ticks(axes)
         axes.set(xlabel="FLOPs a byte, with the least traffic", ylabel="FLOP/s")
         title(figure, f"Roofline: {setting.title}")
-        handles = _legend(own)
         figure.legend(
             *zip(*handles, strict=True),
             loc="outside right center",
             frameon=False,
+            ncols=beside,
             borderaxespad=1.0,
             handler_map={tuple: HandlerTuple(ndivide=None, pad=0.9)},
         )

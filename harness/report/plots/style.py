@@ -29,6 +29,20 @@ def title(figure: Figure, text: str) -> None:
     figure.suptitle("\n".join(part for line in text.split("\n") for part in textwrap.wrap(line, max(20, room))))
 
 
+# Inches that one entry of a legend takes, and a column of them.
+_ENTRY, _COLUMN = 0.215, 2.2
+
+
+def legend_columns(entries: int, height: float) -> int:
+    """In how many columns so many entries stand beside axes of a figure of that height, in inches."""
+    return -(-entries // max(1, int((height - 0.5) / _ENTRY)))
+
+
+def room_for(columns: int) -> float:
+    """Inches of width that a legend of so many columns takes."""
+    return columns * _COLUMN
+
+
 def axis_of_sizes(axes: Axes, sizes: Iterable[int]) -> None:
     """A logarithmic x axis that names the measured n and no others; every second one where they crowd."""
     ticks = sorted(set(sizes))

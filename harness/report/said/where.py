@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 from harness.findings.series import Setting
 
+# Their values say by themselves what they are of.
+_BARE = ("mode", "dtype", "device")
+_NAMES = {"real_share": "real tokens", "source_len": "source"}
+
 
 @dataclass(frozen=True)
 class Where:
@@ -16,7 +20,7 @@ class Where:
     def among(cls, settings: Iterable[Setting]) -> "Where":
         """Of all the settings that are spoken of."""
         seen = list(dict.fromkeys(settings))
-        axes = ("mode", "dtype", "device", "mask", "threads", "allocator")
+        axes = ("mode", "dtype", "device", "mask", "threads", "allocator", "real_share", "source_len")
         return cls(tuple(axis for axis in axes if len({getattr(one, axis) for one in seen}) > 1))
 
     def beside_mode(self) -> "Where":
@@ -25,6 +29,6 @@ class Where:
 
     def __call__(self, setting: Setting) -> str:
         return ", ".join(
-            f"{axis} {getattr(setting, axis)}" if axis in ("mask", "threads", "allocator") else getattr(setting, axis)
+            getattr(setting, axis) if axis in _BARE else f"{_NAMES.get(axis, axis)} {getattr(setting, axis)}"
             for axis in self.varying
         )

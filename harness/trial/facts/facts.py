@@ -9,14 +9,12 @@ import torch
 from harness import catalog, claims
 from harness.case import Case
 from harness.errors import UsageError
-from harness.trial.build import build
+from harness.trial.build import Workload, build
 from harness.trial.facts.backend import backend
 from harness.trial.facts.memory import allocator_peak, resident_peak
 from harness.trial.facts.observe import Observation, observe
 from harness.trial.facts.saved import saved_bytes
-
-# What torch calls the range of a compiled function in a profile.
-_COMPILED_REGION = "Torch-Compiled Region"
+from harness.trial.timing.compiled import graphs, triton_kernels
 
 _Fact = TypeVar("_Fact")
 
@@ -34,9 +32,11 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     | `depth_declared`, `fused_depth_declared` | how many of the chain opaque kernels declare; whether they do |
     | `min_bytes` | the least traffic: weights, inputs and outputs once, what is materialised written and read once |
     | `weights_bytes` | parameters and buffers |
-    | `inputs_bytes`, `output_bytes` | in `train`, the output's gradient is an input, and the others are outputs |
+    | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` the output's gradient too |
+    | `output_bytes` | in `train` and `backward`, of the other gradients too |
     | `peak_bytes` | the allocator's peak beyond weights and inputs, outputs included |
-    | `saved_bytes`, `transient_bytes` | of that, what the forward pass leaves to the backward pass, and the rest |
+    | `saved_bytes`, `transient_bytes` | of that, what the forward pass leaves to the backward pass, and the rest; in
+      `backward` the former was there before, and is not in the peak |
     | `peak_resident_bytes` | the kernel's view of the peak; None on a GPU |
     | `backend`, `backend_fallback` | the kernel that ran; one sentence if a faster one was allowed, or None |
     | `facts_unknown` | one line for each reason why a key above is None |
@@ -51,28 +51,43 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     work.forget()
     resident = resident_peak(work.call) if case.device == "cpu" else None
     work.forget()
-    leaves = [work.x, *work.layer.parameters(), *work.layer.buffers()]
-    train = case.mode == "train"
+    weights = [*work.layer.parameters(), *work.layer.buffers()]
+    leaves = [*work.inputs, *work.constants, *weights]
     unknown: list[str] = []
-    saved = _told(lambda: saved_bytes(work.layer, work.call, leaves), "saved_bytes", unknown) if train else 0
+    saved: int | None = 0
+    if work.gradient is not None:
+        saved = _told(lambda: saved_bytes(work.layer, work.forward, leaves), "saved_bytes", unknown)
     work.forget()
     seen = _told(lambda: observe(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
-    weights = _bytes(leaves[1:])
-    inputs = work.x.nbytes * (2 if train else 1)
-    facts = _watched(seen, compiled=any(_COMPILED_REGION in name for name in operations), unknown=unknown)
+    inputs = _inputs(case, work)
+    facts = _watched(seen, unknown)
     return {
         **facts,
         **_claimed(case),
-        "min_bytes": None if facts["min_bytes"] is None else facts["min_bytes"] + weights + work.x.nbytes,
-        "weights_bytes": weights,
-        "inputs_bytes": inputs,
+        "min_bytes": None
+        if facts["min_bytes"] is None
+        else facts["min_bytes"] + _bytes([*weights, *_moved(case, work)]),
+        "weights_bytes": _bytes(weights),
+        "inputs_bytes": _bytes(inputs),
         "saved_bytes": saved,
-        "transient_bytes": None if saved is None else peak - saved,
+        "transient_bytes": peak if case.mode == "backward" else None if saved is None else peak - saved,
         "peak_bytes": peak,
         "peak_resident_bytes": resident,
         "backend": backend(operations),
         "facts_unknown": unknown,
     }
+
+
+def _moved(case: Case, work: Workload) -> list[torch.Tensor]:
+    """Inputs that every call reads; the token that is decoded is seen to be read, as caches and states are."""
+    return [] if case.mode == "decode" else work.inputs
+
+
+def _inputs(case: Case, work: Workload) -> list[torch.Tensor]:
+    """What is there before the call and is no weight: of a token to be decoded, the token and not those before it."""
+    given = [work.x[:, -1].contiguous()] if case.mode == "decode" else work.inputs
+    gradient = [work.gradient] if work.gradient is not None else []
+    return [*given, *gradient, *work.constants]
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
@@ -101,13 +116,15 @@ def _claimed(case: Case) -> dict[str, Any]:
     """
     own = catalog.is_foreign(case.impl)
     of_it = claims.of_class(catalog.load_class(case.impl)) if own else claims.of_impl(case.impl)
-    formula = of_it.get("work_train" if case.mode == "train" else "work")
+    formula = claims.work_of(of_it, case.mode)
+    # With a source, work is of two lengths: claims know one.
+    formula = None if case.source_len else formula
     work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
     stated = {name: str(claim) for name, claim in of_it.items()}
     return {"flops_claimed": work, "claims": json.dumps(stated, ensure_ascii=False) if own and stated else None}
 
 
-def _watched(seen: Observation | None, compiled: bool, unknown: list[str]) -> dict[str, Any]:
+def _watched(seen: Observation | None, unknown: list[str]) -> dict[str, Any]:
     """The facts of the watched call, `min_bytes` still without weights and inputs; reasons go to `unknown`."""
     if seen is None:
         return dict.fromkeys(_WATCHED) | {"flops_unknown": []}
@@ -115,9 +132,12 @@ def _watched(seen: Observation | None, compiled: bool, unknown: list[str]) -> di
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops_unknown]
     undeclared = "depth: {} declares no depth in the layer's `kernels`, and is counted as one operation"
     unknown += [undeclared.format(name) for name in seen.depth_undeclared]
-    if compiled:
+    if graphs():
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
         facts |= dict.fromkeys(("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"))
+    elif triton_kernels() and not seen.has_own_operators:
+        unknown.append("flops, ops, depth, min_bytes: a Triton kernel is called past torch's dispatcher, and not seen")
+        facts |= dict.fromkeys(_WATCHED) | {"flops_unknown": [], "output_bytes": seen.output_bytes}
     return facts
 
 

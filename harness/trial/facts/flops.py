@@ -1,9 +1,9 @@
 """Floating-point operations of a call. A multiply-add is 2; elementwise work and reductions are not counted.
 
-Opaque kernels are counted by `kernels.py`, matrix products by the formulas here, and convolutions and what else torch
-has a formula for by torch's own registry. Plain products know no mask: attention written out does its work in full
-under a causal mask too, and is counted so. What has no formula makes the count unknown rather than too small: an
-operator of somebody's own namespace, a higher-order operator, or one of the linear-algebra solvers.
+Opaque kernels are counted by `kernels.py` and `flex.py`, matrix products by the formulas here, and convolutions and
+what else torch has a formula for by torch's own registry. Plain products know no mask: attention written out does its
+work in full under a causal mask too, and is counted so. What has no formula makes the count unknown rather than too
+small: an operator of somebody's own namespace, any other higher-order operator, or a linear-algebra solver.
 
 Somebody's own layer may say what its own kernels cost, as a class attribute
 
@@ -13,6 +13,7 @@ each called with the kernel's own arguments and `out=` its result; either may be
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,8 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from harness.errors import UsageError
-from harness.trial.facts.kernels import KERNELS, Work
+from harness.trial.facts import flex
+from harness.trial.facts.kernels import KERNELS, Arguments, Kernel, Work
 from harness.trial.facts.operations import Operation
 
 Declared = Mapping[str, Mapping[str, Callable[..., int]]]
@@ -95,7 +97,10 @@ class Flops:
         self._declared = declared or {}
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
             raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
+        if "torch.nn.attention.flex_attention" in sys.modules:  # else its operators, which take time to load, are not
+            flex.let_observe()
         self.undeclared: list[str] = []
+        self.has_own_operators = False  # somebody's, registered with torch.library
         self._flops = self._full = 0
         self.unknown: list[str] = []
 
@@ -106,6 +111,7 @@ class Flops:
 
     def add(self, operation: Operation) -> None:
         """Count one operation."""
+        self.has_own_operators |= operation.traits.namespace not in _KNOWN
         work = self._of(operation)
         if work is not None:
             self._flops += work.flops
@@ -118,17 +124,23 @@ class Flops:
         name = operation.traits.name
         if name in self._declared and "depth" in self._declared[name]:
             return self._ask(operation, "depth")
+        opaque = _opaque(operation)
+        if opaque is not None:
+            kernel, arguments = opaque
+            return kernel.depth(arguments)
         if operation.traits.namespace not in _KNOWN and name not in self.undeclared:
             self.undeclared.append(name)
-        return KERNELS[name].depth(operation.arguments()) if name in KERNELS else None
+        return None
 
     def _of(self, operation: Operation) -> Work | None:
         name = operation.traits.name
         if name in self._declared and "flops" in self._declared[name]:
             flops = self._ask(operation, "flops")
             return Work(flops, flops)
-        if name in KERNELS:
-            return KERNELS[name].work(operation.arguments())
+        opaque = _opaque(operation)
+        if opaque is not None:
+            kernel, arguments = opaque
+            return kernel.work(arguments)
         plain = _plain(operation)
         return None if plain is None else Work(plain, plain)
 
@@ -141,6 +153,14 @@ class Flops:
         if not isinstance(answer, int) or answer < 0:
             raise UsageError(f"kernels['{name}']['{what}'] gave {answer!r}: it must give a whole number from 0 on")
         return answer
+
+
+def _opaque(operation: Operation) -> tuple[Kernel, Arguments] | None:
+    """The operation's kernel and its arguments by name; None where it is no opaque kernel that is known."""
+    name = operation.traits.name
+    if name in KERNELS:
+        return KERNELS[name], operation.arguments()
+    return (flex.FLEX[name], flex.arguments(operation)) if name in flex.FLEX else None
 
 
 def _plain(operation: Operation) -> int | None:

@@ -31,6 +31,7 @@ class Observation:
     materialised_bytes: int
     output_bytes: int
     fallback: str | None
+    has_own_operators: bool
 
 
 def observe(work: Workload) -> Observation:
@@ -41,11 +42,13 @@ def observe(work: Workload) -> Observation:
     traffic = Traffic(storages)
     fallback = Fallback()
     observer = Observer(storages, (flops, depth, traffic, fallback))
-    leaves = [work.x, *work.layer.parameters(), *work.layer.buffers()]
+    leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
-    with _compiler_off(), observer:
-        result = work.call()
+    with _compiler_off():
+        call = work.remake()  # of a backward pass, with a graph that is not compiled either
+        with observer:
+            result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     outputs = [*tensors(result), *gradients]
     return Observation(
@@ -58,6 +61,7 @@ def observe(work: Workload) -> Observation:
         traffic.bytes(leaves, outputs),
         sum(tensor.nbytes for tensor in outputs),
         fallback.reason,
+        flops.has_own_operators,
     )
 
 

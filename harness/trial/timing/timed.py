@@ -7,9 +7,10 @@ from typing import Any
 
 from harness.case import Case
 from harness.trial.build import Workload, build
+from harness.trial.compile_failure import CompiledAgain
 from harness.trial.timing.allocator import settle
 from harness.trial.timing.clock import Samples, sample
-from harness.trial.timing.compiled import compile_s
+from harness.trial.timing.compiled import at_hand, compilations, compile_s, load
 from harness.trial.timing.interference import cpu_mhz, usage
 from harness.trial.timing.layout import litter
 from harness.trial.timing.pulse import pulse
@@ -20,11 +21,17 @@ def take_time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     began = time.monotonic()
     held = litter()
     work = build(case, seed)
+    may_compile = at_hand()
+    loading_s = load(work.call, work.sync) if may_compile else None
     settling_s = settle(work.call) if case.allocator == "steady" else None
     built = time.monotonic()
+    made = compilations() if may_compile else 0
     samples, extras = _on_gpu(work, trial_s) if case.device == "cuda" else _on_cpu(work, trial_s)
-    if settling_s is not None:
-        samples.first_call_s = settling_s
+    if may_compile and compilations() != made:
+        raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")
+    first_call_s = loading_s if loading_s is not None else settling_s
+    if first_call_s is not None:
+        samples.first_call_s = first_call_s
     del held
     warm_s = median(samples.samples_s)
     return {

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from harness.trial.timing.compiled import compile_s
+from harness.trial.timing.compiled import at_hand, compilations, compile_s, load
 
 
 @pytest.fixture
@@ -37,3 +37,48 @@ def test_a_triton_kernel_that_was_compiled_counts_and_one_that_only_exists_does_
     kernel.device_caches = versions
     modules["triton.runtime.jit"] = triton
     assert compile_s(0.5, 0.001) == pytest.approx(seconds)
+
+
+class Layer:
+    """Compiles in its first calls, as many of them as are said."""
+
+    def __init__(self, modules: dict, compiling_calls: int) -> None:
+        self._counters = {"stats": {"unique_graphs": 0}}
+        self._left = compiling_calls
+        self.calls = 0
+        modules["torch._dynamo.utils"] = SimpleNamespace(counters=self._counters)
+
+    def call(self) -> None:
+        self.calls += 1
+        if self._left:
+            self._left -= 1
+            self._counters["stats"]["unique_graphs"] += 1
+
+
+@pytest.mark.parametrize("compiling", [0, 1, 3])
+def test_calls_are_made_until_one_compiles_nothing(modules: dict, compiling: int) -> None:
+    layer = Layer(modules, compiling)
+    load(layer.call, lambda: None)
+    assert layer.calls == compiling + 1
+    assert compilations() == compiling
+
+
+def test_a_layer_that_never_stops_compiling_is_not_called_for_ever(modules: dict) -> None:
+    layer = Layer(modules, 10**9)
+    load(layer.call, lambda: None)
+    assert layer.calls < 100
+
+
+def test_without_a_compiler_in_the_process_none_is_looked_for(modules: dict) -> None:
+    assert not at_hand()
+    Layer(modules, 0)
+    assert at_hand()
+
+
+def test_each_version_of_a_triton_kernel_counts(modules: dict) -> None:
+    triton = ModuleType("triton.runtime.jit")
+    triton.JITFunction = type("JITFunction", (), {})
+    kernel = triton.JITFunction()
+    kernel.device_caches = {0: ({"float32": "binary", "bfloat16": "binary"}, "target"), 1: ({}, "target")}
+    modules["triton.runtime.jit"] = triton
+    assert compilations() == 2

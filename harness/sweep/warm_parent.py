@@ -1,0 +1,147 @@
+"""The driver's end of `harness.trial.warm`: the process that trials are forked from, one at a time."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+from harness.trial.compile_notice import NOTICE
+
+# How long a trial may take to end after its last word.
+_GRACE_S = 1.0
+# The parent finds what the driver finds, wherever it was started from.
+_BOOT = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from harness.trial import isolate
+isolate.die_with_parent()
+from harness.trial import warm
+warm.serve(int(sys.argv[2]))
+"""
+
+
+class WarmParentLost(Exception):
+    """The process that trials are forked from has ended."""
+
+
+class WarmParent:
+    """The driver's end of `harness.trial.warm`."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._answers = self._socket.makefile("r")
+        self._trial: int | None = None
+        self._ready = False
+
+    def wait_until_ready(self) -> None:
+        """Raises WarmParentLost where it did not start."""
+        if not self._ready:
+            try:
+                self._answer("ready")
+            except BaseException:
+                self.close()
+                raise
+            self._ready = True
+
+    def run(self, request: dict[str, Any], timeout_s: float, compile_timeout_s: float) -> dict[str, Any]:
+        """The outcome of a trial, of whatever kind. One that says it has begun to compile is given that much more time.
+
+        Raises WarmParentLost.
+        """
+        reader, writer = os.pipe()
+        try:
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], [writer])
+            except OSError as error:
+                raise WarmParentLost from error
+            finally:
+                os.close(writer)
+            self._trial = int(self._answer("started"))
+            sent = self._read(reader, time.monotonic() + timeout_s)
+            if sent == NOTICE:
+                timeout_s += compile_timeout_s
+                sent = self._read(reader, time.monotonic() + timeout_s)
+        finally:
+            os.close(reader)
+        ended = sent is not None and bool(select.select([self._socket], [], [], _GRACE_S)[0])
+        if not ended:
+            self._kill_trial()
+        self._trial, status = None, int(self._answer("ended"))
+        if sent is None:
+            return failed("timeout", f"no result after {timeout_s:g} s")
+        sent = sent.removeprefix(NOTICE)
+        if sent.endswith(b"\n"):
+            return json.loads(sent)
+        return _death(status) if ended else failed("killed", "it closed its pipe without a result and went on running")
+
+    def close(self) -> None:
+        """End the trial that is running, if any, with what it started, and the parent."""
+        if self._trial is not None:
+            self._kill_trial()
+            with contextlib.suppress(WarmParentLost):
+                self._answer("ended")
+        self._answers.close()
+        self._socket.close()
+        self._process.terminate()  # it first ends what it has started itself
+        try:
+            self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _kill_trial(self) -> None:
+        """Kill the trial that is running, if any; what it started, the parent kills."""
+        if self._trial is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._trial, signal.SIGKILL)
+
+    def _read(self, pipe: int, deadline: float) -> bytes | None:
+        """A line from the pipe, or what came of it before its end or the trial's; None at the deadline.
+
+        The trial's end counts by itself: a child that it left behind may hold the pipe open.
+        """
+        received = b""
+        while not received.endswith(b"\n"):
+            ends: list[Any] = [pipe, self._socket]
+            ready = select.select(ends, [], [], max(0.0, deadline - time.monotonic()))[0]
+            if not ready:
+                return None
+            part = os.read(pipe, 1 << 20) if pipe in ready else b""
+            if not part:
+                break
+            received += part
+        return received
+
+    def _answer(self, word: str) -> str:
+        try:
+            line = self._answers.readline()
+        except OSError as error:
+            raise WarmParentLost from error
+        if not line.startswith(word):
+            raise WarmParentLost
+        return line.removeprefix(word).strip()
+
+
+def _death(status: int) -> dict[str, Any]:
+    if os.WIFSIGNALED(status):
+        return failed("killed", f"by {signal.Signals(os.WTERMSIG(status)).name}")
+    return failed("error", f"its process ended with exit status {os.WEXITSTATUS(status)} and without a result")
+
+
+def failed(status: str, reason: str) -> dict[str, Any]:
+    """The outcome of a trial that has none of its own."""
+    return {"status": status, "reason": reason}

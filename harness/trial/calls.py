@@ -1,0 +1,51 @@
+"""One call of each mode: what is on the clock, and nothing else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Call = Callable[[], Any]
+Forward = Callable[[], Tensor]
+
+
+def forward_call(forward: Forward, layer: nn.Module) -> Call:
+    """Forward without gradients."""
+    # For the whole process: a context manager around each call would be on the clock.
+    torch.set_grad_enabled(False)
+    layer.eval()
+    return forward
+
+
+def train_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call:
+    """Forward and backward, with a gradient for every weight and for the input, as inside a network."""
+
+    def call() -> Tensor:
+        for leaf in leaves:
+            leaf.grad = None
+        y = forward()
+        y.backward(gradient)
+        return y
+
+    return call
+
+
+def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call:
+    """Backward alone, again and again over one graph, whose forward pass is done here."""
+    y = forward()
+    # A layer may leave a weight unused, as one without a source leaves what is for one.
+    return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)
+
+
+def decode_call(layer: nn.Module, x: Tensor, state: Any) -> Call:
+    """One token more, again and again the last of x (b, n, d), after all the others, which are taken in here."""
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]] = layer.step  # type: ignore[assignment]
+    before, token = x[:, :-1], x[:, -1].contiguous()
+    if before.shape[1]:
+        if hasattr(layer, "prefill"):
+            state = layer.prefill(before, state)  # type: ignore[operator]
+        else:
+            for x_t in before.unbind(1):
+                _, state = step(x_t, state)
+    return lambda: step(token, state)[0]

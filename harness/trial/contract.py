@@ -1,0 +1,60 @@
+"""What a layer can be asked for, found by looking at it: masks, a source, decoding. Nothing is demanded.
+
+forward(x)                    all that there must be: (b, n, d) -> (b, n, d)
+forward(x, is_causal=…)       it can be told that no token may look at a later one
+forward(x, attn_mask=…)       boolean, broadcastable to (b, h, n, m), True where a query may look at a key
+forward(x, source=…)          keys and values of a source (b, m, d): cross-attention
+causal = True                 by its nature no token sees a later one, as in a recurrent layer
+needs_source = True           it has no pass without a source: one of n tokens is then made for it
+prepare(x, …) -> dict         what it is given of the above, turned into a layout of its own, outside the clock
+start(batch_size, seq_len) -> state, step(x_t, state) -> (y_t, state)       decoding, (b, d) -> (b, d)
+prefill(x, state) -> state    what t steps would make of the state, at once
+"""
+
+import inspect
+from typing import Any
+
+from harness.case import Case
+
+
+def refusal(layer_class: Any, case: Case) -> str | None:
+    """Why the layer cannot be asked for this case; None if nothing speaks against it."""
+    supports = getattr(layer_class, "supports", None)
+    said = supports(case) if supports is not None else None
+    if said:
+        return str(said)
+    if case.mode == "decode":
+        steps = callable(getattr(layer_class, "start", None)) and callable(getattr(layer_class, "step", None))
+        if not steps:
+            return "it has no start and step to decode with"
+        if case.mask == "padding":
+            return "one token after another has no padding"
+        if case.source_len and not takes(layer_class, "source", method="start"):
+            return "its start takes no source"
+    if case.source_len and not takes(layer_class, "source"):
+        return "its forward takes no source"
+    if is_causal(layer_class):
+        return None
+    if case.mask == "causal" and case.source_len:
+        return "a source has no later tokens to hide: a causal mask is of a layer's own input"
+    if case.mask == "causal" and not takes(layer_class, "is_causal", "attn_mask"):
+        return "its forward takes neither is_causal nor attn_mask, and it has no causal = True"
+    if case.mask == "padding" and not takes(layer_class, "attn_mask"):
+        return "its forward takes no attn_mask, and it has no causal = True"
+    return None
+
+
+def source_len(layer_class: Any, case: Case) -> int:
+    """Tokens of the source that the layer is given; 0 for none."""
+    return case.source_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
+
+
+def is_causal(layer_class: Any) -> bool:
+    """Whether no token sees a later one, whatever the mask: what stands behind a sequence then changes nothing."""
+    return bool(getattr(layer_class, "causal", False))
+
+
+def takes(layer_class: Any, *names: str, method: str = "forward") -> bool:
+    """Whether the method has a parameter of one of these names."""
+    parameters = inspect.signature(getattr(layer_class, method)).parameters
+    return any(name in parameters for name in names)

@@ -1,0 +1,82 @@
+"""Decoding checked: what comes out step by step is what comes out all at once.
+
+Twice: for given tokens, and for tokens that the layer chooses itself, each the most likely one after those before it
+(greedy generation), where an error in one step would lead all later ones astray.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.case import Case
+from harness.trial.build import Workload, start
+from harness.trial.given import given
+from harness.trial.relative import WrongResult, check
+
+# So many tokens are generated, of a vocabulary of so many.
+_GENERATED = 16
+_VOCABULARY = 31
+
+
+def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> dict[str, Any]:
+    """`output_error` of all n steps, `generated` how many tokens were generated. Raises WrongResult."""
+    layer, x, source = work.layer, work.x, work.source
+    expected = _all_at_once(reference, case, x, source)
+    state, steps = start(layer, case, source), []
+    for x_t in x.unbind(1):
+        y_t, state = _step(layer, x_t, state)
+        steps.append(y_t)
+    worst = check("what it decodes step by step", torch.stack(steps, dim=1), expected, limit)
+    last = _shaped(work.call(), x[:, -1])  # the call that is timed: prefilled, and only the last step taken
+    worst = max(worst, check("the last token after a prefill", last, expected[:, -1], limit))
+    again = _shaped(work.call(), x[:, -1])
+    worst = max(worst, check("the same step taken again", again, expected[:, -1], limit))
+    chosen, outputs = generate(layer, case, source, seed)
+    expected = _all_at_once(reference, case, chosen, source)
+    worst = max(worst, check("what it generates step by step", outputs, expected, limit))
+    return {"output_error": worst, "generated": chosen.shape[1]}
+
+
+def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+    """Greedy generation: `(inputs, outputs)`, both (b, m, d), m tokens of a small random vocabulary.
+
+    The next input is the embedding of the token whose vector is most like the output.
+    """
+    weight = next(layer.parameters())
+    draws = torch.Generator().manual_seed(seed)
+    vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws).to(weight)
+    room = min(_GENERATED, case.seq_len)
+    token = vocabulary[:1].expand(case.batch_size, -1)  # (b, d)
+    state = start(layer, case, source)
+    inputs, outputs = [], []
+    for _ in range(room):
+        y, state = _step(layer, token, state)
+        inputs.append(token)
+        outputs.append(y)
+        token = vocabulary[(y @ vocabulary.t()).argmax(-1)]
+    return torch.stack(inputs, dim=1), torch.stack(outputs, dim=1)
+
+
+def _step(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+    answer = layer.step(x_t, state)
+    if not (isinstance(answer, tuple) and len(answer) == 2):
+        raise WrongResult(f"its step returned a {type(answer).__name__}, not a pair of an output and a state")
+    return _shaped(answer[0], x_t), answer[1]
+
+
+def _shaped(y: object, x_t: Tensor) -> Tensor:
+    if not isinstance(y, Tensor) or y.shape != x_t.shape:
+        said = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise WrongResult(f"its step returned {said} for an input of shape {tuple(x_t.shape)}")
+    return y
+
+
+def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
+    """(b, n, d) of the reference, no token seeing a later one."""
+    of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="none" if case.source_len else "causal")
+    x, source = x.double(), source.double() if source is not None else None
+    keywords = given(reference, of_it, source)
+    prepare = getattr(reference, "prepare", None)
+    return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))

@@ -1,0 +1,53 @@
+"""How far back the last output feels its input: the size of ∂h_n/∂x_t over the distance n − t.
+
+    ‖∂h_n/∂x_t‖² = Σ_i ‖∂h_{n,i}/∂x_t‖²     (Frobenius)
+
+In a recurrent layer ∂h_n/∂x_t is a product of n − t Jacobians, and shrinks or grows as a power of their size: the
+vanishing and the exploding gradient (Bengio et al. 1994; Pascanu et al. 2013, section 2). In attention every position
+is one step away.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.case import Case
+from harness.trial.build import build
+from harness.trial.relative import WrongResult
+
+# So many features of h_n are differentiated at once, each in a sequence of its own, all alike.
+_MOST_AT_ONCE = 32
+
+
+def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
+    """`norms` by distance 0, 1, … n − 1, with weights and input that the seed draws.
+
+    The case is one of `train`. Sequences of a batch must not see one another. Raises Unsupported as `build` does, and
+    WrongResult where a gradient is no finite number.
+    """
+    at_once = min(case.d_model, _MOST_AT_ONCE)
+    work = build(replace(case, batch_size=at_once), seed)
+    work.layer.eval()  # without dropout
+    with torch.no_grad():
+        for tensor in work.inputs:
+            tensor.copy_(tensor[:1].expand_as(tensor).clone())
+    last = work.forward()[:, -1]  # (at_once, d)
+    norms = last.new_zeros(case.seq_len)
+    for first in range(0, case.d_model, at_once):
+        chosen = torch.zeros_like(last)
+        features = torch.arange(first, min(first + at_once, case.d_model))
+        chosen[features - first, features] = 1
+        (rows,) = torch.autograd.grad(last, work.x, chosen, retain_graph=True)  # (at_once, n, d)
+        norms = torch.hypot(norms, _norm(rows))
+    if not norms.isfinite().all():
+        raise WrongResult("its gradient is not finite")
+    return {"norms": norms.flip(0).tolist()}
+
+
+def _norm(rows: Tensor) -> Tensor:
+    """Over all but the tokens, (·, n, d) -> (n,). Squares of small numbers would be 0 long before these are."""
+    largest = rows.abs().amax(dim=(0, 2))  # (n,)
+    unit = torch.where(largest > 0, largest, 1.0)[:, None]  # (n, 1)
+    return largest * (rows / unit).square().sum(dim=(0, 2)).sqrt()

@@ -1,0 +1,46 @@
+"""Layers that need a package beside torch. Importing this file imports neither."""
+
+from impls.impl import Impl
+
+_SOFTMAX = "impls.attention.reference:AttentionReference"
+_LINEAR = "impls.attention.linear.reference:CausalLinearAttentionReference"
+
+ADAPTERS = (
+    Impl(
+        "attention.flash_attn",
+        "impls.adapters.flash_attn:FlashAttention",
+        _SOFTMAX,
+        "the kernel of the flash-attn package",
+        work="8nd² + 4n²d",
+        work_train="24nd² + 14n²d",
+        work_decode="8d² + 4nd",
+        memory="nd",
+        depth="1",
+        path="1",
+        kind="self-attention",
+        package="flash_attn",
+    ),
+    Impl(
+        "attention.xformers",
+        "impls.adapters.xformers:XformersAttention",
+        _SOFTMAX,
+        "the kernel that the xformers package chooses",
+        work="8nd² + 4n²d",
+        work_train="24nd² + 14n²d",
+        work_decode="8d² + 4nd",
+        memory="nd",
+        depth="1",
+        path="1",
+        kind="self-attention",
+        package="xformers",
+    ),
+    Impl(
+        "attention.linear.fla",
+        "impls.adapters.fla:FlaLinearAttention",
+        _LINEAR,
+        "linear attention by the flash-linear-attention package",
+        memory="nd + nd²/h",
+        compiled=True,
+        package="fla",
+    ),
+)

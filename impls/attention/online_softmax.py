@@ -1,0 +1,121 @@
+"""Softmax attention block by block: exact, and never more than block × block scores of a head in memory.
+
+Forward, for each block i of queries over the blocks j of keys, with S_ij = Q_i K_jᵀ / √head_dim:
+
+    m' = max(m, rowmax S_ij)    P = exp(S_ij − m')    l' = e^(m − m') l + rowsum P    O' = e^(m − m') O + P V_j
+
+and at the end O_i = O / l and L_i = m + log l. Backward computes the scores once more, with P = exp(S_ij − L_i):
+
+    dS = P ∘ (dO_i V_jᵀ − rowsum(dO_i ∘ O_i))    dV_j += Pᵀ dO_i
+    dQ_i += dS K_j / √head_dim                   dK_j += dSᵀ Q_i / √head_dim
+
+Rabe & Staats 2021, "Self-attention Does Not Need O(n²) Memory", section 3; Dao et al. 2022, "FlashAttention",
+algorithms 1 and 4.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class BlockwiseAttention(torch.autograd.Function):
+    """`apply(q, k, v, attn_mask, later, block)` -> (b, h, n, head_dim).
+
+    Keys and values are (b, h, m, head_dim), `attn_mask` is broadcastable to (b, h, n, m). `later` (block, block) is
+    True above the diagonal, and given where no query may look at a later key; blocks wholly above it are left out.
+    Statistics and sums are kept in float32 at least; the factors of products keep their dtype, as a kernel's do.
+
+    Saved for backward are q, k, v, the output and L alone.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, later: Tensor | None, block: int
+    ) -> Tensor:
+        b, h, n, head_dim = q.shape
+        out = q.new_empty(b, n, h, head_dim).transpose(1, 2)  # (b, h, n, head_dim), as `merge` wants it in memory
+        logsumexp = q.new_empty(b * h, n, 1, dtype=_wide(q))
+        scores = _Scores(q, k, attn_mask, later)
+        values = v.flatten(0, 1)  # (b·h, m, head_dim)
+        for rows in _blocks(n, block):
+            # The lowest number and not −∞: where all keys so far are masked, weights are 0 and not 0/0.
+            top = logsumexp.new_full((b * h, rows.stop - rows.start, 1), torch.finfo(logsumexp.dtype).min)
+            total = torch.zeros_like(top)
+            summed = top.new_zeros(b * h, rows.stop - rows.start, head_dim)
+            for cols in _blocks(k.shape[2], block):
+                if later is not None and cols.start >= rows.stop:
+                    break
+                s = scores.of(rows, cols)  # (b·h, block, block)
+                before, top = top, torch.maximum(top, s.amax(-1, keepdim=True))
+                weights = s.sub_(top).exp_()
+                kept = (before - top).exp_()  # what the earlier blocks' weights shrink by
+                total = total.mul_(kept).add_(weights.sum(-1, keepdim=True))
+                summed = summed.mul_(kept).add_(weights.to(v.dtype) @ values[:, cols])
+            out[:, :, rows] = summed.div_(total).unflatten(0, (b, h))
+            logsumexp[:, rows] = total.log_().add_(top)
+        ctx.save_for_backward(q, k, v, attn_mask, later, out, logsumexp)
+        ctx.block = block
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, attn_mask, later, out, logsumexp = ctx.saved_tensors
+        (given,) = gradients  # (b, h, n, head_dim)
+        scores, row_blocks = _Scores(q, k, attn_mask, later), _blocks(q.shape[2], ctx.block)
+        values, grads = v.flatten(0, 1), given.flatten(0, 1)  # (b·h, m, head_dim), (b·h, n, head_dim)
+        shared = (given.to(logsumexp.dtype) * out).sum(-1, keepdim=True).flatten(0, 1)  # (b·h, n, 1)
+        # Each block's sum in memory of its own: none waits for another's.
+        dq = [torch.zeros_like(grads[:, rows], dtype=logsumexp.dtype) for rows in row_blocks]
+        dk, dv = torch.empty_like(scores.keys), torch.empty_like(values)
+        for cols in _blocks(k.shape[2], ctx.block):
+            keys_j, values_j = scores.keys[:, cols], values[:, cols]  # (b·h, block, head_dim)
+            dk_j, dv_j = (torch.zeros_like(t, dtype=logsumexp.dtype) for t in (keys_j, values_j))
+            for dq_i, rows in zip(dq, row_blocks, strict=True):
+                if later is not None and cols.start >= rows.stop:
+                    continue
+                weights = scores.of(rows, cols).sub_(logsumexp[:, rows]).exp_()  # (b·h, block, block)
+                ds = (grads[:, rows] @ values_j.mT - shared[:, rows]).mul_(weights).to(q.dtype)
+                dv_j.add_(weights.to(v.dtype).mT @ grads[:, rows])
+                dq_i.add_(ds @ keys_j, alpha=scores.scale)
+                dk_j.add_(ds.mT @ scores.queries[:, rows], alpha=scores.scale)
+            dk[:, cols], dv[:, cols] = dk_j, dv_j
+        of_all = (torch.cat(dq, dim=1).to(q.dtype), dk, dv)
+        return *(t.unflatten(0, q.shape[:2]) for t in of_all), None, None, None
+
+
+class _Scores:
+    """Q_i K_jᵀ / √head_dim of any two blocks, −∞ where a query may not look."""
+
+    def __init__(self, q: Tensor, k: Tensor, attn_mask: Tensor | None, later: Tensor | None) -> None:
+        self.queries, self.keys = q.flatten(0, 1), k.flatten(0, 1)  # (b·h, n, head_dim), (b·h, m, head_dim)
+        self.heads = q.shape[:2]
+        self.scale = q.shape[-1] ** -0.5
+        self.attn_mask, self.later = attn_mask, later
+
+    def of(self, rows: slice, cols: slice) -> Tensor:
+        """(b·h, block, block), in float32 at least, and the caller's to overwrite."""
+        s = _scaled_product(self.queries[:, rows], self.keys[:, cols], self.scale).to(_wide(self.queries))
+        if self.attn_mask is not None:
+            seen = self.attn_mask[..., rows if self.attn_mask.shape[-2] > 1 else slice(None), :]
+            seen = seen[..., cols if self.attn_mask.shape[-1] > 1 else slice(None)]
+            s.unflatten(0, self.heads).masked_fill_(~seen, float("-inf"))
+        if self.later is not None and rows.start == cols.start:  # the blocks on the diagonal
+            s.masked_fill_(self.later[: s.shape[-2], : s.shape[-1]], float("-inf"))
+        return s
+
+
+def _scaled_product(a: Tensor, b: Tensor, scale: float) -> Tensor:
+    """a bᵀ · scale, scaled inside the product, before it is rounded: (b·h, block, block)."""
+    nothing = a.new_empty(())
+    return torch.baddbmm(nothing, a, b.mT, beta=0, alpha=scale)
+
+
+def _blocks(length: int, block: int) -> list[slice]:
+    return [slice(start, min(start + block, length)) for start in range(0, length, block)]
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.promote_types(tensor.dtype, torch.float32)

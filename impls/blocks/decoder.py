@@ -1,0 +1,126 @@
+"""One layer of the decoder: it looks at what it has written, then at the source, then thinks for itself.
+
+    x₀ = x + PE
+    x₁ = LayerNorm(x₀ + SelfAttention(x₀)),   no token sees a later one
+    x₂ = LayerNorm(x₁ + CrossAttention(x₁, source)),   queries of x₁, keys and values of the source
+    y  = LayerNorm(x₂ + FFN(x₂))
+
+Vaswani et al. 2017, sections 3.1, 3.2.3, 3.3 and 3.5. What this adds to the encoder's layer is the second attention,
+over what an encoder has made of another sequence, and decoding: one token at a time, each with the keys and values of
+those before it and of the source at hand. There is no dropout.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from impls.blocks.feed_forward import FeedForward
+from impls.blocks.positions import sinusoids
+from impls.blocks.rung import DEFAULT, find, inside, refusal, told
+
+
+class Prepared(NamedTuple):
+    """What a pass needs beside its input: `positions` (n, d), and what either attention is told, of the source too."""
+
+    positions: Tensor
+    self_attention: dict[str, Any]
+    cross_attention: dict[str, Any]
+
+
+class Written(NamedTuple):
+    """The state of decoding: `length` tokens so far, and what either attention keeps."""
+
+    positions: Tensor  # (seq_len, d), of all tokens there is room for
+    length: int
+    self_attention: Any
+    cross_attention: Any
+
+
+class Decoder(nn.Module):
+    """(b, n, d) and a source (b, m, d) -> (b, n, d), around the rung `attention`, as in `Encoder`.
+
+    `attn_mask`, broadcastable to (b, h, n, m), is of the source, which comes out of an encoder, with its positions.
+    """
+
+    causal = True
+    needs_source = True
+    kinks = True  # ReLU
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        attention: str = DEFAULT,
+        attention_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        rung, options = find(attention), attention_options or {}
+        self.self_attention = rung(d_model=d_model, num_heads=num_heads, **options)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.cross_attention = rung(d_model=d_model, num_heads=num_heads, **options)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor,
+        attn_mask: Tensor | None = None,
+        prepared: Prepared | None = None,
+    ) -> Tensor:
+        if prepared is None:
+            prepared = self.prepare(x, source, attn_mask)["prepared"]
+        x = x + prepared.positions  # (b, n, d)
+        x = self.norm1(x + self.self_attention(x, **prepared.self_attention))  # (b, n, d)
+        x = self.norm2(x + self.cross_attention(x, **prepared.cross_attention))  # (b, n, d)
+        return self.norm3(x + self.feed_forward(x))  # (b, n, d)
+
+    def prepare(self, x: Tensor, source: Tensor, attn_mask: Tensor | None = None) -> dict[str, Any]:
+        """The table of positions and the masks' layouts, which a model makes once and not in each layer."""
+        of_self = told(self.self_attention, x, is_causal=True)
+        of_cross = told(self.cross_attention, x, attn_mask, source=source)
+        return {"source": source, "prepared": Prepared(sinusoids(x.shape[1], x), of_self, of_cross)}
+
+    def start(self, batch_size: int, seq_len: int, source: Tensor) -> Written:
+        """Nothing written, with room for `seq_len` tokens; the source's keys and values are computed here, once."""
+        return Written(
+            sinusoids(seq_len, source),
+            0,
+            self.self_attention.start(batch_size, seq_len),
+            self.cross_attention.start(batch_size, seq_len, source=source),
+        )
+
+    def step(self, x_t: Tensor, state: Written) -> tuple[Tensor, Written]:
+        """One token more, (b, d) -> (b, d), at the position after those written."""
+        x = x_t + state.positions[state.length]  # (b, d)
+        seen, of_self = self.self_attention.step(x, state.self_attention)  # (b, d)
+        x = self.norm1(x + seen)
+        seen, of_cross = self.cross_attention.step(x, state.cross_attention)  # (b, d)
+        x = self.norm2(x + seen)
+        y = self.norm3(x + self.feed_forward(x))  # (b, d)
+        return y, Written(state.positions, state.length + 1, of_self, of_cross)
+
+    def prefill(self, x: Tensor, state: Written) -> Written:
+        """Take in t tokens (b, t, d) at once: of all there is, only the self-attention remembers them."""
+        end = state.length + x.shape[1]
+        x = x + state.positions[state.length : end]  # (b, t, d)
+        of_self = state.self_attention
+        if hasattr(self.self_attention, "prefill"):
+            of_self = self.self_attention.prefill(x, of_self)
+        else:
+            for x_t in x.unbind(1):  # t times (b, d)
+                _, of_self = self.self_attention.step(x_t, of_self)
+        return state._replace(length=end, self_attention=of_self)
+
+    @staticmethod
+    def supports(case: Any) -> str | None:
+        """What the attention inside supports, causally over its own input and over a source."""
+        rung = inside(case)
+        of_source = {
+            "mask": case.mask if case.mask == "padding" else "none",
+            "source_len": case.source_len or case.seq_len,
+        }
+        of_self = replace(case, mask="causal", real_share=1.0, source_len=0)
+        return refusal(rung, of_self) or refusal(rung, replace(case, **of_source))

@@ -1,0 +1,93 @@
+"""What the blocks mean, written out by hand: the specification they are held against.
+
+    LayerNorm(z)_i = γ_i (z_i − mean z) / √(mean (z − mean z)² + ε) + β_i,   over the d features of one token
+    PE(pos)_{2i} + 1j·PE(pos)_{2i+1} = 1j·exp(−1j·pos / 10000^(2i/d))
+
+Vaswani et al. 2017, sections 3.1, 3.3 and 3.5; Ba et al. 2016, "Layer Normalization", equations 3 and 4. Attention is
+the rung's own reference, and takes a causal mask as any other. Written for float64 and small n, not for speed.
+"""
+
+import cmath
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from impls.blocks.feed_forward import FeedForward
+from impls.blocks.rung import find
+
+DEFAULT_REFERENCE = "impls.attention.reference:AttentionReference"
+
+
+class EncoderReference(nn.Module):
+    """(b, n, d) -> (b, n, d)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        attention: str = DEFAULT_REFERENCE,
+        attention_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.self_attention = find(attention)(d_model=d_model, num_heads=num_heads, **attention_options or {})
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model)
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        x = x + positions(x)  # (b, n, d)
+        seen = self.self_attention(x) if attn_mask is None else self.self_attention(x, attn_mask=attn_mask)
+        x = normalised(x + seen, self.norm1)  # (b, n, d)
+        return normalised(x + thought(x, self.feed_forward), self.norm2)  # (b, n, d)
+
+
+class DecoderReference(nn.Module):
+    """(b, n, d) and a source (b, m, d) -> (b, n, d)."""
+
+    causal = True
+    needs_source = True
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        attention: str = DEFAULT_REFERENCE,
+        attention_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        reference, options = find(attention), attention_options or {}
+        self.self_attention = reference(d_model=d_model, num_heads=num_heads, **options)
+        self.cross_attention = reference(d_model=d_model, num_heads=num_heads, **options)
+        self.norm1, self.norm2, self.norm3 = nn.LayerNorm(d_model), nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model)
+
+    def forward(self, x: Tensor, source: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        place = torch.arange(x.shape[1], device=x.device)
+        not_later = (place[None, :] <= place[:, None])[None, None]  # (1, 1, n, n)
+        of_source = {} if attn_mask is None else {"attn_mask": attn_mask}
+        x = x + positions(x)  # (b, n, d)
+        x = normalised(x + self.self_attention(x, attn_mask=not_later), self.norm1)  # (b, n, d)
+        x = normalised(x + self.cross_attention(x, source=source, **of_source), self.norm2)  # (b, n, d)
+        return normalised(x + thought(x, self.feed_forward), self.norm3)  # (b, n, d)
+
+
+def positions(x: Tensor) -> Tensor:
+    """(n, d), each pair of dimensions a hand that turns, its sine before its cosine."""
+    n, d = x.shape[1:]
+    hands = [[1j * cmath.exp(-1j * place / 10000 ** (even / d)) for even in range(0, d, 2)] for place in range(n)]
+    rows = [[part for hand in row for part in (hand.real, hand.imag)][:d] for row in hands]
+    return torch.tensor(rows, dtype=x.dtype, device=x.device)
+
+
+def normalised(z: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """Mean 0 and variance 1 over the features of each token, then scaled and shifted: (b, n, d) -> (b, n, d)."""
+    mean = torch.einsum("bnd->bn", z)[..., None] / z.shape[-1]  # (b, n, 1)
+    variance = torch.einsum("bnd,bnd->bn", z - mean, z - mean)[..., None] / z.shape[-1]  # (b, n, 1)
+    return norm.weight * (z - mean) / (variance + norm.eps) ** 0.5 + norm.bias
+
+
+def thought(x: Tensor, feed_forward: FeedForward) -> Tensor:
+    """max(0, x W_1 + b_1) W_2 + b_2: (b, n, d) -> (b, n, d)."""
+    w_1, w_2 = feed_forward.linear1.weight, feed_forward.linear2.weight  # (4d, d), (d, 4d)
+    inner = torch.einsum("bnd,ed->bne", x, w_1) + feed_forward.linear1.bias  # (b, n, 4d)
+    return torch.einsum("bne,de->bnd", inner * (inner > 0), w_2) + feed_forward.linear2.bias  # (b, n, d)

@@ -1,0 +1,21 @@
+"""The convolution. Importing this file does not import torch."""
+
+from impls.impl import Impl
+
+CONV = (
+    Impl(
+        "conv.conv1d",
+        "impls.conv.conv1d:Conv1d",
+        "impls.conv.reference:ConvReference",
+        "a convolution over the sequence, kernel of 3",
+        # A kernel of k: 2knd², 6knd² and 2kd². The zeros beyond either end are multiplied, too, and counted. No path:
+        # log_k n in table 1 is that of a stack of dilated layers, and one layer has none from end to end.
+        work="6nd²",
+        work_train="18nd²",
+        work_decode="6d²",
+        memory="nd",
+        depth="1",
+        kind="convolutional",
+        has_heads=False,
+    ),
+)

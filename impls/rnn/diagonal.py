@@ -1,0 +1,52 @@
+"""Recurrences that mix no channels over time, so that their past enters linearly and elementwise:
+
+    h_t = a_t ⊙ h_{t-1} + b_t,   h_0 = 0,   a_t and b_t from x_t alone
+
+Beyond the gated rungs before: all products are hoisted out of the loop, as none needs h_{t-1}; what stays inside is
+one multiply-add a channel. And such steps can be grouped at will, (a, b) after (a', b') being (a a', a b' + b), which
+is what the scans rest on: Martin & Cundy 2018, "Parallelizing Linear Recurrent Neural Nets Over Sequence Length",
+section 2. A rung says what a_t and b_t are, and how the recurrence is run; here it is a loop in Python.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class DiagonalRecurrence(nn.Module):
+    """(b, n, d) -> (b, n, d): every h_t. It has no heads."""
+
+    causal = True
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+
+    def terms(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """a and b of each token by itself: (…, d) -> (…, d) twice."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = self.terms(x)  # (b, n, d) each
+        h = x.new_zeros(x.shape[0], x.shape[2])  # (b, d)
+        states = []
+        for a_t, b_t in zip(a.unbind(dim=1), b.unbind(dim=1), strict=True):  # n times (b, d) each
+            h = torch.addcmul(b_t, a_t, h)  # (b, d)
+            states.append(h)
+        return torch.stack(states, dim=1)  # (b, n, d)
+
+    def start(self, batch_size: int, seq_len: int) -> Tensor:
+        """h_0, (b, d): all that decoding keeps, however many tokens there are."""
+        return next(self.parameters()).new_zeros(batch_size, self.d_model)
+
+    def step(self, x_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """One token more, (b, d) -> (b, d): h_t from x_t and h_{t-1}."""
+        a, b = self.terms(x_t)  # (b, d) each
+        h = torch.addcmul(b, a, h)
+        return h, h
+
+    def prefill(self, x: Tensor, h: Tensor) -> Tensor:
+        """The state after t tokens (b, t, d)."""
+        a, b = self.terms(x)  # (b, t, d) each
+        for a_t, b_t in zip(a.unbind(dim=1), b.unbind(dim=1), strict=True):
+            h = torch.addcmul(b_t, a_t, h)
+        return h

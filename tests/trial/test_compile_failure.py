@@ -1,0 +1,59 @@
+"""What goes wrong in compiling is a status and one line, not a number."""
+
+import pytest
+import torch
+from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Unsupported
+from torch._inductor.exc import InvalidCxxCompiler
+
+from harness.trial.compile_failure import CompiledAgain, NotCompiled
+from harness.trial.run import failure
+
+
+def of_backend(inner: Exception) -> Exception:
+    """As the compiler wraps it; its constructor differs from version to version."""
+    error = BackendCompilerFailed.__new__(BackendCompilerFailed)
+    RuntimeError.__init__(error, f"backend='inductor' raised:\n{type(inner).__name__}: {inner}\n\nSet TORCH_LOGS …")
+    error.inner_exception = inner
+    return error
+
+
+def test_a_missing_compiler_is_unsupported_and_says_what_to_install() -> None:
+    outcome = failure(of_backend(InvalidCxxCompiler()))
+    assert outcome["status"] == "unsupported"
+    assert "install g++" in outcome["reason"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotCompiled("its calls made no compiled graph"),
+        FailOnRecompileLimitHit("recompile limit reached"),
+        Unsupported("Call to graph_break()\n\n  Explanation: a user's own.\n  Hint: remove it."),
+        of_backend(ValueError("something else")),
+    ],
+)
+def test_what_would_run_uncompiled_is_an_error_in_one_line(error: Exception) -> None:
+    outcome = failure(error)
+    assert outcome["status"] == "error"
+    assert outcome["reason"].startswith("it was not compiled: ")
+    assert "\n" not in outcome["reason"]
+    assert "Hint" not in outcome["reason"]
+
+
+def test_what_the_compiler_has_not_implemented_is_unsupported_in_its_own_words() -> None:
+    outcome = failure(of_backend(RuntimeError("LoweringException: NotImplementedError: no float64 here\n  target: f")))
+    assert (outcome["status"], outcome["reason"]) == ("unsupported", "no float64 here")
+
+
+@pytest.mark.parametrize("inner", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory")])
+def test_memory_that_runs_out_while_compiling_is_oom(inner: Exception) -> None:
+    assert failure(of_backend(inner))["status"] == "oom"
+
+
+def test_a_layer_that_compiles_while_it_is_timed_has_no_time() -> None:
+    outcome = failure(CompiledAgain("it was compiled again while it was timed, 3 times"))
+    assert (outcome["status"], outcome["reason"]) == ("error", "it was compiled again while it was timed, 3 times")
+
+
+def test_other_failures_are_told_as_before() -> None:
+    assert failure(ValueError("no"))["reason"].startswith("ValueError: no")

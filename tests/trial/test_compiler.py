@@ -1,0 +1,42 @@
+"""How the compiler is set up in a trial."""
+
+import pytest
+import torch
+
+from harness.case import Case
+from harness.trial import compiler
+from harness.trial.compile_failure import NotCompiled
+
+CASE = Case("planted_compiled:SaysSo", 8, 4, 1)
+
+
+@pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_where_it_is_switched_off_asking_for_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(torch, "compile", torch.compile)  # put back in the end
+    monkeypatch.setenv(name, "1")
+    compiler.prepare_for(CASE)
+    with pytest.raises(NotCompiled, match=f"{name}=1 switches the compiler off"):
+        torch.compile(torch.tanh)
+
+
+def test_a_layer_that_says_it_is_compiled_and_made_no_graph_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "compilations", lambda: 0)
+    with pytest.raises(NotCompiled, match="made no compiled graph"):
+        compiler.check_at_work(CASE)
+    compiler.check_at_work(Case("planted_compiled:Mixes", 8, 4, 1))
+    compiler.check_at_work(Case("attention.fused", 8, 4, 1))
+    monkeypatch.setattr(compiler, "compilations", lambda: 1)
+    compiler.check_at_work(CASE)
+
+
+def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "before")
+    compiler.keep_in(None)
+    assert compiler.os.environ["TORCHINDUCTOR_CACHE_DIR"] == "before"
+    compiler.keep_in(str(tmp_path / "cache"))
+    assert compiler.os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
+    assert compiler.os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
+    assert not (tmp_path / "cache").exists()

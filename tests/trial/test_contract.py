@@ -1,0 +1,86 @@
+"""What a layer can be asked for is found by looking at it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from harness.case import Case
+from harness.trial.contract import refusal, source_len
+
+CASE = Case("own:Layer", 8, 4, 1)
+
+
+class Plain(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Masked(Plain):
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return x
+
+
+class Recurrent(Plain):
+    causal = True
+
+    def start(self, batch_size: int, seq_len: int) -> Any: ...
+
+    def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+
+
+class Crossing(Masked):
+    needs_source = True
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+        return x
+
+    def start(self, batch_size: int, seq_len: int) -> Any: ...
+
+    def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+
+
+@pytest.mark.parametrize(
+    ("layer", "asked", "reason"),
+    [
+        (Plain, {}, None),
+        (Plain, {"mode": "train"}, None),
+        (Plain, {"mask": "causal"}, "its forward takes neither is_causal nor attn_mask, and it has no causal = True"),
+        (Plain, {"mask": "padding"}, "its forward takes no attn_mask, and it has no causal = True"),
+        (Plain, {"source_len": 5}, "its forward takes no source"),
+        (Plain, {"mode": "decode", "mask": "causal"}, "it has no start and step to decode with"),
+        (Masked, {"mask": "causal"}, None),
+        (Masked, {"mask": "padding"}, None),
+        (Recurrent, {"mask": "causal"}, None),
+        (Recurrent, {"mask": "padding"}, None),
+        (Recurrent, {"mode": "decode", "mask": "causal"}, None),
+        (Recurrent, {"mode": "decode", "mask": "padding"}, "one token after another has no padding"),
+        (Crossing, {"source_len": 5}, None),
+        (Crossing, {"source_len": 5, "mask": "padding"}, None),
+        (
+            Crossing,
+            {"source_len": 5, "mask": "causal"},
+            "a source has no later tokens to hide: a causal mask is of a layer's own input",
+        ),
+        (Crossing, {"source_len": 5, "mode": "decode"}, "its start takes no source"),
+    ],
+)
+def test_what_it_cannot_be_asked_for_has_a_reason(layer: type, asked: dict[str, Any], reason: str | None) -> None:
+    assert refusal(layer, replace(CASE, **asked)) == reason
+
+
+def test_its_own_reason_comes_first() -> None:
+    class Choosy(Plain):
+        @staticmethod
+        def supports(case: Case) -> str | None:
+            return "no odd n" if case.seq_len % 2 else None
+
+    assert refusal(Choosy, replace(CASE, seq_len=7, mask="causal")) == "no odd n"
+    assert refusal(Choosy, CASE) is None
+
+
+def test_a_layer_that_needs_a_source_gets_one_as_long_as_its_input_where_the_case_names_none() -> None:
+    assert source_len(Crossing, CASE) == 8
+    assert source_len(Crossing, replace(CASE, source_len=5)) == 5
+    assert source_len(Plain, CASE) == 0
