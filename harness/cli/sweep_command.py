@@ -14,10 +14,10 @@ from harness.catalog import Traits
 from harness.cli import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
+from harness.cli.plan import show_plan
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.machine import describe_machine
-from harness.stats.stopping import fewest
 from harness.sweep.driver import Sweep
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
@@ -25,9 +25,6 @@ from harness.sweep.runner import Runner
 RESULTS = Path("results")
 # In a run's directory, and only where a layer compiles: what its trials share.
 COMPILE_CACHE = "compile-cache"
-# What a trial and a whole sweep cost beside sampling, in seconds: for the expected time that --dry-run prints.
-_TRIAL_COST_S = 0.05
-_SWEEP_COST_S = 10.0
 _BAD = ("wrong", "error", "killed")
 
 _EPILOG = """\
@@ -40,7 +37,7 @@ settings (a value, a list, or Hydra's sweep grammar on the axes):
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
   precision=quick|standard|strict                                        how well, and for how long; its parts are
   precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
-  out=DIR  seed=N  memory_limit=8GiB
+  out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
 
 examples:
   python -m harness sweep
@@ -69,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
         cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
         check_devices(config, runner)
         if options.dry_run:
-            _print_plan(cases, traits, config)
+            show_plan(cases, traits, config)
             return DONE
         torch = runner.run("machine")
         machine = describe_machine(torch)
@@ -119,32 +116,6 @@ def check_devices(config: SweepConfig, runner: Runner) -> None:
     """Raise UsageError where the configuration asks for a device that torch does not see here."""
     if "cuda" in config.axes["device"] and not runner.run("machine").get("gpu"):
         raise UsageError("device=cuda: torch sees no CUDA device here")
-
-
-def _print_plan(cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig) -> None:
-    possible = 0
-    for case in cases:
-        reason = catalog.unsupported_reason(case, traits[case.impl].has_heads)
-        possible += reason is None
-        print(case.key + (f"   # unsupported: {reason}" if reason else ""))
-    p = config.precision
-    rounds = (fewest(p), p.max_rounds)
-    least, most = (_SWEEP_COST_S + possible * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
-    to = f" to {_duration(most)}" if most > least else ""
-    print(
-        f"{len(cases)} cases, {len(cases) - possible} of them unsupported; "
-        f"about {_duration(least)}{to}, more where one call takes longer than {p.trial_s:g} s"
-    )
-
-
-def _duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
 
 
 def _measure(

@@ -1,5 +1,9 @@
 """How the compiler is set up in a trial."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -35,8 +39,20 @@ def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, "before")
     compiler.keep_in(None)
-    assert compiler.os.environ["TORCHINDUCTOR_CACHE_DIR"] == "before"
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "before"
     compiler.keep_in(str(tmp_path / "cache"))
-    assert compiler.os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
-    assert compiler.os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
     assert not (tmp_path / "cache").exists()
+
+
+def test_the_process_that_trials_are_forked_from_has_no_compiler_before_one_is_needed() -> None:
+    code = (
+        "import sys\n"
+        "from harness import catalog\n"
+        "from harness.trial import warm\n"
+        "for name in catalog.names(): catalog.load_class(name)\n"
+        "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "[]\n"
