@@ -94,8 +94,8 @@ def grid(axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool]) ->
     """Every combination of the axes' values, without repeats.
 
     A layer without heads is one case and not one a head count; a GPU's memory is not the C library's, and is one
-    case whatever the allocator; a token that is decoded comes after all others, and is one case under no mask or a
-    causal one; and without padding all tokens are real.
+    case whatever the allocator; a token that is decoded comes after all others, and sees all of a source, and is one
+    case under no mask or a causal one; and without padding all tokens are real.
     """
     seen = set()
     for point in itertools.product(*(axes[name] for name in AXES)):
@@ -104,8 +104,8 @@ def grid(axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool]) ->
             case = replace(case, num_heads=1)
         if case.device == "cuda":
             case = replace(case, allocator="default")
-        if case.mode == "decode" and case.mask == "none" and not case.source_len:
-            case = replace(case, mask="causal")
+        if case.mode == "decode" and case.mask != "padding":
+            case = replace(case, mask="none" if case.source_len else "causal")
         if case.mask != "padding":
             case = replace(case, real_share=1.0)
         if case not in seen:

@@ -77,8 +77,9 @@ def build_options(name: str) -> dict[str, Any]:
 
 
 def reference_options(name: str) -> dict[str, Any]:
-    """Keyword arguments that the registry gives to this impl's reference; none to somebody's own."""
-    return dict(IMPLS[name].reference_options) if name in IMPLS else {}
+    """Keyword arguments that the registry gives to this impl's reference, or to that of ours which is named as one."""
+    of_whom = name if name in IMPLS else getattr(_load(name), "reference", None)
+    return dict(IMPLS[of_whom].reference_options) if isinstance(of_whom, str) and of_whom in IMPLS else {}
 
 
 def _load(target: str) -> type:

@@ -29,9 +29,11 @@ class Asked:
     def __str__(self) -> str:
         one = self.setting
         threads = f", {one.threads} thread{'s' if one.threads > 1 else ''}" if one.device == "cpu" else ""
-        return (
-            f"n = {self.n}, d = {self.d}, h = {self.h}, batch {self.b} ({one.mode}, {one.dtype}, {one.device}{threads})"
-        )
+        mask = f", mask {one.mask}" if one.mask != "none" else ""
+        real = f", {100 * one.real_share:.0f} % real" if one.real_share < 1 else ""
+        source = f", source of {one.source_len}" if one.source_len else ""
+        where = f"{one.mode}{mask}{real}{source}, {one.dtype}, {one.device}{threads}"
+        return f"n = {self.n}, d = {self.d}, h = {self.h}, batch {self.b} ({where})"
 
 
 def keys(texts: Iterable[str], known: Sequence[str]) -> dict[str, str]:
@@ -78,6 +80,8 @@ def _setting(run: object, known: Iterable[Setting], given: dict[str, str]) -> Se
     wanted = {name: value for name, value in given.items() if name in SETTING}
     if any(setting.mode == "forward" for setting in left):
         wanted.setdefault("mode", "forward")
+    if wanted.get("mode") == "decode" and wanted.get("mask") == "none":
+        del wanted["mask"]  # as in a sweep: a token that is decoded comes after all others
     for name in SETTING:
         values = sorted({str(getattr(setting, name)) for setting in left})
         if name in wanted:

@@ -29,7 +29,8 @@ keys:
   impl                                    a layer of the run, or several: attention.fused,rnn.torch; all, if not given
   seq_len d_model num_heads               the size; it need not have been measured
   batch_size                              as measured, unless given
-  mode dtype device threads allocator     which of the run's settings, where there are several; mode=forward
+  mode dtype device threads allocator mask real_share source_len
+                                          which of the run's settings, where there are several; mode=forward
 
 examples:
   python -m harness predict results/latest impl=attention.fused seq_len=8192 d_model=512 num_heads=8

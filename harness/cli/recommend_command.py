@@ -28,7 +28,8 @@ keys:
   seq_len d_model num_heads               the size you want to know of; it need not have been measured
   batch_size                              as measured, unless given
   memory=8GiB                             leave out what may need more, beyond weights and inputs
-  mode dtype device threads allocator     which of the run's settings, where there are several; mode=forward
+  mode dtype device threads allocator mask real_share source_len
+                                          which of the run's settings, where there are several; mode=forward
 
 examples:
   python -m harness recommend results/latest seq_len=4096 d_model=512 num_heads=8

@@ -33,7 +33,7 @@ settings (a value, a list, or Hydra's sweep grammar on the axes):
   mode=forward|train|backward|decode                                     … what one call is; decode: one token
   mask=none|causal|padding  real_share=0.75  source_len=N                … who sees whom; cross-attention
   allocator=default|steady|fresh                                         … page faults as they come, never, always
-  preset=ladder                                                          every layer there is
+  preset=ladder                                                          every rung, and some blocks
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
   precision=quick|standard|strict                                        how well, and for how long; its parts are
   precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s

@@ -32,7 +32,13 @@ def run(arguments: Sequence[str]) -> int:
         table.add_column(heading)
     good = True
     p = config.precision
-    with Runner(seed=config.seed, trial_s=p.trial_s, timeout_s=p.timeout_s, memory_limit=config.memory_limit) as runner:
+    with Runner(
+        seed=config.seed,
+        trial_s=p.trial_s,
+        timeout_s=p.timeout_s,
+        memory_limit=config.memory_limit,
+        compile_timeout_s=config.compile_timeout_s,
+    ) as runner:
         check_devices(config, runner)
         traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
         for case in grid(config.axes, lambda impl: traits[impl].has_heads):

@@ -1,13 +1,13 @@
 """`claims.csv`: what theory claims of each impl, held against what was measured."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from harness.claims import Polynomial, parse, work_of
 from harness.errors import UsageError
 from harness.findings.claimed import CONFIRMED, REFUTED, UNDETERMINED, Judgement, claims_of
-from harness.findings.exact_claims import judge_depth, judge_path, judge_work
+from harness.findings.exact_claims import is_masked, judge_depth, judge_path, judge_work
 from harness.findings.laws import FittedLaw
 from harness.findings.memory_claim import judge_memory
 from harness.findings.series import Setting, groups
@@ -83,7 +83,8 @@ def _judged(
     work = work_of(read, mode)
     if work is not None and mode in _BY_MODE:
         # One token is one step, however many came before it.
-        yield "time", *judge_time(lines, of_time, work, read.get("depth") if mode != "decode" else None)
+        claimed, one = judge_time(lines, of_time, work, read.get("depth") if mode != "decode" else None)
+        yield "time", claimed, _of_no_mask(lines, one)
 
 
 def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, str]]:
@@ -99,7 +100,16 @@ def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, s
 
 def _judge(quantity: str, lines: Sequence[Line], claim: Polynomial, law: Law | None) -> Judgement:
     by_order = {"memory": judge_memory, "depth": judge_depth, "path": judge_path}
-    return by_order[quantity](lines, claim) if quantity in by_order else judge_work(lines, claim, law)
+    if quantity not in by_order:
+        return judge_work(lines, claim, law)
+    return _of_no_mask(lines, by_order[quantity](lines, claim))
+
+
+def _of_no_mask(lines: Sequence[Line], one: Judgement) -> Judgement:
+    """What a layer does to obey a mask refutes no claim: claims are of a pass without."""
+    if one.verdict == REFUTED and is_masked(lines[0]):
+        return replace(one, verdict=UNDETERMINED, reason=f"claimed without a mask; under this one, {one.reason}")
+    return one
 
 
 _SETTING = tuple(field.name for field in fields(Setting))

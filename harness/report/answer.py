@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.findings.findings import Findings
+from harness.report.absent import told_together
 from harness.report.escaped import printable
 from harness.report.remarks import remarks
 from harness.report.said.costs import SLOPE, Answer, CostRow, answers
@@ -22,27 +23,38 @@ def answer(lines: Sequence[Line], findings: Findings) -> RenderableType:
     """All that is said of the lines and of what was found in them."""
     parts: list[RenderableType] = []
     for one in answers(lines, findings):
-        # Not the table's own caption: rich cuts the end of a line that is as wide as the table.
-        parts += [_Costs(one), Text(SLOPE), Text("\n".join(map(printable, one.sentences))), Text()]
+        parts += [_Costs(one), Text("\n".join(map(printable, one.sentences))), Text()]
     told = [count(findings.verdicts), *refuted(findings.verdicts), *sentences(findings.held_out)]
-    parts += [Text(printable(sentence)) for sentence in (*told, *remarks(lines)) if sentence]
+    others, nowhere = told_together(lines)
+    parts += [Text(printable(sentence)) for sentence in (*told, *remarks(others), nowhere) if sentence]
     return Group(*parts)
 
 
-# Names are folded to no less than this: on a terminal that has not even so much room, numbers are folded too.
+# A name of ours is never broken: slopes are left out before, the last first. Longer ones, of somebody's own layers, are
+# folded at this; where there is not even so much room without slopes, at the least, and then numbers are folded too.
+_WHOLE_NAME = 28
 _LEAST_NAME = 12
 _GAP = 2
 _HEADINGS = ("time", "interval", "memory", "time\nslope", "memory\nslope")
+_NEEDED = 3
 
 
 class _Costs:
-    """The table, as wide as there is room: a long name is folded rather than numbers."""
+    """The table, as wide as there is room, and what its slopes are."""
 
     def __init__(self, said: Answer) -> None:
         self.said = said
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield _table(self.said, options.max_width)
+        table = _table(self.said, options.max_width)
+        yield table
+        # Not the table's own caption: rich cuts the end of a line that is as wide as the table.
+        shown = len(table.columns) - 1
+        if shown > _NEEDED:
+            yield Text(SLOPE)
+        if shown < len(_HEADINGS):
+            left_out = " and ".join(heading.replace("\n", " ") for heading in _HEADINGS[shown:])
+            yield Text(f"no room here for the {left_out}: see report.md")
 
 
 def _table(said: Answer, width: int) -> Table:
@@ -55,15 +67,30 @@ def _table(said: Answer, width: int) -> Table:
     )
     names = [printable(row.line.impl) for row in said.rows]
     numbers = [[row.time, row.interval, row.memory, row.time_slope, row.memory_slope] for row in said.rows]
-    columns = zip(*([heading.partition("\n")[0] for heading in _HEADINGS], *numbers), strict=True)
-    room = width - sum(max(map(cell_len, column)) + _GAP for column in columns)
+    longest = max(map(cell_len, names))
+    headings = _that_fit(numbers, width - min(longest, _WHOLE_NAME))
+    room = width - _widths(numbers, len(headings))
     whole = room >= _LEAST_NAME
-    table.add_column("impl", overflow="fold", min_width=min(room if whole else _LEAST_NAME, max(map(cell_len, names))))
-    for heading in _HEADINGS:
+    table.add_column("impl", overflow="fold", min_width=min(room if whole else _LEAST_NAME, longest))
+    for heading in headings:
         table.add_column(heading, justify="right", overflow="fold", no_wrap=whole)
     for name, row, cells in zip(names, said.rows, numbers, strict=True):
-        table.add_row(escape(name), _time(row), *cells[1:])
+        table.add_row(escape(name), _time(row), *cells[1 : len(headings)])
     return table
+
+
+def _that_fit(numbers: Sequence[Sequence[str]], room: int) -> Sequence[str]:
+    """As many of the headings as there is room for, the needed ones in any case."""
+    shown = len(_HEADINGS)
+    while shown > _NEEDED and _widths(numbers, shown) > room:
+        shown -= 1
+    return _HEADINGS[:shown]
+
+
+def _widths(numbers: Sequence[Sequence[str]], shown: int) -> int:
+    """What the first so many columns of numbers take, gaps included."""
+    columns = zip(*([heading.partition("\n")[0] for heading in _HEADINGS], *numbers), strict=True)
+    return sum(max(map(cell_len, column)) + _GAP for column in list(columns)[:shown])
 
 
 def _time(row: CostRow) -> str:

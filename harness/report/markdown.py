@@ -12,6 +12,7 @@ from harness.report.remarks import cautions
 from harness.report.said import held_out, verdicts
 from harness.report.said.costs import SLOPE, Answer, answers
 from harness.report.said.crossovers import crossings, sentence
+from harness.report.said.where import Where
 from harness.summary import Line
 
 # Of each kind of thing; report.html has all of them.
@@ -86,7 +87,11 @@ def _verdicts(findings: Findings) -> list[str]:
 
 def _crossovers(findings: Findings) -> list[str]:
     sure = [c for c in crossings(findings.crossovers) if c.decided and c.metric == "time"]
-    said = [f"{sentence(c)[:-1]} (d = {c.d_model}, h = {c.num_heads}, {c.setting.mode})." for c in sure]
+    where = Where.among(c.setting for c in findings.crossovers).beside_mode()
+    said = []
+    for c in sure:
+        place = [f"d = {c.d_model}", f"h = {c.num_heads}", c.setting.mode, *filter(None, [where(c.setting)])]
+        said.append(f"{sentence(c)[:-1]} ({', '.join(place)}).")
     return _listed("Crossovers", said)
 
 

@@ -14,12 +14,18 @@ from harness.config.compose import conf_directory
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
 
 
+# Keys that came later: a configuration of before does without them, as if they had their defaults.
+_LATER = ("mask", "real_share", "source_len", "compile_timeout_s")
+
+
 def command(config: Mapping[str, Any]) -> str:
     """`python -m harness sweep` with what differs from the defaults, quoted for a shell.
 
-    `out` is left out: a run has its own directory. Raises KeyError for a configuration without one of the keys.
+    `out` is left out: a run has its own directory. Raises KeyError for a configuration without one of the keys that
+    there have always been.
     """
     usual = yaml.safe_load(compose([]).yaml)
+    config = {**{key: usual[key] for key in _LATER}, **config}
     changed = [
         f"{key}={_written(config[key])}"
         for key in usual

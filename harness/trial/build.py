@@ -159,6 +159,8 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif is_dataclass(value) and not isinstance(value, type):
         for one in fields(value):
             yield from tensors_in(getattr(value, one.name))
+    elif callable(getattr(value, "as_tuple", None)):  # a block mask of FlexAttention
+        yield from tensors_in(value.as_tuple())
 
 
 def _done_at_once() -> None:

@@ -41,7 +41,7 @@ def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> C
 def decode_call(layer: nn.Module, x: Tensor, state: Any) -> Call:
     """One token more, again and again the last of x (b, n, d), after all the others, which are taken in here."""
     step: Callable[[Tensor, Any], tuple[Tensor, Any]] = layer.step  # type: ignore[assignment]
-    before, token = x[:, :-1], x[:, -1].contiguous()
+    before, token = x[:, :-1], x[:, -1].clone()
     if before.shape[1]:
         if hasattr(layer, "prefill"):
             state = layer.prefill(before, state)  # type: ignore[operator]

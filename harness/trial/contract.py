@@ -29,14 +29,19 @@ def refusal(layer_class: Any, case: Case) -> str | None:
             return "it has no start and step to decode with"
         if case.mask == "padding":
             return "one token after another has no padding"
-        if case.source_len and not takes(layer_class, "source", method="start"):
+        if source_len(layer_class, case) and not takes(layer_class, "source", method="start"):
             return "its start takes no source"
-    if case.source_len and not takes(layer_class, "source"):
+    has_source = source_len(layer_class, case) > 0
+    if has_source and not takes(layer_class, "source"):
         return "its forward takes no source"
+    if has_source and case.mask == "padding" and not takes(layer_class, "attn_mask"):
+        return "its forward takes no attn_mask, to hide the padding of a source with"
     if is_causal(layer_class):
         return None
-    if case.mask == "causal" and case.source_len:
-        return "a source has no later tokens to hide: a causal mask is of a layer's own input"
+    if has_source:
+        if case.mask == "causal" and case.mode != "decode":
+            return "a source has no later tokens to hide: a causal mask is of a layer's own input"
+        return None
     if case.mask == "causal" and not takes(layer_class, "is_causal", "attn_mask"):
         return "its forward takes neither is_causal nor attn_mask, and it has no causal = True"
     if case.mask == "padding" and not takes(layer_class, "attn_mask"):

@@ -75,7 +75,7 @@ def _shaped(y: object, x_t: Tensor) -> Tensor:
 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
     """(b, n, d) of the reference, no token seeing a later one."""
-    of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="none" if case.source_len else "causal")
+    of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
     x, source = x.double(), source.double() if source is not None else None
     keywords = given(reference, of_it, source)
     prepare = getattr(reference, "prepare", None)

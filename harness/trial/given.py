@@ -36,6 +36,8 @@ def given(layer: nn.Module, case: Case, source: Tensor | None) -> dict[str, Any]
     keys = case.seq_len if source is None else source.shape[1]
     if is_causal(layer) and (case.mask != "padding" or source is None):
         return of_it
+    if case.mask == "causal" and source is not None:  # in decoding: every token sees all of the source
+        return of_it
     if case.mask == "causal" and takes(layer, "is_causal"):
         of_it["is_causal"] = True
     elif case.mask == "causal":

@@ -56,5 +56,5 @@ class Attention(AttentionParameters):
         q, k, _ = self.project(x)
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, n)
         if attn_mask is not None:
-            scores = scores.masked_fill(~attn_mask, float("-inf"))
+            scores = torch.where(attn_mask, scores, float("-inf"))
         return torch.softmax(scores, dim=-1)

@@ -29,17 +29,22 @@ class NaiveAttention(Attention):
         q = linear(x, w_q[rows], b_q[rows])  # (b, n, head_dim)
         k = linear(source, w_k[rows], b_k[rows])  # (b, m, head_dim)
         v = linear(source, w_v[rows], b_v[rows])  # (b, m, head_dim)
-        return one_head(q, k, v, attn_mask)  # (b, n, head_dim)
+        return one_head(q, k, v, of_head(attn_mask, i))  # (b, n, head_dim)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Head after head: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
-        heads = [one_head(q[:, i], k[:, i], v[:, i], attn_mask) for i in range(self.num_heads)]
+        heads = [one_head(q[:, i], k[:, i], v[:, i], of_head(attn_mask, i)) for i in range(self.num_heads)]
         return torch.stack(heads, dim=1)  # (b, h, n, head_dim)
 
 
+def of_head(attn_mask: Tensor | None, i: int) -> Tensor | None:
+    """Head i's mask (b, n, m) of one (b, h, n, m), or of (b, 1, n, m) for all heads."""
+    return None if attn_mask is None else attn_mask[:, i if attn_mask.shape[1] > 1 else 0]
+
+
 def one_head(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None) -> Tensor:
-    """softmax(Q Kᵀ / √head_dim) V: (b, n, head_dim) of keys and values (b, m, head_dim); the mask is of all heads."""
+    """softmax(Q Kᵀ / √head_dim) V: (b, n, head_dim) of keys and values (b, m, head_dim), under a mask (b, n, m)."""
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, n, m)
     if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask[:, 0], float("-inf"))
+        scores = torch.where(attn_mask, scores, float("-inf"))
     return torch.softmax(scores, dim=-1) @ v  # (b, n, head_dim)

@@ -93,15 +93,15 @@ class _Scores:
         self.queries, self.keys = q.flatten(0, 1), k.flatten(0, 1)  # (b·h, n, head_dim), (b·h, m, head_dim)
         self.heads = q.shape[:2]
         self.scale = q.shape[-1] ** -0.5
-        self.attn_mask, self.later = attn_mask, later
+        self.hidden, self.later = None if attn_mask is None else ~attn_mask, later
 
     def of(self, rows: slice, cols: slice) -> Tensor:
         """(b·h, block, block), in float32 at least, and the caller's to overwrite."""
         s = _scaled_product(self.queries[:, rows], self.keys[:, cols], self.scale).to(_wide(self.queries))
-        if self.attn_mask is not None:
-            seen = self.attn_mask[..., rows if self.attn_mask.shape[-2] > 1 else slice(None), :]
-            seen = seen[..., cols if self.attn_mask.shape[-1] > 1 else slice(None)]
-            s.unflatten(0, self.heads).masked_fill_(~seen, float("-inf"))
+        if self.hidden is not None:
+            hidden = self.hidden[..., rows if self.hidden.shape[-2] > 1 else slice(None), :]
+            hidden = hidden[..., cols if self.hidden.shape[-1] > 1 else slice(None)]
+            s.unflatten(0, self.heads).masked_fill_(hidden, float("-inf"))
         if self.later is not None and rows.start == cols.start:  # the blocks on the diagonal
             s.masked_fill_(self.later[: s.shape[-2], : s.shape[-1]], float("-inf"))
         return s

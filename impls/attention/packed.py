@@ -20,5 +20,5 @@ class PackedAttention(Attention):
         """All heads at once: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, m)
         if attn_mask is not None:
-            scores = scores.masked_fill(~attn_mask, float("-inf"))
+            scores = torch.where(attn_mask, scores, float("-inf"))
         return torch.softmax(scores, dim=-1) @ v  # (b, h, n, head_dim)

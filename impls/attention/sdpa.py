@@ -1,16 +1,20 @@
 """`scaled_dot_product_attention` by the kernels that are named, or not at all.
 
-Left alone it falls back without a word to `math`, which writes the n × n scores to memory. `sdpa_kernel` forbids that,
-but entering and leaving it takes longer than all the rest around a small call. So torch is first asked, by the function
-that `scaled_dot_product_attention` itself decides by and with the same arguments, which kernel it would take. If it is
-one of the named it is left alone; otherwise it is forbidden all others, and raises RuntimeError where none of the named
-can run. The question is put anew at every call and takes less than a microsecond, so that nothing which changes
-meanwhile (a size, a setting) leads to another kernel.
+Left alone it falls back without a word to `math`, which writes the n × n scores to memory. `sdpa_kernel` forbids
+that, but entering and leaving it takes longer than all the rest around a small call. So torch is first asked, by the
+function that `scaled_dot_product_attention` itself decides by and with the same arguments, which kernel it would
+take. If it is one of the named it is left alone; otherwise all others are switched off for the call, by the switches
+that `sdpa_kernel` itself turns, and it raises RuntimeError where none of the named can run. The question is put anew
+at every call and takes less than a microsecond, so that nothing which changes meanwhile (a size, a setting) leads to
+another kernel.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
 # By their numbers, which is what torch answers with: to compare the names themselves takes longer than to ask.
@@ -29,8 +33,33 @@ def pinned_attention(
     """(b, h, n, head_dim) by one of the backends. Raises RuntimeError if none of them can."""
     if torch._fused_sdp_choice(q, k, v, attn_mask, 0.0, is_causal) in backends:
         return scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal)
-    with sdpa_kernel([SDPBackend(number) for number in backends]):
+    with _switched(backends):
         return scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal)
+
+
+# By number: what tells whether a kernel is allowed, and what allows or forbids it.
+_SWITCHES = {
+    SDPBackend.FLASH_ATTENTION.value: (torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
+    SDPBackend.EFFICIENT_ATTENTION.value: (
+        torch._C._get_mem_efficient_sdp_enabled,
+        torch._C._set_sdp_use_mem_efficient,
+    ),
+    SDPBackend.CUDNN_ATTENTION.value: (torch._C._get_cudnn_sdp_enabled, torch._C._set_sdp_use_cudnn),
+    SDPBackend.MATH.value: (torch._C._get_math_sdp_enabled, torch._C._set_sdp_use_math),
+}
+
+
+@contextmanager
+def _switched(backends: Backends) -> Iterator[None]:
+    """Only these kernels are allowed."""
+    before = [(put, is_allowed()) for is_allowed, put in _SWITCHES.values()]
+    try:
+        for number, (_, put) in _SWITCHES.items():
+            put(number in backends)
+        yield
+    finally:
+        for put, allowed in before:
+            put(allowed)
 
 
 def grouped_attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:

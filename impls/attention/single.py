@@ -22,5 +22,5 @@ class SingleHeadAttention(Attention):
         """(b, 1, n, d) of keys and values (b, 1, m, d)."""
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, 1, n, m)
         if attn_mask is not None:
-            scores = scores.masked_fill(~attn_mask, float("-inf"))
+            scores = torch.where(attn_mask, scores, float("-inf"))
         return torch.softmax(scores, dim=-1) @ v  # (b, 1, n, d)

@@ -8,6 +8,9 @@
 Vaswani et al. 2017, sections 3.1, 3.2.3, 3.3 and 3.5. What this adds to the encoder's layer is the second attention,
 over what an encoder has made of another sequence, and decoding: one token at a time, each with the keys and values of
 those before it and of the source at hand. There is no dropout.
+
+A rung that has no notion of a source (a window, a recurrence) is the self-attention alone, and the cross-attention is
+then `attention.fused`. Those are hybrids: linear in n over their own text, and n·m over the source.
 """
 
 from dataclasses import replace
@@ -17,7 +20,7 @@ from torch import Tensor, nn
 
 from impls.blocks.feed_forward import FeedForward
 from impls.blocks.positions import sinusoids
-from impls.blocks.rung import DEFAULT, find, inside, refusal, told
+from impls.blocks.rung import DEFAULT, find, inside, over_source, refusal, taken_in, told
 
 
 class Prepared(NamedTuple):
@@ -40,6 +43,7 @@ class Written(NamedTuple):
 class Decoder(nn.Module):
     """(b, n, d) and a source (b, m, d) -> (b, n, d), around the rung `attention`, as in `Encoder`.
 
+    Both attentions are the rung where its `forward` takes a `source`; else that over the source is `attention.fused`.
     `attn_mask`, broadcastable to (b, h, n, m), is of the source, which comes out of an encoder, with its positions.
     """
 
@@ -58,7 +62,8 @@ class Decoder(nn.Module):
         rung, options = find(attention), attention_options or {}
         self.self_attention = rung(d_model=d_model, num_heads=num_heads, **options)
         self.norm1 = nn.LayerNorm(d_model)
-        self.cross_attention = rung(d_model=d_model, num_heads=num_heads, **options)
+        cross = over_source(rung)
+        self.cross_attention = cross(d_model=d_model, num_heads=num_heads, **(options if cross is rung else {}))
         self.norm2 = nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(d_model)
         self.norm3 = nn.LayerNorm(d_model)
@@ -106,21 +111,15 @@ class Decoder(nn.Module):
         """Take in t tokens (b, t, d) at once: of all there is, only the self-attention remembers them."""
         end = state.length + x.shape[1]
         x = x + state.positions[state.length : end]  # (b, t, d)
-        of_self = state.self_attention
-        if hasattr(self.self_attention, "prefill"):
-            of_self = self.self_attention.prefill(x, of_self)
-        else:
-            for x_t in x.unbind(1):  # t times (b, d)
-                _, of_self = self.self_attention.step(x_t, of_self)
-        return state._replace(length=end, self_attention=of_self)
+        return state._replace(length=end, self_attention=taken_in(self.self_attention, x, state.self_attention))
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """What the attention inside supports, causally over its own input and over a source."""
+        """What the attentions inside support, causally over the block's own input and over a source."""
         rung = inside(case)
         of_source = {
             "mask": case.mask if case.mask == "padding" else "none",
             "source_len": case.source_len or case.seq_len,
         }
         of_self = replace(case, mask="causal", real_share=1.0, source_len=0)
-        return refusal(rung, of_self) or refusal(rung, replace(case, **of_source))
+        return refusal(rung, of_self) or refusal(over_source(rung), replace(case, **of_source))

@@ -28,7 +28,8 @@ class Prepared(NamedTuple):
 class Encoder(nn.Module):
     """(b, n, d) -> (b, n, d), around the rung `attention`, `module:Class`, built with `attention_options`.
 
-    With `is_causal` it is a layer of a decoder without a source, as in a language model.
+    With `is_causal` it is a layer of a decoder without a source, as in a language model. Around a rung that is causal
+    by nature it is always that: `CausalEncoder`.
     """
 
     kinks = True  # ReLU

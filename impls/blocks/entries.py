@@ -1,51 +1,68 @@
-"""The blocks around each attention rung that can stand in one. Importing this file does not import torch.
+"""The blocks around each attention rung of ours. Importing this file does not import torch.
 
 Work is that of the attentions and of the feed-forward network, 16nd², summed; a decoder's source has n tokens too.
+Kernels of other packages (impls/adapters) are measured by themselves: their blocks could be checked only where those
+are installed, and would differ from the ones here in nothing but the kernel.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from impls.attention.compiled_entries import COMPILED_ATTENTION
 from impls.attention.entries import ATTENTION
 from impls.attention.linear.entries import LINEAR
 from impls.impl import Impl
 
-# The mathematics that a decoder can be made of, and what keys and values of one token cost: in decoding those of the
-# source are there already.
-_KEYS_AND_VALUES = {
-    "impls.attention.reference:AttentionReference": "4d²",
-    "impls.attention.gqa_reference:GroupedQueryReference": "d²",
+# The mathematics that takes a source, and what a token's work is less by in decoding: what is made of the source (keys
+# and values, and of linear attention the state) is there already.
+_OVER_A_SOURCE = {
+    "impls.attention.reference:AttentionReference": "−4d²",
+    "impls.attention.single_reference:SingleHeadReference": "−4d²",
+    "impls.attention.gqa_reference:GroupedQueryReference": "−d²",
+    "impls.attention.linear.reference:LinearAttentionReference": "−4d² − 2d²/h",
 }
-# What has no notion of a source, or another order of work under a causal mask, stands in an encoder only.
-_IN_ENCODERS = (
-    *_KEYS_AND_VALUES,
-    "impls.attention.window_reference:WindowReference",
-    "impls.attention.linear.reference:LinearAttentionReference",
-)
-# Under a causal mask they leave out blocks of work, as no formula in n says exactly.
-_LEAVE_OUT = ("attention.chunked", "attention.flex")
+# That which is causal by nature, so that the encoder block is too.
+_CAUSAL = ("impls.attention.linear.reference:CausalLinearAttentionReference",)
+_STANDS_IN_BLOCKS = (*_OVER_A_SOURCE, *_CAUSAL, "impls.attention.window_reference:WindowReference")
+
+# In a decoder it looks over the source where the rung cannot: STAND_IN of impls/blocks/rung.py.
+_FUSED = next(rung for rung in ATTENTION if rung.name == "attention.fused")
+
+# What a rung that can do without a causal mask costs under one, where that is something else.
+_CAUSALLY: dict[str, dict[str, Any]] = {
+    # They leave out blocks of work, as no formula in n says exactly.
+    "attention.chunked": {"work": "", "work_train": ""},
+    "attention.flex": {"work": "", "work_train": ""},
+    # Blocks of 32 queries against 64 keys, not 96.
+    "attention.window": {"work": "8nd² + 256nd", "work_train": "24nd² + 768nd"},
+    # There is no sum that all queries share: scores are written out, as by attention.packed.
+    "attention.linear.parallel": {
+        "work": "8nd² + 4n²d",
+        "work_train": "24nd² + 12n²d",
+        "memory": "hn² + nd + d²/h",
+    },
+}
 
 
 def blocks(rungs: Iterable[Impl]) -> tuple[Impl, ...]:
-    """An encoder block around every rung with heads whose mathematics can stand in one; a decoder block likewise."""
-    of_heads = [rung for rung in rungs if rung.has_heads]
-    encoders = [rung for rung in of_heads if rung.reference in _IN_ENCODERS]
-    decoders = [rung for rung in of_heads if rung.reference in _KEYS_AND_VALUES]
-    return (*map(_encoder, encoders), *map(_decoder, decoders))
+    """An encoder and a decoder block around every rung whose mathematics is known here."""
+    known = [rung for rung in rungs if rung.reference in _STANDS_IN_BLOCKS]
+    return (*map(_encoder, known), *map(_decoder, known))
 
 
 def _encoder(rung: Impl) -> Impl:
+    causal = rung.reference in _CAUSAL
     return replace(
         rung,
         name=rung.name.replace("attention", "encoder", 1),
-        target="impls.blocks.encoder:Encoder",
-        reference="impls.blocks.reference:EncoderReference",
-        summary=f"encoder block around {rung.name}",
+        target="impls.blocks.causal_encoder:CausalEncoder" if causal else "impls.blocks.encoder:Encoder",
+        reference=f"impls.blocks.reference:{'Causal' if causal else ''}EncoderReference",
+        summary=f"encoder block around {rung.name}{', causal' if causal else ''}",
         work=_sum(rung.work, "16nd²"),
         work_train=_sum(rung.work_train, "48nd²"),
-        work_decode="",
+        work_decode=_sum(rung.work_decode, "16d²") if causal else "",
         kind="",
         options={"attention": rung.target, "attention_options": rung.options},
         reference_options={"attention": rung.reference, "attention_options": rung.reference_options},
@@ -53,17 +70,21 @@ def _encoder(rung: Impl) -> Impl:
 
 
 def _decoder(rung: Impl) -> Impl:
-    exact = rung.name not in _LEAVE_OUT
-    keys_and_values = _KEYS_AND_VALUES[rung.reference]
+    itself = replace(rung, **_CAUSALLY.get(rung.name, {}))
+    hybrid = rung.reference not in _OVER_A_SOURCE
+    cross = _FUSED if hybrid else rung
+    at_hand = _OVER_A_SOURCE[cross.reference]
+    options = {"attention": rung.reference, "attention_options": rung.reference_options}
     return replace(
-        _encoder(rung),
+        _encoder(itself),
         name=rung.name.replace("attention", "decoder", 1),
         target="impls.blocks.decoder:Decoder",
         reference="impls.blocks.reference:DecoderReference",
-        summary=f"decoder block around {rung.name}, causal and over a source",
-        work=_sum(rung.work, rung.work, "16nd²") if exact else "",
-        work_train=_sum(rung.work_train, rung.work_train, "48nd²") if exact else "",
-        work_decode=_sum(rung.work_decode, rung.work_decode, "16d²", f"−{keys_and_values}"),
+        summary=f"decoder block around {rung.name}, causal and over a source" + f", that by {cross.name}" * hybrid,
+        work=_sum(itself.work, cross.work, "16nd²"),
+        work_train=_sum(itself.work_train, cross.work_train, "48nd²"),
+        work_decode=_sum(rung.work_decode, cross.work_decode, "16d²", at_hand),
+        reference_options=options | ({"cross_attention": cross.reference} if hybrid else {}),
     )
 
 

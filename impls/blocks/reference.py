@@ -41,8 +41,14 @@ class EncoderReference(nn.Module):
         return normalised(x + thought(x, self.feed_forward), self.norm2)  # (b, n, d)
 
 
+class CausalEncoderReference(EncoderReference):
+    """The same around attention that is causal by nature."""
+
+    causal = True
+
+
 class DecoderReference(nn.Module):
-    """(b, n, d) and a source (b, m, d) -> (b, n, d)."""
+    """(b, n, d) and a source (b, m, d) -> (b, n, d). `cross_attention` is as `attention` unless it is named."""
 
     causal = True
     needs_source = True
@@ -53,11 +59,13 @@ class DecoderReference(nn.Module):
         num_heads: int,
         attention: str = DEFAULT_REFERENCE,
         attention_options: dict[str, Any] | None = None,
+        cross_attention: str = "",
     ) -> None:
         super().__init__()
-        reference, options = find(attention), attention_options or {}
-        self.self_attention = reference(d_model=d_model, num_heads=num_heads, **options)
-        self.cross_attention = reference(d_model=d_model, num_heads=num_heads, **options)
+        options = attention_options or {}
+        self.self_attention = find(attention)(d_model=d_model, num_heads=num_heads, **options)
+        cross, options = (cross_attention, {}) if cross_attention else (attention, options)
+        self.cross_attention = find(cross)(d_model=d_model, num_heads=num_heads, **options)
         self.norm1, self.norm2, self.norm3 = nn.LayerNorm(d_model), nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(d_model)
 

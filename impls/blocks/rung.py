@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 DEFAULT = "impls.attention.naive:NaiveAttention"
+# What looks over a source where the rung itself cannot.
+STAND_IN = "impls.attention.fused:FusedAttention"
 
 
 def find(target: str) -> type[Any]:
@@ -15,6 +17,11 @@ def find(target: str) -> type[Any]:
     module, _, name = target.partition(":")
     found: type[Any] = getattr(importlib.import_module(module), name)
     return found
+
+
+def over_source(attention: type[Any]) -> type[Any]:
+    """The rung itself where its `forward` takes a source, else STAND_IN."""
+    return attention if "source" in _parameters(attention) else find(STAND_IN)
 
 
 def told(
@@ -42,6 +49,15 @@ def told(
     return keywords if prepare is None else prepare(x, **keywords)
 
 
+def taken_in(attention: Any, x: Tensor, state: Any) -> Any:
+    """The rung's state after t tokens (b, t, d) more: at once if it has `prefill`, else step by step."""
+    if hasattr(attention, "prefill"):
+        return attention.prefill(x, state)
+    for x_t in x.unbind(1):  # t times (b, d)
+        _, state = attention.step(x_t, state)
+    return state
+
+
 def inside(case: Any) -> type[Any]:
     """The class of the rung inside the case's block, as the registry has it; DEFAULT for a block it does not know."""
     from impls.registry import IMPLS  # here: it lists the blocks too
@@ -61,11 +77,13 @@ def refusal(attention: Any, case: Any) -> str | None:
         return "the attention inside has no start and step to decode with"
     if case.source_len and "source" not in takes:
         return "the attention inside takes no source"
-    if getattr(attention, "causal", False):
-        return None
-    if case.mask == "padding" and "attn_mask" not in takes:
+    # A rung that is causal by nature is told of no mask over its own input; of a source's padding it must be told too.
+    causal = getattr(attention, "causal", False)
+    if case.mask == "padding" and case.source_len and "attn_mask" not in takes:
+        return "the attention inside takes a source, and no attn_mask to hide its padding with"
+    if case.mask == "padding" and not causal and "attn_mask" not in takes:
         return "the attention inside takes no attn_mask"
-    if case.mask == "causal" and not {"is_causal", "attn_mask"} & takes:
+    if case.mask == "causal" and not causal and not {"is_causal", "attn_mask"} & takes:
         return "the attention inside takes neither is_causal nor attn_mask"
     return None
 

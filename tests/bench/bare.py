@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 Call = Callable[[], Tensor]
@@ -20,6 +21,17 @@ def fused(layer: nn.Module, x: Tensor) -> Call:
         qkv = linear(x, w_in, b_in).view(b, n, 3, h, d // h).permute(2, 0, 3, 1, 4)
         out = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])
         return linear(out.transpose(1, 2).reshape(b, n, d), w_out, b_out)
+
+    return call
+
+
+def fused_math(layer: nn.Module, x: Tensor) -> Call:
+    """The same, SDPA allowed its plain products alone, by torch's own context manager around all of it."""
+    bare = fused(layer, x)
+
+    def call() -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return bare()
 
     return call
 
@@ -65,24 +77,25 @@ def compiled(layer: nn.Module, x: Tensor) -> Call:
 
 
 def flex(layer: nn.Module, x: Tensor) -> Call:
-    """Compiled FlexAttention between two projections."""
+    """Compiled FlexAttention, with a block mask made beforehand, between two projections."""
     from torch.nn.attention.flex_attention import flex_attention
 
     theirs = torch.compile(flex_attention, fullgraph=True, dynamic=False)
     w_in, b_in = layer.in_proj_weight.detach(), layer.in_proj_bias.detach()
     w_out, b_out = layer.out_proj.weight.detach(), layer.out_proj.bias.detach()
     b, n, d = x.shape
-    h = layer.num_heads
+    h, block_mask = layer.num_heads, layer.prepare(x)["block_mask"]
 
     def call() -> Tensor:
         q, k, v = linear(x, w_in, b_in).view(b, n, 3, h, d // h).permute(2, 0, 3, 1, 4).unbind(0)
-        return linear(theirs(q, k, v).transpose(1, 2).reshape(b, n, d), w_out, b_out)
+        return linear(theirs(q, k, v, block_mask=block_mask).transpose(1, 2).reshape(b, n, d), w_out, b_out)
 
     return call
 
 
 WRAPPED: dict[str, Callable[[nn.Module, Tensor], Call]] = {
     "attention.fused": fused,
+    "attention.fused.math": fused_math,
     "attention.module": module,
     "attention.module.weights": module_weights,
     "attention.compiled": compiled,

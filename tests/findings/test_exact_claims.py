@@ -172,6 +172,8 @@ def test_under_a_mask_work_may_be_less_than_claimed_and_more_is_another_way_to_c
     assert (one.verdict, "what the mask hides is left out" in one.reason) == ("confirmed", True)
     more = measured("attention.fused", lambda n, d, h: 8 * n * d * d + 5 * n * n * d, mask="causal")
     assert verdict("work", more).verdict == "undetermined"
+    far_less = measured("attention.fused", lambda n, d, h: 2 * n * d * d, mask="causal")
+    assert verdict("work", far_less).verdict == "undetermined"
     unmasked = measured("attention.fused", lambda n, d, h: 8 * n * d * d + 2 * n * (n + 1) * d)
     assert verdict("work", unmasked).verdict == "refuted"
 
@@ -180,6 +182,22 @@ def test_a_backward_pass_is_held_against_training_less_the_forward_pass() -> Non
     of = measured("attention.packed", lambda n, d, h: 16 * n * d * d + 8 * n * n * d, mode="backward")
     one = verdict("work_backward", of)
     assert (one.claimed, one.verdict) == ("16nd² + 8n²d", "confirmed")
+
+
+def test_a_token_that_is_decoded_must_cost_what_is_claimed_to_the_last_digit() -> None:
+    claimed = measured("attention.fused", lambda n, d, h: 8 * d * d + 4 * n * d, mode="decode", mask="causal")
+    assert verdict("work_decode", claimed).verdict == "confirmed"
+    less = measured("attention.fused", lambda n, d, h: 2 * d * d, mode="decode", mask="causal")
+    assert verdict("work_decode", less).verdict == "refuted"
+
+
+def test_what_a_layer_does_to_obey_a_mask_refutes_no_claim_by_order() -> None:
+    grows = {"memory": lambda n, d, h: 4 * n * n + n * d, "depth": lambda n, d, h: 3 * n}
+    masked = measured("attention.linear.parallel", attention, **grows, mask="causal")
+    for quantity in ("memory", "depth"):
+        one = verdict(quantity, masked)
+        assert (one.verdict, one.reason.startswith("claimed without a mask")) == ("undetermined", True)
+        assert verdict(quantity, measured("attention.linear.parallel", attention, **grows)).verdict == "refuted"
 
 
 def test_of_a_source_nothing_is_claimed() -> None:

@@ -68,11 +68,19 @@ def test_with_claims_masks_and_steps_it_is_verified_in_every_mode_and_under_ever
 
 
 def test_its_claims_get_verdicts(elsewhere: Path) -> None:
-    harness(elsewhere, "sweep", "impl=averaging_more:Averaging", "mode=forward,train,decode", "mask=causal", *SIZES)
+    harness(elsewhere, "sweep", "impl=averaging_more:Averaging", "mode=forward,train,decode", *SIZES)
     claims = pd.read_csv(elsewhere / "out" / "claims.csv").set_index("quantity")
     assert {"work", "work_train", "work_decode", "depth"} <= set(claims.index)
     for quantity in ("work", "work_train", "work_decode", "depth"):
         assert claims.verdict[quantity] == "confirmed", claims.reason[quantity]
+
+
+def test_a_claim_of_too_much_is_refuted(elsewhere: Path) -> None:
+    file = elsewhere / "averaging_more.py"
+    file.write_text(file.read_text().replace('"work": "2nd²"', '"work": "8nd² + 4n²d"').replace('"2d²"', '"8d² + 4nd"'))
+    harness(elsewhere, "sweep", "impl=averaging_more:Averaging", "mode=forward,decode", *SMALL)
+    claims = pd.read_csv(elsewhere / "out" / "claims.csv").set_index("quantity")
+    assert set(claims.verdict[["work", "work_decode"]]) == {"refuted"}
 
 
 def test_layers_of_published_packages_take_a_few_lines(elsewhere: Path) -> None:

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from rows import usual_lines
 
+from harness.findings.complexity import Cell
 from harness.findings.crossovers import Crossover
 from harness.findings.findings import Findings
 from harness.findings.holdout import HeldOut
 from harness.findings.laws import FittedLaw
 from harness.findings.roofline import Roof, RoofPoint
 from harness.findings.series import Series, Setting
-from harness.findings.table1 import BeyondRow, Cell, Table1Row
+from harness.findings.table1 import BeyondRow, Table1Row
 from harness.findings.verdicts import Verdict
 from harness.report.origin import Origin
 from harness.scaling.law import Coefficient, Law, Range

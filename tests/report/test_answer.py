@@ -1,8 +1,10 @@
 """The answer in words and numbers."""
 
+import re
 from dataclasses import replace
 
 import pytest
+from report.many import many_lines, without
 from rich.console import Console
 from rows import usual_lines
 
@@ -50,10 +52,41 @@ def test_the_numbers_fit_a_narrow_terminal() -> None:
     assert "…" not in said(usual_lines(), width=80)
 
 
-def test_a_long_name_is_folded_and_no_number() -> None:
-    text = said([replace(line, impl=f"a.module.of.mine:{line.impl}") for line in usual_lines()], width=80)
-    assert "1.00 → 1.00  1.00 → 1.00" in text
-    assert "32.0 MiB" in text
+def test_slopes_give_way_to_names_and_it_is_told_which() -> None:
+    named = {"rnn.torch": "rnn.minlstm.parallel", "attention.fused": "attention.linear.recurrent"}
+    lines = [replace(line, impl=named.get(line.impl, line.impl)) for line in usual_lines()]
+    wide, narrow, narrower = (said(lines, width=width) for width in (120, 75, 62))
+    for text in (wide, narrow, narrower):
+        for name in named.values():
+            assert re.search(rf"^{name} +\d", text, re.MULTILINE)
+        assert "32.0 MiB" in text
+    assert "1.00 → 1.00  1.00 → 1.00" in wide
+    assert "no room" not in wide
+    assert "1.00 → 1.00" in narrow
+    assert "no room here for the memory slope: see report.md" in narrow
+    assert "1.00 → 1.00" not in narrower
+    assert "slope: d log cost" not in narrower
+    assert "no room here for the time slope and memory slope: see report.md" in " ".join(narrower.split())
+
+
+def test_a_name_longer_than_any_of_ours_is_folded_and_no_number() -> None:
+    lines = [replace(line, impl=f"a.module.of.mine:{line.impl}") for line in usual_lines()]
+    assert "1.00 → 1.00  1.00 → 1.00" in said(lines, width=90)
+    for width in (90, 80, 62):
+        text = said(lines, width=width)
+        assert "32.0 MiB" in text
+        assert "…" not in text
+
+
+def test_layers_that_cannot_be_measured_here_are_told_in_one_line() -> None:
+    away = ["attention.flash_attn", "attention.xformers", "attention.linear.fla"]
+    lines = many_lines(["rnn.gru", *away])
+    for impl in away:
+        lines = without(lines, impl, "unsupported", f"{impl} is not installed")
+    text = said(lines, width=200)
+    remarks = [line for line in text.splitlines() if line.startswith("unsupported")]
+    assert len(remarks) == 1
+    assert all(impl in remarks[0] for impl in away)
 
 
 def test_control_characters_are_seen_rather_than_obeyed() -> None:

@@ -54,3 +54,10 @@ def test_what_a_shell_would_read_is_quoted() -> None:
     told = command({**config, "impl": ["$(rm -rf ~)", "a'b"], "memory_limit": "`id`"})
     assert "$(rm -rf ~)" in shlex.split(told)[4]
     assert shlex.split(told)[4].startswith("impl='$(rm -rf ~)','a\\'b'")
+
+
+def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_default() -> None:
+    config = yaml.safe_load(compose(["seq_len=64"]).yaml)
+    for key in ("mask", "real_share", "source_len", "compile_timeout_s"):
+        del config[key]
+    assert command(config) == "python -m harness sweep seq_len=64"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.report import units
+from harness.report.absent import absent
 from harness.report.failures import would_cost
 from harness.report.page import frames
 from harness.report.panels import Panel
@@ -50,9 +51,10 @@ def curves(panel: Panel, cost: Cost) -> dict[str, Any]:
     """`{"curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, text}]}`, lists by n.
 
     `lo` and `hi` are None where there is no interval; a failed case's `value` is where it would have been, None where
-    nothing else of its impl was measured.
+    nothing else of its impl was measured. An impl all of whose cases are unsupported has none: that is no news.
     """
     found: dict[str, list[dict[str, Any]]] = {"curves": [], "failed": []}
+    gone = absent(panel.lines)
     for impl in panel.impls():
         known = [(line, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
         if known:
@@ -77,6 +79,6 @@ def curves(panel: Panel, cost: Cost) -> dict[str, Any]:
                 "text": f"{line.status}: {line.reason}" if line.reason else line.status,
             }
             for line in panel.of(impl)
-            if line.status != "ok" and cost.value(line) is None
+            if line.status != "ok" and cost.value(line) is None and impl not in gone
         ]
     return found

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.findings.table1 import BeyondRow, Cell, Table1Row
+from harness.findings.complexity import Cell
+from harness.findings.table1 import BeyondRow, Table1Row
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """A cost against n, log-log: one panel for each (d, h), bands for intervals, guides for n and n²."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from harness.report.absent import absent
 from harness.report.failures import would_cost
 from harness.report.looks import looks
 from harness.report.names import short
@@ -15,6 +16,7 @@ from harness.report.panels import Panel, Setting
 from harness.report.plots.failed import Failed, mark
 from harness.report.plots.style import (
     GUIDE,
+    MANY,
     THEME,
     axis_of_bytes,
     axis_of_seconds,
@@ -46,23 +48,29 @@ TIME = Cost("time of one call", lambda line: line.time_s, _interval, axis_of_sec
 MEMORY = Cost("peak memory of one call", lambda line: line.peak_bytes or None, lambda _: None, axis_of_bytes)
 
 
+# Inches of a panel, wide and high; of the only one in a crowded figure.
+_PANEL, _LARGE = (4.2, 3.3), (6.2, 5.0)
+
+
 def curves(setting: Setting, cost: Cost) -> Figure:
     """The figure for one setting."""
-    panels = setting.panels
+    panels = _told(setting.panels, cost)
+    crowded = _crowded(panels, cost)
     impls = [impl for impl in looks(_impls(panels)) if impl in _impls(panels)]
     widths = sorted({panel.d_model for panel in panels})
     columns = max(sum(panel.d_model == d for panel in panels) for d in widths)
+    wide, high = _LARGE if crowded and len(panels) == 1 else _PANEL
     with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
-        height = 3.3 * len(widths) + 1.1
-        handles = _legend(impls, panels)
+        height = high * len(widths) + 1.1
+        handles = _legend([impl for impl in impls if not crowded or _drawn(panels, impl, cost)], panels)
         beside = legend_columns(len(handles), height)
-        figure = Figure(figsize=(4.2 * columns + room_for(beside), height), layout="constrained")
+        figure = Figure(figsize=(wide * columns + room_for(beside), height), layout="constrained")
         grid = figure.subplots(len(widths), columns, squeeze=False, sharex=True, sharey=True)
         for row, d in enumerate(widths):
             of_row = [panel for panel in panels if panel.d_model == d]
             for column in range(columns):
                 if column < len(of_row):
-                    _panel(grid[row][column], of_row[column], cost)
+                    _panel(grid[row][column], of_row[column], cost, crowded)
                 else:
                     grid[row][column].set_axis_off()
         _frame(grid[0][0], panels, cost)
@@ -77,6 +85,29 @@ def curves(setting: Setting, cost: Cost) -> Figure:
     return figure
 
 
+def _told(panels: Sequence[Panel], cost: Cost) -> list[Panel]:
+    """The panels without unsupported cases: of impls that are so everywhere, and where it is crowded of all."""
+    gone = absent(line for panel in panels for line in panel.lines)
+    crowded = _crowded(panels, cost)
+    return [
+        replace(
+            panel,
+            lines=tuple(
+                line for line in panel.lines if line.impl not in gone and not (crowded and line.status == "unsupported")
+            ),
+        )
+        for panel in panels
+    ]
+
+
+def _crowded(panels: Sequence[Panel], cost: Cost) -> bool:
+    return sum(_drawn(panels, impl, cost) for impl in _impls(panels)) > MANY
+
+
+def _drawn(panels: Sequence[Panel], impl: str, cost: Cost) -> bool:
+    return any(_known(panel, impl, cost) for panel in panels)
+
+
 def _impls(panels: Sequence[Panel]) -> list[str]:
     return list(dict.fromkeys(impl for panel in panels for impl in panel.impls()))
 
@@ -88,22 +119,24 @@ def _frame(axes: Axes, panels: Sequence[Panel], cost: Cost) -> None:
         axes.set_ylim(min(values) / 3, max(values) * 3)
 
 
-def _panel(axes: Axes, panel: Panel, cost: Cost) -> None:
+def _panel(axes: Axes, panel: Panel, cost: Cost, crowded: bool) -> None:
     axes.set_title(f"d = {panel.d_model}, h = {panel.num_heads}")
+    if not panel.lines:  # all unsupported: the shared axes are left to those that have something
+        return
     cost.axis(axes)
     axis_of_sizes(axes, (line.seq_len for line in panel.lines))
     style = looks(panel.impls())
     for i, impl in enumerate(panel.impls()):
         colour, marker = style[impl]
         # The first is drawn widest, so that it shows beside what lies exactly on it.
-        width = max(1.4, 3.8 - 0.6 * i)
+        width = 1.0 if crowded else max(1.4, 3.8 - 0.6 * i)
         known = _known(panel, impl, cost)
         if known:
             x, y = zip(*known, strict=True)
             # As seaborn's lineplot draws it, in a tenth of the time.
             axes.plot(x, y, color=colour, marker=marker, ms=5 + width, mec="white", mew=0.75, lw=width)
         bands = [(line.seq_len, *band) for line in panel.of(impl) if (band := cost.band(line)) is not None]
-        if bands:
+        if bands and not crowded:
             n, lo, hi = zip(*bands, strict=True)
             axes.fill_between(n, lo, hi, color=colour, alpha=0.2, lw=0)
     _guides(axes, panel, cost)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from harness.findings.roofline import roof_points, roofs
 from harness.report.panels import readable, settings
 from harness.report.plots.curves import MEMORY, TIME, curves
+from harness.report.plots.ladder import ladder
 from harness.report.plots.roofline import roofline
+from harness.report.plots.save import save
 from harness.report.plots.speedup import speedup
 from harness.summary import Line
 
@@ -19,18 +19,18 @@ def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> 
     directory.mkdir(exist_ok=True)
     known = roofs(machine)
     points = roof_points(lines, known)
-    for setting in map(readable, settings(lines)):
+    for whole in settings(lines):
+        setting = readable(whole)
         end = f"_{setting.name}" if setting.name else ""
         if any(line.time_s is not None for panel in setting.panels for line in panel.lines):
-            _save(curves(setting, TIME), directory / f"time{end}")
+            save(curves(setting, TIME), directory / f"time{end}")
         if any(line.peak_bytes for panel in setting.panels for line in panel.lines):
-            _save(curves(setting, MEMORY), directory / f"memory{end}")
-        for name, figure in (("speedup", speedup(setting)), ("roofline", roofline(setting, known, points))):
+            save(curves(setting, MEMORY), directory / f"memory{end}")
+        others = {
+            "ladder": ladder(whole),
+            "speedup": speedup(setting),
+            "roofline": roofline(setting, known, points),
+        }
+        for name, figure in others.items():
             if figure is not None:
-                _save(figure, directory / f"{name}{end}")
-
-
-def _save(figure: Figure, path: Path) -> None:
-    figure.savefig(path.with_suffix(".png"), dpi=130)
-    figure.set_layout_engine("none")  # laid out once, for both: it is half of the drawing
-    figure.savefig(path.with_suffix(".svg"))
+                save(figure, directory / f"{name}{end}")

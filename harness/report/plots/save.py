@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write `path` with either ending, and name both. Raises OSError where that cannot be."""
-    png, svg = path.with_suffix(".png"), path.with_suffix(".svg")
+    # Appended: a name may hold a point of its own, as that of a share does.
+    png, svg = (path.with_name(f"{path.name}.{ending}") for ending in ("png", "svg"))
     with warnings.catch_warnings(), rc_context({"svg.fonttype": "none"}):
         # A letter that no font has is a box, which the picture shows: nobody need be told of each.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)

@@ -18,6 +18,8 @@ THEME = {
     "svg.fonttype": "none",  # text stays text: small files, and searchable
 }
 
+# With more impls than this a picture is crowded: what is drawn of each gives way.
+MANY = 10
 
 # Inches that a character of a figure's title takes on average, a little more than less.
 _TITLE_SIGN = 0.105

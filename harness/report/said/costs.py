@@ -11,12 +11,14 @@ from harness.findings.series import setting_of
 from harness.report import units
 from harness.report.panels import Panel, Setting, settings
 from harness.report.places import by_place, places
-from harness.report.said.crossovers import sentence
+from harness.report.said.crossovers import sentence, surest
 from harness.scaling.exponent import exponent
 from harness.summary import Line
 
 SLOPE = "slope: d log cost / d log n, by the fitted law, at the smallest n at which it holds → at the largest n"
 
+# Of pairs of which one may overtake the other, so many are told.
+_MOST_PAIRS = 6
 
 _Laws = Mapping[tuple[str, Any, str], FittedLaw]
 
@@ -129,7 +131,7 @@ def _overlap(faster: Line, slower: Line) -> bool:
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
-    """From which n on each attention costs more time than the quickest RNN, the one to beat."""
+    """From which n on each attention costs more time than the quickest RNN, the one to beat; of many the surest."""
     family = {line.impl: line.family for line in panel.lines}
     a_token = {
         impl: line.time_s / line.seq_len
@@ -138,8 +140,9 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
         if line.time_s
     }
     rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)
-    return [
-        sentence(c)
-        for c in crossovers
-        if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"
-    ]
+    pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
+    if len(pairs) <= _MOST_PAIRS:
+        return [sentence(c) for c in pairs]
+    left = len(pairs) - _MOST_PAIRS
+    more = f"and {left} more pair{'s' if left > 1 else ''}: crossovers.csv"
+    return [*map(sentence, surest(pairs)[:_MOST_PAIRS]), more]

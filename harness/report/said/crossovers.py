@@ -22,6 +22,11 @@ def crossings(found: Iterable[Crossover]) -> list[Crossover]:
     return sorted(pairs.values(), key=lambda c: (c.metric != "time", not _crosses(c), c.seq_len or 0.0))
 
 
+def surest(found: Iterable[Crossover]) -> list[Crossover]:
+    """Those that surely cross by n, then what is sure at every n, then what is undecided; else in their order."""
+    return sorted(found, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))
+
+
 def _crosses(c: Crossover) -> bool:
     return c.seq_len is not None and c.seq_len > 0
 

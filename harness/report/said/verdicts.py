@@ -9,6 +9,8 @@ from harness.report.said.where import Where
 QUANTITIES = {
     "work": "work, forward",
     "work_train": "work, training",
+    "work_backward": "work, backward",
+    "work_decode": "work, one token",
     "memory": "memory",
     "depth": "sequential operations",
     "path": "longest path",

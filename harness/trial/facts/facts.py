@@ -85,7 +85,7 @@ def _moved(case: Case, work: Workload) -> list[torch.Tensor]:
 
 def _inputs(case: Case, work: Workload) -> list[torch.Tensor]:
     """What is there before the call and is no weight: of a token to be decoded, the token and not those before it."""
-    given = [work.x[:, -1].contiguous()] if case.mode == "decode" else work.inputs
+    given = [work.x[:, -1].clone()] if case.mode == "decode" else work.inputs
     gradient = [work.gradient] if work.gradient is not None else []
     return [*given, *gradient, *work.constants]
 

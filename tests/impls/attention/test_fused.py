@@ -58,7 +58,7 @@ def test_torch_is_forbidden_other_kernels_only_where_it_would_take_one(monkeypat
     def entered(backends: object) -> None:
         raise AssertionError("entered")
 
-    monkeypatch.setattr(sdpa, "sdpa_kernel", entered)
+    monkeypatch.setattr(sdpa, "_switched", entered)
     q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
     seen = torch.ones(1, 1, 1, 5, dtype=torch.bool)
     for mask, is_causal in ((None, False), (None, True), (seen, False)):
@@ -136,3 +136,17 @@ def test_a_source_of_another_length_is_attended_to() -> None:
     x, source = torch.randn(2, 5, 8), torch.randn(2, 9, 8)
     expected: Tensor = packed(x, source=source)
     torch.testing.assert_close(fused(x, source=source), expected)
+
+
+def test_after_a_pinned_call_every_kernel_is_allowed_as_before_even_where_it_failed() -> None:
+    q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
+
+    def allowed() -> list[bool]:
+        return [is_allowed() for is_allowed, _ in sdpa._SWITCHES.values()]
+
+    before = allowed()
+    sdpa.pinned_attention(q, k, v, None, False, sdpa.MATH)
+    assert allowed() == before
+    with pytest.raises(RuntimeError):
+        sdpa.pinned_attention(q, k, v, None, False, sdpa.EFFICIENT)
+    assert allowed() == before

@@ -1,6 +1,7 @@
 """Encoder and decoder blocks: torch's own layers with the positions added, around any rung."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,14 +10,20 @@ from torch import Tensor, nn
 from harness.case import Case
 from harness.trial.build import Unsupported, build
 from harness.trial.verify import verify
-from impls.blocks import decoder, encoder
+from impls.blocks import causal_encoder, decoder, encoder
+from impls.blocks.causal_encoder import CausalEncoder
 from impls.blocks.decoder import Decoder
 from impls.blocks.encoder import Encoder
 from impls.blocks.entries import BLOCKS
 from impls.blocks.positions import sinusoids
 from impls.blocks.reference import DecoderReference, EncoderReference
+from impls.blocks.rung import find, told
 
 D, H = 24, 4
+CAUSAL = (
+    "impls.attention.linear.recurrent:RecurrentLinearAttention",
+    "impls.attention.linear.chunked:ChunkedLinearAttention",
+)
 RUNGS = ("impls.attention.naive:NaiveAttention", "impls.attention.fused:FusedAttention")
 EAGER = [block.name for block in BLOCKS if not block.compiled]
 DECODERS = [name for name in EAGER if name.startswith("decoder.")]
@@ -57,6 +64,10 @@ def torchs(kind: type[nn.Module], block: nn.Module) -> nn.Module:
     theirs = kind(D, H, dim_feedforward=4 * D, dropout=0.0, batch_first=True, dtype=torch.float64)
     theirs.load_state_dict(with_names_of_torch(block))
     return theirs
+
+
+def told_causal(block: nn.Module, x: Tensor) -> dict:
+    return told(block.self_attention, x, is_causal=True)
 
 
 def later(n: int) -> Tensor:
@@ -182,8 +193,9 @@ def test_neither_positions_nor_masks_are_made_in_the_measured_call(name: str, mo
     def made(*_: object, **__: object) -> None:
         raise AssertionError("made on the clock")
 
-    for module in (encoder, decoder):
+    for module in (encoder, decoder, causal_encoder):
         monkeypatch.setattr(module, "sinusoids", made)
+    for module in (encoder, decoder):
         monkeypatch.setattr(module, "told", made)
     assert work.call().shape == (1, 12, D)
 
@@ -201,6 +213,60 @@ def test_positions_are_no_weights(name: str) -> None:
 def test_an_encoder_does_not_decode() -> None:
     with pytest.raises(Unsupported, match="start and step"):
         build(Case("encoder.naive", 12, D, H, mode="decode"), seed=0)
+
+
+@pytest.mark.parametrize("rung", [*RUNGS, *CAUSAL])
+class TestACausalEncoder:
+    def test_is_the_encoder_whose_tokens_see_none_later(self, rung: str) -> None:
+        block = drawn(CausalEncoder(D, H, attention=rung))
+        x = tokens(2, 9, D)
+        whole = block(x)
+        for length in (1, 4, 8):
+            torch.testing.assert_close(block(x[:, :length]), whole[:, :length])
+        x[:, 3] += 1
+        assert not torch.allclose(block(x)[:, 8], whole[:, 8])
+
+    def test_takes_up_its_text_wherever_it_was_left(self, rung: str) -> None:
+        block = drawn(CausalEncoder(D, H, attention=rung))
+        x = tokens(2, 9, D)
+        with torch.no_grad():
+            expected = block(x)
+            for taken_in in (0, 1, 6):
+                state = block.start(2, 9)
+                if taken_in:
+                    state = block.prefill(x[:, :taken_in], state)
+                for t in range(taken_in, 9):
+                    y_t, state = block.step(x[:, t], state)
+                    torch.testing.assert_close(y_t, expected[:, t])
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_a_causal_encoder_of_softmax_attention_is_torchs_own_layer_under_a_causal_mask(rung: str) -> None:
+    block = drawn(CausalEncoder(D, H, attention=rung))
+    x = tokens(2, 9, D)
+    theirs = torchs(nn.TransformerEncoderLayer, block)(x + sinusoids(9, x), src_mask=later(9))
+    torch.testing.assert_close(block(x), theirs)
+
+
+@pytest.mark.parametrize("rung", [*CAUSAL, "impls.attention.window:WindowAttention"])
+def test_where_the_rung_takes_no_source_a_fused_attention_looks_over_it(rung: str) -> None:
+    block = drawn(Decoder(D, H, attention=rung))
+    assert type(block.self_attention) is find(rung)
+    assert type(block.cross_attention) is find(RUNGS[1])
+    x, source, real = tokens(2, 9, D), tokens(2, 5, D), torch.arange(5) < torch.tensor([[5], [2]])
+    seen = block.norm1(x + sinusoids(9, x) + block.self_attention(x + sinusoids(9, x), **told_causal(block, x)))
+    theirs = nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64)
+    theirs.load_state_dict(block.cross_attention.state_dict())
+    over_it = block.norm2(seen + theirs(seen, source, source, key_padding_mask=~real, need_weights=False)[0])
+    torch.testing.assert_close(
+        block(x, source, attn_mask=real[:, None, None]), block.norm3(over_it + block.feed_forward(over_it))
+    )
+
+
+def test_options_are_the_rungs_and_not_of_what_stands_in_for_it() -> None:
+    block = Decoder(D, H, attention="impls.attention.window:WindowAttention", attention_options={"reach": 2})
+    assert block.self_attention.reach == 2
+    assert not hasattr(block.cross_attention, "reach")
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -261,5 +327,47 @@ def test_a_decoder_asks_causally_and_of_a_source(
     monkeypatch.setattr(decoder, "inside", lambda case: Refuses)
     assert Decoder.supports(Case("decoder.naive", 8, D, H, **change)) == reason
     monkeypatch.setattr(Refuses, "causal", True, raising=False)
-    last = "the attention inside takes no source" if not change else reason
+    last = None if not change else reason  # over the source another attention looks
     assert Decoder.supports(Case("decoder.naive", 8, D, H, **change)) == last
+
+
+class OverASource(Refuses):
+    """An attention that takes a source, and no mask; causal or not, over its own input."""
+
+    def forward(self, x: Tensor, source: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        return self.linear(x if source is None else source.mean(1, keepdim=True) + x)
+
+
+class CausalOverASource(OverASource):
+    causal = True
+
+
+@pytest.mark.parametrize("rung", [OverASource, CausalOverASource])
+def test_a_padded_source_is_refused_where_the_rung_cannot_be_told_of_padding(
+    rung: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder, "inside", lambda case: rung)
+    case = Case("decoder.naive", 8, D, H)
+    assert Decoder.supports(case) is None
+    padded = replace(case, mask="padding", real_share=0.5)
+    reason = "the attention inside takes a source, and no attn_mask to hide its padding with"
+    assert Decoder.supports(padded) == reason
+    assert Decoder.supports(replace(padded, source_len=5)) == reason
+    with pytest.raises(Unsupported, match=reason):
+        build(padded, seed=0)
+
+
+@pytest.mark.parametrize("name", [name for name in EAGER if name.startswith("encoder.linear.")])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({}, None), ({"real_share": 0.5, "mask": "padding"}, None), ({"source_len": 5}, "takes no source")],
+)
+def test_an_encoder_around_linear_attention_takes_padding_and_no_source(
+    name: str, change: dict, reason: str | None
+) -> None:
+    case = Case(name, 8, D, H, **change)
+    if reason is None:
+        verify(case, seed=0)
+    else:
+        with pytest.raises(Unsupported, match=reason):
+            build(case, seed=0)

@@ -4,12 +4,21 @@ from dataclasses import replace
 
 import pytest
 
+from harness import catalog
 from harness.claims import of_impl, parse
+from impls.attention.compiled_entries import COMPILED_ATTENTION
 from impls.attention.entries import ATTENTION
+from impls.attention.linear.entries import LINEAR
 from impls.blocks.entries import BLOCKS, blocks
+from impls.blocks.rung import find, over_source
+from impls.impl import Impl
 
+RUNGS = {rung.name: rung for rung in (*ATTENTION, *COMPILED_ATTENTION, *LINEAR)}
 BY_NAME = {block.name: block for block in BLOCKS}
-NAIVE = next(rung for rung in ATTENTION if rung.name == "attention.naive")
+NAIVE = RUNGS["attention.naive"]
+# Not twice what the rung claims: a causal mask changes its work, or another attention looks over the source.
+ELSE = ("decoder.window", "decoder.linear.parallel", "decoder.linear.recurrent", "decoder.linear.chunked")
+LIKE_THEIR_RUNG = [block for block in BLOCKS if block.name not in ELSE]
 
 
 @pytest.mark.parametrize("rung", ["naive", "packed", "fused"])
@@ -27,8 +36,36 @@ def test_options_of_the_rung_go_with_it() -> None:
     assert block.package == "them"
 
 
-def test_around_a_single_head_or_another_mathematics_there_is_none() -> None:
-    assert blocks([replace(NAIVE, has_heads=False), replace(NAIVE, reference="elsewhere:Reference")]) == ()
+@pytest.mark.parametrize("rung", [*ATTENTION, *COMPILED_ATTENTION, *LINEAR], ids=lambda rung: rung.name)
+def test_every_rung_of_ours_stands_in_both_blocks(rung: Impl) -> None:
+    for side in ("encoder", "decoder"):
+        block = BY_NAME[rung.name.replace("attention", side, 1)]
+        assert (block.has_heads, block.compiled) == (rung.has_heads, rung.compiled)
+
+
+def test_around_another_mathematics_there_is_none() -> None:
+    assert blocks([replace(NAIVE, reference="elsewhere:Reference")]) == ()
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+def test_an_encoder_is_causal_where_the_attention_inside_is_and_every_decoder_is(block: Impl) -> None:
+    inside = find(block.options["attention"])
+    causal = getattr(catalog.load_class(block.name), "causal", False)
+    assert causal == (block.family == "decoder" or getattr(inside, "causal", False))
+    assert causal == getattr(catalog.load_reference(block.name), "causal", False)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.family == "decoder"], ids=lambda one: one.name)
+def test_a_decoder_says_which_attention_looks_over_its_source(block: Impl) -> None:
+    inside = find(block.options["attention"])
+    stands_in = over_source(inside) is not inside
+    assert ("that by attention.fused" in block.summary) == stands_in
+    references = {"cross_attention": "impls.attention.reference:AttentionReference"} if stands_in else {}
+    assert block.reference_options == {
+        "attention": RUNGS[block.name.replace("decoder", "attention", 1)].reference,
+        "attention_options": RUNGS[block.name.replace("decoder", "attention", 1)].reference_options,
+        **references,
+    }
 
 
 @pytest.mark.parametrize(
@@ -40,14 +77,20 @@ def test_around_a_single_head_or_another_mathematics_there_is_none() -> None:
         ("decoder.naive", "work", "32nd² + 8n²d"),
         ("decoder.naive", "work_train", "96nd² + 24n²d"),
         ("decoder.naive", "work_decode", "28d² + 8nd"),
+        ("encoder.linear.recurrent", "work_decode", "24d² + 4d²/h"),
+        ("encoder.linear.chunked", "work", ""),
+        ("decoder.window", "work", "32nd² + 256nd + 4n²d"),
+        ("decoder.linear.parallel", "work", "32nd² + 4n²d + 4nd²/h"),
+        ("decoder.linear.parallel", "work_decode", "28d² + 6d²/h"),
+        ("decoder.linear.recurrent", "work_train", "96nd² + 16nd²/h + 14n²d"),
     ],
 )
 def test_work_is_that_of_the_parts(name: str, claim: str, says: str) -> None:
     assert getattr(BY_NAME[name], claim) == says
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_the_claimed_sum_is_the_sum_of_the_claims(block) -> None:
+@pytest.mark.parametrize("block", LIKE_THEIR_RUNG, ids=lambda block: block.name)
+def test_where_a_mask_changes_nothing_the_claimed_sum_is_the_sum_of_the_claims(block: Impl) -> None:
     rung = of_impl(block.name.replace(block.family, "attention", 1))
     times = 1 if block.family == "encoder" else 2
     for claim, feed_forward in (("work", "16nd²"), ("work_train", "48nd²")):

@@ -21,12 +21,22 @@ function mark(look) {
   return svg;
 }
 
+// Of many layers all can be chosen or none, to go on from there.
 function implChips(looks, onChange) {
   const set = element("fieldset", { class: "impls" }, element("legend", { class: "sr" }, "layers"));
+  const names = Object.keys(looks);
+  for (const [what, on] of names.length > MANY ? [["all", true], ["none", false]] : []) {
+    const button = element("button", { type: "button", id: `choose-${what}` }, what);
+    button.addEventListener("click", () => {
+      set.querySelectorAll("input").forEach((box) => { box.checked = on; });
+      onChange(names, on);
+    });
+    set.append(button);
+  }
   for (const [impl, look] of Object.entries(looks)) {
     const box = element("input", { type: "checkbox", value: impl });
     box.checked = true;
-    box.addEventListener("change", () => onChange(impl, box.checked));
+    box.addEventListener("change", () => onChange([impl], box.checked));
     set.append(element("label", {}, box, mark(look), element("span", {}, impl)));
   }
   return set;

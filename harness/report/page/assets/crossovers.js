@@ -1,10 +1,12 @@
 // From which n on one costs more than another: a row each.
 
 const LINE = 15, BAR = 28; // CSS pixels
+const MOST_ROWS = 40; // sure ones come first
 
 function crossoversFigure(panel, looks, shown, metric) {
-  const rows = (panel.crossovers?.rows ?? []).filter((row) => row.metric === metric && shown(row.slower) && shown(row.faster));
-  if (!rows.length) return null;
+  const every = (panel.crossovers?.rows ?? []).filter((row) => row.metric === metric && shown(row.slower) && shown(row.faster));
+  if (!every.length) return null;
+  const rows = every.slice(0, MOST_ROWS), left = every.length - rows.length;
   const frame = panel.crossovers.x;
   // Characters that a line has room for; those in bold are wider.
   const room = (each) => Math.max(24, Math.floor(document.getElementById("chart-crossovers").clientWidth / each));
@@ -18,6 +20,13 @@ function crossoversFigure(panel, looks, shown, metric) {
     x: 0, xref: "paper", xanchor: "left", y: feet[i] + BAR - 6, yanchor: "bottom", align: "left", showarrow: false,
     font: { size: 12 }, text: texts[i],
   }));
+  if (left) {
+    foot -= 2 * LINE;
+    annotations.push({
+      x: 0, xref: "paper", xanchor: "left", y: foot + LINE / 2, yanchor: "bottom", align: "left", showarrow: false, font: { size: 12 },
+      text: lines(`and ${left} more: choose fewer layers above, or see crossovers.csv`, room(6.8)),
+    });
+  }
   const y = { range: [foot, 0], visible: false, fixedrange: true };
   return {
     traces,

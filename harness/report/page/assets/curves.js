@@ -4,7 +4,7 @@ function curvesFigure(panel, cost, looks, shown) {
   if (!cost) return null;
   const traces = guides(panel.n, cost.y);
   const visible = inOrder(cost.curves, looks).filter((one) => shown(one.impl));
-  for (const one of visible) {
+  for (const one of crowded(visible) ? [] : visible) {
     traces.push(band(one.impl, looks[one.impl], one.n, one.lo, one.hi, cost.y));
   }
   for (const one of visible) {
@@ -13,7 +13,7 @@ function curvesFigure(panel, cost, looks, shown) {
   }
   traces.push(...failures({ ...cost, last: panel.n.ticks.at(-1)[0] }, looks, shown));
   const labels = guideLabels(panel.n, cost.y);
-  return { traces, layout: layout(axisOfN(panel.n), axis(cost.y), { annotations: labels }) };
+  return { traces, layout: layout(axisOfN(panel.n), axis(cost.y), { annotations: labels, ...uncrowded(visible) }) };
 }
 
 // Failed cases, each where it would have been; at the top where nobody knows.

@@ -30,6 +30,12 @@ function layout(x, y, more = {}) {
   };
 }
 
+// With more layers than this a chart is crowded: no bands, no legend (the bar that chooses has the marks), and the
+// pointer names the nearest rather than all.
+const MANY = 10;
+const crowded = (curves) => curves.length > MANY;
+const uncrowded = (curves) => (crowded(curves) ? { showlegend: false, hovermode: "closest", hoverdistance: 20 } : {});
+
 // Curves in the order in which the impls stand everywhere.
 const inOrder = (curves, looks) => Object.keys(looks).flatMap((impl) => curves.filter((one) => one.impl === impl));
 

@@ -12,9 +12,16 @@ function choose(name, value) {
   redraw();
 }
 
+// The looks of what some panel shows: a layer that cannot be measured here is nothing to choose.
+function drawable() {
+  const costs = data.panels.flatMap((panel) => [panel.time, panel.memory]).filter(Boolean);
+  const seen = new Set(costs.flatMap((cost) => [...cost.curves, ...cost.failed]).map((one) => one.impl));
+  return Object.fromEntries(Object.entries(data.looks).filter(([impl]) => seen.has(impl)));
+}
+
 function redraw() {
   const { panel } = chosen;
-  const none = Object.keys(data.looks).every((impl) => chosen.hidden.has(impl));
+  const none = Object.keys(drawable()).every((impl) => chosen.hidden.has(impl));
   document.getElementById("none").hidden = !none;
   document.querySelector(".figures").hidden = none;
   if (none) return;
@@ -33,9 +40,11 @@ function redraw() {
 
 function start() {
   const filters = document.getElementById("filters");
-  filters.append(implChips(data.looks, (impl, on) => {
-    if (on) chosen.hidden.delete(impl);
-    else chosen.hidden.add(impl);
+  filters.append(implChips(drawable(), (impls, on) => {
+    for (const impl of impls) {
+      if (on) chosen.hidden.delete(impl);
+      else chosen.hidden.add(impl);
+    }
     redraw();
   }));
   const several = (axis) => axis.values.length > 1;

@@ -15,7 +15,8 @@ function rooflineFigure(panel, looks, shown) {
       line: { color: GREY, width: 2 },
     },
   ];
-  for (const one of inOrder(found.curves, looks).filter((one) => shown(one.impl))) {
+  const visible = inOrder(found.curves, looks).filter((one) => shown(one.impl));
+  for (const one of visible) {
     const look = looks[one.impl];
     const hover = one.text.map((text) => `<b>${plain(one.impl)}</b><br>${lines(text)}`);
     traces.push(curve(one.impl, look, one.x, one.y, hover, {
@@ -34,7 +35,7 @@ function rooflineFigure(panel, looks, shown) {
     note(log(roof.x[2]), top, roof.compute, { xanchor: "right", ...corner }),
   ];
   const x = axis(found.x, { title: { text: "FLOPs a byte", standoff: 8 } });
-  return { traces, layout: layout(x, axis(found.y), { annotations, hovermode: "closest" }) };
+  return { traces, layout: layout(x, axis(found.y), { annotations, ...uncrowded(visible), hovermode: "closest" }) };
 }
 
 // 0 at the smallest n, 1 at the largest.

@@ -11,12 +11,12 @@ function speedupFigure(panel, looks, shown, baseline) {
     type: "scatter", mode: "lines", x: panel.n.range, y: [1, 1], meta: { kind: "guide" }, hoverinfo: "skip",
     showlegend: false, line: { color: GREY, width: 1, dash: "4px,4px" },
   }];
-  for (const one of found) traces.push(band(one.impl, looks[one.impl], one.n, one.lo, one.hi, y, 0.09));
+  for (const one of crowded(found) ? [] : found) traces.push(band(one.impl, looks[one.impl], one.n, one.lo, one.hi, y, 0.09));
   for (const one of found) {
     const hover = one.value.map((value, i) => named(one.impl, times(value) + between(one, i)));
     traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover));
   }
-  return { traces, layout: layout(axisOfN(panel.n), axis(y)) };
+  return { traces, layout: layout(axisOfN(panel.n), axis(y), uncrowded(found)) };
 }
 
 // The ratio of two independent times: the distances of their ends, as logarithms, add up as squares.

@@ -1,0 +1,82 @@
+"""A cell of complexity: an order, such as O(n²·d), held against the terms that counted work is made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from harness.findings.claimed import CONFIRMED, REFUTED, UNDETERMINED
+from harness.findings.work_terms import WorkTerm, of_one_token_more, written
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: what the paper has, what was measured, one of `verdicts.VERDICTS`, and why."""
+
+    claimed: str
+    measured: str
+    verdict: str
+    reason: str
+
+
+class Order(NamedTuple):
+    """O(…) as it is written, and its powers of n and d.
+
+    `beside_projections`: it is of lower order than the layer's projections, which the table leaves out.
+    """
+
+    text: str
+    n: int
+    d: int
+    beside_projections: bool = False
+
+
+def worst(found: Sequence[Cell]) -> Cell:
+    """Of several settings the one that says most against the claim: a claim must hold in all of them."""
+    weight = {REFUTED: 0, CONFIRMED: 1, UNDETERMINED: 2}
+    return min(found, key=lambda one: weight[one.verdict])
+
+
+def held_against(order: Order, terms: Sequence[WorkTerm]) -> Cell:
+    """The cell for work that is the sum of `terms`."""
+    measured = written(terms)
+    projections = (order.n, order.d + 1, 0, 0, 0)
+    aside = [t for t in terms if order.beside_projections and (t.n, t.d, t.h, t.b, t.log) == projections]
+    faster = [t for t in terms if (t.n, t.log, t.most_d) > (order.n, 0, order.d) and t not in aside]
+    if faster:
+        return Cell(order.text, measured, REFUTED, f"{faster[0]} grows faster")
+    of_that = [term for term in terms if (term.n, term.d, term.log) == (order.n, order.d, 0)]
+    of_order = max(of_that, key=lambda term: (term.h, term.b), default=None)
+    if of_order is None or of_order.coefficient <= 0:
+        return Cell(order.text, measured, REFUTED, f"there is no term of {order.text}")
+    # Fewer factors of n but more of d: not of lower order where d is large.
+    on_top = [*aside, *(term for term in terms if term.n < order.n and term.most_d > order.d)]
+    if not on_top:
+        return Cell(order.text, measured, CONFIRMED, f"{of_order} is its leading term, to the last digit")
+    said = " and ".join(_on_top(term, of_order) for term in on_top)
+    alone = sum(term.n == order.n for term in terms if term not in aside) == 1
+    leads = "is the only term of its power of n" if alone else "leads the terms of its power of n"
+    return Cell(order.text, measured, CONFIRMED, f"{of_order} {leads}; {said}")
+
+
+def one_token_more(order: Order, terms: Sequence[WorkTerm]) -> Cell:
+    """The cell of W(n) − W(n − 1): with all that was computed before kept, the nth token adds no more than this."""
+    more = of_one_token_more(terms)
+    if not more:
+        return Cell(order.text, "", UNDETERMINED, "its work has no difference that is a formula")
+    cell = held_against(order, more)
+    said = f"{cell.reason}; decoding itself was not timed"
+    if any(term.n > 1 for term in terms):
+        said += ", and does less: in it no earlier token meets the new one"
+    return Cell(order.text, f"{cell.measured}, by difference of the work", cell.verdict, said)
+
+
+def _on_top(term: WorkTerm, leading: WorkTerm) -> str:
+    """`8nd² of the projections comes on top, and is more up to n = 2d`."""
+    projections = [(n, leading.d + 1, 0, 0) for n in (leading.n - 1, leading.n)]
+    of_what = " of the projections" if (term.n, term.d, term.h, term.log) in projections else ""
+    said = f"{term}{of_what} comes on top"
+    same = (term.h, term.b, term.log) == (leading.h, leading.b, leading.log)
+    if same and (leading.n - term.n, term.d - leading.d) == (1, 1):
+        times = f"{term.coefficient / leading.coefficient:.3g}" if term.coefficient != leading.coefficient else ""
+        return f"{said}, and is more up to n = {times}d"
+    return said

@@ -1,0 +1,84 @@
+"""Costs against n, of few layers and of many."""
+
+from dataclasses import replace
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from report.many import many_lines, without
+
+from harness import catalog
+from harness.report.panels import settings
+from harness.report.plots.curves import TIME, curves
+from harness.summary import Line
+
+TEN, ELEVEN = catalog.names()[:10], catalog.names()[:11]
+AWAY = "attention.flash_attn"
+
+
+def drawn(lines: list[Line]) -> tuple[Figure, Axes, list[str]]:
+    """The figure, its panel, and what its legend names."""
+    (setting,) = settings(lines)
+    figure = curves(setting, TIME)
+    return figure, figure.axes[0], [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def bands(axes: Axes) -> list[PolyCollection]:
+    return [one for one in axes.collections if isinstance(one, PolyCollection)]
+
+
+def widest(axes: Axes) -> float:
+    return max(line.get_linewidth() for line in axes.lines)
+
+
+def crosses(axes: Axes) -> int:
+    return sum(line.get_marker() == "x" for line in axes.lines)
+
+
+def test_more_than_ten_are_drawn_thin_and_without_bands() -> None:
+    _, few, _ = drawn(many_lines(TEN))
+    _, many, _ = drawn(many_lines(ELEVEN))
+    assert len(bands(few)) == 10
+    assert bands(many) == []
+    assert widest(many) < 1.4 < widest(few)
+
+
+def test_an_adapter_that_is_not_installed_is_no_news_in_a_picture() -> None:
+    _, axes, named = drawn(without(many_lines([*TEN, AWAY]), AWAY, "unsupported", "not installed"))
+    assert crosses(axes) == 0
+    assert AWAY not in named
+    assert not any("failed" in text for text in named)
+
+
+def test_of_few_an_unsupported_case_of_a_measured_impl_is_marked() -> None:
+    _, axes, named = drawn(without(many_lines(TEN), TEN[0], "unsupported", "too long", from_n=512))
+    assert crosses(axes) == 1
+    assert any("failed" in text for text in named)
+
+
+def test_of_many_no_unsupported_case_is_marked_and_other_failures_are() -> None:
+    lines = without(many_lines(ELEVEN), ELEVEN[0], "unsupported", "too long", from_n=512)
+    assert crosses(drawn(lines)[1]) == 0
+    assert crosses(drawn(without(lines, ELEVEN[1], "oom", "full", from_n=256))[1]) == 2
+
+
+def test_of_many_the_legend_leaves_out_what_has_no_value() -> None:
+    some = catalog.names()[:12]
+    _, axes, named = drawn(without(many_lines(some), some[1], "wrong", "off"))
+    assert some[0] in named
+    assert some[1] not in named
+    assert crosses(axes) == 4
+    assert TEN[1] in drawn(without(many_lines(TEN), TEN[1], "wrong", "off"))[2]
+
+
+def test_a_panel_in_which_nothing_is_supported_takes_no_tick_from_the_others() -> None:
+    lines = many_lines(TEN)
+    wide = [replace(line, d_model=64, status="unsupported", reason="odd", time_s=None) for line in lines]
+    figure, axes, _ = drawn([*lines, *(replace(line, impl="their.own:Layer", family="own") for line in wide)])
+    assert len(figure.axes) == 2
+    assert list(axes.get_xticks()) == [64, 128, 256, 512]
+
+
+def test_a_run_in_which_nothing_is_supported_still_draws() -> None:
+    figure, _, _ = drawn(without(many_lines([AWAY]), AWAY, "unsupported", "not installed"))
+    assert figure.axes

@@ -1,0 +1,124 @@
+"""A layer that sees what its mask hides is wrong, though it agree with itself."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.case import Case
+from harness.trial.relative import WrongResult
+from harness.trial.verify import verify
+from impls.attention.packed import PackedAttention
+
+
+class Ignores(nn.Module):
+    """It takes masks and uses none."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        return self.proj(x + x.mean(dim=1, keepdim=True))
+
+
+class Liar(Ignores):
+    """It says that it is causal."""
+
+    causal = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class FillsThePadding(PackedAttention):
+    """Outputs of padding are no numbers; all others are right."""
+
+    reference = "attention.packed"
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, attn_mask)
+        return y if attn_mask is None else torch.where(attn_mask[:, 0, 0, :, None], y, torch.nan)
+
+
+class ReplacesTheLastToken(PackedAttention):
+    reference = "attention.packed"
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, attn_mask)
+        return torch.cat((y[:, :-1], y[:, -2:-1]), dim=1)
+
+
+class _UsedUp(torch.autograd.Function):
+    """Its backward pass is right once."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(scale := torch.full((), 2.0, dtype=x.dtype))
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        (scale,) = ctx.saved_tensors
+        result = gradient * scale
+        scale.data.zero_()
+        return result
+
+
+class GoesBackOnce(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _UsedUp.apply(self.proj(x))
+
+
+@pytest.fixture(autouse=True)
+def _gradients_as_before() -> Iterator[None]:
+    torch.set_grad_enabled(True)
+    yield
+    torch.set_grad_enabled(True)
+
+
+def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
+    monkeypatch.setattr("harness.trial.build.catalog.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.trial.verify.catalog.load_class", lambda name: layer)
+    if not hasattr(layer, "reference"):
+        monkeypatch.setattr("harness.trial.verify.catalog.load_reference", lambda name: None)
+    heads = 2 if issubclass(layer, PackedAttention) else 1
+    return verify(Case("attention.packed", 12, 8, heads, **asked), seed=0)
+
+
+@pytest.mark.parametrize("layer", [Ignores, Liar])
+def test_one_that_sees_later_tokens_is_wrong(layer: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WrongResult, match="it sees later tokens that the mask hides: its output is off by"):
+        verified(layer, monkeypatch, mask="causal")
+
+
+@pytest.mark.parametrize("layer", [Ignores, Liar])
+def test_one_that_sees_padding_is_wrong(layer: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WrongResult, match="it sees padding that the mask hides: its output is off by"):
+        verified(layer, monkeypatch, mask="padding", real_share=0.5)
+
+
+def test_without_a_mask_there_is_nothing_to_see_too_much_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verified(Ignores, monkeypatch)["output_error"] < 1e-6
+
+
+def test_what_comes_out_of_padding_is_anybodys_even_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verified(FillsThePadding, monkeypatch, mask="padding", real_share=0.5)["output_error"] < 1e-6
+
+
+def test_half_precision_does_not_round_a_wrong_token_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WrongResult, match="output is off by"):
+        verified(ReplacesTheLastToken, monkeypatch, dtype="bfloat16")
+
+
+def test_a_backward_pass_that_is_right_only_once_is_wrong_where_it_is_timed_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(WrongResult, match="in a repeated backward pass is off by"):
+        verified(GoesBackOnce, monkeypatch, mode="backward")
+    assert verified(GoesBackOnce, monkeypatch, mode="train")["output_error"] < 1e-6
