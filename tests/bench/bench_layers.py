@@ -23,6 +23,8 @@ D, H = 256, 8
 THREADS = len(os.sched_getaffinity(0))
 PAIRS = int(os.environ.get("HARNESS_BENCH_PAIRS", "40"))
 COMPILED = ("attention.compiled", "attention.flex")
+# The compiler warns of its own parts.
+pytestmark = pytest.mark.filterwarnings("ignore")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 
 
@@ -67,7 +69,7 @@ def test_fused_beside_every_other_way_to_a_fused_kernel() -> None:
 
 
 def test_the_chunked_forms_memory_over_n() -> None:
-    sizes = (512, 1024, 2048, 4096, 8192)
+    sizes = (256, 512, 1024, 2048)
     shown = table("peak bytes over nd words", "impl, mode", *(f"n = {n}" for n in sizes))
     for impl, mode in (
         ("attention.chunked", "forward"),
