@@ -50,6 +50,20 @@ class SaysSoAndDoesNot(Mixes):
     compiled = True
 
 
+class BreaksInALoop(Mixes):
+    """Of a loop that leaves the graph the compiler makes none, and says nothing."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.call = torch.compile(self.again)
+
+    def again(self, x: Tensor, weight: Tensor) -> Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            x = mixed(x, weight)
+        return x
+
+
 class LeavesTheGraph(Mixes):
     """Asked for one graph, and cannot be one."""
 

@@ -14,6 +14,7 @@ from harness.cli import CASES_FAILED, DONE
 from harness.cli.parser import Parser
 from harness.cli.sweep_command import check_devices, describe_impl
 from harness.config import compose
+from harness.report.escaped import printable
 from harness.sweep.runner import Runner
 
 # Small and quick, and the same for everybody; any axis can be set otherwise. `train` checks gradients too.
@@ -53,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
 def _cells(case: Case, outcome: dict[str, Any]) -> tuple[str, ...]:
     name = escape(f"{case} {case.mode} {case.dtype}")
     if outcome["status"] != "ok":
-        return name, "", "", "", "", f"[red]{outcome['status']}[/]: {escape(str(outcome['reason']))}"
+        return name, "", "", "", "", f"[red]{outcome['status']}[/]: {escape(printable(str(outcome['reason'])))}"
     gradient = f"{outcome['gradient_error']:.1e}" if "gradient_error" in outcome else ""
     return (
         name,

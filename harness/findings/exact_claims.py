@@ -87,7 +87,7 @@ def judge_depth(lines: Sequence[Line], claim: Polynomial) -> Judgement:
         return Judgement(_depths(lines), UNDETERMINED, "its depth is not known at two n or more")
     power, log, declared = degree(claim, "n"), logs(claim), _declared(lines)
     longest = max(series, key=len)
-    others = [(depths, _doubt(depths, power)) for depths in series if not _follows(depths, power, log)]
+    others = [(depths, _doubt(depths, power, log)) for depths in series if not _follows(depths, power, log)]
     for depths, doubt in sorted(others, key=lambda other: bool(other[1])):
         if doubt:
             return Judgement(_written(depths), UNDETERMINED, f"{_ends(depths)}{doubt}{declared}")
@@ -112,7 +112,7 @@ def judge_path(lines: Sequence[Line], claim: Polynomial) -> Judgement:
         return Judgement(measured, CONFIRMED, f"{chain}; a bound from above" if power or log else chain)
     if all(_order(depths) < power - READ_TO for depths in series):
         # One series that leaves no doubt is enough.
-        doubt = min(_doubt(depths, power) for depths in series)
+        doubt = min(_doubt(depths, power, log) for depths in series)
         return Judgement(measured, UNDETERMINED if doubt else REFUTED, f"{chain}{doubt}")
     return Judgement(measured, UNDETERMINED, f"{chain}; that it is shorter cannot be seen from outside")
 
@@ -129,8 +129,10 @@ def _follows(depths: Mapping[int, int], power: int, log: int = 0) -> bool:
     return len(apart(depths)) > 1 and abs(_order(depths) - power) <= READ_TO
 
 
-def _doubt(depths: Mapping[int, int], power: int) -> str:
+def _doubt(depths: Mapping[int, int], power: int, log: int = 0) -> str:
     """Why a depth that does not follow may still come to its order: constants, however large, are free."""
+    if log and len(depths) < 3:
+        return ": two n cannot tell its order"
     if power == 0:
         return ""
     ends = apart(depths)[-3:]

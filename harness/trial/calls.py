@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from harness.trial.relative import WrongResult
+
 Call = Callable[[], Any]
 Forward = Callable[[], Tensor]
 
@@ -38,6 +40,18 @@ def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> C
     return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)
 
 
+def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """One step, its answer looked at. Raises WrongResult where it is no output (b, d) and a state."""
+    answer = layer.step(x_t, state)
+    if not (isinstance(answer, tuple) and len(answer) == 2):
+        raise WrongResult(f"its step returned a {type(answer).__name__}, not a pair of an output and a state")
+    y = answer[0]
+    if not isinstance(y, Tensor) or y.shape != x_t.shape:
+        said = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise WrongResult(f"its step returned {said} for an input of shape {tuple(x_t.shape)}")
+    return y, answer[1]
+
+
 def decode_call(layer: nn.Module, x: Tensor, state: Any) -> Call:
     """One token more, again and again the last of x (b, n, d), after all the others, which are taken in here."""
     step: Callable[[Tensor, Any], tuple[Tensor, Any]] = layer.step  # type: ignore[assignment]
@@ -47,5 +61,5 @@ def decode_call(layer: nn.Module, x: Tensor, state: Any) -> Call:
             state = layer.prefill(before, state)  # type: ignore[operator]
         else:
             for x_t in before.unbind(1):
-                _, state = step(x_t, state)
+                state = step_once(layer, x_t, state)[1]
     return lambda: step(token, state)[0]

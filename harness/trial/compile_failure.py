@@ -33,7 +33,8 @@ def compile_failure(error: BaseException) -> dict[str, Any] | None:
     if not any(type(one).__module__ in _COMPILERS_OWN for one in chain):
         return None
     names = {type(one).__name__ for one in chain}
-    if "InvalidCxxCompiler" in names:
+    # By name or, where lowering an operator lost the exception on the way, by its words.
+    if "InvalidCxxCompiler" in names or "InvalidCxxCompiler" in str(error):
         return {"status": "unsupported", "reason": _NO_CXX}
     if "TritonMissing" in names:
         return {"status": "unsupported", "reason": _NO_TRITON}

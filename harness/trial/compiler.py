@@ -22,7 +22,7 @@ import torch
 from harness import catalog
 from harness.case import Case
 from harness.trial.compile_failure import NotCompiled
-from harness.trial.timing.compiled import compilations
+from harness.trial.timing.compiled import asked_for, compilations
 
 SETTINGS = {
     # No pool of workers: it would run beside the trial, and outlive it.
@@ -90,9 +90,9 @@ def prepare_for(case: Case) -> None:
 
 
 def check_at_work(case: Case) -> None:
-    """Raise NotCompiled where a layer that says it is compiled has been called and nothing was."""
-    if says_compiled(case.impl) and compilations() == 0:
-        raise NotCompiled("its calls made no compiled graph")
+    """Raise NotCompiled where a layer that says it is compiled, or that asked for it, was called and nothing was."""
+    if compilations() == 0 and (says_compiled(case.impl) or asked_for() > 0):
+        raise NotCompiled("its calls made no compiled graph, and it ran as it is written")
 
 
 def says_compiled(impl: str) -> bool:

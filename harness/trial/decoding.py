@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from harness.case import Case
 from harness.trial.build import Workload, start
+from harness.trial.calls import step_once
 from harness.trial.given import given
-from harness.trial.relative import WrongResult, check
+from harness.trial.relative import check
 
 # So many tokens are generated, of a vocabulary of so many.
 _GENERATED = 16
@@ -26,12 +27,12 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     expected = _all_at_once(reference, case, x, source)
     state, steps = start(layer, case, source), []
     for x_t in x.unbind(1):
-        y_t, state = _step(layer, x_t, state)
+        y_t, state = step_once(layer, x_t, state)
         steps.append(y_t)
     worst = check("what it decodes step by step", torch.stack(steps, dim=1), expected, limit)
-    last = _shaped(work.call(), x[:, -1])  # the call that is timed: prefilled, and only the last step taken
+    last = work.call()  # the call that is timed: prefilled, and only the last step taken
     worst = max(worst, check("the last token after a prefill", last, expected[:, -1], limit))
-    again = _shaped(work.call(), x[:, -1])
+    again = work.call()
     worst = max(worst, check("the same step taken again", again, expected[:, -1], limit))
     chosen, outputs = generate(layer, case, source, seed)
     expected = _all_at_once(reference, case, chosen, source)
@@ -52,25 +53,11 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
     state = start(layer, case, source)
     inputs, outputs = [], []
     for _ in range(room):
-        y, state = _step(layer, token, state)
+        y, state = step_once(layer, token, state)
         inputs.append(token)
         outputs.append(y)
         token = vocabulary[(y @ vocabulary.t()).argmax(-1)]
     return torch.stack(inputs, dim=1), torch.stack(outputs, dim=1)
-
-
-def _step(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
-    answer = layer.step(x_t, state)
-    if not (isinstance(answer, tuple) and len(answer) == 2):
-        raise WrongResult(f"its step returned a {type(answer).__name__}, not a pair of an output and a state")
-    return _shaped(answer[0], x_t), answer[1]
-
-
-def _shaped(y: object, x_t: Tensor) -> Tensor:
-    if not isinstance(y, Tensor) or y.shape != x_t.shape:
-        said = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
-        raise WrongResult(f"its step returned {said} for an input of shape {tuple(x_t.shape)}")
-    return y
 
 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:

@@ -23,6 +23,8 @@ def check(what: str, got: Tensor, want: Tensor, limit: float) -> float:
     """‖got − want‖ / ‖want‖. Raises WrongResult where it is beyond `limit`, or not a number."""
     scale = want.norm().item()
     error = (got.detach().double() - want.detach()).norm().item() / (scale if scale > 0 else 1.0)
+    if error != error or error == float("inf"):
+        raise WrongResult(f"{what} is not finite")
     if not error <= limit:
         raise WrongResult(f"{what} is off by {error:.1e} of its norm, where rounding explains {limit:.1e}")
     return error

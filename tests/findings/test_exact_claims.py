@@ -162,6 +162,8 @@ def test_a_long_chain_does_not_tell_that_there_is_no_short_path() -> None:
 def test_a_depth_of_log_n_is_confirmed_by_as_many_operations_more_at_each_doubling() -> None:
     scan = measured("rnn.linear_scan", depth=lambda n, d, h: 7 + 4 * (n - 1).bit_length(), heads=(1,))
     assert verdict("depth", scan).verdict == "confirmed"
+    two = measured("rnn.linear_scan", depth=lambda n, d, h: 7 + 4 * (n - 1).bit_length(), heads=(1,), sizes=(64, 128))
+    assert verdict("depth", two).verdict == "undetermined"
     loop = measured("rnn.linear_scan", depth=lambda n, d, h: 7 + 4 * n, heads=(1,))
     assert verdict("depth", loop).verdict == "refuted"
 

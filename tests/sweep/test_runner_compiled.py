@@ -75,6 +75,7 @@ def test_what_compiles_while_it_is_timed_has_no_time(compiling: Runner) -> None:
     ("layer", "purposes", "reason"),
     [
         ("LeavesTheGraph", ["verify"], "graph_break"),
+        ("BreaksInALoop", ["verify"], "its calls made no compiled graph"),
         ("SaysSoAndDoesNot", ["verify"], "its calls made no compiled graph"),
         ("NeverSettles", ["verify", "compile"], "FailOnRecompileLimitHit"),
     ],

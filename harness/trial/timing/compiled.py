@@ -43,6 +43,12 @@ def compilations() -> int:
     return graphs() + triton_kernels()
 
 
+def asked_for() -> int:
+    """How many functions torch.compile was given to look at, whatever came of it."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else dynamo.counters["frames"]["total"]
+
+
 def graphs() -> int:
     """How many graphs torch.compile has made or loaded."""
     dynamo = sys.modules.get("torch._dynamo.utils")
