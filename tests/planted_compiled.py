@@ -63,6 +63,9 @@ class BreaksInALoop(Mixes):
             x = mixed(x, weight)
         return x
 
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(x, self.weight)
+
 
 class LeavesTheGraph(Mixes):
     """Asked for one graph, and cannot be one."""
