@@ -10,11 +10,11 @@ that depth grows with n; and the scores a second time in the backward pass.
 import torch
 from torch import Tensor
 
-from impls.attention.layer import Attention
+from impls.attention.layer import ToldAttention
 from impls.attention.online_softmax import BlockwiseAttention
 
 
-class ChunkedAttention(Attention):
+class ChunkedAttention(ToldAttention):
     """(b, n, d) -> (b, n, d), in blocks of `block` queries and keys; the last block may be shorter."""
 
     later: Tensor
@@ -24,12 +24,6 @@ class ChunkedAttention(Attention):
         self.block = block
         # What a causal mask hides within a block on the diagonal. Made here, so that no call has to.
         self.register_buffer("later", torch.ones(block, block, dtype=torch.bool).triu(1), persistent=False)
-
-    def forward(
-        self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None, is_causal: bool = False
-    ) -> Tensor:
-        q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
-        return self.merge(self.attend(q, k, v, attn_mask, is_causal))  # (b, n, d)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False

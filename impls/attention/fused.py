@@ -13,23 +13,17 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from impls.attention.layer import Attention
+from impls.attention.layer import ToldAttention
 from impls.attention.sdpa import FUSED, Backends, pinned_attention
 
 
-class FusedAttention(Attention):
+class FusedAttention(ToldAttention):
     """(b, n, d) -> (b, n, d), by whichever fused kernel torch takes, never by `math`.
 
     Where a reason against a case is known beforehand `supports` tells it; else RuntimeError.
     """
 
     backends: ClassVar[Backends] = FUSED
-
-    def forward(
-        self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None, is_causal: bool = False
-    ) -> Tensor:
-        q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
-        return self.merge(self.attend(q, k, v, attn_mask, is_causal))  # (b, n, d)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False

@@ -58,3 +58,19 @@ class Attention(AttentionParameters):
         if attn_mask is not None:
             scores = torch.where(attn_mask, scores, float("-inf"))
         return torch.softmax(scores, dim=-1)
+
+
+class ToldAttention(Attention):
+    """The same of a rung that can be told of a causal mask, and then is given none."""
+
+    def forward(
+        self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
+        return self.merge(self.attend(q, k, v, attn_mask, is_causal))  # (b, n, d)
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """(b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+        raise NotImplementedError
