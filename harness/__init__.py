@@ -16,7 +16,10 @@ __version__ = "0.1.0"
 
 
 def load(path: "str | Path") -> "Run":
-    """The run whose directory is `path`, with its tables, laws and plots. Raises `harness.errors.UsageError`."""
+    """The run whose directory is `path`, or the pytest-benchmark JSON there, with its tables, laws and plots.
+
+    Raises `harness.errors.UsageError` where it is neither.
+    """
     from harness import notebook  # here: `python -m harness --help` must not pay for it
 
     return notebook.load(path)

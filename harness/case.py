@@ -91,23 +91,28 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) 
 
 
 def grid(axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool]) -> Iterator[Case]:
-    """Every combination of the axes' values, without repeats.
+    """Every combination of the axes' values as `collapsed`, without repeats."""
+    seen = set()
+    for point in itertools.product(*(axes[name] for name in AXES)):
+        case = collapsed(Case(*point), has_heads)
+        if case not in seen:
+            seen.add(case)
+            yield case
+
+
+def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
+    """The one of all cases that are the same.
 
     A layer without heads is one case and not one a head count; a GPU's memory is not the C library's, and is one
     case whatever the allocator; a token that is decoded comes after all others, and sees all of a source, and is one
     case under no mask or a causal one; and without padding all tokens are real.
     """
-    seen = set()
-    for point in itertools.product(*(axes[name] for name in AXES)):
-        case = Case(*point)
-        if not has_heads(case.impl):
-            case = replace(case, num_heads=1)
-        if case.device == "cuda":
-            case = replace(case, allocator="default")
-        if case.mode == "decode" and case.mask != "padding":
-            case = replace(case, mask="none" if case.source_len else "causal")
-        if case.mask != "padding":
-            case = replace(case, real_share=1.0)
-        if case not in seen:
-            seen.add(case)
-            yield case
+    if not has_heads(case.impl):
+        case = replace(case, num_heads=1)
+    if case.device == "cuda":
+        case = replace(case, allocator="default")
+    if case.mode == "decode" and case.mask != "padding":
+        case = replace(case, mask="none" if case.source_len else "causal")
+    if case.mask != "padding":
+        case = replace(case, real_share=1.0)
+    return case

@@ -1,15 +1,21 @@
-"""Find an impl by its name: one of ours from the registry, or anybody's as `module:Class`."""
+"""Find an impl by its name: one of ours from the registry, or anybody's as `module:Class` or `path/to/a.py:Class`."""
 
+import functools
 import importlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from harness import own_file
 from harness.case import Case
 from harness.errors import UsageError, did_you_mean
 from impls.registry import IMPLS
 
-_FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+_FOREIGN = re.compile(f"{_DOTTED}:{_DOTTED}")
+# With a slash: `layers.py:Layer` is of the module `py` in the package `layers`.
+_IN_A_FILE = re.compile(f".*/.*\\.py:{_DOTTED}", re.DOTALL)
 
 
 def names() -> list[str]:
@@ -18,17 +24,17 @@ def names() -> list[str]:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether `name` is written as somebody's own layer, `their.module:TheirLayer`."""
+    """Whether `name` is written as somebody's own layer, `their.module:TheirLayer` or `their/file.py:TheirLayer`."""
     return ":" in name
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError unless `name` is registered or has the form `their.module:TheirLayer`.
+    """Raise UsageError unless `name` is registered or of the form of somebody's own layer.
 
     Somebody's own module is not imported here: whatever its code does, it does in a trial's process.
     """
     if is_foreign(name):
-        if not _FOREIGN.fullmatch(name):
+        if not (_FOREIGN.fullmatch(name) or _IN_A_FILE.fullmatch(name)):
             raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif name not in IMPLS:
         raise UsageError(f"unknown impl '{name}'{did_you_mean(name, IMPLS)} (your own layer: impl=module:Class)")
@@ -83,8 +89,9 @@ def reference_options(name: str) -> dict[str, Any]:
 
 
 def _load(target: str) -> type:
-    module, _, attribute = target.partition(":")
-    found = getattr(importlib.import_module(module), attribute)
+    place, _, attribute = target.rpartition(":")
+    module = own_file.load(Path(place)) if _IN_A_FILE.fullmatch(target) else importlib.import_module(place)
+    found = functools.reduce(getattr, attribute.split("."), module)
     if not isinstance(found, type):
         raise TypeError(f"{target} is not a class")
     return found

@@ -133,7 +133,7 @@ class Picture:
 
 
 def load(path: str | Path) -> Run:
-    """The run whose directory is `path`. Raises UsageError where it is none."""
+    """The run whose directory is `path`, or the pytest-benchmark JSON there. Raises UsageError where it is neither."""
     stored = read_stored(Path(path))
     return Run(stored.path, stored.lines, stored.machine, stored.notices)
 

@@ -12,10 +12,14 @@ from harness.errors import UsageError, did_you_mean
 COMMANDS = {
     "sweep": "measure every case of a grid; tables and plots go to results/",
     "report": "rebuild the tables and plots of a run from its rows; measures nothing",
+    "export": "write a run as pytest-benchmark's JSON, CSV, Parquet, or for github-action-benchmark",
     "predict": "what a layer costs at a size that was not measured, with an interval",
     "recommend": "which layer to use at a size, measured or not, by how much, and how sure that is",
     "attention-map": "who looks at whom: a layer's attention over the words of a sentence, as a heat map",
     "gradient-reach": "how far back a layer's last output feels its input: gradients over distance, and their decay",
+    "baseline": "what a run found, as a file to commit and to hold later code against; measures nothing",
+    "check": "measure a baseline's cases again and say what got worse: for CI",
+    "compare": "measure two layers, or a layer at two commits, side by side: slower, faster, equivalent or undecided",
     "list": "the layers that can be measured, and what theory claims of them",
     "verify": "hold layers' outputs and gradients against a float64 reference",
     "calibrate": "whether this machine is fit to measure on, and what to change",
@@ -25,7 +29,9 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. The exit status: 0 done, 2 usage, 3 done but a case is wrong, in error or killed."""
+    """Run one command. The exit status: 0 done, 1 something got worse (check, compare), 2 usage, 3 done but a case
+
+    is wrong, in error or killed, or could not be measured."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())

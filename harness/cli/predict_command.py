@@ -32,6 +32,8 @@ keys:
   mode dtype device threads allocator mask real_share source_len
                                           which of the run's settings, where there are several; mode=forward
 
+A pytest-benchmark JSON stands in for a run if its benchmarks say their seq_len in extra_info.
+
 examples:
   python -m harness predict results/latest impl=attention.fused seq_len=8192 d_model=512 num_heads=8
   python -m harness predict results/latest seq_len=3000 d_model=256 num_heads=8 mode=train
@@ -43,7 +45,7 @@ exit status: 0 done; 2 usage, or a size of which the run cannot say anything
 def run(arguments: Sequence[str]) -> int:
     """Print what a layer costs at a size."""
     parser = Parser("predict", "What a layer costs at a size that was not measured. Measures nothing.", _EPILOG)
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(arguments)
     # Here: --help must not pay for what fits laws.

@@ -31,6 +31,8 @@ keys:
   mode dtype device threads allocator mask real_share source_len
                                           which of the run's settings, where there are several; mode=forward
 
+A pytest-benchmark JSON stands in for a run if its benchmarks say their seq_len in extra_info.
+
 examples:
   python -m harness recommend results/latest seq_len=4096 d_model=512 num_heads=8
   python -m harness recommend results/latest seq_len=1024 d_model=256 num_heads=4 memory=64MiB mode=train
@@ -42,7 +44,7 @@ exit status: 0 done; 2 usage, or no layer fits
 def run(arguments: Sequence[str]) -> int:
     """Print which layer to use."""
     parser = Parser("recommend", "Which layer to use at a size, by how much, and how sure. Measures nothing.", _EPILOG)
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(arguments)
     # Here: --help must not pay for what fits laws.

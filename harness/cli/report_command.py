@@ -1,4 +1,4 @@
-"""`python -m harness report RUN`."""
+"""`python -m harness report RUN [-o DIR]`."""
 
 import sys
 from collections.abc import Sequence
@@ -8,23 +8,35 @@ from rich.console import Console
 
 from harness.cli import DONE
 from harness.cli.parser import Parser
+from harness.errors import UsageError
 from harness.report.studio import Studio
 
 
 def run(arguments: Sequence[str]) -> int:
     """Rebuild a run's tables and plots and print its answer."""
     parser = Parser("report", "Rebuild the tables and plots of a run from its rows. Measures nothing.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
-    path = parser.parse_args(arguments).run
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
+    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to; into the run, if not given")
+    options = parser.parse_args(arguments)
+    path, out = options.run, options.out
+    _check(path, out)
     with Studio() as studio:
         # Here: what draws loads meanwhile.
         from harness.report.answer import show
         from harness.report.build import WRITTEN, build
 
-        report = build(path, studio)
+        report = build(path, studio, out)
     for notice in report.notices:
         print(f"harness: {notice}", file=sys.stderr)
     console = Console()
     show(report.lines, report.findings, console)
-    console.out(f"{path}: {WRITTEN}", highlight=False)
+    console.out(f"{out or path}: {WRITTEN}", highlight=False)
     return DONE
+
+
+def _check(run: Path, out: Path | None) -> None:
+    """Raise UsageError where there is no directory to write to, or it holds another run, whose tables would be lost."""
+    if out is None and run.is_file():
+        raise UsageError(f"{run} is a file: say where the report is to go, with -o DIR")
+    if out is not None and (out / "config.yaml").exists() and out.resolve() != run.resolve():
+        raise UsageError(f"{out} is another run: name a directory of its own with -o DIR")

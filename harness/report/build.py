@@ -1,4 +1,4 @@
-"""Rebuild a run's tables, plots and reports from its rows alone."""
+"""Rebuild a run's tables, plots and reports from its rows alone, or make them of somebody's benchmarks."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,21 +28,24 @@ class Report:
     notices: list[str]
 
 
-def build(run: Path, studio: Studio | None = None) -> Report:
-    """Write what `WRITTEN` names. `studio`: one that was opened before, to save the time that it takes.
+def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> Report:
+    """Write what `WRITTEN` names into `out`, or into the run's own directory.
 
-    Raises UsageError where `run` is no run or cannot be written.
+    `studio`: one that was opened before, to save the time that it takes. Raises UsageError where `run` is no run or
+    the directory cannot be written.
     """
     stored = read_stored(run)
+    directory = out or run
     with nullcontext(studio) if studio else Studio() as opened:
         try:
-            return _build(stored, opened)
+            directory.mkdir(parents=True, exist_ok=True)
+            return _build(stored, directory, opened)
         except OSError as error:
-            raise UsageError(f"{run}: {error.strerror}") from error
+            raise UsageError(f"{directory}: {error.strerror}") from error
 
 
-def _build(stored: Stored, studio: Studio) -> Report:
-    run, lines, notices, where = stored.path, stored.lines, stored.notices, origin(stored)
+def _build(stored: Stored, run: Path, studio: Studio) -> Report:
+    lines, notices, where = stored.lines, stored.notices, origin(stored)
     studio.begin(run / "plots", lines, stored.machine)
     findings = find(lines, stored.machine)
     table(lines).to_csv(run / "summary.csv", index=False, float_format="%.6g")

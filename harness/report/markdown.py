@@ -31,7 +31,7 @@ def markdown(lines: Sequence[Line], findings: Findings, origin: Origin) -> str:
         *_crossovers(findings),
         *_failures(lines),
         *_listed("What to know", [*cautions(lines), *above_the_roof(findings.roof_points)]),
-        f"Again: {code(origin.command)}",
+        f"Again: {code(origin.command)}" if origin.command else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

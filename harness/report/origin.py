@@ -14,6 +14,8 @@ from harness.summary.stored import Stored
 class Origin:
     """`config` is the text of config.yaml, `machine` what machine.json holds, empty where there is none.
 
+    What no sweep has measured has neither `config` nor `command`: they are empty.
+
     `grid` has the values of each axis that has several, in the order in which they were asked for.
     """
 
@@ -26,6 +28,8 @@ class Origin:
 
 def origin(stored: Stored) -> Origin:
     """Of a run that was read. Raises UsageError for a configuration that no sweep leaves."""
+    if not stored.config:
+        return Origin(stored.path.stem, "", "", stored.machine)
     path = stored.path / "config.yaml"
     try:
         repeat = command(stored.config)

@@ -1,4 +1,4 @@
-"""A run's directory, read: what every command that measures nothing starts from."""
+"""A run, read: what every command that measures nothing starts from."""
 
 import json
 from dataclasses import dataclass, fields
@@ -10,6 +10,7 @@ import yaml
 from harness.config.schema import Precision
 from harness.errors import UsageError
 from harness.store import check_run
+from harness.summary.benchmarks import read_benchmarks
 from harness.summary.line import Line
 from harness.summary.summarise import summarise_run
 from harness.summary.tidy import lines_of
@@ -17,7 +18,10 @@ from harness.summary.tidy import lines_of
 
 @dataclass(frozen=True)
 class Stored:
-    """A run: its lines, a notice for each place in its rows that could not be read, its configuration and machine."""
+    """A run: its lines, a notice for each place in its rows that could not be read, its configuration and machine.
+
+    What was not measured by a sweep has no configuration: it is empty.
+    """
 
     path: Path
     lines: list[Line]
@@ -29,8 +33,12 @@ class Stored:
 def read_stored(path: Path) -> Stored:
     """Everything of the run at `path`, from its rows, or from `summary.csv` where only the tables were kept.
 
-    Raises UsageError where it is no run, or its configuration cannot be read.
+    A file is read as pytest-benchmark's JSON. Raises UsageError where it is no run, or its configuration cannot be
+    read.
     """
+    if path.is_file():
+        lines, notices, machine = read_benchmarks(path)
+        return Stored(path, lines, notices, {}, machine)
     published = not (path / "rows").exists() and (path / "summary.csv").is_file()
     if not published:
         check_run(path)

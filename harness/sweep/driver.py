@@ -72,13 +72,22 @@ class Sweep:
 
     def run(self) -> None:
         """Measure until every case is finished. An exception from the runner or a signal leaves all rows written."""
+        self.prepare()
+        self.time_in_rounds()
+
+    def prepare(self) -> None:
+        """Everything but the timing: what cannot be is set aside, layers are verified and compiled, facts are taken."""
         self._set_aside_unsupported()
         self._verify()
         self._compile()
         self._watcher.starting("facts", len(self._open))
         for case in self._shuffled(self._open):
             self._trial("facts", case, 0)
-        self.time_in_rounds()
+
+    @property
+    def open(self) -> set[Case]:
+        """The cases that are not finished."""
+        return set(self._open)
 
     def time_in_rounds(self) -> None:
         """The timed part alone, of every case that has not failed."""

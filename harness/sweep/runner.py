@@ -1,6 +1,7 @@
 """Run one trial in a fresh process, forked from a warm parent, and turn whatever happens into an outcome."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,6 +11,7 @@ import psutil
 from harness.case import Case
 from harness.errors import UsageError
 from harness.sweep.compiling import Compiling
+from harness.sweep.turn_trial import TurnTrial
 from harness.sweep.warm_parent import WarmParent, WarmParentLost, failed
 
 # Left free for the machine when the user sets no limit.
@@ -26,6 +28,7 @@ class Runner:
     `seed` draws weights and inputs, `trial_s` is the sampling time of a timed trial, `timeout_s` the
     longest a trial may take and `compile_timeout_s` one that compiles, `memory_limit` in bytes the most that it may
     allocate (None: 90 % of what is free now). What is compiled is kept under `compile_cache`, or where torch keeps it.
+    `path` is where trials look for layers, if not where this process does: another `sys.path`.
 
     Trials that compile have a warm parent of their own: one that has the compiler imported is half as large again, and
     all that are forked from it would pay for that. So do those of somebody's own module that is slow to import, which
@@ -41,9 +44,11 @@ class Runner:
         memory_limit: int | None,
         compile_timeout_s: float = COMPILE_TIMEOUT_S,
         compile_cache: Path | None = None,
+        path: Sequence[str] | None = None,
     ) -> None:
         self.seed = seed
         self.trial_s = trial_s
+        self._path = path
         self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
         self._compiling = Compiling(timeout_s, compile_timeout_s, compile_cache)
         self._slow: set[str] = set()  # impls whose module is imported in a warm parent of its own
@@ -54,39 +59,29 @@ class Runner:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """End the warm parents; the next trial gets a new one. What is known of layers stays known."""
         for which in list(self._parents):
             self._drop_parent(which)
 
     def start(self, compiles: bool = False, module: str = "") -> None:
         """Begin to start the warm parent, without waiting for it: its imports take a second."""
         if (compiles, module) not in self._parents:
-            self._parents[compiles, module] = WarmParent()
+            self._parents[compiles, module] = WarmParent(self._path)
 
     def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> dict[str, Any]:
         """The outcome: `status`, `reason`, `wall_s`, and what the trial measured.
 
         `extra` are further items of the request, or others than the runner's own (`seed`).
         """
-        compiles = self._compiling.is_due(purpose, case)
-        own = case.impl if case is not None and case.impl in self._slow else ""
-        which = compiles, own.partition(":")[0]
+        which = self._which(purpose, case)
         parent = self._warm_parent(*which)
         began = time.monotonic()
-        request = {
-            "purpose": purpose,
-            "case": case.as_dict() if case else None,
-            "seed": self.seed,
-            "trial_s": self.trial_s,
-            # A GPU's driver maps more than it uses: a limit on the host's memory would only break it.
-            "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
-            "sent_at": began,
-            "compiles": compiles,
-            "own_module": bool(own),
-            "compile_cache": self._compiling.directory(purpose, case),
-            **(extra or {}),
-        }
         try:
             limit_s = self._compiling.limit_s(purpose, case)
+            request = self._request(purpose, case, extra or {})
             outcome = parent.run(request, limit_s, self._compiling.compile_timeout_s)
         except WarmParentLost:
             self._drop_parent(which)
@@ -96,6 +91,32 @@ class Runner:
         if case is not None and outcome.get("forkable") and outcome["import_s"] > _SLOW_IMPORT_S:
             self._slow.add(case.impl)
         return outcome
+
+    def turns(self, case: Case, turn_s: float) -> TurnTrial:
+        """A trial of the case that takes turns of about `turn_s` seconds, begun: see `harness.sweep.turn_trial`."""
+        which = self._which("time", case)
+        request = self._request("turns", case, {"turn_s": turn_s})
+        return TurnTrial(self._warm_parent(*which), request, self._compiling.limit_s("time", case))
+
+    def _which(self, purpose: str, case: Case | None) -> tuple[bool, str]:
+        """The warm parent of such trials."""
+        own = case.impl if case is not None and case.impl in self._slow else ""
+        return self._compiling.is_due(purpose, case), own.partition(":")[0]
+
+    def _request(self, purpose: str, case: Case | None, extra: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "purpose": purpose,
+            "case": case.as_dict() if case else None,
+            "seed": self.seed,
+            "trial_s": self.trial_s,
+            # A GPU's driver maps more than it uses: a limit on the host's memory would only break it.
+            "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
+            "sent_at": time.monotonic(),
+            "compiles": self._compiling.is_due("time" if purpose == "turns" else purpose, case),
+            "own_module": case is not None and case.impl in self._slow,
+            "compile_cache": self._compiling.directory(purpose, case),
+            **extra,
+        }
 
     def _warm_parent(self, compiles: bool, module: str) -> WarmParent:
         self.start(compiles, module)

@@ -9,20 +9,24 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from harness.trial.compile_notice import NOTICE
 
 # How long a trial may take to end after its last word.
 _GRACE_S = 1.0
-# The parent finds what the driver finds, wherever it was started from.
+# The parent finds what the driver finds, wherever it was started from; layers it may be told to find elsewhere, but the
+# harness that measures them is always the driver's.
 _BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
+import harness
+sys.path[:] = json.loads(sys.argv[2])
 from harness.trial import isolate
 isolate.die_with_parent()
 from harness.trial import warm
-warm.serve(int(sys.argv[2]))
+warm.serve(int(sys.argv[3]))
 """
 
 
@@ -31,13 +35,13 @@ class WarmParentLost(Exception):
 
 
 class WarmParent:
-    """The driver's end of `harness.trial.warm`."""
+    """The driver's end of `harness.trial.warm`. Layers are looked for along `path`, if it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Sequence[str] | None = None) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
+                [sys.executable, "-c", _BOOT, *map(json.dumps, (sys.path, path or sys.path)), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -61,21 +65,39 @@ class WarmParent:
 
         Raises WarmParentLost.
         """
-        reader, writer = os.pipe()
+        reader = self.begin(request)
         try:
-            try:
-                socket.send_fds(self._socket, [json.dumps(request).encode()], [writer])
-            except OSError as error:
-                raise WarmParentLost from error
-            finally:
-                os.close(writer)
-            self._trial = int(self._answer("started"))
-            sent = self._read(reader, time.monotonic() + timeout_s)
+            sent = self.read(reader, time.monotonic() + timeout_s)
             if sent == NOTICE:
                 timeout_s += compile_timeout_s
-                sent = self._read(reader, time.monotonic() + timeout_s)
+                sent = self.read(reader, time.monotonic() + timeout_s)
         finally:
             os.close(reader)
+        return self.end(sent, timeout_s)
+
+    def begin(self, request: dict[str, Any], *more: int) -> int:
+        """Fork a trial; the descriptor that it answers on, to be closed by the caller. `more` are passed on to it.
+
+        Raises WarmParentLost.
+        """
+        reader, writer = os.pipe()
+        try:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [writer, *more])
+            self._trial = int(self._answer("started"))
+        except BaseException as error:
+            os.close(reader)
+            if isinstance(error, OSError):
+                raise WarmParentLost from error
+            raise
+        finally:
+            os.close(writer)
+        return reader
+
+    def end(self, sent: bytes | None, timeout_s: float) -> dict[str, Any]:
+        """The outcome of the trial whose last line, or what came of it, was `sent`; None of one that ran out of time.
+
+        Raises WarmParentLost.
+        """
         ended = sent is not None and bool(select.select([self._socket], [], [], _GRACE_S)[0])
         if not ended:
             self._kill_trial()
@@ -109,7 +131,7 @@ class WarmParent:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._trial, signal.SIGKILL)
 
-    def _read(self, pipe: int, deadline: float) -> bytes | None:
+    def read(self, pipe: int, deadline: float) -> bytes | None:
         """A line from the pipe, or what came of it before its end or the trial's; None at the deadline.
 
         The trial's end counts by itself: a child that it left behind may hold the pipe open.

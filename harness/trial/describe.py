@@ -1,5 +1,6 @@
 """What can be said of an impl and of torch without measuring: asked once, before the first trial."""
 
+import sys
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from harness.trial.own_module import timed_import
 
 def describe(case: Case) -> dict[str, Any]:
     """Family and heads of the case's impl, and whether it says that it compiles: by the class's attributes, heads else
-    by its constructor. And how long its module takes to import, and whether trials may be forked off after that.
+    by its constructor. And how long its module takes to import, whether trials may be forked off after that, and what
+    file it is from, None of a module without one.
     """
     layer_class, import_s, forkable = timed_import(case.impl)
     return {
@@ -20,6 +22,7 @@ def describe(case: Case) -> dict[str, Any]:
         "family": str(getattr(layer_class, "family", "own")),
         "has_heads": bool(getattr(layer_class, "has_heads", takes_heads(layer_class))),
         "compiled": bool(getattr(layer_class, "compiled", False)),
+        "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
     }
 
 

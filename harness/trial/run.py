@@ -23,6 +23,7 @@ from harness.trial.timing.allocator import set_allocator
 from harness.trial.timing.compiled import compilations, compiled_anew
 from harness.trial.timing.pulse import pulse
 from harness.trial.timing.timed import take_time
+from harness.trial.timing.turns import take_turns
 from harness.trial.verify import verify
 
 _OOM = re.compile(
@@ -85,7 +86,7 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     if purpose == "describe":
         return describe(case)
     set_allocator(case.allocator)
-    if purpose in ("verify", "compile", "facts", "time"):
+    if purpose in ("verify", "compile", "facts", "time", "turns"):
         return _measure_layer(request, case)
     if purpose == "pulse":
         torch.set_num_threads(case.threads)
@@ -102,7 +103,7 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure_layer(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """One of the sweep's trials.
+    """One of the trials that a layer is built in.
 
     `compiled`, beside a verification, is whether anything was compiled for it; where anything was, `compiled_anew` says
     in how many graphs that was done here, and what is kept on disk was not there or did not serve.
@@ -117,6 +118,8 @@ def _measure_layer(request: dict[str, Any], case: Case) -> dict[str, Any]:
         outcome = take_compile(case, seed)
     elif purpose == "facts":
         outcome = take_facts(case, seed)
+    elif purpose == "turns":
+        outcome = take_turns(case, seed, request["turn_s"], request["trial_s"], request["ask"], request["answer"])
     else:
         outcome = take_time(case, seed, request["trial_s"])
     compiler.check_at_work(case)

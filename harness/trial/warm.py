@@ -5,7 +5,8 @@ forks and waits, so that nothing but the trial runs while the trial runs.
 
 Protocol, over one Unix socket: the driver sends a request (JSON) with the write end of a pipe; the
 parent answers `started PID`, the trial writes its outcome to the pipe as one line (and a line before it, `compiling`,
-if it comes to that), and when it has ended the parent says `ended STATUS`, as in waitpid(2).
+if it comes to that), and when it has ended the parent says `ended STATUS`, as in waitpid(2). With a second pipe, of
+which it gets the reading end, the trial takes turns: see `harness.trial.timing.turns`.
 """
 
 import contextlib
@@ -41,15 +42,16 @@ def serve(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"ready\n")
         while True:
-            message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 1)
+            message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 2)
             if not message:
                 return
             _prepare(message)
             pid = os.fork()
             if pid == 0:
                 connection.close()
-                _trial(message, descriptors[0])
-            os.close(descriptors[0])
+                _trial(message, *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
             connection.sendall(f"started {pid}\n".encode())
             connection.sendall(f"ended {_reap(pid)}\n".encode())
 
@@ -90,11 +92,11 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     os._exit(0)
 
 
-def _trial(message: bytes, pipe: int) -> NoReturn:
+def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         give_notice(pipe)
-        outcome = carry_out(json.loads(message))
+        outcome = carry_out({**json.loads(message), "ask": turns, "answer": pipe})
         with open(pipe, "wb") as out:
             out.write(json.dumps(outcome).encode() + b"\n")
     finally:

@@ -112,6 +112,14 @@ def test_facts_come_before_times_and_in_trials_of_their_own() -> None:
     assert purposes.index("time") > max(i for i, purpose in enumerate(purposes) if purpose == "facts")
 
 
+def test_facts_can_be_taken_and_nothing_timed() -> None:
+    log, runner = Log(), Pretender(steady)
+    traits = {"attention.fused": Traits("attention", True)}
+    Sweep(CASES, traits, PRECISION, runner, log, log, sleep=lambda _: None).prepare()
+    assert [row["purpose"] for row in log.rows] == ["verify"] * 4 + ["facts"] * 4
+    assert runner.order("time") == runner.order("pulse") == []
+
+
 def test_one_verification_serves_all_cases_of_a_kind() -> None:
     sweep(runner := Pretender(steady))
     # 512 is halved to 256, which nobody asked for; the others are small as they are.

@@ -1,0 +1,85 @@
+"""Which of a file's cases are meant: the axes' overrides of `sweep`, read as a choice among what is there."""
+
+from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob
+from hydra.errors import HydraException
+
+from harness.case import AXES, Case
+from harness.config.overrides import split
+from harness.errors import UsageError, did_you_mean
+
+# They make a grid; here the cases are given.
+_OF_GRIDS = ("preset", "shape")
+
+
+def apart(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
+    """`(those of axes, the others)`. Raises UsageError for one that makes a grid."""
+    axes: list[str] = []
+    others: list[str] = []
+    for text in overrides:
+        name = text.partition("=")[0].lstrip("+~")
+        if name in _OF_GRIDS:
+            raise UsageError(f"{text}: the cases are those of the file, and {name} chooses none of them; give axes")
+        (axes if name in AXES else others).append(text)
+    return axes, others
+
+
+def choose(cases: Collection[Case], overrides: Sequence[str], place: object) -> list[Case]:
+    """The cases that have one of the values asked for on each axis. `place` names where they are from.
+
+    Raises UsageError for a value that no case has, and where no case has all that is asked for.
+    """
+    left = sorted(cases)
+    for axis, wanted in _wanted(overrides, {case.impl for case in cases}).items():
+        known = list(dict.fromkeys(getattr(case, axis) for case in sorted(cases)))
+        for value in wanted:
+            if value not in known:
+                names = [str(one) for one in known]
+                near = did_you_mean(str(value), names) if axis == "impl" else ""
+                raise UsageError(f"{axis}={value}: no case of {place} has it; it has {','.join(names)}{near}")
+        left = [case for case in left if getattr(case, axis) in wanted]
+    if not left:
+        raise UsageError(f"no case of {place} has {' '.join(overrides)} all at once")
+    return left
+
+
+def _wanted(overrides: Sequence[str], impls: Collection[str]) -> dict[str, list[Any]]:
+    wanted: dict[str, list[Any]] = {}
+    for text in overrides:
+        matches = _matches(text, impls)
+        found = {"impl": matches} if matches is not None else split([text], AXES, {})[0]
+        for axis, values in found.items():
+            if axis in wanted:
+                raise UsageError(f"{axis} is given twice")
+            wanted[axis] = [one for value in _flat(values) for one in _names(axis, value, impls)]
+    return wanted
+
+
+def _matches(text: str, impls: Collection[str]) -> list[str] | None:
+    """The impls of the file that `impl=glob(…)` stands for: not those of the registry. None for anything else."""
+    try:
+        value = OverridesParser.create().parse_override(text).value() if text.startswith("impl=glob(") else None
+    except HydraException as error:
+        raise UsageError(f"cannot read '{text}': {' '.join(str(error).split())}") from error
+    return _some(text, value.filter(sorted(impls)), impls) if isinstance(value, Glob) else None
+
+
+def _names(axis: str, value: Any, impls: Collection[str]) -> list[Any]:
+    """A name with * is all that it matches."""
+    if axis != "impl" or "*" not in str(value):
+        return [value]
+    return _some(f"impl={value}", [name for name in sorted(impls) if fnmatchcase(name, str(value))], impls)
+
+
+def _some(text: str, found: list[str], impls: Collection[str]) -> list[str]:
+    if not found:
+        raise UsageError(f"{text}: no impl of the file matches; it has {', '.join(sorted(impls))}")
+    return found
+
+
+def _flat(values: Any) -> list[Any]:
+    return [one for value in values for one in _flat(value)] if isinstance(values, list) else [values]

@@ -1,0 +1,115 @@
+"""`python -m harness compare impl=A,B` and `compare ref=<git ref>`: which of two is slower, or takes more."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli.parser import Parser
+from harness.gate.said.publish import add_outputs, check_outputs, publish
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.cli.compare_sides import Asked
+    from harness.gate.compared import Comparison
+
+RESULTS = Path("results")
+
+_EPILOG = """\
+what is compared:
+  impl=A,B                               layer B with layer A, at every size
+  ref=main                               the layers of the working tree with those of a branch, tag or commit, which is
+                                         checked out beside it; impl=… chooses layers, your own too
+
+settings:
+  seq_len d_model num_heads … source_len the axes, as in sweep; allocator=steady unless given: page faults are not timed
+  preset=… shape=… device=… precision=…  as in sweep; of the precision only timeout_s
+  floor=0.03                             a change no larger than this does not matter
+  blocks=40                              a case that is undecided after so many stays so
+  out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
+
+Each case ends as slower, faster, equivalent or undecided; what is slower or faster has been measured a second time in
+new processes. In each comparison some cases are measured against themselves as well: if that shows a difference,
+nothing is concluded.
+
+examples:
+  python -m harness compare impl=attention.naive,attention.fused seq_len=256,1024
+  python -m harness compare ref=origin/main impl=my.module:MyLayer seq_len=128,512 --markdown comparison.md
+
+exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something does; 2 usage; 3 something could not be
+measured, or the control failed; 130 interrupted
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Compare; the exit status says what was found."""
+    parser = Parser("compare", "Measure two layers, or two commits, side by side.", _EPILOG)
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
+    add_outputs(parser)
+    options = parser.parse_intermixed_args(arguments)
+    # Here: --help must not pay for what measures.
+    from harness import store
+    from harness.cli.compare_sides import read_asked
+    from harness.cli.console import SteadyConsole
+
+    check_outputs(options)
+    asked = read_asked(options.overrides, options.config_dir)
+    out = asked.config.out or RESULTS / time.strftime("compare_%Y-%m-%d_%H-%M-%S")
+    store.check_new(out)
+    console = SteadyConsole()
+    comparison, properties, remarks = _compare(asked, out, console)
+    return _tell(options, asked.title, out, comparison, properties, remarks, console)
+
+
+def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison, dict[str, str], list[str]]":
+    """Measure both sides and judge; what to know of the run, and what was left out."""
+    from harness.cli.compare_prepare import prepare_sides
+    from harness.cli.compare_sides import paired, sides_of
+    from harness.gate.compared import compared_of
+    from harness.stats.paired.procedure import Measured
+    from harness.sweep.paired.block import Timing
+    from harness.sweep.paired.comparison import BlockLog, Pair, time_pairs
+    from harness.sweep.paired.progress import PairScreen
+
+    with ExitStack() as stack:
+        found = stack.enter_context(sides_of(asked, out))
+        pairs, remarks = paired(asked, found)
+        both = prepare_sides(pairs, found, asked, out, console)
+        timed = [number for number, (a, b) in enumerate(pairs) if a in both.base_open and b in both.head_open]
+        measured = Measured([], {})
+        if timed:
+            log = BlockLog(out / "blocks.jsonl")
+            stack.callback(log.close)
+            chosen = [Pair(*pairs[number]) for number in timed]
+            screen = PairScreen(len(chosen), console)
+            measured = time_pairs(chosen, found.sides, asked.rules, Timing(), asked.config.seed, log.write, screen)
+    comparison = compared_of(pairs, timed, measured, both.base, both.head, asked.rules)
+    return comparison, {**found.properties, "torch": str(both.torch)}, remarks
+
+
+def _tell(
+    options: argparse.Namespace,
+    title: str,
+    out: Path,
+    comparison: "Comparison",
+    properties: dict[str, str],
+    remarks: list[str],
+    console: "Console",
+) -> int:
+    from harness.gate.comparison_outcomes import outcomes_of
+    from harness.gate.comparison_table import table
+    from harness.gate.outcome import exit_status
+    from harness.gate.said.comparison import sentences, show
+
+    table(comparison).to_csv(out / "comparison.csv", index=False)
+    show(title, comparison, console)
+    for remark in remarks:
+        console.out(remark, highlight=False)
+    outcomes = outcomes_of(comparison)
+    publish(options, title, outcomes, [*sentences(comparison), *remarks], properties)
+    console.out(f"{out}: comparison.csv, blocks.jsonl, and a run of each side in base/ and head/", highlight=False)
+    return exit_status(outcomes)

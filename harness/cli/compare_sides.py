@@ -1,0 +1,174 @@
+"""What `compare` is asked, and the two sides that it measures: two layers of one tree, or one layer of two commits."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+from harness import catalog
+from harness.case import AXES, Case, collapsed
+from harness.catalog import Traits
+from harness.cli.sweep_command import COMPILE_CACHE, check_devices, describe_impl
+from harness.config import SweepConfig, compose
+from harness.errors import UsageError
+from harness.stats.paired.rules import Rules
+from harness.sweep.paired.comparison import Sides
+from harness.sweep.runner import Runner
+from harness.worktree import Worktree, worktree
+
+_OWN = ("ref", "floor", "blocks")
+# A change below this is not told from none on any machine; one above is no floor.
+_LEAST_FLOOR, _LARGEST_FLOOR = 0.001, 1.0
+_MOST_BLOCKS = 1000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A checked command line. `impls` are the base's and the head's, `None` where `ref` is compared with."""
+
+    config: SweepConfig
+    rules: Rules
+    ref: str | None
+    impls: tuple[str, str] | None
+
+    @property
+    def title(self) -> str:
+        """What is compared, in a few words."""
+        if self.impls is None:
+            return f"compare the working tree with {self.ref}"
+        return f"compare {self.impls[1]} with {self.impls[0]}"
+
+
+@dataclass
+class Found:
+    """The sides, and what is known of each impl on either: of one that the base lacks, why."""
+
+    sides: Sides
+    base_traits: dict[str, Traits]
+    head_traits: dict[str, Traits]
+    lacking: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+def read_asked(overrides: Sequence[str], config_dir: Path | None) -> Asked:
+    """Raises UsageError for what cannot be."""
+    own = _own(overrides)
+    rest = [text for text in overrides if text.partition("=")[0] not in _OWN]
+    given = {text.partition("=")[0] for text in rest}
+    impls = None
+    if "ref" not in own:
+        impls = _two([text for text in rest if text.startswith("impl=")])
+        rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
+    if "allocator" not in given:
+        rest.append("allocator=steady")
+    return Asked(compose(rest, config_dir), _rules(own), own.get("ref"), impls)
+
+
+def _own(overrides: Sequence[str]) -> dict[str, str]:
+    own: dict[str, str] = {}
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if name in _OWN:
+            if name in own:
+                raise UsageError(f"{name} is given twice")
+            if not equals or not value:
+                raise UsageError(f"'{text}' is not of the form {name}=…")
+            own[name] = value
+    return own
+
+
+def _two(given: Sequence[str]) -> tuple[str, str]:
+    names = [name.strip() for text in given for name in text.removeprefix("impl=").split(",")]
+    if len(given) != 1 or len(names) != 2:
+        raise UsageError("compare takes two layers, impl=A,B, or a commit to compare with, ref=main")
+    for name in names:
+        catalog.check_name(name)
+    return names[0], names[1]
+
+
+def _rules(own: dict[str, str]) -> Rules:
+    floor, most = _number("floor", own.get("floor", "0.03")), _number("blocks", own.get("blocks", "40"))
+    if not _LEAST_FLOOR <= floor < _LARGEST_FLOOR:
+        raise UsageError(f"floor={own['floor']}: it takes a share from {_LEAST_FLOOR} on and below 1, 0.03 of 3 %")
+    known = Rules()
+    least = known.looks[0]
+    if not least <= most <= _MOST_BLOCKS or most != int(most):
+        raise UsageError(f"blocks={own['blocks']}: it takes a whole number from {least} to {_MOST_BLOCKS}")
+    looks = list(known.looks)
+    while looks[-1] < most:
+        looks.append(looks[-1] * 3 // 2)
+    return Rules(floor=floor, looks=(*(look for look in looks if look < most), int(most)))
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{name}={text} is not a number") from error
+
+
+@contextmanager
+def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
+    """Both sides, ready to run trials. Raises UsageError where a layer cannot be had, or is the same on both sides."""
+    if asked.ref is None:
+        with Sides(*(_runner(asked.config, out, name, None) for name in ("base", "head", "control"))) as sides:
+            traits = {impl: describe_impl(impl, sides.base) for impl in asked.config.axes["impl"]}
+            check_devices(asked.config, sides.base)
+            yield Found(sides, traits, traits)
+        return
+    with worktree(asked.ref) as tree:
+        there, here = tree.path(sys.path), tree.own_path(sys.path)
+        paths = {"base": there, "head": here, "control": there}
+        with Sides(*(_runner(asked.config, out, name, path) for name, path in paths.items())) as sides:
+            check_devices(asked.config, sides.head)
+            yield _of_two_trees(asked, sides, tree)
+
+
+def _runner(config: SweepConfig, out: Path, name: str, path: list[str] | None) -> Runner:
+    return Runner(
+        seed=config.seed,
+        trial_s=config.precision.trial_s,
+        timeout_s=config.precision.timeout_s,
+        memory_limit=config.memory_limit,
+        compile_timeout_s=config.compile_timeout_s,
+        compile_cache=out / COMPILE_CACHE / name,
+        path=path,
+    )
+
+
+def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
+    found = Found(sides, {}, {}, properties={"base": tree.commit})
+    for impl in asked.config.axes["impl"]:
+        found.head_traits[impl] = describe_impl(impl, sides.head)
+        seen = {name: _file(impl, runner) for name, runner in (("base", sides.base), ("head", sides.head))}
+        if seen["base"] is None:
+            found.lacking[impl] = f"{impl} cannot be had at {asked.ref}, and is not compared"
+            continue
+        found.base_traits[impl] = describe_impl(impl, sides.base)
+        if not Path(seen["base"]).resolve().is_relative_to(tree.at):
+            raise UsageError(
+                f"impl '{impl}' is from {seen['base']}, which is not of this repository: both sides would be the same"
+            )
+    if not found.base_traits:
+        raise UsageError(f"nothing to compare: {'; '.join(found.lacking.values())}")
+    return found
+
+
+def _file(impl: str, runner: Runner) -> str | None:
+    """Where that side has the layer from; None where it has none."""
+    found = runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
+    return str(found["file"]) if found["status"] == "ok" else None
+
+
+def paired(asked: Asked, found: Found) -> tuple[list[tuple[Case, Case]], list[str]]:
+    """The pairs of cases to compare, base and head, and a sentence for each impl left out."""
+    impls = [asked.impls] if asked.impls else [(impl, impl) for impl in found.base_traits]
+    pairs: dict[tuple[Case, Case], None] = {}
+    for base, head in impls:
+        for point in product(*(asked.config.axes[axis] if axis != "impl" else (base,) for axis in AXES)):
+            of_base = collapsed(Case(*point), lambda impl: found.base_traits[impl].has_heads)
+            of_head = collapsed(Case(head, *point[1:]), lambda impl: found.head_traits[impl].has_heads)
+            pairs[of_base, of_head] = None
+    return list(pairs), list(found.lacking.values())

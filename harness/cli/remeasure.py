@@ -1,0 +1,106 @@
+"""Measure given cases as `sweep` measures a grid, and give back what was found as a baseline."""
+
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+import harness
+from harness import catalog, store
+from harness.case import AXES, Case
+from harness.catalog import Traits
+from harness.cli.sweep_command import COMPILE_CACHE, describe_impl
+from harness.config import SweepConfig
+from harness.errors import UsageError
+from harness.findings.laws import fit_laws
+from harness.findings.verdicts import verdicts
+from harness.gate.baseline import Baseline, baseline_of
+from harness.machine import describe_machine
+from harness.summary import summarise_run
+from harness.sweep.driver import Sweep
+from harness.sweep.progress import Screen
+from harness.sweep.runner import Runner
+
+
+class Remeasured:
+    """Measures cases, each time into a run of its own: `first` is where the configuration asks for it.
+
+    `scratch` is an empty directory to be thrown away; `timed` is whether to time, or to take facts alone. A context
+    manager: the processes that trials are forked from end with it.
+    """
+
+    def __init__(self, config: SweepConfig, scratch: Path, console: Console, timed: bool) -> None:
+        self.first, self.second = config.out or scratch / "first", scratch / "second"
+        self.timed = timed
+        self._config, self._console = config, console
+        store.check_new(self.first)
+        self._runner = Runner(
+            seed=config.seed,
+            trial_s=config.precision.trial_s,
+            timeout_s=config.precision.timeout_s,
+            memory_limit=config.memory_limit,
+            compile_timeout_s=config.compile_timeout_s,
+            compile_cache=scratch / COMPILE_CACHE,
+        )
+
+    def __enter__(self) -> "Remeasured":
+        self._runner.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._runner.__exit__(kind, error, at)
+
+    def take(self, cases: Collection[Case], out: Path) -> Baseline:
+        """Measure the cases into a new run at `out`. A layer that cannot be had any more is an error of its cases."""
+        machine = describe_machine(self._runner.run("machine"))
+        store.create(out, self._yaml(cases), machine)
+        writer = store.RowWriter(out)
+        try:
+            traits, lost = self._traits(cases)
+            for case in sorted(cases):
+                if case.impl in lost:
+                    writer.write(_lost(case, lost[case.impl]))
+            left = [case for case in cases if case.impl in traits]
+            with Screen(left, self._config.precision, self._console) as screen:
+                sweep = Sweep(left, traits, self._config.precision, self._runner, writer, screen, self._config.seed)
+                if self.timed:
+                    sweep.run()
+                else:
+                    sweep.prepare()
+        finally:
+            writer.close()
+        lines, _ = summarise_run(out, self._config.precision)
+        laws = fit_laws(lines)
+        found = verdicts(lines, laws)
+        return baseline_of(lines, laws, found, machine, self._config.seed, harness.__version__)
+
+    def _traits(self, cases: Collection[Case]) -> tuple[dict[str, Traits], dict[str, str]]:
+        """What is known of each impl, and why nothing is of the others."""
+        traits, lost = {}, {}
+        for impl in dict.fromkeys(case.impl for case in cases):
+            try:
+                catalog.check_name(impl)
+                traits[impl] = describe_impl(impl, self._runner)
+            except UsageError as error:
+                lost[impl] = str(error)
+        return traits, lost
+
+    def _yaml(self, cases: Collection[Case]) -> str:
+        """The configuration, its axes those of the cases."""
+        axes = {axis: sorted({getattr(case, axis) for case in cases}) for axis in AXES}
+        return yaml.safe_dump({**yaml.safe_load(self._config.yaml), **axes}, sort_keys=False, allow_unicode=True)
+
+
+def _lost(case: Case, reason: str) -> dict[str, Any]:
+    return {
+        "key": case.key,
+        "case": case.as_dict(),
+        "family": case.impl.partition(".")[0],
+        "purpose": "plan",
+        "round": 0,
+        "status": "error",
+        "reason": reason,
+    }

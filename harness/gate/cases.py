@@ -1,0 +1,84 @@
+"""What became of each case: its counts, its peak memory, and the kernel that ran."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from harness.case import Case
+from harness.gate.baseline import Facts
+from harness.gate.judged import PEAK_TOLERANCE, Found, judge_count, judge_kernel
+from harness.gate.keyed import subject, where
+from harness.gate.outcome import IMPROVED, PASSED, UNMEASURED, Outcome
+from harness.report import units
+
+KERNEL = "kernel"
+# By column: what it is called, and how its numbers are written.
+_COUNTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "flops": ("flops", units.count),
+    "flops_full": ("flops without a mask", units.count),
+    "ops": ("operations", units.count),
+    "depth": ("depth", units.count),
+    "peak_bytes": ("peak memory", units.size),
+}
+# The metric of `laws.csv` that tells how a quantity grows.
+METRIC_OF = {"flops": "flops", "flops without a mask": "flops", "depth": "depth", "peak memory": "memory"}
+# What a layer that works must not turn into, whatever it was.
+_BAD = ("wrong", "error", "killed")
+
+
+def judge_case(case: Case, was: Facts, now: Facts | None, growth: Mapping[str, str], note: str) -> Iterator[Outcome]:
+    """An outcome for everything that was known of the case. `now` is None where it was not measured at all.
+
+    `growth`, by metric, says how its exponents changed, where they did; `note` is added to whatever differs.
+    """
+    name = subject(case)
+    if now is None or now.status != "ok" or was.status != "ok":
+        yield _status(name, was, now, note)
+        return
+    # First: what else differs often follows from it.
+    kernel = judge_kernel(was.backend, now.backend)
+    if kernel is not None:
+        yield _kernel(case, kernel, was.backend or "", now.backend or "", note)
+    for column, (quantity, written) in _COUNTS.items():
+        before, after = getattr(was, column), getattr(now, column)
+        if column == "flops_full" and (before, after) == (was.flops, now.flops):
+            continue  # without a mask it is the same number
+        found = judge_count(before, after, PEAK_TOLERANCE if column == "peak_bytes" else 0.0)
+        if found is None:
+            continue
+        texts = ["" if value is None else written(value) for value in (before, after)]
+        reason = found[1]
+        if before is not None and after is not None and before != after:
+            change = f"{quantity} {_two(before, after, written)}{_times(before, after)} at {where(case)}"
+            grows = growth.get(METRIC_OF.get(quantity, ""), "") if found[0] != PASSED else ""
+            reason = f"{change}{grows}{note}"
+        yield Outcome(name, quantity, found[0], texts[0], texts[1], reason)
+
+
+def _kernel(case: Case, found: Found, was: str, now: str, note: str) -> Outcome:
+    reason = f"{found[1]}, at {where(case)}{note}" if found[1] else ""
+    return Outcome(subject(case), KERNEL, found[0], was, now, reason)
+
+
+def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
+    status, why = (now.status, now.reason or "") if now is not None else ("not measured", "no trial of it ended")
+    said = f"{status}: {why}" if why else status
+    if status == "ok":
+        return Outcome(
+            name, "status", IMPROVED, was.status, status, f"{was.status} before, now it can be measured{note}"
+        )
+    if was.status == "ok" or status == "not measured" or (status in _BAD and status != was.status):
+        return Outcome(name, "status", UNMEASURED, was.status, status, f"{said}{note}")
+    return Outcome(name, "status", PASSED, was.status, status, f"as before, {said}")
+
+
+def _two(was: int, now: int, written: Callable[[float], str]) -> str:
+    """Both numbers; in full where rounding would make them one."""
+    texts = written(was), written(now)
+    return " → ".join(texts if texts[0] != texts[1] else (f"{was:,}", f"{now:,}"))
+
+
+def _times(was: int, now: int) -> str:
+    """`(×4.0)`; nothing where there was nothing."""
+    if was == 0:
+        return ""
+    factor = now / was
+    return f" (×{factor:.1f})" if factor >= 1.95 else f" (×{factor:.3g})" if abs(factor - 1) >= 0.005 else ""

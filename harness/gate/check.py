@@ -1,0 +1,108 @@
+"""`check`: what was measured again, held against a baseline. Both are tables; where they come from does not matter."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from harness.case import Case
+from harness.gate.baseline import TIMED, Baseline, LawKept
+from harness.gate.cases import METRIC_OF, judge_case
+from harness.gate.keyed import Named, group
+from harness.gate.laws import growth, judge_claims, judge_law
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, Outcome
+from harness.gate.series import rises_no_more
+
+_Group = tuple[str, tuple[Any, ...]]
+
+
+def judge(was: Baseline, now: Baseline, chosen: Collection[Case], timed: bool) -> list[Outcome]:
+    """An outcome for everything that `was` known of the `chosen` cases, in their order; then laws and claims.
+
+    Laws and claims are of all cases of an impl in one setting, and are judged where all of them were measured again;
+    those of time only if `timed`.
+    """
+    note = _note(was, now)
+    members, whole = was.members(), _whole(was, now, chosen)
+    found: list[Outcome] = []
+    grown: set[tuple[_Group, str]] = set()
+    for case in sorted(chosen):
+        said = growth(_laws(was, group(case)), _laws(now, group(case))) if group(case) in whole else {}
+        for outcome in judge_case(case, was.cases[case], now.cases.get(case), said, note):
+            found.append(outcome)
+            if outcome.verdict == REGRESSION and outcome.quantity in METRIC_OF:
+                grown.add((group(case), METRIC_OF[outcome.quantity]))
+    for name, law in was.laws.items():
+        of_it = (name.impl, name.setting)
+        if of_it in whole and (timed or name.what != TIMED):
+            eased = partial(rises_no_more, was, now, members[of_it], name.what)
+            found += judge_law(name, law, now.laws.get(name), (of_it, name.what) in grown, eased, note)
+    claims = [name for name in was.claims if (name.impl, name.setting) in whole and (timed or name.what != TIMED)]
+    return [*found, *judge_claims(was.claims, now.claims, claims, note)]
+
+
+def is_of_time(outcome: Outcome) -> bool:
+    """Whether it follows from the clock."""
+    return outcome.quantity == f"claim of {TIMED}" or outcome.quantity.startswith(f"exponent of {TIMED} ")
+
+
+def doubtful(was: Baseline, outcomes: Iterable[Outcome]) -> list[Case]:
+    """The cases to be timed a second time: those of every impl and setting whose time seems to have got worse."""
+    subjects = {outcome.subject for outcome in outcomes if outcome.verdict == REGRESSION and is_of_time(outcome)}
+    return [case for case in was.cases if Named(*group(case), TIMED).subject in subjects]
+
+
+def confirmed(first: Sequence[Outcome], second: Iterable[Outcome]) -> list[Outcome]:
+    """The first outcomes; of time, what got worse counts only if it was worse in the `second` measurement too."""
+    again = {(one.subject, one.quantity) for one in second if one.verdict == REGRESSION}
+    return [
+        replace(one, verdict=PASSED, reason=f"not when measured a second time: {one.reason}")
+        if one.verdict == REGRESSION and is_of_time(one) and (one.subject, one.quantity) not in again
+        else one
+        for one in first
+    ]
+
+
+def remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: Iterable[Outcome]) -> list[str]:
+    """Sentences to know beside the outcomes."""
+    said = []
+    if was.torch != now.torch:
+        said.append(
+            f"The baseline was measured with torch {was.torch}, this with {now.torch}: what differs may be torch's."
+        )
+    members = was.members()
+    lacking = {of_it: sum(case not in chosen for case in cases) for of_it, cases in members.items()}
+    for of_it in {group(case): None for case in sorted(chosen)}:
+        if lacking[of_it]:
+            number = len(members[of_it])
+            name = Named(*of_it, "").subject
+            said.append(
+                f"{name}: {number - lacking[of_it]} of its {number} cases were chosen, so no law or claim is judged."
+            )
+    if any(outcome.verdict == IMPROVED for outcome in outcomes):
+        said.append("Better than the baseline: write a new one, so that it stays so.")
+    return said
+
+
+def _whole(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Group]:
+    """The impls and settings whose laws and claims are of the same cases in both: all were chosen, and the same can be.
+
+    Those that could be measured before and cannot now, or only now, make another law.
+    """
+    return {
+        of_it
+        for of_it, cases in was.members().items()
+        if all(case in chosen and _is_ok(was, case) == _is_ok(now, case) for case in cases)
+    }
+
+
+def _is_ok(of: Baseline, case: Case) -> bool:
+    return case in of.cases and of.cases[case].status == "ok"
+
+
+def _laws(of: Baseline, of_it: _Group) -> dict[str, LawKept]:
+    return {name.what: law for name, law in of.laws.items() if (name.impl, name.setting) == of_it}
+
+
+def _note(was: Baseline, now: Baseline) -> str:
+    return f" (torch {was.torch} before, {now.torch} now)" if was.torch != now.torch else ""

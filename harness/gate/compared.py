@@ -1,0 +1,111 @@
+"""What became of each pair of a comparison: of time by its blocks, of memory and FLOPs by exact counts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.case import Case
+from harness.gate.judged import PEAK_TOLERANCE, judge_count
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNMEASURED
+from harness.stats.paired.procedure import Measured
+from harness.stats.paired.rules import Rules
+from harness.stats.paired.verdicts import UNDECIDED, Control, Verdict, controls_of, disarmed, verdicts_of
+from harness.stats.paired.verdicts import UNMEASURED as NOT_TIMED
+from harness.summary import Line
+
+MORE, LESS, ALIKE, UNKNOWN = "more", "less", "equivalent", "unknown"
+_SIGNS = {REGRESSION: MORE, IMPROVED: LESS, PASSED: ALIKE, UNMEASURED: UNKNOWN}
+
+# What the control says of the whole comparison.
+HELD, FAILED, NONE = "held", "failed", "none"
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Peak bytes or FLOPs of both sides, None where not known.
+
+    `verdict` is `more`, `less`, `equivalent` or `unknown`.
+    """
+
+    verdict: str
+    was: int | None
+    now: int | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Head over base."""
+        return self.now / self.was if self.was and self.now is not None else None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One pair. `time` is None where a side could not be measured at all: `reason` says why."""
+
+    base: Case
+    head: Case
+    time: Verdict | None
+    memory: Amount
+    flops: Amount
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Of its time: slower, faster, equivalent, undecided or unmeasured."""
+        return self.time.verdict if self.time is not None else NOT_TIMED
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs, and the controls: `control` is `held`, `failed`, or `none` where nothing could be timed."""
+
+    compared: tuple[Compared, ...]
+    controls: tuple[tuple[Case, Control], ...]
+    rules: Rules
+
+    @property
+    def control(self) -> str:
+        """Whether the base, measured against itself, came out as itself; `failed` too where it could not be measured."""
+        if not self.controls:
+            return NONE
+        return FAILED if disarmed([control for _, control in self.controls]) else HELD
+
+
+def compared_of(
+    pairs: Sequence[tuple[Case, Case]],
+    timed: Sequence[int],
+    measured: Measured,
+    base: Mapping[Case, Line],
+    head: Mapping[Case, Line],
+    rules: Rules,
+) -> Comparison:
+    """Judge. `timed` are the numbers of the pairs that `measured` is of, in its order; `base` and `head` hold each
+    side's line by case.
+    """
+    times = dict(zip(timed, verdicts_of(measured, rules), strict=True))
+    found = []
+    for number, (a, b) in enumerate(pairs):
+        was, now = base.get(a), head.get(b)
+        reason = "" if number in times else _why_not(was, now)
+        found.append(
+            Compared(a, b, times.get(number), _amount(was, now, "peak_bytes"), _amount(was, now, "flops"), reason)
+        )
+    controls = tuple((pairs[timed[control.case]][0], control) for control in controls_of(measured, rules))
+    return Comparison(tuple(found), controls, rules)
+
+
+def is_disarmed(one: Compared, control: str) -> bool:
+    """Whether there is no verdict for the control's sake alone."""
+    return control == FAILED and one.verdict == UNDECIDED
+
+
+def _amount(was: Line | None, now: Line | None, column: str) -> Amount:
+    before, after = (getattr(line, column) if line is not None else None for line in (was, now))
+    found = judge_count(before, after, PEAK_TOLERANCE if column == "peak_bytes" else 0.0)
+    return Amount(_SIGNS[found[0]] if found is not None else UNKNOWN, before, after)
+
+
+def _why_not(was: Line | None, now: Line | None) -> str:
+    sides = (("base", was), ("head", now))
+    failed = [
+        f"{name}: {line.status}: {line.reason}" for name, line in sides if line is not None and line.status != "ok"
+    ]
+    return "; ".join(failed) or "no trial of it ended"

@@ -1,0 +1,72 @@
+"""A comparison on the terminal: a line a pair, and what to know of it."""
+
+import math
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.gate.compared import FAILED, Compared, Comparison
+from harness.gate.comparison_outcomes import pair_name, ratio
+from harness.report import units
+from harness.report.escaped import printable
+from harness.stats.paired.verdicts import FASTER, SLOWER, UNMEASURED
+
+_COLOURS = {SLOWER: "red", UNMEASURED: "magenta", FASTER: "green", "more": "red", "less": "green"}
+
+
+def show(title: str, comparison: Comparison, console: Console) -> None:
+    """Print the table, then what was seen of controls and of the smallest change that could have been."""
+    table = Table(title=escape(printable(title)), box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table.add_column("head", overflow="fold")
+    for heading in ("time", "ratio, with 95 %", "could see", "memory", "flops"):
+        table.add_column(heading, justify="right" if "ratio" in heading or "see" in heading else "left")
+    for one in comparison.compared:
+        table.add_row(escape(printable(pair_name(one.head))), *_cells(one))
+    console.print(table)
+    for sentence in sentences(comparison):
+        console.print(escape(printable(sentence)), highlight=False)
+
+
+def _cells(one: Compared) -> tuple[str, ...]:
+    seen = _least(one) if one.time is not None else ""
+    amounts = [
+        _coloured(amount.verdict, f"{amount.verdict} ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else None)
+        for amount in (one.memory, one.flops)
+    ]
+    return _coloured(one.verdict), ratio(one.time) if one.time is not None else "", seen, *amounts
+
+
+def _coloured(verdict: str, text: str | None = None) -> str:
+    colour = _COLOURS.get(verdict)
+    said = escape(text or verdict)
+    return f"[{colour}]{said}[/]" if colour else said
+
+
+def _least(one: Compared) -> str:
+    least = one.time.smallest_detectable if one.time is not None else math.inf
+    return units.share(least) if math.isfinite(least) else "nothing"
+
+
+def sentences(comparison: Comparison) -> Iterator[str]:
+    """What to know beside the table."""
+    for one in comparison.compared:
+        said = one.time.reason if one.time is not None else one.reason
+        if one.verdict in (SLOWER, FASTER, "undecided", UNMEASURED):
+            yield f"{pair_name(one.head)}: {one.verdict}: {said}."
+    if comparison.control == FAILED:
+        for case, control in comparison.controls:
+            if control.failure is not None:
+                yield f"The A/A control of {pair_name(case)} could not be measured: {control.failure}."
+            elif not control.held:
+                found = control.evidence
+                yield (
+                    f"The A/A control failed: {pair_name(case)}, measured against itself, came out "
+                    f"×{found.ratio:.3f} ({found.lo:.3f} to {found.hi:.3f}). Nothing is concluded of time: "
+                    "measure again when the machine is quiet."
+                )
+    elif comparison.controls:
+        number = sum(control.failure is None for _, control in comparison.controls)
+        yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."

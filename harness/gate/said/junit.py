@@ -1,0 +1,51 @@
+"""JUnit XML, as GitHub, GitLab and Jenkins read it: a test case an outcome."""
+
+import re
+from collections.abc import Mapping, Sequence
+from xml.etree import ElementTree
+
+from harness.gate.outcome import REGRESSION, UNDECIDED, UNMEASURED, Outcome
+from harness.report.escaped import printable
+
+# XML 1.0 holds no other characters, not even escaped.
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ELEMENT = {REGRESSION: "failure", UNMEASURED: "error", UNDECIDED: "skipped"}
+_COUNT = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+
+
+def junit(suite: str, outcomes: Sequence[Outcome], properties: Mapping[str, str] | None = None) -> str:
+    """The whole file: what got worse is a failure, what could not be measured an error, what is undecided skipped.
+
+    `suite` names the suite, such as `harness check`; `properties` is what to know of it, such as torch's version.
+    """
+    found = [_ELEMENT.get(outcome.verdict) for outcome in outcomes]
+    counts = {"tests": str(len(outcomes))} | {name: str(found.count(one)) for one, name in _COUNT.items()}
+    root = ElementTree.Element("testsuites", {"name": _xml(suite), **counts, "time": "0"})
+    inside = ElementTree.SubElement(root, "testsuite", {"name": _xml(suite), **counts, "time": "0"})
+    if properties:
+        held = ElementTree.SubElement(inside, "properties")
+        for name, value in properties.items():
+            ElementTree.SubElement(held, "property", {"name": _xml(name), "value": _xml(value)})
+    for outcome, element in zip(outcomes, found, strict=True):
+        _testcase(inside, outcome, element)
+    ElementTree.indent(root)
+    body = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _testcase(inside: ElementTree.Element, outcome: Outcome, element: str | None) -> None:
+    name = f"{outcome.subject} {outcome.quantity}"
+    case = ElementTree.SubElement(
+        inside, "testcase", {"classname": _xml(outcome.impl), "name": _xml(name), "time": "0"}
+    )
+    said = outcome.reason or f"{outcome.was} → {outcome.now}"
+    if element is not None:
+        told = ElementTree.SubElement(case, element, {"message": _xml(said), "type": outcome.verdict})
+        told.text = _xml(f"{name}: {said}")
+    elif outcome.reason:
+        ElementTree.SubElement(case, "system-out").text = _xml(f"{outcome.verdict}: {outcome.reason}")
+
+
+def _xml(text: str) -> str:
+    """On one line, and with nothing in it that XML cannot hold."""
+    return _NO_XML.sub("\ufffd", printable(text))

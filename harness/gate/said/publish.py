@@ -1,0 +1,73 @@
+"""Where what a gate found goes beside the terminal: the files asked for, and the summary of a job on GitHub."""
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.gate.outcome import Outcome
+
+# GitHub names the file in which a job's summary is collected.
+SUMMARY = "GITHUB_STEP_SUMMARY"
+_FLAGS = ("markdown", "junit", "json")
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Give a command the flags `--markdown FILE`, `--junit FILE` and `--json FILE`."""
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary for people")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, a test case a judgement")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was judged")
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Raise UsageError for a file that cannot be written: before minutes of measuring, and not after."""
+    for flag, path in _asked(options):
+        if path.is_dir():
+            raise UsageError(f"--{flag} {path}: it is a directory, name a file")
+        if not path.absolute().parent.is_dir():
+            raise UsageError(f"--{flag} {path}: there is no directory {path.absolute().parent}")
+        if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+            raise UsageError(f"--{flag} {path}: it cannot be written to")
+
+
+def publish(
+    options: argparse.Namespace,
+    title: str,
+    outcomes: Sequence[Outcome],
+    remarks: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Write the files that `options` ask for, and append to the job's summary where there is one.
+
+    `title` names the gate and what it looked at; `properties` is what to know of the run, such as torch's version.
+    Raises UsageError for a file that cannot be written.
+    """
+    # Here: most runs want none of them.
+    from harness.gate.said.as_json import as_json
+    from harness.gate.said.junit import junit
+    from harness.gate.said.markdown import markdown
+
+    for flag, path in _asked(options):
+        if flag == "markdown":
+            text = markdown(title, outcomes, remarks)
+        elif flag == "junit":
+            text = junit(title, outcomes, properties)
+        else:
+            text = as_json(title, outcomes, remarks, properties)
+        _write(path, text, "w")
+    summary = os.environ.get(SUMMARY)
+    if summary:
+        _write(Path(summary), markdown(title, outcomes, remarks), "a")
+
+
+def _asked(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
+    return ((flag, path) for flag in _FLAGS if (path := getattr(options, flag)) is not None)
+
+
+def _write(path: Path, text: str, mode: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,48 @@
+"""What a gate found, on the terminal: what is wrong as a table, those alike together, and a line that counts."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNMEASURED, Outcome, counted, ordered
+from harness.report.escaped import printable
+
+_COLOURS = {REGRESSION: "red", UNMEASURED: "magenta", IMPROVED: "green"}
+
+
+def show(title: str, outcomes: Sequence[Outcome], remarks: Sequence[str], console: Console) -> None:
+    """Print what did not simply pass, a line for each impl, quantity and verdict; then `remarks` and a count."""
+    groups = alike([outcome for outcome in ordered(outcomes) if outcome.verdict != PASSED])
+    if groups:
+        console.print(_table(title, groups))
+    for remark in remarks:
+        console.print(escape(printable(remark)), highlight=False)
+    console.print(escape(printable(f"{title}: {counted(outcomes)}.")), highlight=False)
+
+
+def alike(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """The outcomes of one impl that say the same of the same quantity, together, in the order of the first of each."""
+    groups: dict[tuple[str, str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault((outcome.verdict, outcome.impl, outcome.quantity), []).append(outcome)
+    return list(groups.values())
+
+
+def _table(title: str, groups: Sequence[Sequence[Outcome]]) -> Table:
+    table = Table(title=escape(printable(title)), box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("layer", overflow="fold")
+    table.add_column("quantity")
+    table.add_column("why", overflow="fold", ratio=1)
+    for group in groups:
+        # The last of a group is the largest: there it shows most.
+        shown = group[-1]
+        colour = _COLOURS.get(shown.verdict, "yellow")
+        others = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
+        said = f"{shown.reason or f'{shown.was} → {shown.now}'}{others}"
+        cells = (escape(printable(text)) for text in (shown.impl, shown.quantity, said))
+        table.add_row(f"[{colour}]{shown.verdict}[/]", *cells)
+    return table

@@ -1,0 +1,143 @@
+"""What the fixtures hand to a test: `scaling(MyLayer)` and what of it can be asked, and `layer_facts(MyLayer)`."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+
+from harness.case import Case
+from harness.pytest_plugin.asked import Asked, ask, one_case, precision_named
+from harness.pytest_plugin.ending import fine, or_fail
+from harness.pytest_plugin.exponent import Exponent
+from harness.pytest_plugin.measuring import Measuring
+from harness.pytest_plugin.quantity import Quantity
+from harness.summary import Line
+
+
+class Scaling:
+    """The fixture `scaling`. `no_time`: why no time may be taken now, None where it may be."""
+
+    def __init__(self, measuring: Measuring, no_time: str | None) -> None:
+        self._measuring, self._no_time = measuring, no_time
+
+    def __call__(
+        self,
+        layer: object,
+        axis: str = "seq_len",
+        over: Iterable[int] | None = None,
+        *,
+        precision: str = "quick",
+        **axes: Any,
+    ) -> "ScalingLaw":
+        """How the layer grows along `axis`: `seq_len`, `d_model`, `num_heads` or `batch_size`, at the sizes `over`.
+
+        `layer` is a class, or a name: `attention.fused`, `module:Class`. `axes` are all the others, as on the command
+        line: `mode`, `dtype`, `device`, `threads`, `allocator`, `mask`, `real_share`, `source_len` with one value,
+        sizes also with several (the law is then in each of them). `precision`, of times: `quick`, `standard`, `strict`.
+        """
+        __tracebackhide__ = True
+        asked = or_fail(lambda: ask(layer, axis, over, precision, axes, _heads_by(self._measuring)))
+        return ScalingLaw(asked, self._measuring, self._no_time)
+
+    def __repr__(self) -> str:
+        return "<scaling>"
+
+
+class ScalingLaw:
+    """Measured when something is asked of it: facts once, and time only for `time` and `exponent`."""
+
+    def __init__(self, asked: Asked, measuring: Measuring, no_time: str | None) -> None:
+        self.asked, self._measuring, self._no_time = asked, measuring, no_time
+        # Seconds; bytes beyond weights and inputs; a multiply-add being 2; the longest chain of operations, and all.
+        self.time = Quantity(self, "time")
+        self.memory = Quantity(self, "memory")
+        self.flops = Quantity(self, "flops")
+        self.depth = Quantity(self, "depth")
+        self.ops = Quantity(self, "ops")
+
+    @property
+    def exponent(self) -> Exponent:
+        """That of time."""
+        __tracebackhide__ = True
+        return self.time.exponent
+
+    def __repr__(self) -> str:
+        case = self.asked.cases[0]
+        time = f"; {self.time!r}" if self.time.is_known else ""
+        return f"<{self.asked.layer} along {self.asked.axis}, {case.mode}, {case.dtype}, {case.device}{time}>"
+
+    def lines(self, timed: bool, again: bool = False) -> Sequence[Line]:
+        """A line a case, of facts and, if `timed`, times. Ends the test where there is none.
+
+        `again`: of times, with as many rounds more; of facts, with those of the sizes in between that there can be.
+        """
+        __tracebackhide__ = True
+        if timed and self._no_time and "--benchmark-skip" in self._no_time:
+            pytest.skip(self._no_time)
+        facts = self._checked(lambda: self._measuring.facts(self.asked.cases, self.asked.precision))
+        if not timed:
+            between = self._measuring.facts(self.asked.between(), self.asked.precision) if again else []
+            return [*facts, *(line for line in between if line.status == "ok")]
+        if self._no_time:
+            pytest.skip(f"{self._no_time}; {self.asked.layer} is verified, and its facts can be asserted all the same")
+        return self._checked(lambda: self._measuring.times(self.asked.cases, self.asked.precision, again))
+
+    def line_at(self, case: Case) -> Line:
+        """The facts of one case, wherever it is. Ends the test where there are none."""
+        __tracebackhide__ = True
+        return self._checked(lambda: self._measuring.facts([case], self.asked.precision))[0]
+
+    def tell(self, metric: str, text: str) -> None:
+        """For the session's summary."""
+        case = self.asked.cases[0]
+        setting = " ".join(text for text in (case.mode, case.mask if case.mask != "none" else "") if text)
+        self._measuring.told[f"{self.asked.layer}  {setting}  {metric} along {self.asked.axis}"] = text
+
+    def _checked(self, take: Callable[[], list[Line]]) -> Sequence[Line]:
+        __tracebackhide__ = True
+        lines = or_fail(lambda: _on_device(self._measuring, self.asked.cases[0], take))
+        return fine(self.asked.layer, lines)
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """Exact facts of one call: those of `summary.csv`, None where `facts_unknown` says why."""
+
+    flops: int | None
+    flops_full: int | None
+    peak_bytes: int | None
+    saved_bytes: int | None
+    weights_bytes: int | None
+    min_bytes: int | None
+    depth: int | None
+    ops: int | None
+    backend: str | None
+    backend_fallback: str | None
+    facts_unknown: str | None
+
+
+class LayerFactsOf:
+    """The fixture `layer_facts`."""
+
+    def __init__(self, measuring: Measuring) -> None:
+        self._measuring = measuring
+
+    def __call__(self, layer: object, **axes: Any) -> LayerFacts:
+        """The facts of one case; `axes` as of `scaling`, each with one value."""
+        __tracebackhide__ = True
+        case = or_fail(lambda: one_case(layer, axes, _heads_by(self._measuring)))
+        take = _on_device(self._measuring, case, lambda: self._measuring.facts([case], precision_named("quick")))
+        line = fine(case.impl.rpartition(":")[2], take)[0]
+        return LayerFacts(**{field.name: getattr(line, field.name) for field in fields(LayerFacts)})
+
+
+def _heads_by(measuring: Measuring) -> Callable[[str], bool]:
+    return lambda impl: measuring.traits(impl).has_heads
+
+
+def _on_device(measuring: Measuring, case: Case, take: Callable[[], list[Line]]) -> list[Line]:
+    __tracebackhide__ = True
+    if case.device == "cuda" and not measuring.has_gpu():
+        pytest.skip("torch sees no CUDA device here")
+    return take()

@@ -1,0 +1,1 @@
+"""Whether one side is slower than another, from blocks in which both met the same machine: numbers in, numbers out."""

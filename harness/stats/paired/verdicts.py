@@ -1,0 +1,96 @@
+"""What a comparison concludes of each case, and whether it may: an A/A control that fails disarms it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.stats.paired.evidence import Evidence, evidence, smallest_detectable
+from harness.stats.paired.multiplicity import discoveries
+from harness.stats.paired.procedure import Blocks, Measured
+from harness.stats.paired.rules import Rules
+
+SLOWER, FASTER, EQUIVALENT, UNDECIDED, UNMEASURED = "slower", "faster", "equivalent", "undecided", "unmeasured"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one case: one of the five, why, and the evidence that it rests on.
+
+    The evidence of a case that was measured a second time is that of the second time alone: the first time chose it
+    for being large. `blocks` counts those of both.
+    """
+
+    verdict: str
+    reason: str
+    evidence: Evidence
+    blocks: int
+    smallest_detectable: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """What came of measuring a case against itself; `failure` says why that could not be done."""
+
+    case: int
+    held: bool
+    evidence: Evidence
+    failure: str | None = None
+
+
+def controls_of(measured: Measured, rules: Rules) -> list[Control]:
+    """Of each control; it holds unless it would have been called slower or faster, the first time or the second.
+
+    The evidence is of the time that it did not hold, or of the first.
+    """
+    shown: dict[int, Evidence] = {}
+    failing: set[int] = set()
+    for stage in ("first", "again"):
+        found = {case: evidence(getattr(blocks, stage), rules) for case, blocks in measured.controls.items()}
+        sides = [discoveries([getattr(one, side) for one in found.values()], rules.alpha) for side in (SLOWER, FASTER)]
+        called = {case for case, *of_sides in zip(found, *sides, strict=True) if any(of_sides)} - failing
+        failing |= called
+        shown |= found if stage == "first" else {case: found[case] for case in called}
+    return [
+        Control(case, case not in failing and blocks.failure is None, shown[case], blocks.failure)
+        for case, blocks in measured.controls.items()
+    ]
+
+
+def disarmed(controls: Sequence[Control]) -> str:
+    """Why nothing may be concluded; empty where it may: some control was measured, and all that were hold."""
+    measured = [control for control in controls if control.failure is None]
+    if not all(control.held for control in measured):
+        return "the A/A control failed"
+    return "" if measured else "the A/A control could not be measured"
+
+
+def verdicts_of(measured: Measured, rules: Rules) -> list[Verdict]:
+    """A verdict for every case. Where a control has failed nothing is called slower, faster or equivalent."""
+    why_not = disarmed(controls_of(measured, rules))
+    again = [number for number, blocks in enumerate(measured.cases) if blocks.flagged]
+    second = [evidence(measured.cases[number].again, rules) for number in again]
+    confirmed = {
+        SLOWER: dict(zip(again, discoveries([one.slower for one in second], rules.alpha), strict=True)),
+        FASTER: dict(zip(again, discoveries([one.faster for one in second], rules.alpha), strict=True)),
+    }
+    found = []
+    for number, blocks in enumerate(measured.cases):
+        shown = evidence(blocks.again if blocks.flagged else blocks.first, rules)
+        verdict, reason = _verdict(blocks, {side for side, of in confirmed.items() if of.get(number)}, shown, rules)
+        if why_not and verdict != UNMEASURED:
+            verdict, reason = UNDECIDED, f"{why_not}: it measured as {verdict}"
+        least = smallest_detectable(shown, len(again) if blocks.flagged else len(measured.cases), rules)
+        found.append(Verdict(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
+    return found
+
+
+def _verdict(blocks: Blocks, confirmed: set[str], shown: Evidence, rules: Rules) -> tuple[str, str]:
+    if blocks.failure is not None:
+        return UNMEASURED, blocks.failure
+    if blocks.flagged:
+        before = SLOWER if evidence(blocks.first, rules).slower <= rules.alpha else FASTER
+        if before in confirmed:
+            return before, f"by more than {100 * rules.floor:g} %, and so again in new processes"
+        return UNDECIDED, f"{before} at first, and not so in new processes"
+    if shown.equivalent <= rules.alpha:
+        return EQUIVALENT, f"within ±{100 * rules.floor:g} %"
+    return UNDECIDED, f"after {shown.blocks} blocks its interval is neither within ±{100 * rules.floor:g} % nor beyond"

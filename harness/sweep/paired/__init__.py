@@ -1,0 +1,1 @@
+"""Two sides measured at the same time, in turns: base and head, each with processes of its own."""

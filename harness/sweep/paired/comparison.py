@@ -1,0 +1,151 @@
+"""Compare pairs of cases: verify both sides, take their facts, then time them in blocks."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from harness.case import Case
+from harness.catalog import Traits
+from harness.config import Precision
+from harness.stats.paired.procedure import Measured, NoBlock, measure
+from harness.stats.paired.rules import Rules
+from harness.sweep.driver import Sweep, Watcher
+from harness.sweep.paired.block import Block, Side, Timing, take_block
+from harness.sweep.runner import Runner
+
+# Every so many rounds all trials come from new warm parents: what luck one of these has with its memory, all its trials
+# share, and blocks of the same two would agree on it.
+_ROUNDS_A_PARENT = 4
+# One case in so many is measured against itself too.
+_CASES_A_CONTROL = 4
+
+
+@dataclass(frozen=True, order=True)
+class Pair:
+    """What is compared: `head` is slower or faster than `base`."""
+
+    base: Case
+    head: Case
+
+
+class Progress(Protocol):
+    """Who is told how the timing goes."""
+
+    def round(self, stage: str, number: int) -> None: ...
+    def block(self, pair: Pair) -> None: ...
+
+
+class Sides:
+    """The runners of the base, of the head, and of the control, which is the base once more. A context manager."""
+
+    def __init__(self, base: Runner, head: Runner, control: Runner) -> None:
+        self.base, self.head, self.control = base, head, control
+
+    def __enter__(self) -> "Sides":
+        for runner in (self.base, self.head):
+            runner.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for runner in (self.base, self.head, self.control):
+            runner.drop()
+
+    def renew(self) -> None:
+        """New warm parents for all trials from here on. All are up when this returns: none starts beside a trial."""
+        runners = (self.base, self.head, self.control)
+        for runner in runners:
+            runner.drop()
+        for runner in runners:
+            runner.start()
+        for runner in runners:
+            runner.run("machine")
+
+
+def prepare(
+    cases: Iterable[Case],
+    traits: Mapping[str, Traits],
+    precision: Precision,
+    runner: Runner,
+    sink: Any,
+    watcher: Watcher,
+    seed: int,
+) -> set[Case]:
+    """Verify one side's cases and take their facts; those that can be timed."""
+    sweep = Sweep(list(dict.fromkeys(cases)), traits, precision, runner, sink, watcher, seed)
+    sweep.prepare()
+    return sweep.open
+
+
+def controls_among(number: int) -> list[int]:
+    """Which of so many cases are controls too: one in four, at least one, evenly among them."""
+    every = -(-number // max(1, -(-number // _CASES_A_CONTROL))) if number else 1
+    return list(range(0, number, every))
+
+
+class BlockLog:
+    """Every block as a line of `blocks.jsonl`, on disk before the next."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a line."""
+        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        """Nothing is lost by not getting here."""
+        self._file.close()
+
+
+def time_pairs(
+    pairs: Sequence[Pair],
+    sides: Sides,
+    rules: Rules,
+    timing: Timing,
+    seed: int,
+    log: Callable[[Mapping[str, Any]], None],
+    progress: Progress,
+) -> Measured:
+    """Blocks of all pairs until they are decided, what is flagged once more, and the controls beside."""
+    draw = random.Random(seed)
+    now = {"stage": "first", "round": 0}
+
+    def between(stage: str, number: int) -> None:
+        now.update(stage=stage, round=number)
+        if number % _ROUNDS_A_PARENT == 1:
+            sides.renew()
+        progress.round(stage, number)
+
+    def take(index: int, control: bool) -> float:
+        pair = pairs[index]
+        base = Side("base", pair.base, sides.base)
+        other = Side("control", pair.base, sides.control) if control else Side("head", pair.head, sides.head)
+        try:
+            block = take_block(base, other, timing, draw)
+        except NoBlock as error:
+            log({**_which(pair, control), **now, "failure": str(error)})
+            sides.renew()  # what ended a trial may have ended its warm parent too: the others go on with new ones
+            raise
+        log({**_which(pair, control), **now, **_row(block)})
+        progress.block(pair)
+        return block.log_ratio
+
+    return measure(len(pairs), controls_among(len(pairs)), take, rules, seed, between)
+
+
+def _which(pair: Pair, control: bool) -> dict[str, Any]:
+    return {"at": round(time.time(), 3), "base": pair.base.key, "head": pair.head.key, "control": control}
+
+
+def _row(block: Block) -> dict[str, Any]:
+    return {
+        "log_ratio": round(block.log_ratio, 6),
+        "order": block.order,
+        "min_s": [turn.min_s for turn in block.turns],
+        "mean_s": [turn.mean_s for turn in block.turns],
+    }

@@ -1,0 +1,125 @@
+"""A layer timed in turns with another: it is built and warmed up, and then calls only when it is told to.
+
+The driver has two such trials at once, one of each side, and gives them the turn one after the other. A turn is a few
+milliseconds: what a shared machine does for a second or two meets both sides alike, and their ratio does not see it.
+
+What a process is dealt by chance it keeps: which physical pages its memory has, and so which of them fall on the same
+lines of a cache, made the same layer up to a tenth slower or faster from process to process. So the layer is built
+anew, in new memory, every few turns.
+"""
+
+import ctypes
+import gc
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.case import Case
+from harness.trial.build import Workload, build
+from harness.trial.compile_failure import CompiledAgain
+from harness.trial.timing.allocator import settle
+from harness.trial.timing.clock import CLOCK_SHARE, LEAST_CALL_S, MIN_SAMPLE_S, WARMUP_SHARE, clock_cost, steady
+from harness.trial.timing.compiled import at_hand, compilations, load
+from harness.trial.timing.layout import litter
+from harness.trial.timing.places import mover
+
+# The other side has had the caches, and its threads spin for a while after their last work: calls before a turn's first
+# sample last so long at least, unless a single call is so long that this does not matter.
+_AGAIN_WARM_S = 0.5e-3
+_LONG_CALL_S = 20e-3
+# The first calls after the layer was built anew touch its new memory.
+_CALLS_ANEW = 3
+
+
+@dataclass
+class _Layer:
+    """The layer as it lies in memory now; `held` is what keeps the holes in its heap open."""
+
+    held: list[bytearray]
+    work: Workload
+
+
+def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
+    """Serve turns of about `turn_s` seconds: for every two bytes on the descriptor `ask`, a line of JSON on `answer`.
+
+    The first byte is the number of the place to take the turn at (see `places`), the second whether to build the layer
+    anew before. The first line, before any turn, says that the layer is warm. A turn's line is the fastest and the mean
+    call, in seconds. `warm_up_s` bounds the warm-up. Gives how many turns there were.
+    """
+    layer = _Layer(litter(), build(case, seed))
+    # Building a layer anew that compiles would compile it anew; and a GPU's memory is not the C library's.
+    compiles = at_hand()
+    stays = compiles or case.device == "cuda"
+    if compiles:
+        load(layer.work.call, layer.work.sync)
+    if case.allocator == "steady":
+        settle(layer.work.call)
+    per_call_s = _warm_up(layer.work, WARMUP_SHARE * warm_up_s)
+    made = compilations() if compiles else 0
+    calls = max(1, math.ceil(max(MIN_SAMPLE_S, CLOCK_SHARE * clock_cost(time.perf_counter)) / per_call_s))
+    again = 0 if per_call_s > _LONG_CALL_S else math.ceil(_AGAIN_WARM_S / per_call_s)
+    move = mover(case.threads)
+    gc.disable()
+    turns = 0
+    _say(answer, {"call_s": per_call_s})
+    while asked := os.read(ask, 2):
+        place, anew = asked
+        move(place)
+        if anew and not stays:
+            _build_anew(layer, case, seed)
+        _say(answer, _turn(layer.work.call, layer.work.sync, calls, again, turn_s))
+        turns += 1
+    if compiles and compilations() != made:
+        raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")
+    return {"turns": turns}
+
+
+def _turn(call: Callable[[], Any], sync: Callable[[], None], calls: int, again: int, turn_s: float) -> dict[str, float]:
+    for _ in range(again):
+        call()
+    sync()
+    samples: list[float] = []
+    begin = end = time.perf_counter()
+    while end - begin < turn_s:
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        sync()
+        end = time.perf_counter()
+        samples.append((end - start) / calls)
+    return {"min_s": min(samples), "mean_s": (end - begin) / (calls * len(samples))}
+
+
+def _build_anew(layer: _Layer, case: Case, seed: int) -> None:
+    """The same layer and input, in another place: what was free goes back to the kernel first."""
+    del layer.work
+    layer.held.clear()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+    layer.held = litter()
+    layer.work = build(case, seed)
+    for _ in range(_CALLS_ANEW):
+        layer.work.call()
+
+
+def _warm_up(work: Workload, budget_s: float) -> float:
+    """Call until calls no longer get faster, or out of budget; the seconds of a warm one."""
+    times: list[float] = []
+    begin = time.perf_counter()
+    while True:
+        start = time.perf_counter()
+        work.call()
+        work.sync()
+        now = time.perf_counter()
+        times.append(now - start)
+        if now - begin >= budget_s or steady(times):
+            return max(min(times), LEAST_CALL_S)
+
+
+def _say(answer: int, what: dict[str, float]) -> None:
+    os.write(answer, json.dumps({name: float(f"{value:.6g}") for name, value in what.items()}).encode() + b"\n")

@@ -1,0 +1,96 @@
+"""Another commit of the repository in the current directory, checked out beside it for as long as it is needed."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError
+
+# Where Python packages lie in a repository: at its top, or below.
+_ROOTS = ("", "src")
+_OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """`at` holds `commit` of the repository whose own working tree is `top`."""
+
+    top: Path
+    at: Path
+    commit: str
+
+    def path(self, search: Sequence[str]) -> list[str]:
+        """A `sys.path` that finds in the worktree what `search` finds in the repository, and all else where it was.
+
+        The worktree's roots come last, as the current directory does, but before what finds packages that are installed
+        in editable mode: that is asked after all of `sys.path`. A virtual environment that lies in the repository is no
+        part of it, and serves both.
+        """
+        return list(dict.fromkeys([*(self._moved(entry) for entry in search), *_roots(self.at)]))
+
+    def _moved(self, entry: str) -> str:
+        place = Path(entry).resolve()
+        if not entry or not place.is_relative_to(self.top) or any(map(place.is_relative_to, self._environments())):
+            return entry
+        return str(self.at / place.relative_to(self.top))
+
+    def _environments(self) -> list[Path]:
+        prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+        return [prefix for prefix in prefixes if prefix != self.top and prefix.is_relative_to(self.top)]
+
+    def own_path(self, search: Sequence[str]) -> list[str]:
+        """The like for the repository's own working tree."""
+        return list(dict.fromkeys([*search, *_roots(self.top)]))
+
+
+def _roots(tree: Path) -> list[str]:
+    return [str(tree / root) for root in _ROOTS if (tree / root).is_dir()]
+
+
+@contextmanager
+def worktree(ref: str) -> Iterator[Worktree]:
+    """`ref` (a branch, a tag, a commit) checked out in a directory of its own, and removed at the end.
+
+    Raises UsageError outside a git repository, for a ref that it does not know, and where git refuses.
+    """
+    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused="ref= needs a git repository"))
+    # With the dash a ref is never taken for an option.
+    unknown = f"ref={ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
+    commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+    with tempfile.TemporaryDirectory(prefix="harness-base-") as scratch:
+        at = Path(scratch).resolve() / "base"
+        try:
+            _git(top, "worktree", "add", "--detach", "--force", str(at), commit, refused=f"ref={ref}")
+            yield Worktree(top.resolve(), at, commit)
+        finally:
+            _remove(top, at)
+
+
+def _remove(top: Path, at: Path) -> None:
+    """Twice forced: where adding it was interrupted, git has left it locked."""
+    refused = f"{at} stays behind"
+    if f"worktree {at}" in _git(top, "worktree", "list", "--porcelain", refused=refused).splitlines():
+        _git(top, "worktree", "remove", "--force", "--force", str(at), refused=refused)
+
+
+def _environment() -> dict[str, str]:
+    """Without what git sets for its hooks, to its own index among others: a checkout would write that."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
+
+
+def _git(directory: Path, *arguments: str, refused: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments], capture_output=True, text=True, env=_environment()
+        )
+    except FileNotFoundError as error:
+        raise UsageError(f"{refused}: there is no git here") from error
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:300]
+        raise UsageError(f"{refused}: {said}" if said else refused)
+    return done.stdout.strip()

@@ -1,0 +1,78 @@
+"""Comparisons that were run in earnest, kept as files so that they can be judged by several rules, and drawn from."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.stats.paired.procedure import Measured
+from harness.stats.paired.rules import Rules
+from harness.stats.paired.verdicts import controls_of, verdicts_of
+from harness.sweep.paired.block import Timing
+from harness.sweep.paired.comparison import Pair, Sides, time_pairs
+from harness.sweep.runner import Runner
+
+RULES = Rules()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One comparison: of each pair its planted effect, its verdict and its blocks (rows of `blocks.jsonl`)."""
+
+    kind: str
+    effects: list[float]
+    verdicts: list[str]
+    held: bool
+    wall_s: float
+    blocks: list[list[dict[str, Any]]]
+    controls: list[list[dict[str, Any]]]
+
+
+class _Silent:
+    def round(self, stage: str, number: int) -> None: ...
+    def block(self, pair: Pair) -> None: ...
+
+
+def record(kind: str, pairs: Sequence[Pair], effects: Sequence[float], seed: int, into: Path) -> Recorded:
+    """Run one comparison, and append it to a file."""
+    rows: list[dict[str, Any]] = []
+    began = time.monotonic()
+    with Sides(_runner(), _runner(), _runner()) as sides:
+        measured = time_pairs(pairs, sides, RULES, Timing(), seed, lambda row: rows.append(dict(row)), _Silent())
+    wall_s = time.monotonic() - began
+    one = _recorded(kind, pairs, effects, measured, rows, wall_s)
+    with into.open("a") as file:
+        file.write(json.dumps(vars(one)) + "\n")
+    return one
+
+
+def _runner() -> Runner:
+    return Runner(seed=0, trial_s=0.1, timeout_s=60, memory_limit=None)
+
+
+def _recorded(
+    kind: str, pairs: Sequence[Pair], effects: Sequence[float], measured: Measured, rows: list[dict], wall_s: float
+) -> Recorded:
+    def of(pair: Pair, control: bool) -> list[dict[str, Any]]:
+        keys = ("stage", "round", "log_ratio", "order", "min_s", "mean_s")
+        mine = [row for row in rows if row["base"] == pair.base.key and row["control"] == control]
+        return [{key: row[key] for key in keys} for row in mine if control or row["head"] == pair.head.key]
+
+    return Recorded(
+        kind,
+        list(effects),
+        [verdict.verdict for verdict in verdicts_of(measured, RULES)],
+        all(control.held for control in controls_of(measured, RULES)),
+        round(wall_s, 2),
+        [of(pair, False) for pair in pairs],
+        [of(pair, True) for pair in pairs],
+    )
+
+
+def read(path: Path) -> Iterator[Recorded]:
+    """The comparisons of a file."""
+    if path.exists():
+        for line in path.read_text().splitlines():
+            yield Recorded(**json.loads(line))

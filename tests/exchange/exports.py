@@ -1,0 +1,51 @@
+"""What the tests of exports share: a run with a failure in it, and the same of which only the tables were kept."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from rows import attention_time, measured, row
+
+from harness import store
+from harness.case import Case
+from harness.config import compose
+from harness.exchange.formats import Exported, export
+from harness.summary import table
+from harness.summary.stored import read_stored
+
+SIZES = (64, 128, 256, 512)
+MACHINE = {"host": "vm", "kernel": "Linux 6.1", "python": "3.11.7", "cpu": {"model": "EPYC", "threads": 2}}
+
+
+def make_run(path: Path, slower: float = 1.0) -> Path:
+    """Naive and fused attention at four lengths, three trials each, and one that ran out of memory."""
+    store.create(path, compose([]).yaml, {**MACHINE, "user_commit": "abc123-dirty"})
+    writer = store.RowWriter(path)
+    for case in (Case(impl, n, 64, 2) for impl in ("attention.naive", "attention.fused") for n in SIZES):
+        for one in measured(case, slower * attention_time(case), 8 * case.seq_len**2):
+            writer.write({**one, "at": 1_700_000_000.0})
+    writer.write(row(Case("attention.packed", 512, 64, 2), "facts", status="oom", reason="out | of\nmemory"))
+    writer.close()
+    return path
+
+
+def publish(run: Path, path: Path) -> Path:
+    """The run without its rows."""
+    shutil.copytree(run, path)
+    table(read_stored(run).lines).to_csv(path / "summary.csv", index=False)
+    shutil.rmtree(path / "rows")
+    return path
+
+
+def exported(run: Path, name: str) -> Exported:
+    return export(read_stored(run), name)
+
+
+def strict(content: bytes) -> Any:
+    """JSON as the standard has it: without NaN and infinities."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(content, parse_constant=refuse)

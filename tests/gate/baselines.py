@@ -1,0 +1,59 @@
+"""Baselines made of numbers that the test chooses."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rows import usual_lines
+
+from harness.case import Case
+from harness.findings.laws import fit_laws
+from harness.findings.verdicts import verdicts
+from harness.gate.baseline import TIMED, Baseline, Facts, LawKept, baseline_of
+from harness.gate.check import judge
+from harness.gate.keyed import Named, group
+from harness.gate.outcome import Outcome
+from harness.scaling.law import Range
+from harness.summary import Line
+
+IMPL = "attention.fused"
+CASES = tuple(Case(IMPL, n, 128, 2) for n in (256, 512, 1024))
+TIME = Named(*group(CASES[0]), TIMED)
+MEMORY = Named(*group(CASES[0]), "memory")
+MACHINE = {"cpu": {"model": "some cpu", "usable": 2}, "torch": {"version": "2.13.0", "gpu": None}, "python": "3.11.7"}
+
+
+def usual() -> list[Line]:
+    """A run's lines, with counts beside times and peaks."""
+    return [replace(line, flops=8 * line.seq_len * line.d_model**2, depth=5, ops=14) for line in usual_lines()]
+
+
+def usual_baseline() -> Baseline:
+    """What `baseline` makes of them."""
+    lines = usual()
+    laws = fit_laws(lines)
+    return baseline_of(lines, laws, verdicts(lines, laws), MACHINE, seed=3, harness="0.1.0")
+
+
+def facts(case: Case) -> Facts:
+    """Of a layer whose memory is linear."""
+    n, d = case.seq_len, case.d_model
+    work = 8 * n * d * d + 4 * n * n * d
+    return Facts("ok", backend="flash", flops=work, flops_full=work, ops=14, depth=5, peak_bytes=16 * n * d)
+
+
+def law(value: float, lo: float | None = None, hi: float | None = None, determined: bool = True) -> LawKept:
+    """A law whose cost grows with n like this."""
+    return LawKept("some n", lo is None, determined, Range(value, value if lo is None else lo, hi or value), None)
+
+
+def baseline(of: Callable[[Case], Facts] = facts, **changed: Any) -> Baseline:
+    """Of `CASES`, whose memory grows like n, and time as n^1.5 to n^1.7."""
+    laws = {MEMORY: law(1.0), TIME: law(1.6, 1.5, 1.7)}
+    held = Baseline("0.1.0", "2.13.0", 0, {}, {case: of(case) for case in CASES}, laws, {})
+    return replace(held, **changed)
+
+
+def wanting(was: Baseline, now: Baseline, timed: bool = True) -> list[Outcome]:
+    """What did not simply pass."""
+    return [outcome for outcome in judge(was, now, CASES, timed) if outcome.verdict != "passed"]

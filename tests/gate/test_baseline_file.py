@@ -1,0 +1,193 @@
+"""A baseline's file: the same text for the same run, read back as it was written, and one line for any damage."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gate.baselines import usual_baseline
+
+from harness.errors import UsageError
+from harness.gate.baseline import Baseline
+from harness.gate.baseline_file import read, write
+from harness.gate.baseline_text import text_of
+
+
+@pytest.fixture(scope="module")
+def kept() -> Baseline:
+    return usual_baseline()
+
+
+@pytest.fixture(scope="module")
+def text(kept: Baseline) -> str:
+    return text_of(kept)
+
+
+def test_what_is_read_is_what_was_written(kept: Baseline, text: str, tmp_path: Path) -> None:
+    write(kept, tmp_path / "b.json")
+    found = read(tmp_path / "b.json")
+    assert found == replace(kept, times_s={})  # information only
+    assert text_of(replace(found, times_s=kept.times_s)) == text
+
+
+def test_two_runs_differ_in_what_the_clock_says_and_in_nothing_else(kept: Baseline, text: str) -> None:
+    slower = replace(
+        kept,
+        times_s={case: 1.3 * time_s for case, time_s in kept.times_s.items()},
+        laws={name: replace(law, law="other") if name.what == "time" else law for name, law in kept.laws.items()},
+    )
+    before, after = json.loads(text), json.loads(text_of(slower))
+    assert before.pop("timed") != after.pop("timed")
+    assert before == after
+
+
+def test_the_order_of_a_runs_rows_does_not_matter(kept: Baseline, text: str) -> None:
+    turned = {name: dict(reversed(getattr(kept, name).items())) for name in ("cases", "laws", "claims", "times_s")}
+    assert text_of(replace(kept, **turned)) == text
+
+
+def test_it_reads_well_in_a_diff(text: str) -> None:
+    lines = text.splitlines()
+    assert all(line.count('": ') <= 1 for line in lines)
+    sizes = [int(line.split("seq_len=")[1].split()[0]) for line in lines if "impl=attention.fused seq_len" in line]
+    assert sizes[: len(sizes) // 2] == sorted(sizes[: len(sizes) // 2])  # by number: 64 before 128
+    assert text.endswith("}\n")
+
+
+def test_times_are_rounded_and_said_to_be_information(text: str) -> None:
+    timed = json.loads(text)["timed"]
+    assert "no time ever" in timed["note"]
+    assert all(float(f"{time_s:.3g}") == time_s for time_s in timed["times_s"].values())
+
+
+Edit = Callable[[dict[str, Any]], Any]
+
+
+def of_case(held: dict[str, Any]) -> dict[str, Any]:
+    return next(iter(held["cases"].values()))
+
+
+def of_law(held: dict[str, Any]) -> dict[str, Any]:
+    return next(iter(held["laws"].values()))
+
+
+def rename(members: dict[str, Any], old: str, new: str) -> None:
+    key = next(iter(members))
+    members[key.replace(old, new)] = members.pop(key)
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "another schema": (lambda held: held.update(schema=2), "its schema is 2, this harness reads 1"),
+    "a schema that is true": (lambda held: held.update(schema=True), "its schema is True"),
+    "no schema": (lambda held: held.pop("schema"), "it has no schema"),
+    "a number that is a text": (lambda held: of_case(held).update(flops="12"), "flops is the text '12', not a whole"),
+    "a count with a comma": (lambda held: of_case(held).update(ops=1.5), "ops is 1.5, not a whole number"),
+    "a negative count": (lambda held: of_case(held).update(depth=-1), "depth is -1"),
+    "a flag for a count": (lambda held: of_case(held).update(depth=True), "depth is true"),
+    "a fact that is none": (
+        lambda held: of_case(held).update(flopz=1),
+        "'flopz', which is unknown; did you mean 'flops'?",
+    ),
+    "a fact that is missing": (lambda held: of_case(held).pop("peak_bytes"), "lacks 'peak_bytes'"),
+    "an unknown status": (lambda held: of_case(held).update(status="okay"), "unknown status 'okay'"),
+    "a case that is a list": (lambda held: held["cases"].update({next(iter(held["cases"])): []}), "is a list"),
+    "a case of no size": (lambda held: rename(held["cases"], "seq_len=64", "seq_len=0"), "seq_len=0"),
+    "a size that is a word": (lambda held: rename(held["cases"], "seq_len=64", "seq_len=many"), "names nothing"),
+    "an axis twice": (lambda held: rename(held["cases"], "d_model=128", "d_model=128 d_model=128"), "names nothing"),
+    "an unknown axis": (lambda held: rename(held["cases"], "d_model=", "width="), "names nothing"),
+    "an unknown mode": (lambda held: rename(held["cases"], "mode=forward", "mode=backwards"), "unknown mode"),
+    "a key that is nothing": (lambda held: rename(held["cases"], "impl=", ""), "does not begin with impl="),
+    "no case": (lambda held: held.update(cases={}), "it names no case"),
+    "cases as a list": (lambda held: held.update(cases=[]), "cases is a list"),
+    "an exponent that is a text": (lambda held: of_law(held).update(exponent_n="1"), "exponent_n is the text '1'"),
+    "an interval beside its exponent": (lambda held: of_law(held).update(exponent_n=9.0), "between its ends"),
+    "a law of nothing known": (lambda held: rename(held["laws"], "of=memory", "of=beauty"), "a law is of one of"),
+    "a law of time among the exact": (lambda held: rename(held["laws"], "of=memory", "of=time"), "stands in `timed`"),
+    "a law of no case": (lambda held: rename(held["laws"], "attention.", "detention."), "of no case that it names"),
+    "a verdict that is none": (
+        lambda held: next(iter(held["claims"].values())).update(verdict="true"),
+        "unknown verdict 'true'",
+    ),
+    "a seed beyond all": (lambda held: held.update(seed=2**64), "seed is"),
+    "more than belongs there": (lambda held: held.update(extra=1), "'extra', which is unknown"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_that_makes_no_sense_is_named(edit: str, text: str, tmp_path: Path) -> None:
+    change, message = EDITS[edit]
+    held = json.loads(text)
+    change(held)
+    refuse(tmp_path, json.dumps(held).encode(), message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "it is empty"),
+        (b"{", "line 1 is not JSON, or the file is cut off"),
+        (b"\xff\xfe{}", "it is no text"),
+        (b"[]", "it has no schema"),
+        (b"null", "it has no schema"),
+        (b'{"schema": 1, "schema": 1}', "'schema' stands there twice"),
+        (b'{"schema": NaN}', "NaN is no number"),
+        (b'{"schema": ' + b"1" * 10_000 + b"}", "not JSON that anybody wrote"),
+        (b"[" * 200_000, "not JSON"),
+    ],
+)
+def test_what_is_no_baseline_at_all_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+    refuse(tmp_path, content, message)
+
+
+def test_a_file_that_is_cut_off_anywhere_is_named(text: str, tmp_path: Path) -> None:
+    for share in (0.1, 0.5, 0.9, 0.999):
+        refuse(tmp_path, text[: int(share * len(text))].encode(), "cut off")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        read(tmp_path / "absent.json")
+
+
+def refuse(directory: Path, content: bytes, message: str) -> None:
+    path = directory / "b.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as refused:
+        read(path)
+    said = str(refused.value)
+    assert message in said
+    assert "b.json" in said
+    assert "\n" not in said
+    assert len(said) < 700
+
+
+def test_it_takes_the_place_of_the_former_at_once(
+    kept: Baseline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "b.json"
+    path.write_text("former")
+    link = tmp_path / "link.json"
+    link.symlink_to("b.json")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(UsageError, match="No space left"):
+            write(kept, link)
+    assert path.read_text() == "former"
+    write(kept, link)
+    assert link.is_symlink()
+    assert path.read_text() == text_of(kept)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["b.json", "link.json"]
+
+
+def test_a_layer_in_a_file_of_somebodys_own_is_named_by_its_path(kept: Baseline, tmp_path: Path) -> None:
+    cases = {replace(case, impl="/my own/mode=x/layers.py:Mine"): facts for case, facts in list(kept.cases.items())[:2]}
+    held = replace(kept, cases=cases, laws={}, claims={}, times_s={})
+    write(held, tmp_path / "b.json")
+    assert read(tmp_path / "b.json") == held

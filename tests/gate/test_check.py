@@ -1,0 +1,168 @@
+"""Two baselines side by side: what got worse is named, with size and factor."""
+
+from dataclasses import replace
+
+import pytest
+from gate.baselines import CASES, MEMORY, TIME, baseline, facts, law, wanting
+
+from harness.case import Case
+from harness.gate.baseline import Baseline, ClaimKept, Facts
+from harness.gate.check import confirmed, doubtful, judge, remarks
+from harness.gate.keyed import Named, group
+from harness.gate.outcome import exit_status
+
+
+def changed(**values: object) -> Baseline:
+    return baseline(lambda case: replace(facts(case), **values))
+
+
+def test_the_same_passes_in_every_quantity() -> None:
+    found = judge(baseline(), baseline(), CASES, timed=True)
+    assert {outcome.verdict for outcome in found} == {"passed"}
+    quantities = ["kernel", "flops", "operations", "depth", "peak memory"]
+    assert [outcome.quantity for outcome in found] == [
+        *quantities * 3,
+        "exponent of memory in n",
+        "exponent of time in n",
+    ]
+    assert exit_status(found) == 0
+
+
+def test_a_regression_is_named_with_size_factor_and_growth() -> None:
+    now = baseline(
+        lambda case: replace(facts(case), peak_bytes=8 * case.seq_len**2), laws={MEMORY: law(2.0), TIME: law(1.6)}
+    )
+    *cases, of_law = wanting(baseline(), now)
+    assert cases[-1].subject == "attention.fused n=1024 d=128 h=2"
+    assert cases[-1].reason == (
+        "peak memory 2.00 MiB → 8.00 MiB (×4.0) at n=1024 d=128 h=2; its exponent in n 1.00 → 2.00"
+    )
+    assert (of_law.verdict, of_law.quantity) == ("regression", "exponent of memory in n")
+
+
+def test_one_operation_more_is_a_regression_and_one_less_an_improvement() -> None:
+    assert [one.verdict for one in wanting(baseline(), changed(ops=15))] == ["regression"] * 3
+    assert [one.verdict for one in wanting(baseline(), changed(ops=13))] == ["improved"] * 3
+
+
+def test_a_fact_that_is_not_known_any_more_is_unmeasured() -> None:
+    found = wanting(baseline(), changed(flops=None, flops_full=None))
+    assert {one.verdict for one in found} == {"unmeasured"}
+    assert exit_status(found) == 3
+
+
+def test_the_work_without_a_mask_is_judged_where_it_is_another_number() -> None:
+    was = changed(flops_full=10**9)
+    assert [one.quantity for one in wanting(was, changed(flops_full=10**9 + 1))] == ["flops without a mask"] * 3
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "verdict"),
+    [
+        ("ok", "oom", "unmeasured"),
+        ("ok", "wrong", "unmeasured"),
+        ("oom", "oom", None),
+        ("oom", "unsupported", None),
+        ("unsupported", "wrong", "unmeasured"),
+        ("oom", "ok", "improved"),
+    ],
+)
+def test_what_could_be_measured_must_still_be(was: str, now: str, verdict: str | None) -> None:
+    def of(status: str) -> Baseline:
+        largest = CASES[-1]
+        return baseline(
+            lambda case: Facts(status, "some reason") if case == largest and status != "ok" else facts(case)
+        )
+
+    found = wanting(of(was), of(now))
+    assert [one.verdict for one in found] == ([verdict] if verdict else [])
+    assert verdict != "unmeasured" or "some reason" in found[0].reason
+
+
+def test_a_case_without_a_single_trial_is_unmeasured() -> None:
+    now = baseline(cases={case: facts(case) for case in CASES[1:]})
+    assert [one.verdict for one in wanting(baseline(), now)] == ["unmeasured"]
+
+
+def test_laws_are_judged_only_of_the_cases_that_they_were_found_in() -> None:
+    now = baseline(laws={MEMORY: law(2.0), TIME: law(1.6)})
+    chosen = CASES[:2]
+    found = judge(baseline(), now, chosen, timed=True)
+    assert {one.verdict for one in found} == {"passed"}
+    assert remarks(baseline(), now, chosen, found) == [
+        "attention.fused: 2 of its 3 cases were chosen, so no law or claim is judged."
+    ]
+
+
+def test_a_law_of_time_counts_only_if_it_is_worse_twice() -> None:
+    was, steeper = baseline(), baseline(laws={MEMORY: law(1.0), TIME: law(1.9, 1.8, 2.0)})
+    first = judge(was, steeper, CASES, timed=True)
+    assert [one.quantity for one in first if one.verdict == "regression"] == ["exponent of time in n"]
+    assert doubtful(was, first) == list(CASES)
+    assert exit_status(confirmed(first, first)) == 1
+    once = confirmed(first, judge(was, baseline(), CASES, timed=True))
+    assert exit_status(once) == 0
+    assert "not when measured a second time" in once[-1].reason
+
+
+def test_facts_that_got_worse_need_no_second_look() -> None:
+    found = judge(baseline(), changed(ops=15), CASES, timed=True)
+    assert doubtful(baseline(), found) == []
+    assert confirmed(found, []) == found
+
+
+def test_a_law_of_time_is_not_judged_where_one_of_both_is_not_determined() -> None:
+    vague = {MEMORY: law(1.0), TIME: law(2.5, 2.4, 2.6, determined=False)}
+    (found,) = wanting(baseline(), baseline(laws=vague))
+    assert (found.verdict, found.quantity) == ("undecided", "exponent of time in n")
+
+
+def test_without_timing_nothing_of_time_is_judged() -> None:
+    claim = {Named(*group(CASES[0]), "time"): ClaimKept("n^1.8", "n^1.8", "confirmed")}
+    found = judge(baseline(claims=claim), baseline(laws={MEMORY: law(1.0)}), CASES, timed=False)
+    assert not [one for one in found if "time" in one.quantity]
+    assert exit_status(found) == 0
+
+
+def test_a_newly_refuted_claim_is_a_regression() -> None:
+    name = Named(*group(CASES[0]), "memory")
+    was, now = (
+        baseline(claims={name: ClaimKept("O(n·d)", measured, verdict)})
+        for measured, verdict in (("n^1.00", "confirmed"), ("n^2.00", "refuted"))
+    )
+    (found,) = wanting(was, now)
+    assert found.reason == "O(n·d) was confirmed, is refuted: measured n^2.00"
+
+
+def test_another_torch_is_said_beside_every_difference() -> None:
+    was, now = baseline(), replace(changed(ops=15), torch="2.14.0")
+    found = judge(was, now, CASES, timed=True)
+    assert all("(torch 2.13.0 before, 2.14.0 now)" in one.reason for one in found if one.verdict == "regression")
+    assert "torch 2.13.0" in remarks(was, now, CASES, found)[0]
+
+
+def test_what_got_better_calls_for_a_new_baseline() -> None:
+    found = judge(baseline(), changed(ops=13), CASES, timed=True)
+    assert exit_status(found) == 0
+    assert "write a new one" in remarks(baseline(), changed(ops=13), CASES, found)[-1]
+
+
+def test_cases_that_differ_in_anything_have_names_of_their_own() -> None:
+    others = [
+        replace(CASES[0], **{axis: value})
+        for axis, value in {
+            "batch_size": 2,
+            "mode": "train",
+            "dtype": "bfloat16",
+            "device": "cuda",
+            "threads": 2,
+            "allocator": "fresh",
+            "mask": "causal",
+            "real_share": 0.5,
+            "source_len": 8,
+        }.items()
+    ]
+    cases: list[Case] = [CASES[0], *others]
+    held = baseline(cases={case: facts(case) for case in cases}, laws={})
+    subjects = {one.subject for one in judge(held, held, cases, timed=False)}
+    assert len(subjects) == len(cases)

@@ -1,0 +1,111 @@
+"""The rules of `check`, one by one."""
+
+import pytest
+
+from harness.gate.baseline import ClaimKept
+from harness.gate.judged import PEAK_TOLERANCE, judge_claim, judge_count, judge_exponent, judge_kernel
+from harness.scaling.law import Range
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "verdict"),
+    [
+        (100, 100, "passed"),
+        (100, 101, "regression"),
+        (100, 99, "improved"),
+        (100, None, "unmeasured"),
+        (0, 1, "regression"),
+    ],
+)
+def test_a_count_must_be_what_it_was(was: int, now: int | None, verdict: str) -> None:
+    found = judge_count(was, now)
+    assert found is not None
+    assert found[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict"),
+    [(1010, "passed"), (1011, "regression"), (990, "passed"), (989, "improved"), (2000, "regression")],
+)
+def test_a_peak_may_differ_by_a_hundredth(now: int, verdict: str) -> None:
+    found = judge_count(1000, now, PEAK_TOLERANCE)
+    assert found is not None
+    assert found[0] == verdict
+
+
+def test_what_was_never_known_is_not_judged() -> None:
+    assert judge_count(None, None) is None
+    assert judge_kernel(None, None) is None
+    assert judge_exponent("time", None, None, False, False) is None
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "verdict"),
+    [
+        ("flash", "flash", "passed"),
+        ("flash", "math", "regression"),
+        ("flash", "ATen", "regression"),
+        ("oneDNN", "ATen loop", "regression"),
+        ("math", "flash", "improved"),
+        ("flash", "cudnn", "undecided"),
+        ("flash", None, "unmeasured"),
+    ],
+)
+def test_a_fused_kernel_must_stay_one(was: str, now: str | None, verdict: str) -> None:
+    found = judge_kernel(was, now)
+    assert found is not None
+    assert found[0] == verdict
+    assert verdict != "regression" or found[1].startswith("fused kernel lost: ")
+
+
+def exact(value: float) -> Range:
+    return Range(value, value, value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "was", "now", "verdict"),
+    [
+        ("flops", exact(1.8), exact(1.8), "passed"),
+        ("flops", exact(1.8), exact(1.82), "regression"),
+        ("depth", exact(0.0), exact(1.0), "regression"),
+        ("memory", exact(1.0), exact(1.08), "passed"),
+        ("memory", exact(1.0), exact(1.3), "regression"),
+        ("memory", Range(1.0, 0.6, 1.4), exact(1.45), "passed"),
+        ("memory", exact(2.0), exact(1.0), "improved"),
+        ("time", Range(1.0, 0.9, 1.1), Range(1.5, 1.0, 2.0), "passed"),
+        ("time", Range(1.0, 0.9, 1.1), Range(1.5, 1.2, 1.8), "regression"),
+        ("time", Range(1.0, 0.9, 1.1), Range(0.5, 0.2, 0.8), "improved"),
+    ],
+)
+def test_an_exponent_must_lie_in_its_interval(metric: str, was: Range, now: Range, verdict: str) -> None:
+    found = judge_exponent(metric, was, now, grown=False, eased=False)
+    assert found is not None
+    assert found[0] == verdict
+
+
+def test_a_larger_exponent_of_what_is_less_everywhere_is_no_regression() -> None:
+    assert judge_exponent("flops", exact(1.8), exact(2.0), grown=False, eased=True)[0] == "passed"
+
+
+def test_a_smaller_exponent_of_what_is_more_is_no_improvement() -> None:
+    assert judge_exponent("flops", exact(1.8), exact(1.7), grown=True, eased=False)[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "of_time", "verdict"),
+    [
+        ("confirmed", "confirmed", False, "passed"),
+        ("refuted", "refuted", False, "passed"),
+        ("confirmed", "refuted", False, "regression"),
+        ("undetermined", "refuted", True, "regression"),
+        ("confirmed", "undetermined", False, "undecided"),
+        ("confirmed", "undetermined", True, "passed"),
+        ("refuted", "confirmed", False, "improved"),
+    ],
+)
+def test_a_claim_must_not_be_newly_refuted(was: str, now: str, of_time: bool, verdict: str) -> None:
+    assert judge_claim(ClaimKept("O(n)", "n", was), ClaimKept("O(n)", "n²", now), of_time)[0] == verdict
+
+
+def test_a_claim_that_nobody_makes_any_more_is_not_passed() -> None:
+    assert judge_claim(ClaimKept("O(n)", "n", "confirmed"), None, False)[0] == "unmeasured"

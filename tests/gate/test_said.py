@@ -1,0 +1,133 @@
+"""What a gate found, as other programs read it."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from harness.errors import UsageError
+from harness.gate.outcome import VERDICTS, Outcome
+from harness.gate.said.as_json import as_json
+from harness.gate.said.junit import junit
+from harness.gate.said.markdown import markdown
+from harness.gate.said.publish import add_outputs, check_outputs, publish
+from harness.gate.said.table import show
+
+NASTY = "a|b <i>& \x00\x1b[31m \ud800\ufffe [red] `x` \n## heading @somebody"
+FOUND = [Outcome(f"rnn.elman n={8 * i}", "flops", verdict, "1", "2", NASTY) for i, verdict in enumerate(VERDICTS)]
+
+
+def options(*arguments: str) -> Namespace:
+    parser = ArgumentParser()
+    add_outputs(parser)
+    return parser.parse_args(arguments)
+
+
+def test_junit_has_a_test_case_an_outcome_and_counts_what_is_wrong() -> None:
+    root = ElementTree.fromstring(junit(NASTY, FOUND, {"torch": NASTY}).encode())
+    (suite,) = root
+    counts = {"tests": "5", "failures": "1", "errors": "1", "skipped": "1"}
+    assert counts.items() <= suite.attrib.items()
+    assert counts.items() <= root.attrib.items()
+    cases = suite.findall("testcase")
+    assert [case.attrib["classname"] for case in cases] == ["rnn.elman"] * 5
+    assert cases[0].attrib["name"] == "rnn.elman n=0 flops"
+    by_verdict = {one.verdict: [child.tag for child in case] for one, case in zip(FOUND, cases, strict=True)}
+    assert by_verdict == {
+        "regression": ["failure"],
+        "unmeasured": ["error"],
+        "undecided": ["skipped"],
+        "improved": ["system-out"],
+        "passed": ["system-out"],
+    }
+    failure = cases[0].find("failure")
+    assert failure is not None
+    assert "\\x1b" in failure.attrib["message"]
+    assert suite.find("properties/property").attrib["name"] == "torch"
+
+
+def test_markdown_has_what_is_wrong_first_and_what_passed_folded() -> None:
+    text = markdown("check x", FOUND, ["a remark"])
+    lines = text.splitlines()
+    assert lines[0] == "## check x"
+    assert "1 regression" in lines[2]
+    assert text.index("| regression |") < text.index("| unmeasured |") < text.index("<details>")
+    assert text.index("<details>") < text.index("| passed |") < text.index("</details>")
+    assert "- a remark" in lines
+    rows = [line for line in lines if line.startswith("| ")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {7}  # no cell breaks the table
+    assert "<i>" not in text
+    assert not any(line.startswith("## heading") for line in lines)
+
+
+def test_markdown_stays_short_enough_for_a_comment_of_very_many() -> None:
+    many = [Outcome(f"rnn.elman n={i}", "flops", "regression", "1", "2", "more") for i in range(5000)]
+    text = markdown("check x", many)
+    assert len(text) < 60_000
+    assert "and 4900 more" in text
+
+
+def test_json_holds_everything_and_is_valid() -> None:
+    held = json.loads(as_json("check x", FOUND, ["a remark"], {"torch": "2"}).encode())
+    assert held["exit_status"] == 1
+    assert [one["verdict"] for one in held["outcomes"]] == list(VERDICTS)
+    assert held["outcomes"][0]["reason"] == NASTY
+    assert held["remarks"] == ["a remark"]
+
+
+def shown(outcomes: list[Outcome]) -> str:
+    console = Console(file=StringIO(), width=120)
+    show("check x", outcomes, ["a remark"], console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_on_the_terminal_those_alike_are_one_line() -> None:
+    many = [Outcome(f"rnn.elman n={i}", "flops", "regression", "1", "2", f"more at n={i}") for i in range(7)]
+    text = shown([*many, *FOUND[1:]])
+    assert "more at n=6 (and 6 more)" in text
+    assert "7 regressions" in text.splitlines()[-1]
+    assert "a remark" in text
+    assert "\x1b" not in text.replace("\\x1b", "")
+
+
+def test_when_all_passed_there_is_no_table() -> None:
+    assert shown([FOUND[-1]]).splitlines() == ["a remark", "check x: 1 passed."]
+
+
+def test_the_files_asked_for_are_written_and_a_jobs_summary_is_appended_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    files = {flag: tmp_path / f"found.{flag}" for flag in ("markdown", "junit", "json")}
+    asked = options(*(word for flag, path in files.items() for word in (f"--{flag}", str(path))))
+    check_outputs(asked)
+    publish(asked, "check x", FOUND)
+    assert files["markdown"].read_text().startswith("## check x")
+    assert files["junit"].read_text().startswith("<?xml")
+    assert json.loads(files["json"].read_text())["title"] == "check x"
+    assert summary.read_text() == "before\n" + files["markdown"].read_text()
+
+
+def test_without_a_wish_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    publish(options(), "check x", FOUND)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_named_beforehand(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent" / "x.xml"):
+        with pytest.raises(UsageError, match="--junit"):
+            check_outputs(options("--junit", str(path)))
+
+
+def test_a_summary_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "absent" / "x.md"))
+    with pytest.raises(UsageError, match="No such file"):
+        publish(options(), "check x", FOUND)

@@ -1,0 +1,37 @@
+"""Whole comparisons of twelve cases on simulated noise: what is called that is not so, and what is so and not called."""
+
+import pytest
+from stats.paired.simulated import KINDS, Machine, Noise, quiet
+
+from harness.stats.paired.procedure import measure
+from harness.stats.paired.rules import Rules
+from harness.stats.paired.verdicts import EQUIVALENT, FASTER, SLOWER, Verdict, verdicts_of
+
+RULES = Rules()
+CASES, CONTROLS = 12, (0, 4, 8)
+
+
+def compare(ratios: list[float], noise: Noise, seed: int) -> list[Verdict]:
+    machine = Machine(ratios, noise, seed)
+    return verdicts_of(measure(len(ratios), CONTROLS, machine.take, RULES, seed), RULES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_identical_code_is_called_slower_or_faster_in_no_run_of_200(kind: str) -> None:
+    called = [
+        one.verdict for seed in range(200) for one in compare([1.0] * CASES, KINDS[kind], seed) if not _fine(one)
+    ]
+    assert called == []
+
+
+def _fine(one: Verdict) -> bool:
+    return one.verdict not in (SLOWER, FASTER)
+
+
+def test_five_per_cent_is_found_and_what_is_below_the_floor_is_never_called() -> None:
+    runs = 100
+    ratios = [1.05, 1.02] + [1.0] * (CASES - 2)
+    found = [compare(ratios, quiet, seed) for seed in range(runs)]
+    assert sum(run[0].verdict == SLOWER for run in found) >= 0.95 * runs
+    assert all(_fine(one) for run in found for one in run[1:])
+    assert sum(one.verdict == EQUIVALENT for run in found for one in run[2:]) >= 0.95 * runs * (CASES - 2)

@@ -1,0 +1,151 @@
+"""Rounds, looks, stopping, and everything flagged measured once more: with blocks that the test makes."""
+
+from collections import Counter
+
+import pytest
+
+from harness.stats.paired.procedure import Measured, NoBlock, TakeBlock, measure
+from harness.stats.paired.rules import Rules
+from harness.stats.paired.verdicts import EQUIVALENT, FASTER, SLOWER, UNDECIDED, UNMEASURED, controls_of, verdicts_of
+
+RULES = Rules()
+
+
+class Script:
+    """Blocks of ratios by case and stage, each with a little noise that is nobody's fault; it remembers who asked."""
+
+    def __init__(self, first: list[float], again: list[float] | None = None, control: float = 0.0) -> None:
+        self.logs = {"first": first, "again": again or first}
+        self.control = control
+        self.stage = "none"
+        self.rounds: list[tuple[str, int]] = []
+        self.asked: list[tuple[str, int, bool]] = []
+
+    def between(self, stage: str, number: int) -> None:
+        self.stage = stage
+        self.rounds.append((stage, number))
+
+    def take(self, case: int, control: bool) -> float:
+        self.asked.append((self.stage, case, control))
+        # Symmetric, and no two blocks of a case alike.
+        number = self.asked.count((self.stage, case, control))
+        wobble = (-1) ** number * 1e-4 * number
+        return wobble + (self.control if control else self.logs[self.stage][case])
+
+    def measure(self, controls: tuple[int, ...] = (0,), rules: Rules = RULES, seed: int = 0) -> Measured:
+        return measure(len(self.logs["first"]), controls, self.take, rules, seed, self.between)
+
+
+def verdicts(measured: Measured, rules: Rules = RULES) -> list[str]:
+    return [one.verdict for one in verdicts_of(measured, rules)]
+
+
+def test_it_stops_as_soon_as_it_is_sure() -> None:
+    script = Script([0.0, 0.0, 0.0])
+    measured = script.measure()
+    assert [len(blocks.first) for blocks in measured.cases] == [8, 8, 8]
+    assert script.rounds == [("first", number) for number in range(1, 9)]
+    assert verdicts(measured) == [EQUIVALENT] * 3
+
+
+def test_who_is_not_sure_is_measured_no_more_often_than_allowed() -> None:
+    script = Script([0.0, RULES.log_floor])
+    measured = script.measure()
+    assert [len(blocks.first) for blocks in measured.cases] == [8, RULES.most_blocks]
+    assert verdicts(measured) == [EQUIVALENT, UNDECIDED]
+
+
+def test_what_is_flagged_is_measured_again_and_only_the_second_time_counts() -> None:
+    script = Script([0.0, 0.3, -0.3], again=[0.0, 0.1, -0.2])
+    measured = script.measure()
+    assert [blocks.flagged for blocks in measured.cases] == [False, True, True]
+    assert measured.cases[0].again == []
+    found = verdicts_of(measured, RULES)
+    assert [one.verdict for one in found] == [EQUIVALENT, SLOWER, FASTER]
+    assert found[1].evidence.ratio == pytest.approx(1.105, abs=0.001)
+    assert found[1].blocks == len(measured.cases[1].first) + len(measured.cases[1].again)
+    stages = [stage for stage, _ in script.rounds]
+    assert stages == sorted(stages, key=["first", "again"].index)
+    assert [number for stage, number in script.rounds if stage == "again"] == list(range(1, 9))
+
+
+def test_what_is_not_so_again_is_undecided() -> None:
+    found = verdicts_of(Script([0.0, 0.3, -0.3], again=[0.0, 0.0, 0.3]).measure(), RULES)
+    assert [one.verdict for one in found] == [EQUIVALENT, UNDECIDED, UNDECIDED]
+    assert "slower at first, and not so in new processes" in found[1].reason
+
+
+@pytest.mark.parametrize("control", [0.2, -0.2])
+def test_a_control_that_differs_disarms_everything(control: float) -> None:
+    measured = Script([0.0, 0.3], control=control).measure()
+    assert [one.held for one in controls_of(measured, RULES)] == [False]
+    found = verdicts_of(measured, RULES)
+    assert [one.verdict for one in found] == [UNDECIDED, UNDECIDED]
+    assert "control failed: it measured as slower" in found[1].reason
+
+
+def test_a_control_that_differs_only_the_second_time_disarms_too_and_says_by_how_much() -> None:
+    script = Script([0.0, 0.3])
+    inner = script.take
+
+    def take(case: int, control: bool) -> float:
+        return inner(case, control) + (0.2 if control and script.stage == "again" else 0.0)
+
+    measured = measure(2, (0,), take, RULES, 0, script.between)
+    (control,) = controls_of(measured, RULES)
+    assert not control.held
+    assert control.evidence.ratio == pytest.approx(1.221, abs=0.001)
+    assert verdicts(measured) == [UNDECIDED, UNDECIDED]
+
+
+def breaking(script: Script, *broken: tuple[int, bool], after: int = 0) -> TakeBlock:
+    def take(case: int, control: bool) -> float:
+        log = script.take(case, control)
+        if (case, control) in broken and script.asked.count((script.stage, case, control)) > after:
+            raise NoBlock("head: killed: by SIGKILL")
+        return log
+
+    return take
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_case_that_cannot_be_measured_is_left_and_the_others_go_on(after: int) -> None:
+    script = Script([0.0, 0.0, 0.3])
+    measured = measure(3, (0,), breaking(script, (1, False), after=after), RULES, 0, script.between)
+    found = verdicts_of(measured, RULES)
+    assert [one.verdict for one in found] == [EQUIVALENT, UNMEASURED, SLOWER]
+    assert found[1].reason == "head: killed: by SIGKILL"
+    assert script.asked.count(("first", 1, False)) == after + 1
+
+
+def test_where_no_control_could_be_measured_nothing_is_concluded() -> None:
+    script = Script([0.0, 0.3])
+    measured = measure(2, (0,), breaking(script, (0, True)), RULES, 0, script.between)
+    assert [(one.held, one.failure) for one in controls_of(measured, RULES)] == [(False, "head: killed: by SIGKILL")]
+    found = verdicts_of(measured, RULES)
+    assert [one.verdict for one in found] == [UNDECIDED, UNDECIDED]
+    assert "control could not be measured" in found[0].reason
+
+
+def test_one_control_of_several_that_cannot_be_measured_leaves_the_word_to_the_others() -> None:
+    script = Script([0.0, 0.3])
+    measured = measure(2, (0, 1), breaking(script, (0, True)), RULES, 0, script.between)
+    assert verdicts(measured) == [EQUIVALENT, SLOWER]
+
+
+def test_of_no_cases_nothing_is_asked() -> None:
+    script = Script([])
+    assert verdicts(script.measure(controls=())) == []
+    assert script.asked == []
+
+
+def test_the_order_is_random_and_the_seeds() -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        script = Script([0.0] * 6)
+        script.measure(seed=seed)
+        orders.append(script.asked)
+    assert orders[0] == orders[1] != orders[2]
+    first, second = orders[0][:7], orders[0][7:14]
+    assert Counter(first) == Counter(second)  # everybody once a round
+    assert first != second

@@ -1,0 +1,144 @@
+"""The workflow to copy, and the page about it: what they ask for exists, and is asked for as they promise."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.cli import COMMANDS, main
+from harness.cli.choose import apart
+from harness.cli.compare_sides import read_asked
+from harness.config import compose
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "ci.md"
+WORKFLOW = ROOT / "docs" / "ci" / "attention-harness.yml"
+HARNESS = ["python", "-m", "harness"]
+
+
+@pytest.fixture(scope="module")
+def workflow() -> dict[Any, Any]:
+    return yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+
+
+def steps(workflow: dict[Any, Any], action: str) -> list[dict[str, Any]]:
+    """What each step that uses the action gives it."""
+    every = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    return [step.get("with", {}) for step in every if step.get("uses", "").partition("@")[0] == action]
+
+
+def of_workflow(job: str | None = None) -> list[list[str]]:
+    """The harness's commands in the workflow, or in one of its jobs: their words after `python -m harness`."""
+    jobs = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+    lines = [
+        line
+        for name, held in jobs.items()
+        if job in (None, name)
+        for step in held["steps"]
+        for line in step.get("run", "").splitlines()
+    ]
+    return list(commands(lines))
+
+
+def of_page() -> list[list[str]]:
+    """Those that stand on the page as lines of their own."""
+    return list(commands(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("    ")))
+
+
+def commands(lines: Any) -> Iterator[list[str]]:
+    for line in lines:
+        words = shlex.split(line)
+        if words[:3] == HARNESS:
+            yield words[3:]
+
+
+def overrides(words: list[str]) -> list[str]:
+    """Its `key=value`s, the branch that GitHub would put in filled in."""
+    return [word.replace("$BASE", "origin/main") for word in words if re.match(r"\w+=", word)]
+
+
+@pytest.mark.parametrize("words", of_workflow() + of_page(), ids=" ".join)
+def test_commands_and_their_flags_exist(words: list[str], capsys: pytest.CaptureFixture) -> None:
+    assert words[0] in COMMANDS
+    with pytest.raises(SystemExit):
+        main([words[0], "--help"])
+    said = capsys.readouterr().out
+    flags = {word for word in words[1:] if word.startswith("-")}
+    assert flags <= set(re.findall(r"(?<=[\s\[])--?[a-z]+", said))
+
+
+@pytest.mark.parametrize("words", of_workflow() + of_page(), ids=" ".join)
+def test_what_they_ask_for_can_be_asked_for(words: list[str]) -> None:
+    asked = overrides(words)
+    if words[0] == "compare":
+        assert read_asked(asked, None).ref is not None
+    else:
+        compose(asked if words[0] == "sweep" else apart(asked)[1])
+
+
+def test_both_gates_are_there_the_exact_one_without_a_clock() -> None:
+    assert [words[0] for words in of_workflow("exact")] == ["check"]
+    assert "--exact" in of_workflow("exact")[0]
+    assert [words[0] for words in of_workflow("time")] == ["compare"]
+
+
+def test_time_is_compared_on_one_thread_with_the_branch_that_a_pull_request_goes_to(workflow: dict) -> None:
+    (words,) = of_workflow("time")
+    assert {"ref=$BASE", "threads=1"} <= set(words)
+    job = workflow["jobs"]["time"]
+    assert "pull_request" in job["if"]
+    bases = [step["env"]["BASE"] for step in job["steps"] if "BASE" in step.get("env", {})]
+    assert bases == ["origin/${{ github.base_ref }}"]
+    assert job["steps"][0]["with"]["fetch-depth"] == 0, "a shallow clone has no commit to compare with"
+
+
+def test_it_runs_on_every_push_of_main_and_of_a_pull_request(workflow: dict) -> None:
+    # YAML takes a bare `on` for true.
+    assert workflow[True] == {"push": {"branches": ["main"]}, "pull_request": None}
+    assert "if" not in workflow["jobs"]["exact"]
+
+
+def test_it_may_read_the_code_and_no_more(workflow: dict) -> None:
+    assert workflow["permissions"] == {"contents": "read"}
+    assert all("permissions" not in job for job in workflow["jobs"].values())
+    assert all(given["persist-credentials"] is False for given in steps(workflow, "actions/checkout"))
+
+
+def test_nothing_that_somebody_named_becomes_part_of_a_script(workflow: dict) -> None:
+    scripts = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    assert scripts
+    assert not any("${{" in script for script in scripts)
+
+
+def test_torch_is_the_cpu_build_that_the_project_is_tested_with(workflow: dict) -> None:
+    assert workflow["env"]["TORCH"] in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    every = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    installs = [step["run"] for step in every if step.get("name") == "Install"]
+    assert len(installs) == len(workflow["jobs"])
+    assert all("https://download.pytorch.org/whl/cpu" in script for script in installs)
+
+
+def test_pip_s_downloads_are_kept(workflow: dict) -> None:
+    kept = [given.get("cache") for given in steps(workflow, "actions/setup-python")]
+    assert kept == ["pip"] * len(workflow["jobs"])
+
+
+@pytest.mark.parametrize("job", ["exact", "time"])
+def test_what_a_gate_writes_is_uploaded_however_it_ends(workflow: dict, job: str) -> None:
+    (words,) = of_workflow(job)
+    written = [words[words.index(flag) + 1] for flag in ("--junit", "--json")]
+    written += [word.removeprefix("out=") for word in words if word.startswith("out=")]
+    upload = workflow["jobs"][job]["steps"][-1]
+    kept = [pattern.rstrip("/") for pattern in upload["with"]["path"].split()]
+    assert upload["uses"].startswith("actions/upload-artifact@")
+    assert upload["if"] == "${{ !cancelled() }}"
+    assert all(any(fnmatch(name, pattern) for pattern in kept) for name in written)
+
+
+def test_the_page_names_the_workflow() -> None:
+    assert "(ci/attention-harness.yml)" in PAGE.read_text(encoding="utf-8")
