@@ -11,9 +11,9 @@ from harness.catalog import unsupported_reason
 from harness.cli import DONE
 from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
-from harness.cli.sweep_command import check_devices, describe_impl
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
+from harness.sweep.configured import check_devices, describe_impl
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
 

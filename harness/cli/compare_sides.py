@@ -10,10 +10,11 @@ from pathlib import Path
 from harness import catalog
 from harness.case import AXES, Case, collapsed
 from harness.catalog import Traits
-from harness.cli.sweep_command import COMPILE_CACHE, check_devices, describe_impl
+from harness.cli.sweep_command import COMPILE_CACHE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.stats.paired.rules import Rules
+from harness.sweep.configured import check_devices, describe_impl, runner_of
 from harness.sweep.paired.comparison import Sides
 from harness.sweep.runner import Runner
 from harness.worktree import Worktree, worktree
@@ -114,9 +115,11 @@ def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
     """Both sides, ready to run trials. Raises UsageError where a layer cannot be had, or is the same on both sides."""
     if asked.ref is None:
         with Sides(*(_runner(asked.config, out, name, None) for name in ("base", "head", "control"))) as sides:
-            traits = {impl: describe_impl(impl, sides.base) for impl in asked.config.axes["impl"]}
+            impls = asked.config.axes["impl"]
+            # By looking at a layer a runner also learns how to fork its trials: all three are to know the same.
+            base, head, _ = ({impl: describe_impl(impl, runner) for impl in impls} for runner in sides.all)
             check_devices(asked.config, sides.base)
-            yield Found(sides, traits, traits)
+            yield Found(sides, base, head)
         return
     with worktree(asked.ref) as tree:
         there, here = tree.path(sys.path), tree.own_path(sys.path)
@@ -127,39 +130,29 @@ def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
 
 
 def _runner(config: SweepConfig, out: Path, name: str, path: list[str] | None) -> Runner:
-    return Runner(
-        seed=config.seed,
-        trial_s=config.precision.trial_s,
-        timeout_s=config.precision.timeout_s,
-        memory_limit=config.memory_limit,
-        compile_timeout_s=config.compile_timeout_s,
-        compile_cache=out / COMPILE_CACHE / name,
-        path=path,
-    )
+    # The control's layers are the base's, and never compiled on their own before they are timed.
+    cache = out / COMPILE_CACHE / ("base" if name == "control" else name)
+    return runner_of(config, cache, path)
 
 
 def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
     found = Found(sides, {}, {}, properties={"base": tree.commit})
     for impl in asked.config.axes["impl"]:
         found.head_traits[impl] = describe_impl(impl, sides.head)
-        seen = {name: _file(impl, runner) for name, runner in (("base", sides.base), ("head", sides.head))}
-        if seen["base"] is None:
-            found.lacking[impl] = f"{impl} cannot be had at {asked.ref}, and is not compared"
+        seen = sides.base.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
+        if seen["status"] != "ok":
+            found.lacking[impl] = f"{impl} cannot be had at {asked.ref}, and is not compared: {seen['reason']}"
             continue
         found.base_traits[impl] = describe_impl(impl, sides.base)
-        if not Path(seen["base"]).resolve().is_relative_to(tree.at):
+        describe_impl(impl, sides.control)  # so that it knows what the base does of how to fork its trials
+        file = seen["file"] or "a module without a file"
+        if not Path(file).resolve().is_relative_to(tree.at):
             raise UsageError(
-                f"impl '{impl}' is from {seen['base']}, which is not of this repository: both sides would be the same"
+                f"impl '{impl}' is from {file}, which is not of this repository: both sides would be the same"
             )
     if not found.base_traits:
         raise UsageError(f"nothing to compare: {'; '.join(found.lacking.values())}")
     return found
-
-
-def _file(impl: str, runner: Runner) -> str | None:
-    """Where that side has the layer from; None where it has none."""
-    found = runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-    return str(found["file"]) if found["status"] == "ok" else None
 
 
 def paired(asked: Asked, found: Found) -> tuple[list[tuple[Case, Case]], list[str]]:

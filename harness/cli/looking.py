@@ -6,9 +6,10 @@ from pathlib import Path
 
 from harness.case import Case
 from harness.catalog import unsupported_reason
-from harness.cli.sweep_command import RESULTS, describe_impl
+from harness.cli.sweep_command import RESULTS
 from harness.errors import UsageError
 from harness.store.directory import check_run
+from harness.sweep.configured import describe_impl
 from harness.sweep.runner import Runner
 
 # A command waits for no layer longer than this.

@@ -12,7 +12,7 @@ import harness
 from harness import catalog, store
 from harness.case import AXES, Case
 from harness.catalog import Traits
-from harness.cli.sweep_command import COMPILE_CACHE, describe_impl
+from harness.cli.sweep_command import COMPILE_CACHE
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.findings.laws import fit_laws
@@ -20,9 +20,9 @@ from harness.findings.verdicts import verdicts
 from harness.gate.baseline import Baseline, baseline_of
 from harness.machine import describe_machine
 from harness.summary import summarise_run
+from harness.sweep.configured import describe_impl, runner_of
 from harness.sweep.driver import Sweep
 from harness.sweep.progress import Screen
-from harness.sweep.runner import Runner
 
 
 class Remeasured:
@@ -37,14 +37,7 @@ class Remeasured:
         self.timed = timed
         self._config, self._console = config, console
         store.check_new(self.first)
-        self._runner = Runner(
-            seed=config.seed,
-            trial_s=config.precision.trial_s,
-            timeout_s=config.precision.timeout_s,
-            memory_limit=config.memory_limit,
-            compile_timeout_s=config.compile_timeout_s,
-            compile_cache=scratch / COMPILE_CACHE,
-        )
+        self._runner = runner_of(config, scratch / COMPILE_CACHE)
 
     def __enter__(self) -> "Remeasured":
         self._runner.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import catalog, store
+from harness import store
 from harness.calibration import record
 from harness.case import Case, grid
 from harness.catalog import Traits
@@ -16,8 +16,8 @@ from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
 from harness.cli.plan import show_plan
 from harness.config import SweepConfig, compose
-from harness.errors import UsageError
 from harness.machine import describe_machine
+from harness.sweep.configured import check_devices, describe_impl, runner_of
 from harness.sweep.driver import Sweep
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
@@ -58,11 +58,11 @@ def run(arguments: Sequence[str]) -> int:
     out = config.out or RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
     store.check_new(out)
     console = SteadyConsole()
-    with _runner(config, out) as runner:
+    with runner_of(config, out / COMPILE_CACHE) as runner:
         runner.start()
         if not options.dry_run:
             _load_report()
-        traits = _traits(config, runner)
+        traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
         cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
         check_devices(config, runner)
         if options.dry_run:
@@ -84,38 +84,6 @@ def _parser() -> Parser:
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
     parser.add_argument("-m", "--multirun", action="store_true", help="accepted and not needed: axes always sweep")
     return parser
-
-
-def _runner(config: SweepConfig, out: Path) -> Runner:
-    return Runner(
-        seed=config.seed,
-        trial_s=config.precision.trial_s,
-        timeout_s=config.precision.timeout_s,
-        memory_limit=config.memory_limit,
-        compile_timeout_s=config.compile_timeout_s,
-        compile_cache=out / COMPILE_CACHE,
-    )
-
-
-def _traits(config: SweepConfig, runner: Runner) -> dict[str, Traits]:
-    """What is known of each impl. Somebody's own is looked at in a trial: its module is not ours to import."""
-    return {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
-
-
-def describe_impl(impl: str, runner: Runner) -> Traits:
-    """The impl's traits. Raises UsageError where its module or class cannot be had."""
-    if not catalog.is_foreign(impl):
-        return catalog.traits(impl)
-    found = runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-    if found["status"] != "ok":
-        raise UsageError(f"impl '{impl}': {found['reason']}")
-    return Traits(found["family"], found["has_heads"])
-
-
-def check_devices(config: SweepConfig, runner: Runner) -> None:
-    """Raise UsageError where the configuration asks for a device that torch does not see here."""
-    if "cuda" in config.axes["device"] and not runner.run("machine").get("gpu"):
-        raise UsageError("device=cuda: torch sees no CUDA device here")
 
 
 def _measure(

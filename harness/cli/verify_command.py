@@ -12,10 +12,9 @@ from harness.case import Case, grid
 from harness.catalog import unsupported_reason
 from harness.cli import CASES_FAILED, DONE
 from harness.cli.parser import Parser
-from harness.cli.sweep_command import check_devices, describe_impl
 from harness.config import compose
 from harness.report.escaped import printable
-from harness.sweep.runner import Runner
+from harness.sweep.configured import check_devices, describe_impl, runner_of
 
 # Small and quick, and the same for everybody; any axis can be set otherwise. `train` checks gradients too.
 _DEFAULTS = ("seq_len=64", "d_model=64", "num_heads=4", "batch_size=2", "mode=train")
@@ -32,14 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     for heading in ("case", "reference", "output", "gradients", "tolerance", "verdict"):
         table.add_column(heading)
     good = True
-    p = config.precision
-    with Runner(
-        seed=config.seed,
-        trial_s=p.trial_s,
-        timeout_s=p.timeout_s,
-        memory_limit=config.memory_limit,
-        compile_timeout_s=config.compile_timeout_s,
-    ) as runner:
+    with runner_of(config, None) as runner:
         check_devices(config, runner)
         traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
         for case in grid(config.axes, lambda impl: traits[impl].has_heads):

@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def control(self) -> str:
-        """Whether the base, measured against itself, came out as itself; `failed` too where it could not be measured."""
+        """Whether the base, measured against itself, came out as itself; `failed` too if it could not be measured."""
         if not self.controls:
             return NONE
         return FAILED if disarmed([control for _, control in self.controls]) else HELD

@@ -40,17 +40,10 @@ class Measuring:
 
     def traits(self, impl: str) -> "Traits":
         """Of the impl, looked at in a trial where it is somebody's own. Raises UsageError where it cannot be had."""
-        from harness import catalog
-        from harness.case import Case
-        from harness.errors import UsageError
+        from harness.sweep.configured import describe_impl
 
-        if not catalog.is_foreign(impl):
-            return catalog.traits(impl)
         if impl not in self._traits:
-            found = self._any_runner().run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-            if found["status"] != "ok":
-                raise UsageError(f"{impl}: {found['reason']}")
-            self._traits[impl] = catalog.Traits(found["family"], found["has_heads"])
+            self._traits[impl] = describe_impl(impl, self._any_runner())
         return self._traits[impl]
 
     def has_gpu(self) -> bool:

@@ -52,17 +52,21 @@ class Sides:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for runner in (self.base, self.head, self.control):
+        for runner in self.all:
             runner.drop()
+
+    @property
+    def all(self) -> tuple[Runner, Runner, Runner]:
+        """The three runners."""
+        return self.base, self.head, self.control
 
     def renew(self) -> None:
         """New warm parents for all trials from here on. All are up when this returns: none starts beside a trial."""
-        runners = (self.base, self.head, self.control)
-        for runner in runners:
+        for runner in self.all:
             runner.drop()
-        for runner in runners:
+        for runner in self.all:
             runner.start()
-        for runner in runners:
+        for runner in self.all:
             runner.run("machine")
 
 

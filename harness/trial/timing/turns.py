@@ -24,7 +24,7 @@ from harness.trial.build import Workload, build
 from harness.trial.compile_failure import CompiledAgain
 from harness.trial.timing.allocator import settle
 from harness.trial.timing.clock import CLOCK_SHARE, LEAST_CALL_S, MIN_SAMPLE_S, WARMUP_SHARE, clock_cost, steady
-from harness.trial.timing.compiled import at_hand, compilations, load
+from harness.trial.timing.compiled import compilations, load
 from harness.trial.timing.layout import litter
 from harness.trial.timing.places import mover
 
@@ -52,11 +52,10 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     call, in seconds. `warm_up_s` bounds the warm-up. Gives how many turns there were.
     """
     layer = _Layer(litter(), build(case, seed))
+    load(layer.work.call, layer.work.sync)
     # Building a layer anew that compiles would compile it anew; and a GPU's memory is not the C library's.
-    compiles = at_hand()
+    compiles = compilations() > 0
     stays = compiles or case.device == "cuda"
-    if compiles:
-        load(layer.work.call, layer.work.sync)
     if case.allocator == "steady":
         settle(layer.work.call)
     per_call_s = _warm_up(layer.work, WARMUP_SHARE * warm_up_s)

@@ -1,4 +1,4 @@
-"""Whole comparisons of twelve cases on simulated noise: what is called that is not so, and what is so and not called."""
+"""Whole comparisons of twelve cases on simulated noise: what is called and is not so, what is so and not called."""
 
 import pytest
 from stats.paired.simulated import KINDS, Machine, Noise, quiet
@@ -18,9 +18,7 @@ def compare(ratios: list[float], noise: Noise, seed: int) -> list[Verdict]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_identical_code_is_called_slower_or_faster_in_no_run_of_200(kind: str) -> None:
-    called = [
-        one.verdict for seed in range(200) for one in compare([1.0] * CASES, KINDS[kind], seed) if not _fine(one)
-    ]
+    called = [one.verdict for seed in range(200) for one in compare([1.0] * CASES, KINDS[kind], seed) if not _fine(one)]
     assert called == []
 
 

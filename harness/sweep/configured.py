@@ -1,0 +1,43 @@
+"""A configuration put to use: the runner that it asks for, and whether its layers and devices can be had there."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import catalog
+from harness.case import Case
+from harness.catalog import Traits
+from harness.config import SweepConfig
+from harness.errors import UsageError
+from harness.sweep.runner import Runner
+
+
+def runner_of(config: SweepConfig, compile_cache: Path | None, path: Sequence[str] | None = None) -> Runner:
+    """A runner of trials as configured; `path` is where they look for layers, if not where this process does."""
+    return Runner(
+        seed=config.seed,
+        trial_s=config.precision.trial_s,
+        timeout_s=config.precision.timeout_s,
+        memory_limit=config.memory_limit,
+        compile_timeout_s=config.compile_timeout_s,
+        compile_cache=compile_cache,
+        path=path,
+    )
+
+
+def describe_impl(impl: str, runner: Runner) -> Traits:
+    """The impl's traits; somebody's own is looked at in a trial: its module is not ours to import.
+
+    Raises UsageError where its module or class cannot be had.
+    """
+    if not catalog.is_foreign(impl):
+        return catalog.traits(impl)
+    found = runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
+    if found["status"] != "ok":
+        raise UsageError(f"impl '{impl}': {found['reason']}")
+    return Traits(found["family"], found["has_heads"])
+
+
+def check_devices(config: SweepConfig, runner: Runner) -> None:
+    """Raise UsageError where the configuration asks for a device that torch does not see here."""
+    if "cuda" in config.axes["device"] and not runner.run("machine").get("gpu"):
+        raise UsageError("device=cuda: torch sees no CUDA device here")

@@ -1,0 +1,240 @@
+"""`compare` as it is used: two layers, or two states of one. How it decides is tested in tests/stats/paired."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from harness.case import AXES
+from harness.cli import main
+from harness.sweep.paired import block, comparison
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["d_model=16", "num_heads=2", "threads=1", "blocks=8", "memory_limit=512MiB", "out=found"]
+ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
+# So many products of n·d² multiply-adds.
+LAYER = """\
+from torch import Tensor, nn
+
+
+class Layer(nn.Module):
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sum(self.mix(x) for _ in range({products}))
+"""
+RAISES = LAYER.replace("return sum", 'raise RuntimeError("no such luck")\n        return sum')
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
+    monkeypatch.setattr(comparison, "_ROUNDS_A_PARENT", 100)
+    monkeypatch.setattr(block, "Timing", partial(block.Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def repository(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A layer, committed; the current directory."""
+    top = elsewhere / "repository"
+    top.mkdir()
+    monkeypatch.chdir(top)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    (top / "compared_layer.py").write_text(LAYER.format(products=4))
+    git("init", "-b", "main")
+    git("add", ".")
+    git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-m", "a layer")
+    return top
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def worktrees() -> int:
+    return len(git("worktree", "list").splitlines())
+
+
+def test_two_layers_are_compared_at_every_size(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
+    files = ["--json", "found.json", "--markdown", "found.md", "--junit", "found.xml"]
+    status = main(["compare", "impl=rnn.torch,rnn.elman", "seq_len=16,32", *TINY, *files])
+    out = " ".join(capsys.readouterr().out.split())
+    frame = pd.read_csv("found/comparison.csv")
+    assert list(frame.columns)[: len(AXES) + len(ASKED)] == [*AXES, *ASKED]
+    assert list(zip(frame.impl, frame.base, frame.seq_len, strict=True)) == [
+        ("rnn.elman", "rnn.torch", 16),
+        ("rnn.elman", "rnn.torch", 32),
+    ]
+    assert set(frame.verdict) <= {"slower", "faster", "equivalent", "undecided"}
+    assert (frame.blocks >= 8).all()
+    assert (frame.allocator == "steady").all()
+    found = json.loads(Path("found.json").read_text())
+    assert found["exit_status"] == status
+    assert status == 1 or "slower" not in set(frame.verdict)
+    assert Path("found.md").read_text().startswith("## compare rnn.elman with rnn.torch")
+    assert "compare rnn.elman with rnn.torch" in out
+    logged = [json.loads(line) for line in Path("found/blocks.jsonl").read_text().splitlines()]
+    assert sum(not one["control"] for one in logged) == frame.blocks.sum()
+    assert any(one["control"] for one in logged)
+    capsys.readouterr()
+    assert main(["baseline", "found/head"]) == 0  # each side is a run
+
+
+def test_a_working_tree_that_does_three_times_the_work_is_slower(
+    repository: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (repository / "compared_layer.py").write_text(LAYER.format(products=12))
+    status = main(["compare", "ref=HEAD", "impl=compared_layer:Layer", "seq_len=32", *TINY, "--json", "found.json"])
+    out = capsys.readouterr().out
+    assert status == 1, out
+    (row,) = pd.read_csv("found/comparison.csv").itertuples()
+    assert row.flops_verdict == "more"
+    assert row.flops_ratio == 3.0
+    if row.control == "held":
+        assert row.verdict == "slower"
+        assert row.ratio > 1.5
+        assert row.blocks == 16  # 8, and 8 again
+    assert json.loads(Path("found.json").read_text())["properties"]["base"] == git("rev-parse", "HEAD").strip()
+    assert worktrees() == 1
+
+
+def test_an_unchanged_working_tree_passes_and_a_layer_new_in_it_is_left_out(
+    repository: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (repository / "newer_layer.py").write_text(LAYER.format(products=1))
+    impls = "impl=compared_layer:Layer,newer_layer:Layer"
+    status = main(["compare", "ref=main", impls, "seq_len=32", "floor=0.5", *TINY])
+    out = capsys.readouterr().out
+    frame = pd.read_csv("found/comparison.csv")
+    assert status == 0 or frame.control[0] == "failed", out
+    assert list(frame.impl) == ["compared_layer:Layer"]
+    assert set(frame.verdict) <= {"equivalent", "undecided"}
+    assert set(frame.flops_verdict) == {"equivalent"}
+    assert "newer_layer:Layer cannot be had at main, and is not compared: ModuleNotFoundError: No module named" in out
+    assert worktrees() == 1
+
+
+def test_a_head_that_raises_could_not_be_measured(repository: Path, capsys: pytest.CaptureFixture) -> None:
+    (repository / "compared_layer.py").write_text(RAISES.format(products=1))
+    assert main(["compare", "ref=HEAD", "impl=compared_layer:Layer", "seq_len=32", *TINY]) == 3
+    assert "head: error: RuntimeError: no such luck" in " ".join(capsys.readouterr().out.split())
+    (row,) = pd.read_csv("found/comparison.csv").itertuples()
+    assert (row.verdict, row.control) == ("unmeasured", "none")
+    assert worktrees() == 1
+
+
+@pytest.mark.parametrize(
+    ("impl", "ref", "message"),
+    [
+        ("planted:Identity", "HEAD", "not of this repository: both sides would be the same"),
+        ("newer_layer:Layer", "HEAD", "nothing to compare: newer_layer:Layer cannot be had at HEAD"),
+        ("compared_layer:Layer", "absent", "git knows no such commit"),
+        ("compared_layer:Layer", "--help", "git knows no such commit"),
+        ("absent_layer:Layer", "HEAD", "No module named 'absent_layer'"),
+    ],
+)
+def test_what_cannot_be_held_against_another_commit_is_2(
+    impl: str, ref: str, message: str, repository: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (repository / "newer_layer.py").write_text(LAYER.format(products=1))
+    assert main(["compare", f"ref={ref}", f"impl={impl}", "seq_len=32", *TINY]) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert worktrees() == 1
+    assert not Path("found").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["impl=rnn.torch"], "compare takes two layers, impl=A,B, or a commit to compare with, ref=main"),
+        (["impl=rnn.torch,rnn.elman,conv.conv1d"], "compare takes two layers"),
+        (["impl=rnn.torch", "impl=rnn.elman"], "compare takes two layers"),
+        ([], "compare takes two layers"),
+        (["impl=rnn.torch,rnn.ellman"], "did you mean 'rnn.elman'?"),
+        (["impl=rnn.torch,rnn.elman", "floor=0"], "floor=0: it takes a share from 0.001 on and below 1"),
+        (["impl=rnn.torch,rnn.elman", "floor=1"], "floor=1: it takes a share"),
+        (["impl=rnn.torch,rnn.elman", "floor=nan"], "floor=nan: it takes a share"),
+        (["impl=rnn.torch,rnn.elman", "floor=x"], "floor=x is not a number"),
+        (["impl=rnn.torch,rnn.elman", "blocks=3"], "blocks=3: it takes a whole number from 8 to 1000"),
+        (["impl=rnn.torch,rnn.elman", "blocks=8.5"], "blocks=8.5: it takes a whole number"),
+        (["impl=rnn.torch,rnn.elman", "blocks=nan"], "blocks=nan: it takes a whole number"),
+        (["impl=rnn.torch,rnn.elman", "blocks=inf"], "blocks=inf: it takes a whole number"),
+        (["impl=rnn.torch,rnn.elman", "blocks"], "'blocks' is not of the form blocks=…"),
+        (["ref="], "'ref=' is not of the form ref=…"),
+        (["ref=main", "ref=HEAD"], "ref is given twice"),
+        (["ref=main"], "ref= needs a git repository"),
+        (["impl=rnn.torch,rnn.elman", "sed=1"], "sed"),
+        (["impl=rnn.torch,rnn.elman", "out=taken"], "out=taken is a file"),
+        (["impl=rnn.torch,rnn.elman", "out=kept"], "kept"),
+        (["impl=rnn.torch,rnn.elman", "--json", "absent/x.json"], "there is no directory"),
+        (["impl=rnn.torch,planted:Absent"], "has no attribute 'Absent'"),
+    ],
+)
+def test_what_makes_no_sense_is_2(
+    arguments: list[str], message: str, elsewhere: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (elsewhere / "taken").write_text("mine")
+    (elsewhere / "kept" / "base").mkdir(parents=True)
+    (elsewhere / "kept" / "base" / "config.yaml").write_text("mine")
+    assert main(["compare", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert err.startswith("harness: ")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["kept", "taken"]
+    assert [path.name for path in (elsewhere / "kept").iterdir()] == ["base"]
+
+
+@pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 18, 20)), (100, (8, 12, 18, 27, 40, 60, 90, 100))])
+def test_more_blocks_are_looked_at_more_often(most: int, looks: tuple[int, ...]) -> None:
+    from harness.cli.compare_sides import read_asked
+
+    assert read_asked(["impl=rnn.torch,rnn.elman", f"blocks={most}"], None).rules.looks == looks
+
+
+def test_ended_halfway_it_leaves_neither_worktree_nor_process(repository: Path) -> None:
+    mark = f"{os.getpid()} {repository}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "compare", "ref=HEAD", "impl=compared_layer:Layer", "seq_len=32", *TINY],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HARNESS_TEST_MARK": mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (blocks := Path("found/blocks.jsonl")).exists() or not blocks.read_text():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "harness: interrupted\n")
+    assert worktrees() == 1
+    assert [one.pid for one in psutil.process_iter() if _marked(one, mark)] == []
+
+
+def _marked(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get("HARNESS_TEST_MARK") == mark
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return False

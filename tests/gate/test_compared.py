@@ -1,0 +1,56 @@
+"""What becomes of a pair: its time by blocks, its memory and FLOPs by counts."""
+
+import pytest
+from gate.comparisons import CASE, blocks, comparison, line, of_lines
+
+from harness.gate.compared import FAILED, HELD, NONE, is_disarmed
+
+
+def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_order() -> None:
+    found = comparison([blocks(1.0), blocks(1.2, again=1.2), blocks(0.8, again=0.8), blocks(1.03), blocks(1, number=0)])
+    assert [one.verdict for one in found.compared] == ["equivalent", "slower", "faster", "undecided", "undecided"]
+    assert [one.head.seq_len for one in found.compared] == [64, 128, 192, 256, 320]
+    assert found.control == HELD
+
+
+@pytest.mark.parametrize("control", [blocks(1.2), blocks(1.0, number=0, failure="control: killed: by SIGKILL")])
+def test_a_control_that_fails_or_cannot_be_measured_disarms(control: object) -> None:
+    found = comparison([blocks(1.2, again=1.2), blocks(1.0, failure="head: oom: too large")], control)  # type: ignore[arg-type]
+    assert found.control == FAILED
+    assert [one.verdict for one in found.compared] == ["undecided", "unmeasured"]
+    assert [is_disarmed(one, found.control) for one in found.compared] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "verdict"),
+    [
+        ({"flops": 1000}, {"flops": 1001}, "more"),
+        ({"flops": 1000}, {"flops": 999}, "less"),
+        ({"flops": 1000}, {"flops": 1000}, "equivalent"),
+        ({"flops": None}, {"flops": 1000}, "equivalent"),
+        ({"flops": 1000}, {"flops": None}, "unknown"),
+        ({"flops": None}, {"flops": None}, "unknown"),
+    ],
+)
+def test_flops_are_compared_to_the_last_digit(was: dict, now: dict, verdict: str) -> None:
+    (one,) = of_lines(line(CASE, **was), line(CASE, **now), blocks(1.0)).compared
+    assert one.flops.verdict == verdict
+    assert one.memory.verdict == "equivalent"
+
+
+@pytest.mark.parametrize(("peak", "verdict"), [(10_100, "equivalent"), (10_101, "more"), (9_899, "less")])
+def test_memory_is_compared_within_one_per_cent(peak: int, verdict: str) -> None:
+    (one,) = of_lines(line(CASE), line(CASE, peak_bytes=peak), blocks(1.0)).compared
+    assert one.memory.verdict == verdict
+    assert one.memory.ratio == pytest.approx(peak / 10_000)
+
+
+def test_what_could_not_be_timed_says_on_which_side_and_why() -> None:
+    bad = line(CASE, "error", "RuntimeError: no such luck")
+    found = of_lines(line(CASE), bad, None)
+    assert found.control == NONE
+    (one,) = found.compared
+    assert (one.verdict, one.time) == ("unmeasured", None)
+    assert one.reason == "head: error: RuntimeError: no such luck"
+    assert of_lines(bad, bad, None).compared[0].reason.startswith("base: error: RuntimeError: no such luck; head: ")
+    assert of_lines(None, None, None).compared[0].reason == "no trial of it ended"

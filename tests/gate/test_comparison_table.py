@@ -1,0 +1,89 @@
+"""`comparison.csv`, and the same on the terminal."""
+
+import math
+from io import StringIO
+
+import pandas as pd
+import pytest
+from gate.comparisons import CASE, blocks, comparison, line, of_lines
+from rich.console import Console
+
+from harness.case import AXES
+from harness.gate.compared import Comparison
+from harness.gate.comparison_table import table
+from harness.gate.said.comparison import sentences, show
+
+ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
+
+
+def written(found: Comparison) -> pd.DataFrame:
+    return pd.read_csv(StringIO(table(found).to_csv(index=False)))
+
+
+def test_the_columns_are_the_axes_then_what_was_found() -> None:
+    frame = written(comparison([blocks(1.2, again=1.25), blocks(1.0)]))
+    assert list(frame.columns)[: len(AXES) + len(ASKED)] == [*AXES, *ASKED]
+    first = frame.iloc[0]
+    assert (first.impl, first.seq_len, first.allocator) == ("attention.fused", 64, "steady")
+    assert (first.verdict, first.blocks, first.control, first.base) == ("slower", 24, "held", "attention.fused")
+    assert first.ratio_lo < first.ratio < first.ratio_hi
+    assert first.ratio == pytest.approx(1.25, abs=0.01)
+    assert 0.03 < first.smallest_detectable < 0.1
+    assert (first.memory_verdict, first.memory_ratio, first.flops_verdict) == ("equivalent", 1.0, "equivalent")
+
+
+def test_what_is_not_known_is_an_empty_cell() -> None:
+    frame = written(of_lines(line(CASE), line(CASE, "error", "no such luck"), None))
+    (row,) = frame.itertuples()
+    assert (row.verdict, row.blocks, row.control, row.reason) == (
+        "unmeasured",
+        0,
+        "none",
+        "head: error: no such luck",
+    )
+    assert all(math.isnan(value) for value in (row.ratio, row.ratio_lo, row.ratio_hi, row.smallest_detectable))
+    few = written(comparison([blocks(1.0, number=3)])).iloc[0]
+    assert few.ratio == pytest.approx(1.0)
+    assert math.isnan(few.ratio_hi)
+
+
+def test_of_no_pairs_it_still_has_its_columns() -> None:
+    assert list(written(Comparison((), (), comparison([blocks(1.0)]).rules)).columns)[: len(AXES)] == list(AXES)
+
+
+def shown(found: Comparison, width: int = 120) -> str:
+    console = Console(file=StringIO(), width=width)
+    show("compare [b]x[/]", found, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_terminal_shows_a_line_a_pair_and_what_to_know() -> None:
+    text = shown(comparison([blocks(1.0), blocks(1.2, again=1.2)]))
+    assert "compare [b]x[/]" in text
+    assert "attention.fused n=128 d=16 h=2" in text
+    assert "steady" not in text
+    assert "×1.200 (1.19" in text
+    assert "slower: by more than 3 %, and so again in new processes." in " ".join(text.split())
+    assert "The A/A control held: 1 case, measured against the base once more." in text
+
+
+def test_amounts_that_differ_say_by_how_much() -> None:
+    text = shown(of_lines(line(CASE), line(CASE, flops=3000, peak_bytes=5000), blocks(1.0)))
+    assert "more ×3" in text
+    assert "less ×0.5" in text
+
+
+@pytest.mark.parametrize("width", [20, 40, 79])
+def test_a_narrow_terminal_loses_no_verdict(width: int) -> None:
+    text = shown(comparison([blocks(1.2, again=1.2)]), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "slower:" in " ".join(text.split())
+
+
+def test_a_control_that_failed_says_how_and_what_to_do() -> None:
+    (*_, last) = sentences(comparison([blocks(1.0)], control=blocks(1.2)))
+    assert "The A/A control failed: attention.fused n=64 d=16 h=2" in last
+    assert "×1.2" in last
+    assert "measure again when the machine is quiet" in last
+    (*_, last) = sentences(comparison([blocks(1.0)], control=blocks(1.0, number=0, failure="base: oom: too large")))
+    assert last == "The A/A control of attention.fused n=64 d=16 h=2 could not be measured: base: oom: too large."

@@ -1,0 +1,171 @@
+"""A trial that takes turns: warm, timed when it is told to, ended; and whatever it does, nothing of it is left."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from sweep.misbehaving import FLAG
+
+from harness.case import Case
+from harness.sweep.runner import Runner
+from harness.sweep.turn_trial import TurnTrial, TurnTrialFailed
+from harness.sweep.warm_parent import WarmParentLost
+from harness.trial.compile_notice import NOTICE
+
+TURN_S = 0.002
+
+
+@pytest.fixture(scope="module")
+def flag(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("flag") / "now"
+
+
+@pytest.fixture(scope="module")
+def impatient(flag: Path) -> Iterator[Runner]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FLAG, str(flag))
+        with Runner(seed=0, trial_s=0.01, timeout_s=1.5, memory_limit=2**29) as runner:
+            yield runner
+
+
+@pytest.fixture(autouse=True)
+def well(flag: Path) -> Iterator[None]:
+    flag.unlink(missing_ok=True)
+    before = set(os.listdir("/proc/self/fd")), _trials()
+    yield
+    assert set(os.listdir("/proc/self/fd")) - before[0] <= _of_warm_parents()
+    assert _trials() == 0
+
+
+def _of_warm_parents() -> set[str]:
+    """Descriptors of sockets stay as long as a runner does; pipes are a trial's."""
+    return {name for name in os.listdir("/proc/self/fd") if _target(name).startswith("socket:")}
+
+
+def _target(name: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{name}")
+    except FileNotFoundError:  # the listing's own
+        return "socket:"
+
+
+def _trials() -> int:
+    """How many processes our children have as children."""
+    return sum(len(child.children()) for child in psutil.Process().children())
+
+
+def misbehaving(layer: str) -> Case:
+    return Case(f"sweep.misbehaving:{layer}", 32, 16, 2)
+
+
+def test_it_is_warmed_takes_turns_and_ends(impatient: Runner, case: Case) -> None:
+    trial = impatient.turns(case, TURN_S)
+    assert trial.wait_until_warm() > 0
+    for place, anew in ((0, True), (0, False), (1, True), (300, False)):
+        turn = trial.turn(place, anew)
+        assert 0 < turn.min_s <= turn.mean_s
+    outcome = trial.end()
+    assert (outcome["status"], outcome["turns"]) == ("ok", 4)
+    assert trial.end()["status"] == "error"  # it has ended before
+    trial.abandon()
+
+
+@pytest.mark.parametrize(
+    ("layer", "status", "reason"),
+    [
+        ("Raises", "error", "no such luck"),
+        ("KillsItself", "killed", "by SIGKILL"),
+        ("Sleeps", "timeout", "no result after 1.5 s"),
+    ],
+)
+def test_what_goes_wrong_during_a_turn_is_told(
+    layer: str, status: str, reason: str, impatient: Runner, flag: Path
+) -> None:
+    trial = impatient.turns(misbehaving(layer), TURN_S)
+    trial.wait_until_warm()
+    trial.turn()
+    flag.touch()
+    with pytest.raises(TurnTrialFailed) as failed:
+        trial.turn()
+    assert failed.value.outcome["status"] == status
+    assert reason in str(failed.value)
+    trial.abandon()
+    flag.unlink()
+    assert impatient.run("time", misbehaving("Good"))["status"] == "ok"
+
+
+def test_what_goes_wrong_before_the_first_turn_is_told(impatient: Runner, flag: Path) -> None:
+    flag.touch()
+    with pytest.raises(TurnTrialFailed, match="no such luck"):
+        impatient.turns(misbehaving("Raises"), TURN_S).wait_until_warm()
+
+
+def test_one_that_died_between_turns_says_so_at_the_next(impatient: Runner, case: Case) -> None:
+    trial = impatient.turns(case, TURN_S)
+    trial.wait_until_warm()
+    (parent,) = (child for child in psutil.Process().children() if child.children())
+    parent.children()[0].kill()
+    with pytest.raises(TurnTrialFailed, match="by SIGKILL"):
+        trial.turn()
+
+
+def test_abandoned_it_is_gone_at_once_whatever_it_does(impatient: Runner, case: Case, flag: Path) -> None:
+    warm = impatient.turns(case, TURN_S)
+    warm.wait_until_warm()
+    warm.abandon()
+    assert _trials() == 0
+    flag.touch()
+    asleep = impatient.turns(misbehaving("Sleeps"), TURN_S)
+    asleep.abandon()
+    asleep.abandon()
+    assert _trials() == 0
+
+
+def test_the_loss_of_the_warm_parent_is_told(flag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FLAG, str(flag))
+    with Runner(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**29) as runner:
+        trial = runner.turns(misbehaving("KillsItsParentToo"), TURN_S)
+        trial.wait_until_warm()
+        flag.touch()
+        with pytest.raises(TurnTrialFailed, match="together with the process it was forked from"):
+            trial.turn()
+        with pytest.raises(TurnTrialFailed, match="together with the process it was forked from"):
+            runner.turns(misbehaving("Good"), TURN_S)
+
+
+class Parent:
+    """A warm parent that says what the test has it say."""
+
+    def __init__(self, *said: bytes, error: BaseException | None = None) -> None:
+        self.said, self.error = list(said), error
+
+    def begin(self, request: dict[str, Any], ask: int) -> int:
+        if self.error is not None:
+            raise self.error
+        return os.open(os.devnull, os.O_RDONLY)
+
+    def read(self, pipe: int, deadline: float) -> bytes | None:
+        return self.said.pop(0)
+
+    def end(self, sent: bytes | None, timeout_s: float) -> dict[str, Any]:
+        return {"status": "ok", "reason": None, "sent": sent}
+
+
+@pytest.mark.parametrize("join", [lambda *said: said, lambda *said: (b"".join(said),)])
+def test_word_that_it_compiles_is_no_answer_whenever_it_is_read(join: Callable[..., tuple[bytes, ...]]) -> None:
+    warm = json.dumps({"call_s": 0.25}).encode() + b"\n"
+    trial = TurnTrial(Parent(*join(NOTICE, warm), b"{}\n"), {}, 1.0)  # type: ignore[arg-type]
+    assert trial.wait_until_warm() == 0.25
+    trial.end()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(WarmParentLost(), TurnTrialFailed), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_one_that_cannot_begin_leaves_no_descriptor(error: BaseException, told: type[BaseException]) -> None:
+    with pytest.raises(told):
+        TurnTrial(Parent(error=error), {}, 1.0)  # type: ignore[arg-type]

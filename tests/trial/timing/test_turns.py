@@ -1,0 +1,72 @@
+"""Turns as the trial's own process serves them: a line of JSON for every two bytes."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.case import Case
+from harness.trial.timing import turns
+from harness.trial.timing.places import mover
+from harness.trial.timing.turns import take_turns
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Case]]:
+    """The cases that a layer was built for, in order; this process stays on its CPUs."""
+    cases: list[Case] = []
+    build = turns.build
+
+    def counted(case: Case, seed: int) -> Any:
+        cases.append(case)
+        return build(case, seed)
+
+    monkeypatch.setattr(turns, "build", counted)
+    monkeypatch.setattr(turns, "mover", lambda threads: lambda number: None)
+    monkeypatch.setattr(turns, "compilations", lambda: 0)  # other tests may have compiled in this process
+    yield cases
+    turns.gc.enable()
+
+
+def serve(case: Case, asked: list[tuple[int, int]], into: Path) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """What came of the trial, and the lines that it wrote."""
+    theirs, ours = os.pipe()
+    os.write(ours, b"".join(map(bytes, asked)))
+    os.close(ours)
+    with into.open("wb") as answer:
+        outcome = take_turns(case, 0, 0.001, 0.01, theirs, answer.fileno())
+    os.close(theirs)
+    return outcome, [json.loads(line) for line in into.read_text().splitlines()]
+
+
+def test_first_it_says_that_it_is_warm_then_a_line_a_turn(case: Case, built: list[Case], tmp_path: Path) -> None:
+    outcome, lines = serve(case, [(0, 0), (1, 0), (0, 0)], tmp_path / "said")
+    assert outcome == {"turns": 3}
+    assert lines[0].keys() == {"call_s"}
+    assert [line.keys() for line in lines[1:]] == [{"min_s", "mean_s"}] * 3
+    assert all(0 < line["min_s"] <= line["mean_s"] for line in lines[1:])
+
+
+def test_without_a_turn_it_ends(case: Case, built: list[Case], tmp_path: Path) -> None:
+    assert serve(case, [], tmp_path / "said")[0] == {"turns": 0}
+
+
+def test_the_layer_is_built_anew_only_when_asked(case: Case, built: list[Case], tmp_path: Path) -> None:
+    serve(case, [(0, 0), (0, 1), (0, 0), (0, 1)], tmp_path / "said")
+    assert built == [case] * 3
+
+
+def test_the_place_is_the_one_asked_for(
+    case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(turns, "mover", lambda threads: taken.append)
+    serve(case, [(3, 0), (255, 1)], tmp_path / "said")
+    assert taken == [3, 255]
+
+
+def test_it_moves_by_the_cases_threads() -> None:
+    assert turns.mover is mover
