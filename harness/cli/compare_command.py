@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.parser import Parser
-from harness.gate.said.publish import add_outputs, check_outputs, publish
+from harness.gate.said.publish import add_outputs, check_outputs, publish, write_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,7 +109,10 @@ def _tell(
     show(title, comparison, console)
     for remark in remarks:
         console.out(remark, highlight=False)
-    outcomes = outcomes_of(comparison)
-    publish(options, title, outcomes, [*sentences(comparison), *remarks], properties)
-    console.out(f"{out}: comparison.csv, blocks.jsonl, and a run of each side in base/ and head/", highlight=False)
+    outcomes, said = outcomes_of(comparison), [*sentences(comparison), *remarks]
+    write_all(out / "comparison", title, outcomes, said, properties)
+    publish(options, title, outcomes, said, properties)
+    console.out(
+        f"{out}: comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/", highlight=False
+    )
     return exit_status(outcomes)

@@ -114,25 +114,25 @@ def _number(name: str, text: str) -> float:
 def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
     """Both sides, ready to run trials. Raises UsageError where a layer cannot be had, or is the same on both sides."""
     if asked.ref is None:
-        with Sides(*(_runner(asked.config, out, name, None) for name in ("base", "head", "control"))) as sides:
-            impls = asked.config.axes["impl"]
-            # By looking at a layer a runner also learns how to fork its trials: all three are to know the same.
-            base, head, _ = ({impl: describe_impl(impl, runner) for impl in impls} for runner in sides.all)
-            check_devices(asked.config, sides.base)
-            yield Found(sides, base, head)
+        runner = _runner(asked.config, out / COMPILE_CACHE, None)
+        with Sides(runner, runner.twin()) as sides:
+            traits = {impl: describe_impl(impl, runner) for impl in asked.config.axes["impl"]}
+            check_devices(asked.config, runner)
+            yield Found(sides, traits, traits)
         return
     with worktree(asked.ref) as tree:
-        there, here = tree.path(sys.path), tree.own_path(sys.path)
-        paths = {"base": there, "head": here, "control": there}
-        with Sides(*(_runner(asked.config, out, name, path) for name, path in paths.items())) as sides:
+        paths = {"base": tree.path(sys.path), "head": tree.own_path(sys.path)}
+        runners = (_runner(asked.config, out / COMPILE_CACHE / name, path) for name, path in paths.items())
+        with Sides(*runners) as sides:
             check_devices(asked.config, sides.head)
             yield _of_two_trees(asked, sides, tree)
 
 
-def _runner(config: SweepConfig, out: Path, name: str, path: list[str] | None) -> Runner:
-    # The control's layers are the base's, and never compiled on their own before they are timed.
-    cache = out / COMPILE_CACHE / ("base" if name == "control" else name)
-    return runner_of(config, cache, path)
+def _runner(config: SweepConfig, cache: Path, path: list[str] | None) -> Runner:
+    runner = runner_of(config, cache, path)
+    if config.memory_limit is None:
+        runner.memory_limit //= 2  # a trial of each side at the same time
+    return runner
 
 
 def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
@@ -144,7 +144,6 @@ def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
             found.lacking[impl] = f"{impl} cannot be had at {asked.ref}, and is not compared: {seen['reason']}"
             continue
         found.base_traits[impl] = describe_impl(impl, sides.base)
-        describe_impl(impl, sides.control)  # so that it knows what the base does of how to fork its trials
         file = seen["file"] or "a module without a file"
         if not Path(file).resolve().is_relative_to(tree.at):
             raise UsageError(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -65,6 +66,12 @@ class Runner:
         """End the warm parents; the next trial gets a new one. What is known of layers stays known."""
         for which in list(self._parents):
             self._drop_parent(which)
+
+    def twin(self) -> "Runner":
+        """The same with warm parents of its own; what either learns of layers, both know."""
+        other = copy(self)
+        other._parents = {}
+        return other
 
     def start(self, compiles: bool = False, module: str = "") -> None:
         """Begin to start the warm parent, without waiting for it: its imports take a second."""

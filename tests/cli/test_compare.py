@@ -75,6 +75,9 @@ def test_two_layers_are_compared_at_every_size(elsewhere: Path, capsys: pytest.C
     files = ["--json", "found.json", "--markdown", "found.md", "--junit", "found.xml"]
     status = main(["compare", "impl=rnn.torch,rnn.elman", "seq_len=16,32", *TINY, *files])
     out = " ".join(capsys.readouterr().out.split())
+    assert {path.name for path in Path("found").glob("comparison.*")} == {
+        f"comparison.{e}" for e in ("csv", "md", "xml", "json")
+    }
     frame = pd.read_csv("found/comparison.csv")
     assert list(frame.columns)[: len(AXES) + len(ASKED)] == [*AXES, *ASKED]
     assert list(zip(frame.impl, frame.base, frame.seq_len, strict=True)) == [

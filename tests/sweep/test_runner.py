@@ -130,6 +130,18 @@ def becomes_true(condition: Callable[[], bool]) -> bool:
     return True
 
 
+def test_a_twin_knows_what_is_learnt_of_layers_and_shares_no_process(runner: Runner, case: Case) -> None:
+    runner.run("machine")
+    twin = runner.twin()
+    try:
+        twin.run("machine")
+        assert twin._parents[False, ""] is not runner._parents[False, ""]
+        assert twin._compiling is runner._compiling
+    finally:
+        twin.drop()
+    assert runner.run("machine")["status"] == "ok"
+
+
 def test_somebodys_layer_is_described_by_looking_at_it(runner: Runner) -> None:
     found = runner.run("describe", planted("NoHeads"))
     assert (found["family"], found["has_heads"]) == ("mixers", False)

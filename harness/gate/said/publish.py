@@ -10,7 +10,7 @@ from harness.gate.outcome import Outcome
 
 # GitHub names the file in which a job's summary is collected.
 SUMMARY = "GITHUB_STEP_SUMMARY"
-_FLAGS = ("markdown", "junit", "json")
+_ENDINGS = {"markdown": ".md", "junit": ".xml", "json": ".json"}
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -43,26 +43,40 @@ def publish(
     `title` names the gate and what it looked at; `properties` is what to know of the run, such as torch's version.
     Raises UsageError for a file that cannot be written.
     """
+    for flag, path in _asked(options):
+        _write(path, _text(flag, title, outcomes, remarks, properties), "w")
+    summary = os.environ.get(SUMMARY)
+    if summary:
+        _write(Path(summary), _text("markdown", title, outcomes, remarks, properties), "a")
+
+
+def write_all(
+    stem: Path,
+    title: str,
+    outcomes: Sequence[Outcome],
+    remarks: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """All three files: `stem` with .md, .xml and .json. Raises UsageError for one that cannot be written."""
+    for flag, ending in _ENDINGS.items():
+        _write(stem.with_suffix(ending), _text(flag, title, outcomes, remarks, properties), "w")
+
+
+def _text(
+    flag: str, title: str, outcomes: Sequence[Outcome], remarks: Sequence[str], properties: Mapping[str, str] | None
+) -> str:
     # Here: most runs want none of them.
     from harness.gate.said.as_json import as_json
     from harness.gate.said.junit import junit
     from harness.gate.said.markdown import markdown
 
-    for flag, path in _asked(options):
-        if flag == "markdown":
-            text = markdown(title, outcomes, remarks)
-        elif flag == "junit":
-            text = junit(title, outcomes, properties)
-        else:
-            text = as_json(title, outcomes, remarks, properties)
-        _write(path, text, "w")
-    summary = os.environ.get(SUMMARY)
-    if summary:
-        _write(Path(summary), markdown(title, outcomes, remarks), "a")
+    if flag == "markdown":
+        return markdown(title, outcomes, remarks)
+    return junit(title, outcomes, properties) if flag == "junit" else as_json(title, outcomes, remarks, properties)
 
 
 def _asked(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
-    return ((flag, path) for flag in _FLAGS if (path := getattr(options, flag)) is not None)
+    return ((flag, path) for flag in _ENDINGS if (path := getattr(options, flag)) is not None)
 
 
 def _write(path: Path, text: str, mode: str) -> None:

@@ -43,8 +43,8 @@ class Progress(Protocol):
 class Sides:
     """The runners of the base, of the head, and of the control, which is the base once more. A context manager."""
 
-    def __init__(self, base: Runner, head: Runner, control: Runner) -> None:
-        self.base, self.head, self.control = base, head, control
+    def __init__(self, base: Runner, head: Runner) -> None:
+        self.base, self.head, self.control = base, head, base.twin()
 
     def __enter__(self) -> "Sides":
         for runner in (self.base, self.head):

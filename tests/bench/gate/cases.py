@@ -3,15 +3,15 @@
 import os
 from itertools import cycle
 
+from bench.gate.planting import CALLS, IMPLS, class_name
+
 from harness.case import Case
 from harness.sweep.paired.comparison import Pair
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))
-IMPLS = ("rnn.torch", "attention.naive", "attention.packed", "attention.fused")
 SIZES = ((64, 256), (128, 128), (256, 64))  # n, d
-# Each layer is called so often that one call more is that share more work.
-CALLS = {0.02: 50, 0.03: 33, 0.05: 20, 0.10: 20, 0.20: 20}
-SMALL = ((32, 64), (64, 32), (64, 64))
+# Smaller, as each is called many times.
+SMALL = ((16, 64), (32, 32), (16, 128))
 
 
 def _case(impl: str, n: int, d: int, heads: bool = True) -> Case:
@@ -34,11 +34,7 @@ def planted(shares: tuple[float, ...], turn: int) -> tuple[list[Pair], list[floa
     for (impl, (n, d)), share in zip(((impl, size) for impl in IMPLS for size in SMALL), cycle(rotated), strict=False):
         calls = CALLS[share] if share else 20
         more = calls + round(calls * share)
-        base, head = (_case(f"bench.gate.repeated:{_name(impl)}{times}", n, d) for times in (calls, more))
+        base, head = (_case(f"bench.gate.repeated:{class_name(impl, times)}", n, d) for times in (calls, more))
         pairs.append(Pair(base, head))
         effects.append(more / calls - 1)
     return pairs, effects
-
-
-def _name(impl: str) -> str:
-    return impl.replace(".", "_").title().replace("_", "")

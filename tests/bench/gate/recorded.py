@@ -39,7 +39,7 @@ def record(kind: str, pairs: Sequence[Pair], effects: Sequence[float], seed: int
     """Run one comparison, and append it to a file."""
     rows: list[dict[str, Any]] = []
     began = time.monotonic()
-    with Sides(_runner(), _runner(), _runner()) as sides:
+    with Sides(_runner(), _runner()) as sides:
         measured = time_pairs(pairs, sides, RULES, Timing(), seed, lambda row: rows.append(dict(row)), _Silent())
     wall_s = time.monotonic() - began
     one = _recorded(kind, pairs, effects, measured, rows, wall_s)

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from bench.gate.cases import CALLS, IMPLS, _name
+from bench.gate.planting import CALLS, IMPLS, class_name
 from torch import Tensor, nn
 
 from harness import catalog
@@ -33,5 +33,5 @@ class Repeated(nn.Module):
 for _impl in IMPLS:
     for _share, _calls in CALLS.items():
         for _times in (_calls, _calls + round(_calls * _share)):
-            _class = f"{_name(_impl)}{_times}"
+            _class = class_name(_impl, _times)
             globals()[_class] = type(_class, (Repeated,), {"impl": _impl, "times": _times, "__module__": __name__})

@@ -27,6 +27,9 @@ class Pretended:
     def __init__(self, name: str, told: list[str]) -> None:
         self.name, self.told = name, told
 
+    def twin(self) -> "Pretended":
+        return Pretended("control", self.told)
+
     def start(self) -> None:
         self.told.append(f"start {self.name}")
 
@@ -42,7 +45,7 @@ class Timed:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.told: list[str] = []
-        self.sides = Sides(*(Pretended(name, self.told) for name in ("base", "head", "control")))  # type: ignore[arg-type]
+        self.sides = Sides(*(Pretended(name, self.told) for name in ("base", "head")))  # type: ignore[arg-type]
         self.blocks: list[tuple[Side, Side]] = []
         self.rows: list[dict[str, Any]] = []
         self.fails: set[str] = set()
