@@ -28,6 +28,11 @@ def is_foreign(name: str) -> bool:
     return ":" in name
 
 
+def is_in_a_file(name: str) -> bool:
+    """Whether `name` is written as a layer in a file, `their/file.py:TheirLayer`."""
+    return _IN_A_FILE.fullmatch(name) is not None
+
+
 def check_name(name: str) -> None:
     """Raise UsageError unless `name` is registered or of the form of somebody's own layer.
 
@@ -90,7 +95,7 @@ def reference_options(name: str) -> dict[str, Any]:
 
 def _load(target: str) -> type:
     place, _, attribute = target.rpartition(":")
-    module = own_file.load(Path(place)) if _IN_A_FILE.fullmatch(target) else importlib.import_module(place)
+    module = own_file.load(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
     found = functools.reduce(getattr, attribute.split("."), module)
     if not isinstance(found, type):
         raise TypeError(f"{target} is not a class")

@@ -67,8 +67,13 @@ def worktree(ref: str) -> Iterator[Worktree]:
         try:
             _git(top, "worktree", "add", "--detach", "--force", str(at), commit, refused=f"ref={ref}")
             yield Worktree(top.resolve(), at, commit)
-        finally:
-            _remove(top, at)
+        except BaseException:
+            try:
+                _remove(top, at)
+            except UsageError as left_behind:  # what has gone wrong before is what matters
+                print(f"harness: {left_behind}", file=sys.stderr)
+            raise
+        _remove(top, at)
 
 
 def _remove(top: Path, at: Path) -> None:

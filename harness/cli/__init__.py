@@ -29,9 +29,11 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. The exit status: 0 done, 1 something got worse (check, compare), 2 usage, 3 done but a case
+    """Run one command. The exit status.
 
-    is wrong, in error or killed, or could not be measured."""
+    0 done; 1 something got worse (check, compare); 2 usage; 3 done, but a case is wrong, in error or killed, or could
+    not be measured.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())

@@ -20,6 +20,10 @@ exit status: 0 done; 2 usage, or a run without any case that could be measured
 """
 
 
+# What may not happen again.
+_BY_CHANCE = ("timeout", "killed")
+
+
 def run(arguments: Sequence[str]) -> int:
     """Write what is known of a run's cases to a file that `check` reads."""
     parser = Parser("baseline", "What a run found, as a file to hold later code against. Measures nothing.", _EPILOG)
@@ -33,6 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     from harness.gate.baseline import baseline_of
     from harness.gate.baseline_file import write
     from harness.gate.baseline_text import text_of
+    from harness.gate.keyed import subject
     from harness.summary.stored import read_stored
 
     stored = read_stored(options.run)
@@ -42,6 +47,10 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(
             f"{options.run} has no case that could be measured: there is nothing to hold later code against"
         )
+    for line in stored.lines:
+        if line.status in _BY_CHANCE:
+            said = f"{subject(line.case)}: {line.status}: kept as such, and never judged; better measure it again"
+            print(f"harness: {said}", file=sys.stderr)
     seed = stored.config.get("seed", 0)
     if type(seed) is not int:
         raise UsageError(f"{options.run}: seed={seed} in config.yaml is no number")

@@ -21,10 +21,11 @@ settings:
   out=DIR                                keep what is measured there, a run as that of a sweep
 
 what is judged:
-  flops, operations, depth               must be what they were, to the last digit
+  flops, operations, depth               no more than they were, to the last digit; less is told, and fine
   peak memory                            within 1 %
   the kernel that ran                    a fused one must stay one
-  how memory, flops, depth and time grow the exponents of their laws must lie in their intervals
+  how memory, flops, depth and time grow the exponents of their laws must not lie above their intervals (of memory: by
+                                         more than 0.1)
   claims of theory                       none may be newly refuted
 No time is ever compared with another; how time grows is judged where both laws are determined, and what seems worse
 is measured a second time in new processes before it counts.

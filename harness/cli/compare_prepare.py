@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness import store
-from harness.case import AXES, Case
+from harness.case import Case
 from harness.catalog import Traits
 from harness.cli.compare_sides import Asked, Found
 from harness.machine import describe_machine
@@ -62,8 +62,4 @@ def _prepare(
     finally:
         writer.close()
     lines, _ = summarise_run(run, asked.config.precision)
-    return {_case(line): line for line in lines}, left
-
-
-def _case(line: Line) -> Case:
-    return Case(*(getattr(line, axis) for axis in AXES))
+    return {line.case: line for line in lines}, left

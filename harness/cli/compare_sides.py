@@ -115,15 +115,15 @@ def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
     """Both sides, ready to run trials. Raises UsageError where a layer cannot be had, or is the same on both sides."""
     if asked.ref is None:
         runner = _runner(asked.config, out / COMPILE_CACHE, None)
-        with Sides(runner, runner.twin()) as sides:
+        with Sides(runner, runner.twin(), interchangeable=True) as sides:
             traits = {impl: describe_impl(impl, runner) for impl in asked.config.axes["impl"]}
             check_devices(asked.config, runner)
             yield Found(sides, traits, traits)
         return
     with worktree(asked.ref) as tree:
-        paths = {"base": tree.path(sys.path), "head": tree.own_path(sys.path)}
-        runners = (_runner(asked.config, out / COMPILE_CACHE / name, path) for name, path in paths.items())
-        with Sides(*runners) as sides:
+        base = _runner(asked.config, out / COMPILE_CACHE / "base", tree.path(sys.path))
+        head = _runner(asked.config, out / COMPILE_CACHE / "head", tree.own_path(sys.path))
+        with Sides(base, head) as sides:
             check_devices(asked.config, sides.head)
             yield _of_two_trees(asked, sides, tree)
 
@@ -138,12 +138,16 @@ def _runner(config: SweepConfig, cache: Path, path: list[str] | None) -> Runner:
 def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
     found = Found(sides, {}, {}, properties={"base": tree.commit})
     for impl in asked.config.axes["impl"]:
+        if catalog.is_in_a_file(impl):
+            raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
         found.head_traits[impl] = describe_impl(impl, sides.head)
         seen = sides.base.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-        if seen["status"] != "ok":
+        if seen["status"] == "error":
             found.lacking[impl] = f"{impl} cannot be had at {asked.ref}, and is not compared: {seen['reason']}"
             continue
-        found.base_traits[impl] = describe_impl(impl, sides.base)
+        if seen["status"] != "ok":
+            raise UsageError(f"impl '{impl}' at {asked.ref}: {seen['status']}: {seen['reason']}")
+        found.base_traits[impl] = Traits(seen["family"], seen["has_heads"])
         file = seen["file"] or "a module without a file"
         if not Path(file).resolve().is_relative_to(tree.at):
             raise UsageError(

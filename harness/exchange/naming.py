@@ -6,21 +6,16 @@ The sizes are always there; of the other axes those that are not at their defaul
 from collections.abc import Collection
 from typing import Any
 
-from harness.case import AXES, DEFAULTS, Case
+from harness.case import AXES, DEFAULTS
 from harness.report.escaped import printable
 from harness.summary import Line
 
 _SIZES = ("seq_len", "d_model", "num_heads")
 
 
-def case_of(line: Line) -> Case:
-    """The case that the line is of."""
-    return Case(**axes_of(line))
-
-
 def axes_of(line: Line) -> dict[str, Any]:
-    """Its axes by name."""
-    return {axis: getattr(line, axis) for axis in AXES}
+    """The line's axes by name."""
+    return line.case.as_dict()
 
 
 def overrides(line: Line, without: Collection[str] = ()) -> str:

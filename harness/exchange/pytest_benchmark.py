@@ -6,7 +6,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.exchange.formats import Exported
 from harness.exchange.machine_info import commit_info, machine_info, taken_at
-from harness.exchange.naming import axes_of, case_of, overrides
+from harness.exchange.naming import axes_of, overrides
 from harness.exchange.plain import as_json, cells
 from harness.exchange.rounds import rounds_of, statistics_of, statistics_of_interval
 from harness.report.escaped import printable
@@ -27,7 +27,7 @@ def export(stored: Stored) -> Exported:
     content = {
         "machine_info": machine_info(stored.machine),
         "commit_info": commit_info(stored.machine),
-        "benchmarks": [_benchmark(line, rounds.get(case_of(line), ()), precision) for line in timed],
+        "benchmarks": [_benchmark(line, rounds.get(line.case, ()), precision) for line in timed],
         "datetime": taken_at(stored),
         "version": _VERSION,
     }

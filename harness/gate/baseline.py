@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from harness.case import AXES, Case
+from harness.case import Case
 from harness.findings.laws import FittedLaw
 from harness.findings.verdicts import Verdict
 from harness.gate.keyed import Named, group
@@ -95,7 +95,7 @@ def baseline_of(
     harness: str,
 ) -> Baseline:
     """The baseline that a run's lines, laws and verdicts are; `machine` is what its machine.json holds."""
-    cases = {_case(line): line for line in lines}
+    cases = {line.case: line for line in lines}
     torch = machine.get("torch")
     return Baseline(
         harness=harness,
@@ -110,10 +110,6 @@ def baseline_of(
         },
         times_s={case: time_s for case in sorted(cases) if (time_s := cases[case].time_s) is not None},
     )
-
-
-def _case(line: Line) -> Case:
-    return Case(**{axis: getattr(line, axis) for axis in AXES})
 
 
 def _facts(line: Line) -> Facts:

@@ -33,7 +33,7 @@ def write(baseline: Baseline, path: Path) -> None:
     target = path.resolve()  # of a link, what it points to
     try:
         if target.exists() and not target.is_file():  # a directory says no by itself, a pipe takes it as it comes
-            target.write_text(text, encoding="utf-8")
+            target.write_text(text, encoding="utf-8", errors="replace")
             return
         fresh = target.with_name(f".{target.name[:200]}-{os.getpid()}")
         try:

@@ -67,7 +67,14 @@ def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
         )
     if was.status == "ok" or status == "not measured" or (status in _BAD and status != was.status):
         return Outcome(name, "status", UNMEASURED, was.status, status, f"{said}{note}")
-    return Outcome(name, "status", PASSED, was.status, status, f"as before, {said}")
+    return Outcome(
+        name,
+        "status",
+        PASSED,
+        was.status,
+        status,
+        f"as before, {said}" if status == was.status else f"{was.status} before, {said}",
+    )
 
 
 def _two(was: int, now: int, written: Callable[[float], str]) -> str:

@@ -10,7 +10,7 @@ from harness.gate.baseline import TIMED, Baseline, LawKept
 from harness.gate.cases import METRIC_OF, judge_case
 from harness.gate.keyed import Named, group
 from harness.gate.laws import growth, judge_claims, judge_law
-from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, Outcome
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNMEASURED, Outcome
 from harness.gate.series import rises_no_more
 
 _Group = tuple[str, tuple[Any, ...]]
@@ -53,14 +53,25 @@ def doubtful(was: Baseline, outcomes: Iterable[Outcome]) -> list[Case]:
 
 
 def confirmed(first: Sequence[Outcome], second: Iterable[Outcome]) -> list[Outcome]:
-    """The first outcomes; of time, what got worse counts only if it was worse in the `second` measurement too."""
-    again = {(one.subject, one.quantity) for one in second if one.verdict == REGRESSION}
+    """The first outcomes; of time, what got worse counts only if it was worse in the `second` measurement too.
+
+    What that could not tell, or not measure, is no pass.
+    """
+    again = {(one.subject, one.quantity): one.verdict for one in second}
     return [
-        replace(one, verdict=PASSED, reason=f"not when measured a second time: {one.reason}")
-        if one.verdict == REGRESSION and is_of_time(one) and (one.subject, one.quantity) not in again
+        _twice(one, again.get((one.subject, one.quantity), UNMEASURED))
+        if one.verdict == REGRESSION and is_of_time(one)
         else one
         for one in first
     ]
+
+
+def _twice(one: Outcome, again: str) -> Outcome:
+    if again == REGRESSION:
+        return one
+    if again in (PASSED, IMPROVED):
+        return replace(one, verdict=PASSED, reason=f"not when measured a second time: {one.reason}")
+    return replace(one, verdict=again, reason=f"worse at first, {again} when measured a second time: {one.reason}")
 
 
 def remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: Iterable[Outcome]) -> list[str]:
@@ -70,6 +81,9 @@ def remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: It
         said.append(
             f"The baseline was measured with torch {was.torch}, this with {now.torch}: what differs may be torch's."
         )
+    before, after = (of.machine.get("instructions") for of in (was, now))
+    if before and after and before != after:
+        said.append(f"The baseline's CPU had {before}, this one has {after}: kernels may choose other workspaces.")
     members = was.members()
     lacking = {of_it: sum(case not in chosen for case in cases) for of_it, cases in members.items()}
     for of_it in {group(case): None for case in sorted(chosen)}:
@@ -79,6 +93,11 @@ def remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: It
             said.append(
                 f"{name}: {number - lacking[of_it]} of its {number} cases were chosen, so no law or claim is judged."
             )
+    whole = _whole(was, now, chosen)
+    for of_it in members:
+        if not lacking[of_it] and of_it not in whole:
+            name = Named(*of_it, "").subject
+            said.append(f"{name}: not the same of its cases can be measured as before, so no law or claim is judged.")
     if any(outcome.verdict == IMPROVED for outcome in outcomes):
         said.append("Better than the baseline: write a new one, so that it stays so.")
     return said

@@ -15,6 +15,10 @@ from harness.summary import Line
 MORE, LESS, ALIKE, UNKNOWN = "more", "less", "equivalent", "unknown"
 _SIGNS = {REGRESSION: MORE, IMPROVED: LESS, PASSED: ALIKE, UNMEASURED: UNKNOWN}
 
+# What a trial says again if asked again.
+_NOT_FOR_IT = "unsupported"
+_FOR_GOOD = (_NOT_FOR_IT, "oom", "wrong", "error")
+
 # What the control says of the whole comparison.
 HELD, FAILED, NONE = "held", "failed", "none"
 
@@ -38,7 +42,10 @@ class Amount:
 
 @dataclass(frozen=True)
 class Compared:
-    """One pair. `time` is None where a side could not be measured at all: `reason` says why."""
+    """One pair. `time` is None where a side could not be measured at all: `reason` says why.
+
+    `is_excused`: the head is not to blame for that, and it would be the same another time.
+    """
 
     base: Case
     head: Case
@@ -46,6 +53,7 @@ class Compared:
     memory: Amount
     flops: Amount
     reason: str = ""
+    is_excused: bool = False
 
     @property
     def verdict(self) -> str:
@@ -84,10 +92,11 @@ def compared_of(
     found = []
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
-        reason = "" if number in times else _why_not(was, now)
-        found.append(
-            Compared(a, b, times.get(number), _amount(was, now, "peak_bytes"), _amount(was, now, "flops"), reason)
-        )
+        peaks, flops = (_amount(was, now, column) for column in ("peak_bytes", "flops"))
+        if number in times:
+            found.append(Compared(a, b, times[number], peaks, flops))
+        else:
+            found.append(Compared(a, b, None, peaks, flops, _why_not(was, now), _excused(was, now)))
     controls = tuple((pairs[timed[control.case]][0], control) for control in controls_of(measured, rules))
     return Comparison(tuple(found), controls, rules)
 
@@ -100,7 +109,16 @@ def is_disarmed(one: Compared, control: str) -> bool:
 def _amount(was: Line | None, now: Line | None, column: str) -> Amount:
     before, after = (getattr(line, column) if line is not None else None for line in (was, now))
     found = judge_count(before, after, PEAK_TOLERANCE if column == "peak_bytes" else 0.0)
-    return Amount(_SIGNS[found[0]] if found is not None else UNKNOWN, before, after)
+    return Amount(_SIGNS[found[0]] if found is not None and before is not None else UNKNOWN, before, after)
+
+
+def _excused(was: Line | None, now: Line | None) -> bool:
+    """Where neither side is for the case; and where the base fails, and not by chance, so that nothing can be held
+    against a head that does not.
+    """
+    if was is None or now is None:
+        return False
+    return now.status == was.status == _NOT_FOR_IT or (was.status in _FOR_GOOD and now.status == "ok")
 
 
 def _why_not(was: Line | None, now: Line | None) -> str:

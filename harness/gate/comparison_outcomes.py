@@ -22,7 +22,7 @@ _OF_AMOUNT = {MORE: REGRESSION, LESS: IMPROVED, ALIKE: PASSED}
 
 
 def outcomes_of(comparison: Comparison) -> list[Outcome]:
-    """An outcome of time for every pair, and of memory and FLOPs where they are known of both sides."""
+    """An outcome of time for every pair, and of memory and FLOPs where they are known of the base."""
     return [outcome for one in comparison.compared for outcome in _outcomes(one, comparison.control)]
 
 
@@ -41,13 +41,15 @@ def _outcomes(one: Compared, control: str) -> Iterator[Outcome]:
         if amount.verdict != UNKNOWN and amount.was is not None and amount.now is not None:
             was, now = written(amount.was), written(amount.now)
             yield Outcome(name, quantity, _OF_AMOUNT[amount.verdict], was, now, _said(quantity, amount, was, now))
+        elif amount.was is not None and one.time is not None:
+            yield Outcome(name, quantity, UNMEASURED, written(amount.was), "", "known of the base, and not of the head")
 
 
 def _time(name: str, one: Compared, control: str) -> Outcome:
     if one.time is None:
         # What never could be is no failure of the head's; but where nothing at all could be timed, nothing passes.
-        both = one.reason.startswith("base: ") and control != NONE
-        return Outcome(name, TIME, UNDECIDED if both else UNMEASURED, "", "", one.reason)
+        excused = one.is_excused and control != NONE
+        return Outcome(name, TIME, UNDECIDED if excused else UNMEASURED, "", "", one.reason)
     verdict = UNMEASURED if is_disarmed(one, control) else _OF_TIME[one.verdict]
     reason = one.time.reason
     if verdict == UNDECIDED:

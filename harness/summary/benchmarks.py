@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from harness.case import AXES, Case
+from harness.case import AXES
 from harness.errors import UsageError
 from harness.summary.line import COLUMNS, Line
 from harness.summary.tidy import lines_of
@@ -124,7 +124,7 @@ def _lines(path: Path, records: Sequence[Mapping[str, Any]]) -> list[Line]:
 def _with_tokens(line: Line) -> Line:
     if line.tokens_per_s is not None or line.time_s is None:
         return line
-    tokens = Case(**{axis: getattr(line, axis) for axis in AXES}).tokens
+    tokens = line.case.tokens
     return replace(line, tokens_per_s=tokens / line.time_s)
 
 

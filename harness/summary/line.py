@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from harness.case import AXES, Case
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -74,6 +76,11 @@ class Line:
     mask: str
     real_share: float
     source_len: int
+
+    @property
+    def case(self) -> Case:
+        """The point of the grid that it is of."""
+        return Case(*(getattr(self, axis) for axis in AXES))
 
 
 COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Line))

@@ -53,9 +53,9 @@ class TurnTrial:
         return float(self._line()["call_s"])
 
     def turn(self, place: int = 0, anew: bool = False) -> Turn:
-        """Give it the turn, on the CPUs of that number (`harness.trial.timing.places`), with its layer built anew or as
+        """Give it the turn, on the CPUs of that number (`harness.trial.timing.places`). Raises TurnTrialFailed.
 
-        it lies. Raises TurnTrialFailed.
+        `anew`: with its layer built anew, and not as it lies.
         """
         with contextlib.suppress(BrokenPipeError):  # it has ended; what it left to read says why
             os.write(self._ask, bytes([place % _PLACES, anew]))

@@ -9,7 +9,7 @@ from harness.case import Case
 from harness.gate.baseline import Baseline, ClaimKept, Facts
 from harness.gate.check import confirmed, doubtful, judge, remarks
 from harness.gate.keyed import Named, group
-from harness.gate.outcome import exit_status
+from harness.gate.outcome import Outcome, exit_status
 
 
 def changed(**values: object) -> Baseline:
@@ -105,6 +105,15 @@ def test_a_law_of_time_counts_only_if_it_is_worse_twice() -> None:
     assert "not when measured a second time" in once[-1].reason
 
 
+@pytest.mark.parametrize(
+    ("again", "verdict"), [("undecided", "undecided"), ("unmeasured", "unmeasured"), (None, "unmeasured")]
+)
+def test_what_the_second_measurement_of_time_cannot_tell_is_no_pass(again: str | None, verdict: str) -> None:
+    first = [Outcome(TIME.subject, "exponent of time in n", "regression", "1.00", "2.00", "grown")]
+    second = [replace(first[0], verdict=again)] if again else []
+    assert [one.verdict for one in confirmed(first, second)] == [verdict]
+
+
 def test_facts_that_got_worse_need_no_second_look() -> None:
     found = judge(baseline(), changed(ops=15), CASES, timed=True)
     assert doubtful(baseline(), found) == []
@@ -139,6 +148,12 @@ def test_another_torch_is_said_beside_every_difference() -> None:
     found = judge(was, now, CASES, timed=True)
     assert all("(torch 2.13.0 before, 2.14.0 now)" in one.reason for one in found if one.verdict == "regression")
     assert "torch 2.13.0" in remarks(was, now, CASES, found)[0]
+
+
+def test_another_cpu_s_instructions_are_a_remark() -> None:
+    was = replace(baseline(), machine={"instructions": "AVX512"})
+    assert "AVX512" in remarks(was, replace(was, machine={"instructions": "AVX2"}), CASES, [])[0]
+    assert remarks(was, was, CASES, []) == []
 
 
 def test_what_got_better_calls_for_a_new_baseline() -> None:

@@ -27,7 +27,7 @@ def test_a_control_that_fails_or_cannot_be_measured_disarms(control: object) -> 
         ({"flops": 1000}, {"flops": 1001}, "more"),
         ({"flops": 1000}, {"flops": 999}, "less"),
         ({"flops": 1000}, {"flops": 1000}, "equivalent"),
-        ({"flops": None}, {"flops": 1000}, "equivalent"),
+        ({"flops": None}, {"flops": 1000}, "unknown"),
         ({"flops": 1000}, {"flops": None}, "unknown"),
         ({"flops": None}, {"flops": None}, "unknown"),
     ],
@@ -54,3 +54,22 @@ def test_what_could_not_be_timed_says_on_which_side_and_why() -> None:
     assert one.reason == "head: error: RuntimeError: no such luck"
     assert of_lines(bad, bad, None).compared[0].reason.startswith("base: error: RuntimeError: no such luck; head: ")
     assert of_lines(None, None, None).compared[0].reason == "no trial of it ended"
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "excused"),
+    [
+        ("unsupported", "unsupported", True),
+        ("oom", "ok", True),
+        ("error", "ok", True),
+        ("timeout", "ok", False),
+        ("killed", "ok", False),
+        ("ok", "unsupported", False),
+        ("wrong", "wrong", False),
+    ],
+)
+def test_a_head_is_excused_only_for_what_it_is_not_to_blame_for_and_would_be_so_again(
+    base: str, head: str, excused: bool
+) -> None:
+    (one,) = of_lines(line(CASE, base, "so"), line(CASE, head, "so"), None).compared
+    assert one.is_excused == excused

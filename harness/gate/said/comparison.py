@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.gate.compared import FAILED, Compared, Comparison
+from harness.gate.compared import HELD, Compared, Comparison
 from harness.gate.comparison_outcomes import pair_name, ratio
 from harness.report import units
 from harness.report.escaped import printable
-from harness.stats.paired.verdicts import FASTER, SLOWER, UNMEASURED
+from harness.stats.paired.verdicts import EQUIVALENT, FASTER, SLOWER, UNMEASURED
 
 _COLOURS = {SLOWER: "red", UNMEASURED: "magenta", FASTER: "green", "more": "red", "less": "green"}
 
@@ -54,19 +54,18 @@ def sentences(comparison: Comparison) -> Iterator[str]:
     """What to know beside the table."""
     for one in comparison.compared:
         said = one.time.reason if one.time is not None else one.reason
-        if one.verdict in (SLOWER, FASTER, "undecided", UNMEASURED):
+        if one.verdict != EQUIVALENT:
             yield f"{pair_name(one.head)}: {one.verdict}: {said}."
-    if comparison.control == FAILED:
-        for case, control in comparison.controls:
-            if control.failure is not None:
-                yield f"The A/A control of {pair_name(case)} could not be measured: {control.failure}."
-            elif not control.held:
-                found = control.evidence
-                yield (
-                    f"The A/A control failed: {pair_name(case)}, measured against itself, came out "
-                    f"×{found.ratio:.3f} ({found.lo:.3f} to {found.hi:.3f}). Nothing is concluded of time: "
-                    "measure again when the machine is quiet."
-                )
-    elif comparison.controls:
-        number = sum(control.failure is None for _, control in comparison.controls)
+    for case, control in comparison.controls:
+        if control.failure is not None:
+            yield f"The A/A control of {pair_name(case)} could not be measured: {control.failure}."
+        if control.differs:
+            found = control.evidence
+            yield (
+                f"The A/A control failed: {pair_name(case)}, measured against itself, came out "
+                f"×{found.ratio:.3f} ({found.lo:.3f} to {found.hi:.3f}). Nothing is concluded of time: "
+                "measure again when the machine is quiet."
+            )
+    if comparison.control == HELD:
+        number = sum(control.held for _, control in comparison.controls)
         yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."

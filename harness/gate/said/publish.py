@@ -22,13 +22,15 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def check_outputs(options: argparse.Namespace) -> None:
     """Raise UsageError for a file that cannot be written: before minutes of measuring, and not after."""
-    for flag, path in _asked(options):
+    summary = os.environ.get(SUMMARY)
+    named = [(f"--{flag} {path}", path) for flag, path in _asked(options)]
+    for name, path in [*named, *([(f"${SUMMARY} {summary}", Path(summary))] if summary else [])]:
         if path.is_dir():
-            raise UsageError(f"--{flag} {path}: it is a directory, name a file")
+            raise UsageError(f"{name}: it is a directory, name a file")
         if not path.absolute().parent.is_dir():
-            raise UsageError(f"--{flag} {path}: there is no directory {path.absolute().parent}")
+            raise UsageError(f"{name}: there is no directory {path.absolute().parent}")
         if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-            raise UsageError(f"--{flag} {path}: it cannot be written to")
+            raise UsageError(f"{name}: it cannot be written to")
 
 
 def publish(

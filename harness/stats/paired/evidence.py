@@ -50,15 +50,12 @@ def evidence(logs: Sequence[float], rules: Rules) -> Evidence:
 
 
 def is_decided(found: Evidence, cases: int, rules: Rules) -> bool:
-    """Whether more blocks of this case are not needed: it is slower or faster whatever the others turn out to be, or
-
-    equivalent.
-    """
+    """Whether more blocks are not needed: it is equivalent, or slower or faster whatever the others turn out to be."""
     return min(found.slower, found.faster) <= rules.alpha / cases or found.equivalent <= rules.alpha
 
 
 def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
-    """The smallest slow-down, a share, that as many blocks as noisy as these would have shown four times in five.
+    """The smallest slow-down, a share, that blocks as noisy as these flag four times in five, before it is confirmed.
 
     Infinite where so many cases ask for more than all the blocks that there may be can say.
     """

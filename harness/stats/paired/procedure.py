@@ -86,8 +86,6 @@ def _rounds(
     """
     blocks = {(case, False): measured.cases[case] for case in cases}
     blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
-    for one in blocks.values():
-        one.again.clear()  # a control of the first rounds has none
     waiting = [key for key, one in blocks.items() if one.failure is None]
     for number in range(1, rules.most_blocks + 1):
         if all(control for _, control in waiting):

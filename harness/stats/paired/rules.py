@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """`floor`: a change no larger than this share is none that matters. `alpha`: how often a case that has not changed
+    """What is asked of the blocks.
 
+    `floor`: a change no larger than this share is none that matters. `alpha`: how often a case that has not changed
     by more may be called changed (over all cases, the share of false ones among those called so), or one that has
     be called equivalent. `looks`: after so many blocks a case is looked at, and stopped if it is sure.
     """

@@ -28,12 +28,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Control:
-    """What came of measuring a case against itself; `failure` says why that could not be done."""
+    """What came of measuring a case against itself: whether it `differs`; `failure` says why that could not be done."""
 
     case: int
-    held: bool
+    differs: bool
     evidence: Evidence
     failure: str | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether it was measured, and came out as itself."""
+        return not self.differs and self.failure is None
 
 
 def controls_of(measured: Measured, rules: Rules) -> list[Control]:
@@ -49,18 +54,14 @@ def controls_of(measured: Measured, rules: Rules) -> list[Control]:
         called = {case for case, *of_sides in zip(found, *sides, strict=True) if any(of_sides)} - failing
         failing |= called
         shown |= found if stage == "first" else {case: found[case] for case in called}
-    return [
-        Control(case, case not in failing and blocks.failure is None, shown[case], blocks.failure)
-        for case, blocks in measured.controls.items()
-    ]
+    return [Control(case, case in failing, shown[case], blocks.failure) for case, blocks in measured.controls.items()]
 
 
 def disarmed(controls: Sequence[Control]) -> str:
-    """Why nothing may be concluded; empty where it may: some control was measured, and all that were hold."""
-    measured = [control for control in controls if control.failure is None]
-    if not all(control.held for control in measured):
+    """Why nothing may be concluded; empty where it may: no control differs from itself, and some was measured."""
+    if any(control.differs for control in controls):
         return "the A/A control failed"
-    return "" if measured else "the A/A control could not be measured"
+    return "" if any(control.held for control in controls) else "the A/A control could not be measured"
 
 
 def verdicts_of(measured: Measured, rules: Rules) -> list[Verdict]:

@@ -63,7 +63,7 @@ def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
     trials: dict[str, TurnTrial] = {}
     try:
         sides = {"A": a, "B": b}
-        for name, side in draw.sample(sorted(sides.items(), key=lambda item: item[0]), 2):
+        for name, side in draw.sample(list(sides.items()), 2):
             trials[name] = _asked(side, partial(side.runner.turns, side.case, timing.turn_s))
         # Both build and warm up at the same time: nothing is timed yet.
         call_s = sum(_asked(sides[name], trial.wait_until_warm) for name, trial in trials.items()) / 2

@@ -14,7 +14,7 @@ from harness.catalog import Traits
 from harness.config import Precision
 from harness.stats.paired.procedure import Measured, NoBlock, measure
 from harness.stats.paired.rules import Rules
-from harness.sweep.driver import Sweep, Watcher
+from harness.sweep.driver import Sink, Sweep, Watcher
 from harness.sweep.paired.block import Block, Side, Timing, take_block
 from harness.sweep.runner import Runner
 
@@ -41,10 +41,14 @@ class Progress(Protocol):
 
 
 class Sides:
-    """The runners of the base, of the head, and of the control, which is the base once more. A context manager."""
+    """The runners of the base, of the head, and of the control, which is the base once more. A context manager.
 
-    def __init__(self, base: Runner, head: Runner) -> None:
+    `interchangeable`: head and base find the same layers, so that either runner can serve either side.
+    """
+
+    def __init__(self, base: Runner, head: Runner, interchangeable: bool = False) -> None:
         self.base, self.head, self.control = base, head, base.twin()
+        self.interchangeable = interchangeable
 
     def __enter__(self) -> "Sides":
         for runner in (self.base, self.head):
@@ -75,7 +79,7 @@ def prepare(
     traits: Mapping[str, Traits],
     precision: Precision,
     runner: Runner,
-    sink: Any,
+    sink: Sink,
     watcher: Watcher,
     seed: int,
 ) -> set[Case]:
@@ -127,8 +131,11 @@ def time_pairs(
 
     def take(index: int, control: bool) -> float:
         pair = pairs[index]
-        base = Side("base", pair.base, sides.base)
-        other = Side("control", pair.base, sides.control) if control else Side("head", pair.head, sides.head)
+        runners = [sides.base, sides.control if control else sides.head]
+        if control or sides.interchangeable:
+            draw.shuffle(runners)  # a parent's luck is then as likely to favour one side as the other
+        base = Side("base", pair.base, runners[0])
+        other = Side("control" if control else "head", pair.base if control else pair.head, runners[1])
         try:
             block = take_block(base, other, timing, draw)
         except NoBlock as error:

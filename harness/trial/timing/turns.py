@@ -98,6 +98,7 @@ def _build_anew(layer: _Layer, case: Case, seed: int) -> None:
     """The same layer and input, in another place: what was free goes back to the kernel first."""
     del layer.work
     layer.held.clear()
+    gc.collect()  # collection is off: a layer in a cycle would stay, and its memory with it
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
     layer.held = litter()

@@ -84,6 +84,12 @@ def test_a_control_that_differs_disarms_everything(control: float) -> None:
     assert "control failed: it measured as slower" in found[1].reason
 
 
+def test_a_control_that_differed_and_then_died_disarms_all_the_same() -> None:
+    measured = Script([0.0, 0.3], control=0.2).measure()
+    measured.controls[0].failure = "control: killed"
+    assert "control failed" in verdicts_of(measured, RULES)[0].reason
+
+
 def test_a_control_that_differs_only_the_second_time_disarms_too_and_says_by_how_much() -> None:
     script = Script([0.0, 0.3])
     inner = script.take

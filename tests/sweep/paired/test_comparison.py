@@ -74,8 +74,17 @@ def test_a_block_is_of_base_and_head_and_a_controls_of_the_base_twice(timed: Tim
     sides = {tuple((side.name, side.case, side.runner.name) for side in both) for both in timed.blocks}  # type: ignore[attr-defined]
     assert sides == {
         (("base", A, "base"), ("head", B, "head")),
+        # The control's two runners are alike: each serves either side.
         (("base", A, "base"), ("control", A, "control")),
+        (("base", A, "control"), ("control", A, "base")),
     }
+
+
+def test_where_both_sides_find_the_same_layers_either_runner_serves_either_side(timed: Timed) -> None:
+    timed.sides.interchangeable = True
+    timed.time([Pair(A, B)])
+    heads = {b.runner.name for _, b in timed.blocks if b.name == "head"}  # type: ignore[attr-defined]
+    assert heads == {"base", "head"}
 
 
 def test_processes_are_new_every_four_rounds_and_before_anything_is_measured_again(timed: Timed) -> None:

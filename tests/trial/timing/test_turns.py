@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.case import Case
+from harness.trial.compile_failure import CompiledAgain
 from harness.trial.timing import turns
-from harness.trial.timing.places import mover
 from harness.trial.timing.turns import take_turns
 
 
@@ -68,5 +68,27 @@ def test_the_place_is_the_one_asked_for(
     assert taken == [3, 255]
 
 
-def test_it_moves_by_the_cases_threads() -> None:
-    assert turns.mover is mover
+def test_places_are_of_as_many_cpus_as_the_case_has_threads(
+    case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(turns, "mover", lambda threads: asked.append(threads) or (lambda number: None))
+    serve(case, [(0, 0)], tmp_path / "said")
+    assert asked == [case.threads]
+
+
+def test_a_layer_that_compiles_is_not_built_anew(
+    case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "compilations", lambda: 1)
+    serve(case, [(0, 0), (0, 1)], tmp_path / "said")
+    assert built == [case]
+
+
+def test_compiling_while_it_is_timed_is_an_error(
+    case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = iter(range(1, 100))
+    monkeypatch.setattr(turns, "compilations", lambda: next(numbers))
+    with pytest.raises(CompiledAgain, match="compiled again while it was timed"):
+        serve(case, [(0, 0)], tmp_path / "said")
