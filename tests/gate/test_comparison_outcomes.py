@@ -64,7 +64,7 @@ def test_what_the_base_could_not_do_either_is_no_failure_of_the_head() -> None:
     found = outcomes_of(replace(timed, compared=(timed.compared[0], lost)))
     assert [one.verdict for one in found if one.quantity == "time"] == ["passed", "undecided"]
     assert exit_status(found) == 0
-    lost = replace(lost, reason="head: error: no such luck")
+    lost = replace(lost, is_excused=False, reason="head: error: no such luck")
     assert exit_status(outcomes_of(replace(timed, compared=(timed.compared[0], lost)))) == 3
 
 
