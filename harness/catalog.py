@@ -63,9 +63,14 @@ def is_compiled(name: str) -> bool:
     return name in IMPLS and IMPLS[name].compiled
 
 
+def target(name: str) -> str:
+    """Where the layer is, as `module:Class`."""
+    return IMPLS[name].target if name in IMPLS else name
+
+
 def load_class(name: str) -> type:
     """The layer's class. Raises whatever importing its module raises, AttributeError if it has no such class."""
-    return _load(IMPLS[name].target if name in IMPLS else name)
+    return _load(target(name))
 
 
 def load_reference(name: str) -> type | None:

@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+# Of many names the first ones show what they look like.
+_MOST_NAMED = 16
+
 
 class UsageError(Exception):
     """The command cannot be carried out as given. The command line prints it and exits with 2."""
@@ -14,4 +17,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
-    return f"; known: {', '.join(names)}" if names else ""
+    more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""

@@ -1,6 +1,7 @@
 """Another commit of the repository in the current directory, checked out beside it for as long as it is needed."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,11 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from harness.errors import UsageError
 
 # Where Python packages lie in a repository: at its top, or below.
 _ROOTS = ("", "src")
 _OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+
+
+_PREFIX = "harness-base-"
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ def worktree(ref: str) -> Iterator[Worktree]:
     # With the dash a ref is never taken for an option.
     unknown = f"ref={ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
     commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
-    with tempfile.TemporaryDirectory(prefix="harness-base-") as scratch:
+    _sweep_up(top)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as scratch:
         at = Path(scratch).resolve() / "base"
         try:
             _git(top, "worktree", "add", "--detach", "--force", str(at), commit, refused=f"ref={ref}")
@@ -74,6 +81,17 @@ def worktree(ref: str) -> Iterator[Worktree]:
                 print(f"harness: {left_behind}", file=sys.stderr)
             raise
         _remove(top, at)
+
+
+def _sweep_up(top: Path) -> None:
+    """Remove what was left by comparisons that were killed: the processes that their directories are named for."""
+    for line in _git(top, "worktree", "list", "--porcelain", refused="ref=").splitlines():
+        at = Path(line.removeprefix("worktree "))
+        number = at.parent.name.removeprefix(_PREFIX).partition("-")[0]
+        ours = line.startswith("worktree ") and at.parent.name.startswith(_PREFIX) and number.isdigit()
+        if ours and not psutil.pid_exists(int(number)):
+            _remove(top, at)
+            shutil.rmtree(at.parent, ignore_errors=True)
 
 
 def _remove(top: Path, at: Path) -> None:

@@ -84,6 +84,19 @@ def test_nothing_stays_when_adding_it_is_interrupted(monkeypatch: pytest.MonkeyP
     assert worktrees() == 1
 
 
+def test_what_a_killed_comparison_has_left_is_swept_up_by_the_next(repository: Path, tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left, running = (tmp_path / f"harness-base-{pid}-x" / "base" for pid in (gone.pid, os.getpid()))
+    for at in (left, running):
+        git("worktree", "add", "--detach", str(at))
+    with worktree("HEAD"):
+        pass
+    assert not left.parent.exists()
+    assert running.exists()
+    assert len(git("worktree", "list").splitlines()) == 2
+
+
 def test_a_path_finds_there_what_it_found_here(repository: Path) -> None:
     (repository / "new_since").mkdir()
     search = [str(repository), str(repository / "src"), str(repository / "new_since"), "/usr/lib/python3", ""]

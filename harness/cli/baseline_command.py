@@ -47,6 +47,8 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(
             f"{options.run} has no case that could be measured: there is nothing to hold later code against"
         )
+    if all(line.flops is None and line.ops is None and line.peak_bytes is None for line in stored.lines):
+        raise UsageError(f"{options.run} has times alone: a baseline is of facts, which a sweep takes")
     for line in stored.lines:
         if line.status in _BY_CHANCE:
             said = f"{subject(line.case)}: {line.status}: kept as such, and never judged; better measure it again"

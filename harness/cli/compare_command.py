@@ -1,12 +1,14 @@
 """`python -m harness compare impl=A,B` and `compare ref=<git ref>`: which of two is slower, or takes more."""
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli import INTERRUPTED
 from harness.cli.parser import Parser
 from harness.gate.said.publish import add_outputs, check_outputs, publish, write_all
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from harness.cli.compare_sides import Asked
     from harness.gate.compared import Comparison
+    from harness.gate.outcome import Outcome
 
 RESULTS = Path("results")
 
@@ -28,7 +31,8 @@ settings:
   seq_len d_model num_heads … source_len the axes, as in sweep; allocator=steady unless given: page faults are not timed
   preset=… shape=… device=… precision=…  as in sweep; of the precision only timeout_s
   floor=0.03                             a change no larger than this does not matter
-  blocks=40                              a case that is undecided after so many stays so
+  blocks=40                              a case that is undecided after so many stays so; what is slower or faster may
+                                         get as many again
   out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
 
 Each case ends as slower, faster, equivalent or undecided; what is slower or faster has been measured a second time in
@@ -61,12 +65,18 @@ def run(arguments: Sequence[str]) -> int:
     out = asked.config.out or RESULTS / time.strftime("compare_%Y-%m-%d_%H-%M-%S")
     store.check_new(out)
     console = SteadyConsole()
-    comparison, properties, remarks = _compare(asked, out, console)
-    return _tell(options, asked.title, out, comparison, properties, remarks, console)
+    try:
+        comparison, properties, lacking = _compare(asked, out, console)
+    except KeyboardInterrupt:
+        print(
+            f"harness: interrupted; {out} holds what was measured until then, and nothing is concluded", file=sys.stderr
+        )
+        return INTERRUPTED
+    return _tell(options, asked.title, out, comparison, properties, lacking, console)
 
 
-def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison, dict[str, str], list[str]]":
-    """Measure both sides and judge; what to know of the run, and what was left out."""
+def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison, dict[str, str], list[Outcome]]":
+    """Measure both sides and judge; what to know of the run, and what could not be compared."""
     from harness.cli.compare_prepare import prepare_sides
     from harness.cli.compare_sides import paired, sides_of
     from harness.gate.compared import compared_of
@@ -77,7 +87,7 @@ def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison
 
     with ExitStack() as stack:
         found = stack.enter_context(sides_of(asked, out))
-        pairs, remarks = paired(asked, found)
+        pairs = paired(asked, found)
         both = prepare_sides(pairs, found, asked, out, console)
         timed = [number for number, (a, b) in enumerate(pairs) if a in both.base_open and b in both.head_open]
         measured = Measured([], {})
@@ -88,7 +98,7 @@ def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison
             screen = PairScreen(len(chosen), console)
             measured = time_pairs(chosen, found.sides, asked.rules, Timing(), asked.config.seed, log.write, screen)
     comparison = compared_of(pairs, timed, measured, both.base, both.head, asked.rules)
-    return comparison, {**found.properties, "torch": str(both.torch)}, remarks
+    return comparison, {**found.properties, "torch": str(both.torch)}, found.lacking
 
 
 def _tell(
@@ -97,19 +107,20 @@ def _tell(
     out: Path,
     comparison: "Comparison",
     properties: dict[str, str],
-    remarks: list[str],
+    lacking: "list[Outcome]",
     console: "Console",
 ) -> int:
     from harness.gate.comparison_outcomes import outcomes_of
     from harness.gate.comparison_table import table
     from harness.gate.outcome import exit_status
     from harness.gate.said.comparison import sentences, show
+    from harness.report.escaped import printable
 
     table(comparison).to_csv(out / "comparison.csv", index=False)
     show(title, comparison, console)
-    for remark in remarks:
-        console.out(remark, highlight=False)
-    outcomes, said = outcomes_of(comparison), [*sentences(comparison), *remarks]
+    for one in lacking:
+        console.out(printable(f"{one.subject}: {one.reason}."), highlight=False)
+    outcomes, said = [*outcomes_of(comparison), *lacking], list(sentences(comparison))
     write_all(out / "comparison", title, outcomes, said, properties)
     publish(options, title, outcomes, said, properties)
     console.out(

@@ -1,11 +1,13 @@
 """What `compare` is asked, and the two sides that it measures: two layers of one tree, or one layer of two commits."""
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from harness import catalog
 from harness.case import AXES, Case, collapsed
@@ -13,12 +15,15 @@ from harness.catalog import Traits
 from harness.cli.sweep_command import COMPILE_CACHE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
+from harness.gate.comparison_outcomes import TIME
+from harness.gate.outcome import UNDECIDED, UNMEASURED, Outcome
 from harness.stats.paired.rules import Rules
 from harness.sweep.configured import check_devices, describe_impl, runner_of
 from harness.sweep.paired.comparison import Sides
 from harness.sweep.runner import Runner
 from harness.worktree import Worktree, worktree
 
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 _OWN = ("ref", "floor", "blocks")
 # A change below this is not told from none on any machine; one above is no floor.
 _LEAST_FLOOR, _LARGEST_FLOOR = 0.001, 1.0
@@ -44,12 +49,12 @@ class Asked:
 
 @dataclass
 class Found:
-    """The sides, and what is known of each impl on either: of one that the base lacks, why."""
+    """The sides, what is known of each impl on either, and why others cannot be compared."""
 
     sides: Sides
     base_traits: dict[str, Traits]
     head_traits: dict[str, Traits]
-    lacking: dict[str, str] = field(default_factory=dict)
+    lacking: list[Outcome] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
 
 
@@ -140,26 +145,53 @@ def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
     for impl in asked.config.axes["impl"]:
         if catalog.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
-        found.head_traits[impl] = describe_impl(impl, sides.head)
-        seen = sides.base.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-        if seen["status"] == "error":
-            found.lacking[impl] = f"{impl} cannot be had at {asked.ref}, and is not compared: {seen['reason']}"
+        base, head = (_described(impl, runner) for runner in (sides.base, sides.head))
+        lacking = _lacking(impl, base, head, str(asked.ref))
+        if lacking is not None:
+            found.lacking.append(lacking)
             continue
-        if seen["status"] != "ok":
-            raise UsageError(f"impl '{impl}' at {asked.ref}: {seen['status']}: {seen['reason']}")
-        found.base_traits[impl] = Traits(seen["family"], seen["has_heads"])
-        file = seen["file"] or "a module without a file"
+        file = base["file"] or "a module without a file"
         if not Path(file).resolve().is_relative_to(tree.at):
             raise UsageError(
                 f"impl '{impl}' is from {file}, which is not of this repository: both sides would be the same"
             )
-    if not found.base_traits:
-        raise UsageError(f"nothing to compare: {'; '.join(found.lacking.values())}")
+        for traits, seen in ((found.base_traits, base), (found.head_traits, head)):
+            own = catalog.is_foreign(impl)
+            traits[impl] = Traits(seen["family"], seen["has_heads"]) if own else catalog.traits(impl)
     return found
 
 
-def paired(asked: Asked, found: Found) -> tuple[list[tuple[Case, Case]], list[str]]:
-    """The pairs of cases to compare, base and head, and a sentence for each impl left out."""
+def _described(impl: str, runner: Runner) -> dict[str, Any]:
+    return runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
+
+
+def _lacking(impl: str, base: Mapping[str, Any], head: Mapping[str, Any], ref: str) -> Outcome | None:
+    """Why a layer cannot be compared: undecided where it is new, unmeasured where a side could not give it.
+
+    Raises UsageError where neither has it: its name is mistyped.
+    """
+    if base["status"] != "ok" and head["status"] != "ok":
+        raise UsageError(f"impl '{impl}': {head['reason']}")
+    if head["status"] != "ok":
+        return Outcome(impl, TIME, UNMEASURED, "", "", f"head: {head['status']}: {head['reason']}")
+    if base["status"] == "ok":
+        return None
+    if _is_absent(impl, base["reason"]):
+        return Outcome(impl, TIME, UNDECIDED, "", "", f"it is not there at {ref}: nothing to hold it against")
+    return Outcome(impl, TIME, UNMEASURED, "", "", f"at {ref}: {base['status']}: {base['reason']}")
+
+
+def _is_absent(impl: str, reason: str) -> bool:
+    """Whether it is the layer itself that was not found, and not something that its module needs."""
+    module, _, name = catalog.target(impl).partition(":")
+    missing = _NO_MODULE.search(reason)
+    if missing is not None:
+        return f"{module}.".startswith(f"{missing[1]}.")
+    return reason.startswith("AttributeError") and f"has no attribute '{name}'" in reason
+
+
+def paired(asked: Asked, found: Found) -> list[tuple[Case, Case]]:
+    """The pairs of cases to compare, base and head."""
     impls = [asked.impls] if asked.impls else [(impl, impl) for impl in found.base_traits]
     pairs: dict[tuple[Case, Case], None] = {}
     for base, head in impls:
@@ -167,4 +199,4 @@ def paired(asked: Asked, found: Found) -> tuple[list[tuple[Case, Case]], list[st
             of_base = collapsed(Case(*point), lambda impl: found.base_traits[impl].has_heads)
             of_head = collapsed(Case(head, *point[1:]), lambda impl: found.head_traits[impl].has_heads)
             pairs[of_base, of_head] = None
-    return list(pairs), list(found.lacking.values())
+    return list(pairs)

@@ -53,7 +53,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def _write(out: Path, content: bytes) -> None:
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{out}: {error.strerror}") from error

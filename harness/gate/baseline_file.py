@@ -47,6 +47,8 @@ def write(baseline: Baseline, path: Path) -> None:
 
 def read(path: Path) -> Baseline:
     """The baseline that the file holds. Raises UsageError, one line, for a file that holds none."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; a baseline is a file: python -m harness baseline RUN -o FILE")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

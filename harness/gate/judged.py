@@ -13,13 +13,15 @@ _SLACK = {"memory": READ_TO, "flops": 0.005, "depth": 0.005, TIMED: 0.0}
 # Kernels that never write the n × n scores, or a step's intermediates, to memory.
 FUSED = ("flash", "efficient", "cudnn", "oneDNN")
 
+_NOT_BEFORE = "it was not known before: nothing to hold it against"
+
 Found = tuple[str, str]  # verdict and why, empty where the numbers say it
 
 
 def judge_count(was: int | None, now: int | None, tolerance: float = 0.0) -> Found | None:
     """A fact of a case; None where nothing is to be judged."""
     if was is None:
-        return None if now is None else (PASSED, "it was not known before")
+        return None if now is None else (UNDECIDED, _NOT_BEFORE)
     if now is None:
         return UNMEASURED, "it was known, and is not any more"
     if now > was * (1 + tolerance):
@@ -30,7 +32,7 @@ def judge_count(was: int | None, now: int | None, tolerance: float = 0.0) -> Fou
 def judge_kernel(was: str | None, now: str | None) -> Found | None:
     """Which kernel ran."""
     if was is None:
-        return None if now is None else (PASSED, "it was not known before")
+        return None if now is None else (UNDECIDED, _NOT_BEFORE)
     if now is None:
         return UNMEASURED, "which kernel ran was known, and is not any more"
     if now == was:

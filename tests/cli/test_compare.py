@@ -129,7 +129,7 @@ def test_an_unchanged_working_tree_passes_and_a_layer_new_in_it_is_left_out(
     assert list(frame.impl) == ["compared_layer:Layer"]
     assert set(frame.verdict) <= {"equivalent", "undecided"}
     assert set(frame.flops_verdict) == {"equivalent"}
-    assert "newer_layer:Layer cannot be had at main, and is not compared: ModuleNotFoundError: No module named" in out
+    assert "newer_layer:Layer: it is not there at main: nothing to hold it against." in out
     assert worktrees() == 1
 
 
@@ -143,10 +143,33 @@ def test_a_head_that_raises_could_not_be_measured(repository: Path, capsys: pyte
 
 
 @pytest.mark.parametrize(
+    ("at_base", "at_head", "status", "verdict", "reason"),
+    [
+        (None, LAYER, 0, "undecided", "it is not there at HEAD: nothing to hold it against"),
+        ("import not_installed\n" + LAYER, LAYER, 3, "unmeasured", "No module named 'not_installed'"),
+        (LAYER, "Layer = (\n", 3, "unmeasured", "head: error: SyntaxError"),
+    ],
+)
+def test_a_layer_that_only_one_side_has_passes_only_if_it_is_new(
+    at_base: str | None, at_head: str, status: int, verdict: str, reason: str, repository: Path
+) -> None:
+    if at_base is not None:
+        (repository / "other_layer.py").write_text(at_base.replace("{products}", "1"))
+        git("add", ".")
+        git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-m", "another layer")
+    (repository / "other_layer.py").write_text(at_head.replace("{products}", "1"))
+    asked = ["ref=HEAD", "impl=other_layer:Layer", "seq_len=32", *TINY]
+    assert main(["compare", *asked, "--json", "found.json"]) == status
+    (one,) = json.loads(Path("found.json").read_text())["outcomes"]
+    assert (one["subject"], one["verdict"]) == ("other_layer:Layer", verdict)
+    assert reason in one["reason"]
+    assert worktrees() == 1
+
+
+@pytest.mark.parametrize(
     ("impl", "ref", "message"),
     [
         ("planted:Identity", "HEAD", "not of this repository: both sides would be the same"),
-        ("newer_layer:Layer", "HEAD", "nothing to compare: newer_layer:Layer cannot be had at HEAD"),
         ("compared_layer:Layer", "absent", "git knows no such commit"),
         ("compared_layer:Layer", "--help", "git knows no such commit"),
         ("absent_layer:Layer", "HEAD", "No module named 'absent_layer'"),
@@ -231,7 +254,8 @@ def test_ended_halfway_it_leaves_neither_worktree_nor_process(repository: Path) 
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (130, "harness: interrupted\n")
+    said = "harness: interrupted; found holds what was measured until then, and nothing is concluded\n"
+    assert (process.returncode, err) == (130, said)
     assert worktrees() == 1
     assert [one.pid for one in psutil.process_iter() if _marked(one, mark)] == []
 

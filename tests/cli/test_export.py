@@ -34,7 +34,7 @@ def test_an_export_goes_to_standard_output(run: Path, capsysbinary: pytest.Captu
 
 
 def test_an_export_goes_to_the_file_that_is_named(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    out = tmp_path / "new" / "layers.json"
+    out = tmp_path / "layers.json"
     assert main(["export", "--format=github-action-benchmark", str(run), "-o", str(out)]) == 0
     said, notices = capsys.readouterr()
     assert said == f"{out}: 8 cases, github-action-benchmark\n"

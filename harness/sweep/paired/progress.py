@@ -28,7 +28,6 @@ class PairScreen:
         now = time.monotonic()
         if now - self._last >= _EVERY_S:
             self._last = now
-            said = (
-                f"{now - self._began:5.0f} s  {self._round}  {self._blocks} blocks of {self._pairs} pairs  {pair.head}"
-            )
+            pairs = "one pair" if self._pairs == 1 else f"{self._pairs} pairs"
+            said = f"{now - self._began:5.0f} s  {self._round}  {self._blocks} blocks of {pairs}  {pair.head}"
             self._console.out(said, highlight=False)
