@@ -15,13 +15,18 @@ same in every run.
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from harness.pytest_plugin.found import range_text
 from harness.scaling.law import Range
 
-if TYPE_CHECKING:
-    from harness.pytest_plugin.quantity import Quantity
+
+class Quantity(Protocol):
+    """Whose exponent it is: `harness.pytest_plugin.quantity`."""
+
+    @property
+    def exponent_range(self) -> Range: ...
+    def decide(self, holds: Callable[[float], bool]) -> bool: ...
 
 
 class Exponent(float):
@@ -29,9 +34,9 @@ class Exponent(float):
 
     lo: float
     hi: float
-    _quantity: "Quantity"
+    _quantity: Quantity
 
-    def __new__(cls, quantity: "Quantity", known: Range) -> "Exponent":
+    def __new__(cls, quantity: Quantity, known: Range) -> "Exponent":
         made = super().__new__(cls, known.value)
         made.lo, made.hi, made._quantity = known.lo, known.hi, quantity
         return made
