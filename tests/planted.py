@@ -142,6 +142,13 @@ class RaisesInConstructor(Identity):
         raise RuntimeError("no such luck")
 
 
+class LacksAnAttribute(Identity):
+    """Torch's own code raises it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.zork(x)
+
+
 class ReturnsATuple(Identity):
     def forward(self, x: Tensor) -> tuple:
         return x, None

@@ -2,8 +2,10 @@
 
 import os
 import re
+import sysconfig
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +32,9 @@ _OOM = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
     re.I,
 )
+# Where code lies that is nobody's layer: Python's own, torch's and the harness's. Others may be installed below the first.
+_PYTHON = sysconfig.get_path("stdlib") + os.sep
+_OTHERS = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
 
 
@@ -66,12 +71,18 @@ def failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, RuntimeError) and _NO_KERNEL.search(message):
         return {"status": "unsupported", "reason": message}
     frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    # Of a layer's mistake the place is in the layer, and not in torch, which noticed it.
+    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), frames[-1] if frames else None)
+    where = f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
     return {
         "status": "error",
         "reason": f"{type(error).__name__}: {message}{where}",
         "traceback": _traceback(error),
     }
+
+
+def _may_be_a_layers(file: str) -> bool:
+    return not file.startswith(_OTHERS) and (not file.startswith(_PYTHON) or "site-packages" in file)
 
 
 def _traceback(error: BaseException) -> str:

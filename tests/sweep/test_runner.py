@@ -37,6 +37,7 @@ def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Runner, cas
         ("ExitsQuietly", "error", "exit status 0 and without a result"),
         ("LeavesAChild", "killed", "by SIGKILL"),
         ("RaisesInConstructor", "error", "RuntimeError: no such luck (planted.py:"),
+        ("LacksAnAttribute", "error", "has no attribute 'zork' (planted.py:"),
         ("RefusesShort", "unsupported", "needs 64 tokens or more"),
         ("Absent", "error", "has no attribute 'Absent'"),
     ],
