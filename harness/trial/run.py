@@ -32,7 +32,7 @@ _OOM = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
     re.I,
 )
-# Where code lies that is nobody's layer: Python's own, torch's and the harness's. Others may be installed below the first.
+# Where code lies that is nobody's layer: Python's own (below which others may be installed), torch's, the harness's.
 _PYTHON = sysconfig.get_path("stdlib") + os.sep
 _OTHERS = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
