@@ -1,6 +1,6 @@
 """Whether one number, kernel or exponent got worse than it was: the rules of `check`, a function each."""
 
-from harness.findings.claimed import READ_TO, REFUTED, UNDETERMINED, signed
+from harness.findings.claimed import READ_TO, REFUTED, UNDETERMINED, WIDEST, signed
 from harness.gate.baseline import TIMED, ClaimKept, LawKept
 from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNDECIDED, UNMEASURED
 from harness.scaling.law import Range
@@ -45,14 +45,14 @@ def judge_kernel(was: str | None, now: str | None) -> Found | None:
 
 
 def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: bool, eased: bool) -> Found | None:
-    """How a cost grows along an axis; None where that was not known.
+    """How a cost grows along an axis; None where that was not known, or to an order at most: all would lie in that.
 
     `grown`: whether the cost itself got worse somewhere; `eased`: whether it is nowhere more nor rises by more.
 
     An exact cost's exponent must lie in the interval that it lay in. One of time has an interval itself: it is worse
     only where that lies wholly above.
     """
-    if was is None:
+    if was is None or (metric != TIMED and was.hi - was.lo > 2 * WIDEST):
         return None
     if now is None:
         return UNMEASURED, "how it grows was known, and is not any more"

@@ -83,6 +83,11 @@ def test_an_exponent_must_lie_in_its_interval(metric: str, was: Range, now: Rang
     assert found[0] == verdict
 
 
+def test_an_exponent_that_was_known_to_an_order_at_most_judges_nothing() -> None:
+    assert judge_exponent("memory", Range(1.2, -0.3, 3.7), exact(2.0), grown=True, eased=False) is None
+    assert judge_exponent("time", Range(1.2, -0.3, 3.7), exact(2.0), grown=True, eased=False) is not None
+
+
 def test_a_larger_exponent_of_what_is_less_everywhere_is_no_regression() -> None:
     assert judge_exponent("flops", exact(1.8), exact(2.0), grown=False, eased=True)[0] == "passed"
 
