@@ -46,6 +46,7 @@ class TurnTrial:
             raise
         finally:
             os.close(theirs)
+        self._process = parent.trial
         self._open = True
 
     def wait_until_warm(self) -> float:
@@ -69,11 +70,7 @@ class TurnTrial:
         os.close(self._ask)
         self._open = False
         try:
-            return self._parent.end(
-                self._parent.read(self._answer, time.monotonic() + self._timeout_s), self._timeout_s
-            )
-        except WarmParentLost:
-            return _lost()
+            return self._outcome(self._parent.read(self._answer, time.monotonic() + self._timeout_s))
         finally:
             os.close(self._answer)
 
@@ -98,12 +95,18 @@ class TurnTrial:
         os.close(self._ask)
         self._open = False
         try:
-            outcome = self._parent.end(sent, self._timeout_s)
-        except WarmParentLost:
-            outcome = _lost()
+            outcome = self._outcome(sent)
         finally:
             os.close(self._answer)
         raise TurnTrialFailed(outcome)
+
+    def _outcome(self, sent: bytes | None) -> dict[str, Any]:
+        if self._parent.trial != self._process:
+            return failed("killed", "another trial was begun before it was ended")
+        try:
+            return self._parent.end(sent, self._timeout_s)
+        except WarmParentLost:
+            return _lost()
 
 
 def _lost() -> dict[str, Any]:

@@ -75,11 +75,18 @@ class WarmParent:
             os.close(reader)
         return self.end(sent, timeout_s)
 
+    @property
+    def trial(self) -> int | None:
+        """The process of the trial that is running, if any."""
+        return self._trial
+
     def begin(self, request: dict[str, Any], *more: int) -> int:
         """Fork a trial; the descriptor that it answers on, to be closed by the caller. `more` are passed on to it.
 
-        Raises WarmParentLost.
+        One that was begun before and not ended is killed: there is one at a time. Raises WarmParentLost.
         """
+        if self._trial is not None:
+            self.end(None, 0.0)
         reader, writer = os.pipe()
         try:
             socket.send_fds(self._socket, [json.dumps(request).encode()], [writer, *more])

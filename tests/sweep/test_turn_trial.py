@@ -54,8 +54,13 @@ def _target(name: str) -> str:
 
 
 def _trials() -> int:
-    """How many processes our children have as children."""
-    return sum(len(child.children()) for child in psutil.Process().children())
+    """How many processes our warm parents have as children."""
+    return sum(len(parent.children()) for parent in _warm_parents())
+
+
+def _warm_parents() -> list[psutil.Process]:
+    """Of all our children; other tests may have left a browser running."""
+    return [child for child in psutil.Process().children() if "warm.serve" in " ".join(child.cmdline())]
 
 
 def misbehaving(layer: str) -> Case:
@@ -107,10 +112,18 @@ def test_what_goes_wrong_before_the_first_turn_is_told(impatient: Runner, flag: 
 def test_one_that_died_between_turns_says_so_at_the_next(impatient: Runner, case: Case) -> None:
     trial = impatient.turns(case, TURN_S)
     trial.wait_until_warm()
-    (parent,) = (child for child in psutil.Process().children() if child.children())
+    (parent,) = (one for one in _warm_parents() if one.children())
     parent.children()[0].kill()
     with pytest.raises(TurnTrialFailed, match="by SIGKILL"):
         trial.turn()
+
+
+def test_one_that_nobody_ended_does_not_hold_up_the_next(impatient: Runner, case: Case) -> None:
+    forgotten = impatient.turns(case, TURN_S)
+    forgotten.wait_until_warm()
+    assert impatient.run("time", case)["status"] == "ok"
+    with pytest.raises(TurnTrialFailed):
+        forgotten.turn()
 
 
 def test_abandoned_it_is_gone_at_once_whatever_it_does(impatient: Runner, case: Case, flag: Path) -> None:
@@ -139,6 +152,8 @@ def test_the_loss_of_the_warm_parent_is_told(flag: Path, monkeypatch: pytest.Mon
 
 class Parent:
     """A warm parent that says what the test has it say."""
+
+    trial = 4711
 
     def __init__(self, *said: bytes, error: BaseException | None = None) -> None:
         self.said, self.error = list(said), error
