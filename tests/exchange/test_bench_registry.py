@@ -22,11 +22,13 @@ QUICK = ("--benchmark-min-rounds=3", "--benchmark-max-time=0.001", "--benchmark-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bench") / "layers.json"
+    # Among xdist's workers pytest-benchmark measures nothing.
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/bench/bench_registry.py", "-rs"]
     done = subprocess.run(
         [*command, f"--benchmark-json={out}", *QUICK],
         cwd=ROOT,
-        env={**os.environ, **CHOSEN},
+        env={**alone, **CHOSEN},
         capture_output=True,
         text=True,
         timeout=120,
