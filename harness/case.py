@@ -10,6 +10,10 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 DEVICES = ("cpu", "cuda")
 ALLOCATORS = ("default", "steady", "fresh")
 MASKS = ("none", "causal", "padding")
+# How a case ends that has no numbers.
+FAILURES = ("oom", "timeout", "killed", "unsupported", "wrong", "error")
+# Axes along which a sweep can go on by itself, doubling.
+GROWING = ("seq_len", "d_model", "batch_size")
 # Several blocks of any blocked kernel of ours; and a float64 reference of it is still a matter of milliseconds.
 _SMALL_SEQ_LEN = 256
 _SMALL_BATCH = 2
@@ -60,6 +64,11 @@ class Case:
             source_len=_halved(self.source_len),
             batch_size=min(self.batch_size, _SMALL_BATCH),
         )
+
+    def at(self, axis: str, size: int) -> "Case":
+        """The same at another size along an axis."""
+        changed: dict[str, Any] = {axis: size}
+        return replace(self, **changed)
 
     def __str__(self) -> str:
         source = f" m={self.source_len}" if self.source_len else ""

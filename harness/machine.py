@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,13 @@ _LIBRARIES = (
     "matplotlib",
     "rich",
     "psutil",
+)
+# What it is called, and where it stands.
+_DECISIVE = (
+    ("processor", "cpu", "model"),
+    ("usable CPUs", "cpu", "usable"),
+    ("GPU", "torch", "gpu"),
+    ("torch", "torch", "version"),
 )
 
 
@@ -53,6 +61,24 @@ def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
         "project_commit": _commit(project) if (project / "pyproject.toml").is_file() else None,
         "user_commit": _commit(Path.cwd()) if Path.cwd() != project else None,
     }
+
+
+def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """`"torch 2.6.0 before and 2.13.0 now"` for each thing that makes times of two machines incomparable.
+
+    Both are what `describe_machine` gives, or what is left of it in a file.
+    """
+    found = []
+    for name, part, key in _DECISIVE:
+        then, today = (_entry(one, part, key) for one in (before, now))
+        if then != today:
+            found.append(f"{name} {then} before and {today} now")
+    return found
+
+
+def _entry(machine: Mapping[str, Any], part: str, key: str) -> Any:
+    holder = machine.get(part)
+    return holder.get(key) if isinstance(holder, Mapping) else None
 
 
 def cpu_model() -> str:

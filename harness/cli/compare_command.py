@@ -81,6 +81,7 @@ def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison
     from harness.cli.compare_sides import paired, sides_of
     from harness.gate.compared import compared_of
     from harness.stats.paired.procedure import Measured
+    from harness.store import Lock
     from harness.sweep.paired.block import Timing
     from harness.sweep.paired.comparison import BlockLog, Pair, time_pairs
     from harness.sweep.paired.progress import PairScreen
@@ -88,6 +89,7 @@ def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison
     with ExitStack() as stack:
         found = stack.enter_context(sides_of(asked, out))
         pairs = paired(asked, found)
+        stack.enter_context(Lock(out))
         both = prepare_sides(pairs, found, asked, out, console)
         timed = [number for number, (a, b) in enumerate(pairs) if a in both.base_open and b in both.head_open]
         measured = Measured([], {})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.case import Case
 from harness.catalog import unsupported_reason
-from harness.cli.sweep_command import RESULTS
+from harness.cli.sweep_out import RESULTS
 from harness.errors import UsageError
 from harness.store.directory import check_run
 from harness.sweep.configured import describe_impl

@@ -49,6 +49,14 @@ class Remeasured:
     def take(self, cases: Collection[Case], out: Path) -> Baseline:
         """Measure the cases into a new run at `out`. A layer that cannot be had any more is an error of its cases."""
         machine = describe_machine(self._runner.run("machine"))
+        with store.Lock(out):
+            self._measure(cases, out, machine)
+        lines, _ = summarise_run(out, self._config.precision)
+        laws = fit_laws(lines)
+        found = verdicts(lines, laws)
+        return baseline_of(lines, laws, found, machine, self._config.seed, harness.__version__)
+
+    def _measure(self, cases: Collection[Case], out: Path, machine: dict[str, Any]) -> None:
         store.create(out, self._yaml(cases), machine)
         writer = store.RowWriter(out)
         try:
@@ -65,10 +73,6 @@ class Remeasured:
                     sweep.prepare()
         finally:
             writer.close()
-        lines, _ = summarise_run(out, self._config.precision)
-        laws = fit_laws(lines)
-        found = verdicts(lines, laws)
-        return baseline_of(lines, laws, found, machine, self._config.seed, harness.__version__)
 
     def _traits(self, cases: Collection[Case]) -> tuple[dict[str, Traits], dict[str, str]]:
         """What is known of each impl, and why nothing is of the others."""

@@ -1,9 +1,9 @@
 """`python -m harness sweep`."""
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -15,14 +15,15 @@ from harness.cli import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
 from harness.cli.plan import show_plan
+from harness.cli.sweep_out import RESULTS, check_machine, check_out, out_of
 from harness.config import SweepConfig, compose
 from harness.machine import describe_machine
+from harness.summary.past import Past, past_of
 from harness.sweep.configured import check_devices, describe_impl, runner_of
 from harness.sweep.driver import Sweep
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
 
-RESULTS = Path("results")
 # In a run's directory, and only where a layer compiles: what its trials share.
 COMPILE_CACHE = "compile-cache"
 _BAD = ("wrong", "error", "killed")
@@ -37,7 +38,12 @@ settings (a value, a list, or Hydra's sweep grammar on the axes):
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
   precision=quick|standard|strict                                        how well, and for how long; its parts are
   precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
+  grow=seq_len                                                           double n until a layer gives out
   out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
+
+a run that is there already is gone on with: only what is missing is measured
+  retry=timeout,error                                                    … and these ends are tried again
+  --fresh                                                                … or it is set aside, and all is measured
 
 examples:
   python -m harness sweep
@@ -51,12 +57,12 @@ exit status: 0 done; 2 usage; 3 done, but some case is wrong, in error or killed
 def run(arguments: Sequence[str]) -> int:
     """Measure a grid and report it."""
     options = _parser().parse_intermixed_args(arguments)
-    config = compose(options.overrides, options.config_dir)
+    config = compose(options.overrides, options.config_dir, for_sweep=True)
     if options.cfg:
         print(config.yaml, end="")
         return DONE
-    out = config.out or RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
-    store.check_new(out)
+    out = out_of(config)
+    goes_on = check_out(out, config, options.fresh)
     console = SteadyConsole()
     with runner_of(config, out / COMPILE_CACHE) as runner:
         runner.start()
@@ -68,12 +74,15 @@ def run(arguments: Sequence[str]) -> int:
         if options.dry_run:
             show_plan(cases, traits, config)
             return DONE
-        torch = runner.run("machine")
-        machine = describe_machine(torch)
-        calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
-        store.create(out, config.yaml, {**machine, **calibration})
-        finished = _measure(cases, traits, config, runner, out, console)
-    return _report(out, finished, console)
+        machine = describe_machine(runner.run("machine"))
+        if goes_on:
+            check_machine(out, machine)
+        with store.Lock(out) as lock:
+            if lock.left_by:
+                console.out(f"{lock.left_by} has not come to an end there", highlight=False)
+            past = _past(out, cases, config, console) if goes_on else _new(out, config, machine)
+            finished = _measure(cases, traits, config, runner, out, past, console)
+            return _report(out, finished, console)
 
 
 def _parser() -> Parser:
@@ -81,19 +90,49 @@ def _parser() -> Parser:
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--dry-run", action="store_true", help="print the cases and the expected time; measure nothing")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
+    parser.add_argument("--fresh", action="store_true", help="measure anew where a run is, which is set aside")
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
     parser.add_argument("-m", "--multirun", action="store_true", help="accepted and not needed: axes always sweep")
     return parser
 
 
+def _new(out: Path, config: SweepConfig, machine: dict[str, Any]) -> Past:
+    """Make the run, in the place of any that is there."""
+    if store.is_run(out):
+        print(f"harness: what was in {out} is now in {store.set_aside(out)}", file=sys.stderr)
+    calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
+    store.create(out, config.yaml, {**machine, **calibration})
+    return Past()
+
+
+def _past(out: Path, cases: Sequence[Case], config: SweepConfig, console: Console) -> Past:
+    """What has been done in the run, less what is to be tried again."""
+    past, notices = past_of(out)
+    for notice in notices:
+        print(f"harness: {notice}", file=sys.stderr)
+    known = past.trials.keys() | past.failures.keys() | past.facts
+    begun = sum(case in known for case in cases)
+    console.out(f"{out}: going on; {begun} of {len(cases)} cases have rows", highlight=False)
+    return past.reopening(config.retry)
+
+
 def _measure(
-    cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig, runner: Runner, out: Path, console: Console
+    cases: Sequence[Case],
+    traits: dict[str, Traits],
+    config: SweepConfig,
+    runner: Runner,
+    out: Path,
+    past: Past,
+    console: Console,
 ) -> bool:
     """Run the sweep; whether it came to its end rather than being interrupted."""
     writer = store.RowWriter(out)
     try:
         with Screen(cases, config.precision, console) as screen:
-            Sweep(cases, traits, config.precision, runner, writer, screen, config.seed).run()
+            sweep = Sweep(
+                cases, traits, config.precision, runner, writer, screen, config.seed, past=past, grow=config.grow
+            )
+            sweep.run()
     except KeyboardInterrupt:
         return False
     finally:

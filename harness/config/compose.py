@@ -13,15 +13,16 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.case import AXES
+from harness.case import AXES, FAILURES, GROWING
 from harness.config.axes import check_axes
 from harness.config.overrides import split
 from harness.config.schema import Precision, SweepConfig, SweepSchema
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Less, and no layer's process would come to its first line.
 LEAST_MEMORY = 16 * 2**20
+_SWEEPS_ALONE = ("grow", "retry")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -31,14 +32,17 @@ def conf_directory() -> Path:
     return inside if inside.is_dir() else _PACKAGE.parent / "conf"
 
 
-def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepConfig:
-    """Compose and check. Raises UsageError, with one line, for anything a user can get wrong."""
+def compose(overrides: Sequence[str], config_dir: Path | None = None, for_sweep: bool = False) -> SweepConfig:
+    """Compose and check. Raises UsageError, with one line, for anything a user can get wrong.
+
+    What only a sweep can do, `grow` and `retry`, is unknown to anything else.
+    """
     directories = [conf_directory()]
     if config_dir is not None:
         if not config_dir.is_dir():
             raise UsageError(f"--config-dir {config_dir}: no such directory")
         directories.append(config_dir.resolve())
-    axes, rest = split(overrides, _keys(), _groups(directories))
+    axes, rest = split(overrides, _keys(for_sweep), _groups(directories))
     if config_dir is not None:
         quoted = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         rest.append(f"hydra.searchpath=['file://{quoted}']")
@@ -49,6 +53,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepCo
         plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise UsageError(_one_line(error)) from error
+    OmegaConf.update(config, "retry", None)  # what is opened again today is no part of how the run is made
     precision = _check_precision(Precision(**plain["precision"]))
     return SweepConfig(
         axes=check_axes({axis: plain[axis] for axis in AXES}),
@@ -57,6 +62,8 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> SweepCo
         seed=_check_seed(plain["seed"]),
         memory_limit=_bytes(plain["memory_limit"]),
         compile_timeout_s=_check_seconds("compile_timeout_s", plain["compile_timeout_s"]),
+        grow=_check_grow(plain["grow"]),
+        retry=_check_retry(plain["retry"]),
         yaml=OmegaConf.to_yaml(config),
     )
 
@@ -70,8 +77,8 @@ def _hydra(overrides: list[str]) -> DictConfig:
         raise UsageError(_one_line(error)) from error
 
 
-def _keys() -> list[str]:
-    top = [field.name for field in fields(SweepSchema)]
+def _keys(for_sweep: bool) -> list[str]:
+    top = [field.name for field in fields(SweepSchema) if for_sweep or field.name not in _SWEEPS_ALONE]
     return [*top, *(f"precision.{field.name}" for field in fields(Precision))]
 
 
@@ -107,6 +114,20 @@ def _check_seed(seed: int) -> int:
     if not 0 <= seed < 2**63:
         raise UsageError(f"seed={seed}: it takes whole numbers from 0 to 2^63 - 1")
     return seed
+
+
+def _check_grow(axis: str | None) -> str | None:
+    if axis is not None and axis not in GROWING:
+        raise UsageError(f"grow={axis}{did_you_mean(axis, GROWING)}")
+    return axis
+
+
+def _check_retry(statuses: Any) -> tuple[str, ...]:
+    chosen = tuple(map(str, statuses if isinstance(statuses, list) else [] if statuses is None else [statuses]))
+    for status in chosen:
+        if status not in FAILURES:
+            raise UsageError(f"retry={status}{did_you_mean(status, FAILURES)}")
+    return chosen
 
 
 def _bytes(text: str | None) -> int | None:

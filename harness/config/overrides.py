@@ -16,6 +16,9 @@ from harness.case import AXES
 from harness.config.axes import MOST_VALUES
 from harness.errors import UsageError, did_you_mean
 
+# Settings that take several values and are no axes: nothing is swept over them.
+LISTS = ("retry",)
+
 
 def split(
     arguments: Sequence[str], keys: Collection[str], groups: dict[str, list[str]]
@@ -34,7 +37,7 @@ def split(
             raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
         if name not in keys and name not in groups:
             raise UsageError(f"unknown key '{name}'{did_you_mean(name, [*keys, *groups])}")
-        if name in AXES:
+        if name in AXES or name in LISTS:
             axes[name] = _values(override)
             if name not in groups:
                 continue

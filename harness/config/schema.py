@@ -49,13 +49,16 @@ class SweepSchema:
     seed: int = 0
     memory_limit: str | None = None
     compile_timeout_s: float = 900.0
+    grow: str | None = None
+    retry: Any = None
 
 
 @dataclass(frozen=True)
 class SweepConfig:
     """A checked configuration. `memory_limit` is in bytes, None for most of what is free at the start.
 
-    A trial that compiles, and is not timed, may take `compile_timeout_s` seconds.
+    A trial that compiles, and is not timed, may take `compile_timeout_s` seconds. Along the axis `grow`, sizes are
+    doubled until a layer gives out. `retry` are the statuses of cases that a sweep which goes on opens again.
     """
 
     axes: dict[str, tuple[Any, ...]]
@@ -64,4 +67,6 @@ class SweepConfig:
     seed: int
     memory_limit: int | None
     compile_timeout_s: float
+    grow: str | None
+    retry: tuple[str, ...]
     yaml: str

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.case import FAILURES
 from harness.errors import UsageError
 from harness.findings.series import METRICS
 from harness.findings.verdicts import VERDICTS
@@ -16,7 +17,7 @@ from harness.gate.fields import Damage, Fields
 from harness.gate.keyed import Named, group, read_case, read_name
 from harness.scaling.law import Range
 
-STATUSES = ("ok", "oom", "timeout", "killed", "unsupported", "wrong", "error")
+STATUSES = ("ok", *FAILURES)
 _TOP = ("schema", "harness", "torch", "seed", "machine", "cases", "laws", "claims", "timed")
 _TIMED = ("note", "laws", "claims", "times_s")
 _CASE = ("status", "reason", *COUNTS, "backend")

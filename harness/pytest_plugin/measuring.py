@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,3 +150,4 @@ class _NoScreen:
     def starting(self, phase: str, number: int) -> None: ...
     def trial(self, case: "Case", outcome: Mapping[str, Any]) -> None: ...
     def finished(self, case: "Case", status: str) -> None: ...
+    def added(self, cases: "Collection[Case]") -> None: ...

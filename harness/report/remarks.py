@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.findings.exact_claims import is_masked
 from harness.report import units
+from harness.report.reach import reaches
 from harness.summary import Line
 
 # What is alike is told once; more that differs than this is left to summary.csv.
@@ -71,9 +72,11 @@ def _host_bound(lines: Iterable[Line]) -> list[str]:
     ]
 
 
-def _failures(lines: Iterable[Line]) -> list[str]:
-    failed = [line for line in lines if line.status != "ok"]
-    said = []
+def _failures(lines: Sequence[Line]) -> list[str]:
+    ends = reaches(lines)
+    told = {line.case for one in ends for line in one.lines}
+    failed = [line for line in lines if line.status != "ok" and line.case not in told]
+    said = [*map(str, ends[:_MOST]), *_and_more(len(ends), "ends of what was measured")]
     for status in dict.fromkeys(line.status for line in failed):
         said += _together(((line.reason or "", line) for line in failed if line.status == status), status)
     return said

@@ -13,9 +13,8 @@ from harness.config.compose import conf_directory
 # What Hydra's grammar reads as a value of its own without quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
 
-
 # Keys that came later: a configuration of before does without them, as if they had their defaults.
-_LATER = ("mask", "real_share", "source_len", "compile_timeout_s")
+_LATER = ("mask", "real_share", "source_len", "compile_timeout_s", "grow", "retry")
 
 
 def command(config: Mapping[str, Any]) -> str:
@@ -29,7 +28,7 @@ def command(config: Mapping[str, Any]) -> str:
     changed = [
         f"{key}={_written(config[key])}"
         for key in usual
-        if key not in ("out", "precision") and _listed(config[key]) != _listed(usual[key])
+        if key not in ("out", "retry", "precision") and _listed(config[key]) != _listed(usual[key])
     ]
     return shlex.join(["python", "-m", "harness", "sweep", *changed, *_precision(config["precision"], usual)])
 

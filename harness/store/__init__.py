@@ -3,20 +3,26 @@
 config.yaml   machine.json   rows/*.jsonl   summary.csv   laws.csv   plots/
 """
 
-from harness.store.directory import check_new, check_run, create, link_latest
+from harness.store.directory import CONFIG, MACHINE, check_new, check_run, create, is_run, link_latest, set_aside
+from harness.store.lock import Lock
 from harness.store.reader import Part, Reading, notices, parts, read
 from harness.store.writer import SCHEMA, RowWriter
 
 __all__ = [
+    "CONFIG",
+    "MACHINE",
     "SCHEMA",
+    "Lock",
     "Part",
     "Reading",
     "RowWriter",
     "check_new",
     "check_run",
     "create",
+    "is_run",
     "link_latest",
     "notices",
     "parts",
     "read",
+    "set_aside",
 ]

@@ -1,5 +1,6 @@
 """The directory that a run is: made once, told from others, linked to as the latest."""
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -7,6 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.store.lock import NAME
+
+CONFIG, MACHINE = "config.yaml", "machine.json"
+
+
+def is_run(out: Path) -> bool:
+    """Whether there is a run at `out`, finished or not."""
+    return (out / "rows").is_dir() and (out / CONFIG).is_file()
 
 
 def check_new(out: Path) -> None:
@@ -20,7 +29,9 @@ def check_new(out: Path) -> None:
 def _check_new(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"out={out} is a file: name a directory")
-    if out.is_dir() and any(out.iterdir()):
+    if is_run(out):
+        raise UsageError(f"out={out} is a run: name a new directory")
+    if out.is_dir() and not _is_half_made(out):
         raise UsageError(f"out={out} is not empty: name a new directory")
     nearest = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
     if not nearest.is_dir():
@@ -29,17 +40,49 @@ def _check_new(out: Path) -> None:
         raise UsageError(f"out={out}: {nearest} cannot be written to")
 
 
+def _is_half_made(out: Path) -> bool:
+    """Whether nothing is there but what `create` leaves that was killed meanwhile, if anything."""
+    ours = {NAME, "rows", MACHINE, *map(_partial, (MACHINE, CONFIG))}
+    return {path.name for path in out.iterdir()} <= ours and not any((out / "rows").glob("*"))
+
+
 def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
-    """Make the directory of a new run, with how it was configured and where it ran. Raises UsageError if it cannot."""
+    """Make the directory of a new run, with how it was configured and where it ran. Raises UsageError if it cannot.
+
+    It is a run once it has its configuration: that comes last, and whole.
+    """
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "rows").mkdir()  # whoever makes it has the run: of two sweeps that start together, one is refused
-        (out / "config.yaml").write_text(config_yaml, encoding="utf-8")
-        (out / "machine.json").write_text(json.dumps(machine, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    except FileExistsError as error:
-        raise UsageError(f"out={out}: another sweep has just started there") from error
+        (out / "rows").mkdir(parents=True, exist_ok=True)
+        _write(out, MACHINE, json.dumps(machine, indent=2, ensure_ascii=False) + "\n")
+        _write(out, CONFIG, config_yaml)
     except OSError as error:
         raise UsageError(f"out={out}: {error.strerror}") from error
+
+
+def _write(out: Path, name: str, text: str) -> None:
+    part = out / _partial(name)
+    part.write_text(text, encoding="utf-8")
+    part.replace(out / name)
+
+
+def _partial(name: str) -> str:
+    return f".{name}.part"
+
+
+def set_aside(out: Path) -> Path:
+    """Move all that is in the run's directory, but for its lock, into one beside it; which one."""
+    number = next(number for number in itertools.count(1) if not _aside(out, number).exists())
+    aside = _aside(out, number)
+    aside.mkdir()
+    for path in list(out.iterdir()):
+        if path.name != NAME:
+            path.rename(aside / path.name)
+    return aside
+
+
+def _aside(out: Path, number: int) -> Path:
+    named = out if out.name else out.absolute()
+    return named.with_name(f"{named.name}.before-{number}")
 
 
 def link_latest(out: Path) -> None:
@@ -54,5 +97,5 @@ def link_latest(out: Path) -> None:
 
 def check_run(run: Path) -> None:
     """Raise UsageError unless `run` is a run's directory."""
-    if not (run / "rows").is_dir() or not (run / "config.yaml").is_file():
+    if not is_run(run):
         raise UsageError(f"{run} is not a run: it has no rows/ and config.yaml")

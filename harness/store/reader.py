@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from harness.store.writer import SCHEMA
+from harness.store.writer import SCHEMA, number_of
 
 # So many lines are named one by one.
 NAMED = 10
@@ -21,6 +21,7 @@ _BLOCK = 2**20
 
 _TORN = "not a whole row"
 _FOREIGN = f"not a row of schema {SCHEMA}"
+_NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
 _INCOMPLETE = "a row without what every row must hold"
 
 
@@ -51,7 +52,7 @@ class Reading:
 
 def parts(run: Path, number: int) -> list[list[Part]]:
     """All lines of the run's rows in their order, in at most `number` shares of about as many bytes."""
-    files = [(path, path.stat().st_size) for path in sorted((run / "rows").glob("*.jsonl"))]
+    files = [(path, path.stat().st_size) for path in sorted((run / "rows").glob("*.jsonl"), key=_order)]
     each = max(1, -(-sum(size for _, size in files) // number))
     shares: list[list[Part]] = [[]]
     room = each
@@ -68,11 +69,24 @@ def parts(run: Path, number: int) -> list[list[Part]]:
     return shares
 
 
+def _order(path: Path) -> tuple[int, str]:
+    """By when its writer came."""
+    return number_of(path), path.name
+
+
 def read(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
     """Give `take` every whole row of this schema; it says whether the row holds what it must."""
     reading = Reading(part)
-    number = 0
-    for number, line in enumerate(_lines(part), start=1):
+    try:
+        _read(reading, take)
+    except OSError as error:  # a bad place on the disk, or what is no file at all
+        reading.leave_out(reading.lines + 1, f"cannot be read from here on ({error.strerror})")
+    return reading
+
+
+def _read(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
+    for number, line in enumerate(_lines(reading.part), start=1):
+        reading.lines = number
         try:
             row = orjson.loads(line)
         except ValueError:
@@ -80,12 +94,11 @@ def read(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
             if row is None:
                 reading.leave_out(number, _TORN)
                 continue
-        if not isinstance(row, dict) or row.get("schema") != SCHEMA:
-            reading.leave_out(number, _FOREIGN)
+        schema = row.get("schema") if isinstance(row, dict) else None
+        if schema != SCHEMA:
+            reading.leave_out(number, _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
         elif not take(row):
             reading.leave_out(number, _INCOMPLETE)
-    reading.lines = number
-    return reading
 
 
 def _lines(part: Part) -> Iterator[bytes]:

@@ -14,6 +14,8 @@ from harness.summary.facts_row import facts_of
 from harness.summary.trial_row import record_of
 
 Axes = tuple[Any, ...]
+# The purpose of a row that says: how this case has failed before counts no more.
+REOPEN = "reopen"
 
 _axes = itemgetter(*AXES)
 _must = itemgetter("case", "family", "purpose", "round", "status")
@@ -28,14 +30,15 @@ class Fold:
     """What the rows of a run say, or of a part of it, in their order.
 
     `cases` numbers the cases by their axes. By that number: the last family named, the first failure (status and
-    reason), the last facts (`FACTS`), how many seconds it took to compile, as said last. Of each timed trial, in the
-    order of the rows: its case, its round, its `RECORD`.
+    reason) since the case was last `reopened`, the last facts (`FACTS`), how many seconds it took to compile, as said
+    last. Of each timed trial, in the order of the rows: its case, its round, its `RECORD`.
     """
 
     def __init__(self) -> None:
         self.cases: dict[Axes, int] = {}
         self.families: list[str] = []
         self.failures: dict[int, tuple[str, str | None]] = {}
+        self.reopened: set[int] = set()
         self.facts: dict[int, tuple[Any, ...]] = {}
         self.compiles_s: dict[int, float] = {}
         self.trial_cases = array("q")
@@ -70,6 +73,9 @@ class Fold:
             return False
         if self.families[case] != family:
             self.families[case] = family
+        if purpose == REOPEN:
+            self.failures.pop(case, None)
+            self.reopened.add(case)
         if failed:
             self.failures.setdefault(case, (status, row["reason"]))
         if facts is not None:
@@ -112,6 +118,9 @@ class Fold:
         numbers = np.array([self._enter(axes) for axes in later.cases], dtype=np.int64)
         for number, family in zip(numbers, later.families, strict=True):
             self.families[number] = family
+        for case in later.reopened:
+            self.failures.pop(int(numbers[case]), None)
+            self.reopened.add(int(numbers[case]))
         for case, failure in later.failures.items():
             self.failures.setdefault(int(numbers[case]), failure)
         for case, facts in later.facts.items():

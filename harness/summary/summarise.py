@@ -35,6 +35,9 @@ def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[Line]:
 def summarise_run(run: Path, limits: Limits) -> tuple[list[Line], list[str]]:
     """The same of all rows of a run, with a notice for each line in its files that is no row."""
     fold, notices = read_run(run)
+    repeated = Trials(fold).repeated
+    if repeated:
+        notices.append(f"{repeated:,} timed trials are in its rows twice, as if copied: each counts once")
     return _lines_of(fold, limits), notices
 
 

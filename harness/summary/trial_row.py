@@ -3,6 +3,7 @@
 import math
 from array import array
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ _SHORTEST_S, _LONGEST_S = 1e-15, 3e9
 
 def trial_of(row: Mapping[str, Any]) -> Trial:
     """The trial that the row of a timed trial holds. Raises KeyError for any other row."""
-    return Trial(row["samples_s"], row["wall_s"], row["pulse_s"])
+    samples_s = row["samples_s"]
+    return Trial.of(min(samples_s), median(samples_s), row["wall_s"], row["pulse_s"])
 
 
 def record_of(row: Mapping[str, Any]) -> "array[float] | None":

@@ -3,22 +3,27 @@
     verify  each kind of case once, small, against its reference
     compile each case that compiles once: how long that takes, and for the trials after it, which load what was made
     facts   each case once: memory and which kernel ran, in a process of its own
+    grow    if asked to: twice the largest size, prepared alike and timed once, as long as that ends well
     round   every unfinished case once, in a new random order; again until none is left
     again   what the machine disturbed in every round, in quiet moments
 
-A burst of noise is so spread over the cases of a round instead of ruining one of them.
+A burst of noise is so spread over the cases of a round instead of ruining one of them. A sweep that goes on where an
+earlier one has ended verifies again what is not finished, and measures only what is missing.
 """
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from harness.case import Case
 from harness.catalog import Traits, unsupported_reason
 from harness.config import Precision
+from harness.config.axes import LARGEST
 from harness.stats.stopping import restless, stop_reason
 from harness.stats.trials import Trial, best_pulse, quiet
+from harness.summary.fold import REOPEN
+from harness.summary.past import Past
 from harness.summary.trial_row import trial_of
 
 # Between two looks at whether the machine is quiet again, in seconds: short against a disturbance of seconds.
@@ -31,6 +36,7 @@ class TrialRunner(Protocol):
     """Where trials run: `harness.sweep.runner.Runner`, or anything that gives an outcome for a case."""
 
     def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]: ...
+    def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None: ...
 
 
 class Sink(Protocol):
@@ -45,10 +51,14 @@ class Watcher(Protocol):
     def starting(self, phase: str, number: int) -> None: ...
     def trial(self, case: Case, outcome: Mapping[str, Any]) -> None: ...
     def finished(self, case: Case, status: str) -> None: ...
+    def added(self, cases: Collection[Case]) -> None: ...
 
 
 class Sweep:
-    """One sweep over `cases`. `traits` tells each impl's family and whether it has heads."""
+    """One sweep over `cases`. `traits` tells each impl's family and whether it has heads; `past`, what is done.
+
+    `grow`: an axis along which sizes are doubled, beyond the cases, until a layer gives out.
+    """
 
     def __init__(
         self,
@@ -60,15 +70,21 @@ class Sweep:
         watcher: Watcher,
         seed: int = 0,
         sleep: Callable[[float], None] = time.sleep,
+        past: Past | None = None,
+        grow: str | None = None,
     ) -> None:
         self._precision = precision
         self._traits = traits
         self._runner, self._sink, self._watcher, self._sleep = runner, sink, watcher, sleep
         self._random = random.Random(seed)
+        self._cases, self._past, self._grow = cases, past or Past(), grow
         # Every case that has not failed, with its timed trials; `_open` are those that need more.
-        self._trials: dict[Case, list[Trial]] = {case: [] for case in cases}
-        self._open = set(cases)
+        self._trials: dict[Case, list[Trial]] = {}
+        self._open: set[Case] = set()
+        self._best_pulses: dict[int, float] = {}  # by the number of threads
+        self._verified: dict[Case, dict[str, Any]] = {}  # by kind, what came of it
         self._compiled: set[Case] = set()  # as their verification has shown
+        self._begin(cases)
 
     def run(self) -> None:
         """Measure until every case is finished. An exception from the runner or a signal leaves all rows written."""
@@ -77,12 +93,56 @@ class Sweep:
 
     def prepare(self) -> None:
         """Everything but the timing: what cannot be is set aside, layers are verified and compiled, facts are taken."""
-        self._set_aside_unsupported()
-        self._verify()
-        self._compile()
-        self._watcher.starting("facts", len(self._open))
-        for case in self._shuffled(self._open):
+        self._prepare(self._cases)
+        if self._grow is not None:
+            self._go_on_along(self._grow)
+
+    def _begin(self, cases: Collection[Case]) -> None:
+        """Begin with the cases, or go on with them where their past ends."""
+        for case in cases:
+            if case not in self._past.failures:
+                self._trials[case] = list(self._past.trials.get(case, ()))
+                self._note_pulse(case, self._trials[case])
+                self._open.add(case)
+
+    def _set_aside_done(self, cases: Collection[Case]) -> None:
+        """What needs no more trials has come to its end before; and what is opened again says so in a row."""
+        for case in sorted(cases):
+            if case in self._past.failures:
+                self._watcher.finished(case, self._past.failures[case][0])
+            elif case in self._past.reopened:
+                status, reason = self._past.reopened[case]
+                self._record(REOPEN, case, 0, {"status": "ok", "reason": f"after {status}: {reason}"})
+            if case in self._open and case in self._past.facts and self._is_done(case):
+                self._finish(case, "ok")
+
+    def _prepare(self, cases: Collection[Case]) -> None:
+        self._set_aside_done(cases)
+        self._set_aside_unsupported(self._open.intersection(cases))
+        self._verify(self._open.intersection(cases))
+        self._compile(self._open.intersection(cases))
+        lacking = self._open.intersection(cases) - self._past.facts
+        if lacking:
+            self._watcher.starting("facts", len(lacking))
+        for case in self._shuffled(lacking):
             self._trial("facts", case, 0)
+
+    def _go_on_along(self, axis: str) -> None:
+        """Double the largest size of each layer as long as a trial there ends well."""
+        ends: dict[Case, Case] = {}
+        for case in sorted(self._cases):
+            ends[case.at(axis, 1)] = case
+        front = {case for case in ends.values() if case in self._trials}
+        while front:
+            self._watcher.starting("grow", len(front))
+            for case in self._shuffled({case for case in front if not self._trials[case]}):
+                self._time(case)
+            doubled = {case.at(axis, 2 * getattr(case, axis)) for case in front if case in self._trials}
+            larger = {case for case in doubled if getattr(case, axis) <= LARGEST[axis]}
+            self._watcher.added(larger)
+            self._begin(larger)
+            self._prepare(larger)
+            front = {case for case in larger if case in self._trials}
 
     @property
     def open(self) -> set[Case]:
@@ -91,7 +151,7 @@ class Sweep:
 
     def time_in_rounds(self) -> None:
         """The timed part alone, of every case that has not failed."""
-        number = 0
+        number = min((len(self._trials[case]) for case in self._open), default=0)
         while self._open:
             number += 1
             self._watcher.starting("round", number)
@@ -102,41 +162,52 @@ class Sweep:
     def _shuffled(self, cases: set[Case]) -> list[Case]:
         return self._random.sample(sorted(cases), len(cases))
 
-    def _set_aside_unsupported(self) -> None:
-        for case in sorted(self._open):
+    def _set_aside_unsupported(self, cases: Collection[Case]) -> None:
+        for case in sorted(cases):
             reason = unsupported_reason(case, self._traits[case.impl].has_heads)
             if reason:
                 self._record("plan", case, 0, {"status": "unsupported", "reason": reason})
 
-    def _verify(self) -> None:
+    def _verify(self, cases: Collection[Case]) -> None:
         """One verification for all cases of a kind; what it finds holds for each of them."""
         kinds: dict[Case, list[Case]] = {}
-        for case in sorted(self._open):
+        for case in sorted(cases):
             kinds.setdefault(case.small(), []).append(case)
-        self._watcher.starting("verify", len(kinds))
-        for kind, cases in kinds.items():
-            outcome = {**self._runner.run("verify", kind), "verified": kind.as_dict()}
+        self._watcher.starting("verify", len(kinds.keys() - self._verified))
+        for kind, of_kind in kinds.items():
+            if kind not in self._verified:
+                self._verified[kind] = {**self._runner.run("verify", kind), "verified": kind.as_dict()}
+            outcome = self._verified[kind]
             if outcome.get("compiled"):
-                self._compiled.update(cases)
-            for case in cases:
+                self._compiled.update(of_kind)
+            for case in of_kind:
                 self._record("verify", case, 0, outcome)
 
-    def _compile(self) -> None:
+    def _compile(self, cases: Collection[Case]) -> None:
         """Before anything else of a case that compiles: no other trial is to pay for it."""
-        cases = self._compiled & self._open
-        if cases:
-            self._watcher.starting("compile", len(cases))
-        for case in self._shuffled(cases):
+        compiled = self._compiled.intersection(cases)
+        for case in compiled & self._past.compiles_s.keys():
+            self._runner.learn("compile", case, {"compile_s": self._past.compiles_s[case]})
+        lacking = compiled - self._past.compiles_s.keys()
+        if lacking:
+            self._watcher.starting("compile", len(lacking))
+        for case in self._shuffled(lacking):
             self._trial("compile", case, 0)
 
     def _time(self, case: Case) -> None:
         outcome = self._trial("time", case, len(self._trials[case]) + 1)
         if outcome["status"] != "ok":
             return
-        self._trials[case].append(trial_of(outcome))
-        judged = self._trials[case], self._best_pulse(case), self._precision
-        if case in self._open and (stop_reason(*judged) or restless(*judged)):
+        trial = trial_of(outcome)
+        self._trials[case].append(trial)
+        self._note_pulse(case, [trial])
+        if case in self._open and self._is_done(case):
             self._finish(case, "ok")
+
+    def _is_done(self, case: Case) -> bool:
+        """Whether it has had its rounds, or fewer and needs no more."""
+        judged = self._trials[case], self._best_pulses.get(case.threads), self._precision
+        return bool(stop_reason(*judged) or restless(*judged))
 
     def _again(self) -> None:
         """Repeat, in quiet moments, the cases whose trials were disturbed, as judged by the best pulse of all."""
@@ -152,7 +223,7 @@ class Sweep:
     def _wants_quiet(self, case: Case) -> bool:
         trials = self._trials[case]
         return len(trials) < _MOST_ROUNDS * self._precision.max_rounds and (
-            stop_reason(trials, self._best_pulse(case), self._precision) is None
+            stop_reason(trials, self._best_pulses.get(case.threads), self._precision) is None
         )
 
     def _wait_for_quiet(self, case: Case, patience: float) -> float:
@@ -160,14 +231,17 @@ class Sweep:
         while patience > 0:
             now = self._runner.run("pulse", case)
             seen = Trial((), pulse_s=now.get("pulse_s"))
-            if quiet([seen], self._best_pulse(case)):
+            if quiet([seen], self._best_pulses.get(case.threads)):
                 break
             self._sleep(_LOOK_EVERY_S)
             patience -= _LOOK_EVERY_S
         return patience
 
-    def _best_pulse(self, case: Case) -> float | None:
-        return best_pulse([t for other, ts in self._trials.items() if other.threads == case.threads for t in ts])
+    def _note_pulse(self, case: Case, trials: Sequence[Trial]) -> None:
+        """The best pulse is that of all cases with as many threads: kept, as looking through all of them takes long."""
+        best = best_pulse(trials)
+        if best is not None:
+            self._best_pulses[case.threads] = min(best, self._best_pulses.get(case.threads, best))
 
     def _trial(self, purpose: str, case: Case, number: int) -> dict[str, Any]:
         outcome = self._runner.run(purpose, case)

@@ -5,7 +5,7 @@ It is drawn only between trials, never beside one: a thread that draws would be 
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -35,7 +35,8 @@ class Screen:
         self._timed_trials = 0
         self._timed_s = 0.0
         # The bar counts trials, of which a case still open has its facts and its rounds before it.
-        self._trials_left = dict.fromkeys(cases, 1 + precision.max_rounds)
+        self._trials_a_case = 1 + precision.max_rounds
+        self._trials_left = dict.fromkeys(cases, self._trials_a_case)
         self._live = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(min_width=_BAR)),
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
@@ -59,6 +60,12 @@ class Screen:
         self._phase = f"round {number}" if phase == "round" else phase
         if not self._console.is_terminal:
             self._plain()
+
+    def added(self, cases: Collection[Case]) -> None:
+        """There are more cases than was known before."""
+        self._cases += len(cases)
+        self._trials_left.update(dict.fromkeys(cases, self._trials_a_case))
+        self._live.update(self._task, total=self._cases * self._trials_a_case)
 
     def trial(self, case: Case, outcome: Mapping[str, Any]) -> None:
         """A trial has ended."""

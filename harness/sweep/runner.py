@@ -1,7 +1,7 @@
 """Run one trial in a fresh process, forked from a warm parent, and turn whatever happens into an outcome."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from types import TracebackType
@@ -94,10 +94,15 @@ class Runner:
             self._drop_parent(which)
             outcome = failed("killed", "together with the process it was forked from")
         outcome["wall_s"] = round(time.monotonic() - began, 6)
-        self._compiling.learn(purpose, case, outcome)
+        if case is not None:
+            self.learn(purpose, case, outcome)
         if case is not None and outcome.get("forkable") and outcome["import_s"] > _SLOW_IMPORT_S:
             self._slow.add(case.impl)
         return outcome
+
+    def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None:
+        """Take in what a trial of the case, of this process or of an earlier one, has shown of compiling."""
+        self._compiling.learn(purpose, case, outcome)
 
     def turns(self, case: Case, turn_s: float) -> TurnTrial:
         """A trial of the case that takes turns of about `turn_s` seconds, begun: see `harness.sweep.turn_trial`."""

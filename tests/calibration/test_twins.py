@@ -1,6 +1,7 @@
 """The A/A run through the real driver, with a runner that only pretends."""
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ class Pretender:
     def starting(self, phase: str, number: int) -> None: ...
     def trial(self, case: Case, outcome: dict[str, Any]) -> None: ...
     def finished(self, case: Case, status: str) -> None: ...
+    def added(self, cases: Collection[Case]) -> None: ...
 
 
 def run(*runners: Pretender):

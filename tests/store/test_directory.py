@@ -9,18 +9,57 @@ from harness import store
 from harness.errors import UsageError
 
 
-def test_of_two_sweeps_that_start_together_one_is_refused(tmp_path: Path) -> None:
-    store.create(tmp_path / "run", "", {})
-    with pytest.raises(UsageError, match="another sweep has just started there"):
-        store.create(tmp_path / "run", "", {})
+def test_a_run_is_one_once_it_has_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole: list[bool] = []
+    replace = Path.replace
+
+    def watched(self: Path, target: Path) -> Path:
+        whole.append(store.is_run(tmp_path / "run"))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    store.create(tmp_path / "run", "seed: 0\n", {"host": "here"})
+    assert whole == [False, False]
+    assert store.is_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("left", [[], ["lock.json"], ["rows/"], ["rows/", "machine.json", ".config.yaml.part"]])
+def test_what_was_killed_before_it_was_one_is_made_anew(tmp_path: Path, left: list[str]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in left:
+        (run / name).mkdir() if name.endswith("/") else (run / name).write_text("{")
+    store.check_new(run)
+    store.create(run, "seed: 0\n", {})
+    assert store.is_run(run)
+    (run / "config.yaml").unlink()
+    (run / "rows" / "0001-a-1.jsonl").write_text("{}")
+    with pytest.raises(UsageError, match="is not empty"):
+        store.check_new(run)
+
+
+def test_a_run_that_is_set_aside_keeps_everything_and_replaces_nothing(tmp_path: Path) -> None:
+    for number in (1, 2):
+        store.create(tmp_path / "run", f"seed: {number}\n", {})
+        (tmp_path / "run" / "lock.json").write_text("held")
+        assert store.set_aside(tmp_path / "run") == tmp_path / f"run.before-{number}"
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock.json"]
+    assert (tmp_path / "run.before-1" / "config.yaml").read_text() == "seed: 1\n"
+    assert (tmp_path / "run.before-2" / "config.yaml").read_text() == "seed: 2\n"
 
 
 def test_an_out_that_cannot_be_a_new_run_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("mine")
+    store.create(tmp_path / "run", "", {})
     before = sorted(tmp_path.rglob("*"))
-    for out, message in (("file", "is a file"), ("file/below", "is a file"), ("full", "is not empty")):
+    for out, message in (
+        ("run", "is a run"),
+        ("file", "is a file"),
+        ("file/below", "is a file"),
+        ("full", "is not empty"),
+    ):
         with pytest.raises(UsageError, match=message):
             store.check_new(tmp_path / out)
     with pytest.raises(UsageError, match=r"(?i)name too long"):

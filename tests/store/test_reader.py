@@ -23,7 +23,8 @@ def run(tmp_path: Path) -> Path:
         (b'{"schema": 1, "a', "not a whole row"),
         (b"\x00\xff\xfe garbage \x80\n", "not a whole row"),
         (b"[" * 100_000 + b"\n", "not a whole row"),
-        (b'{"schema": 999}\n', "not a row of schema 2"),
+        (b'{"schema": 1}\n', "not a row of schema 2"),
+        (b'{"schema": 999}\n', "a row of a newer schema than 2, to be read by a newer harness"),
         (b"[1, 2]\n", "not a row of schema 2"),
         (b"null\n", "not a row of schema 2"),
         (b"\n", "not a whole row"),
@@ -57,6 +58,14 @@ def test_files_of_several_writers_are_read_together(run: Path) -> None:
     other = {"schema": store.SCHEMA, **BARE, "a": 2}
     (run / "rows" / "another-1.jsonl").write_text(json.dumps(other) + "\n")
     assert sorted(row["a"] for row in read(run)[0]) == [1, 2]
+
+
+def test_a_file_that_cannot_be_read_is_named_and_loses_no_other(run: Path) -> None:
+    write(run, {"a": 1})
+    (run / "rows" / "0000-directory.jsonl").mkdir()
+    rows, notices = read(run)
+    assert [row["a"] for row in rows] == [1]
+    assert notices == ["0000-directory.jsonl:1: cannot be read from here on (Is a directory), left out"]
 
 
 def test_a_flood_of_garbage_is_told_in_a_few_lines(run: Path) -> None:

@@ -27,3 +27,16 @@ def test_a_text_that_is_no_unicode_ends_no_sweep(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
     write(run, {"reason": b"no file caf\xe9".decode("utf-8", "surrogateescape")})
     assert [row["reason"] for row in read(run)[0]] == ["no file caf?"]
+
+
+def test_writers_are_numbered_as_they_follow_each_other_and_read_in_that_order(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    for number in range(1, 12):
+        assert write(run, {"a": number}).name.startswith(f"{number:04d}-")
+    assert [row["a"] for row in read(run)[0]] == list(range(1, 12))
+
+
+def test_one_that_writes_nothing_leaves_nothing(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    write(run)
+    assert list((run / "rows").iterdir()) == []

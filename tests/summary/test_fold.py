@@ -109,13 +109,14 @@ def test_a_bad_row_does_not_undo_a_good_one() -> None:
 
 
 def mixed_rows(rng: random.Random) -> list[dict[str, Any]]:
-    """Rounds read twice, failures, facts that were taken again, a family that changed."""
+    """Rounds read twice, failures, some of them opened again, facts that were taken again, a family that changed."""
     cases = [Case("attention.fused", n, 32, 2, threads=threads) for n in (64, 128, 256) for threads in (1, 2)]
     rows = [one for case in cases for one in measured(case, 0.002 * case.seq_len, 4096, trials=6)]
     rows += [{**one, "peak_bytes": 5000} for one in rows if one["purpose"] == "facts"]
     rows += [{**one, "samples_s": [0.1, 0.2]} for one in rows[::5] if one["purpose"] == "time"]
     rows += [row(cases[0], "time", 9, status="killed", reason="by SIGKILL"), {**rows[7], "family": "other"}]
-    rows += [row(cases[0], "time", 8, status="error", reason="another")]
+    rows += [row(cases[0], "time", 8, status="error", reason="another"), row(cases[0], "reopen")]
+    rows += [row(cases[1], "time", 7, status="oom", reason="no"), row(cases[1], "reopen")]
     rng.shuffle(rows)
     return rows
 

@@ -1,7 +1,7 @@
 """The order of things in a sweep, with a runner that only pretends."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ class Pretender:
         self._compile = compile or {"compile_s": 2.5}
         self.asked: list[tuple[str, Case | None]] = []
         self.pulse_s = 1.0
+        self.learnt: dict[Case, float | None] = {}
 
     def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
         self.asked.append((purpose, case))
@@ -42,6 +43,9 @@ class Pretender:
             return {**done, **self._compile}
         return {**done, **(self._verify if purpose == "verify" else {"peak_bytes": 1})}
 
+    def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None:
+        self.learnt[case] = outcome.get("compile_s")
+
     def order(self, purpose: str) -> list[Case]:
         return [case for asked, case in self.asked if asked == purpose]
 
@@ -53,6 +57,7 @@ class Log:
         self.rows: list[dict[str, Any]] = []
         self.finishes: dict[Case, str] = {}
         self.phases: list[tuple[str, int]] = []
+        self.more: set[Case] = set()
 
     def write(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
@@ -65,6 +70,9 @@ class Log:
 
     def finished(self, case: Case, status: str) -> None:
         self.finishes[case] = status
+
+    def added(self, cases: Collection[Case]) -> None:
+        self.more.update(cases)
 
 
 def sweep(runner: Pretender, cases: list[Case] = CASES, precision: Precision = PRECISION, seed: int = 0) -> Log:

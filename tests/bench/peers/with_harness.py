@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,7 @@ class _Rows:
     def starting(self, phase: str, number: int) -> None: ...
     def trial(self, case: Case, outcome: Mapping[str, Any]) -> None: ...
     def finished(self, case: Case, status: str) -> None: ...
+    def added(self, cases: Collection[Case]) -> None: ...
 
 
 def trials_of(rows: Sequence[Mapping[str, Any]]) -> dict[Case, list[Trial]]:

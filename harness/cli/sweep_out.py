@@ -1,0 +1,66 @@
+"""Where a sweep writes: a new run, one to go on with, or one in the place of another that is set aside."""
+
+import itertools
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness import store
+from harness.config import SweepConfig
+from harness.config.difference import differences
+from harness.errors import UsageError
+from harness.machine import unlike
+
+RESULTS = Path("results")
+# Of many differences the first ones say what has happened.
+_MOST_TOLD = 6
+
+
+def out_of(config: SweepConfig) -> Path:
+    """The directory that is asked for, or else one of today that is free."""
+    if config.out is not None:
+        return config.out
+    named = RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
+    names = itertools.chain([named], (named.with_name(f"{named.name}-{number}") for number in itertools.count(2)))
+    return next(name for name in names if not name.exists())  # the clock may have been set back
+
+
+def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
+    """Whether there is a run to go on with. Raises UsageError where neither that nor a new one can be; writes nothing.
+
+    `fresh`: a run that is there is none to go on with.
+    """
+    if not store.is_run(out):
+        store.check_new(out)
+        return False
+    if fresh:
+        return False
+    try:
+        before = yaml.safe_load((out / store.CONFIG).read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, OSError):
+        before = None
+    if not isinstance(before, Mapping):
+        raise UsageError(f"{out / store.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
+    _refuse(out, "is another sweep", differences(before, yaml.safe_load(config.yaml)))
+    return True
+
+
+def check_machine(out: Path, machine: Mapping[str, Any]) -> None:
+    """Raise UsageError where the run at `out` was begun on a machine whose times say nothing of this one's."""
+    try:
+        before = json.loads((out / store.MACHINE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = None
+    if isinstance(before, Mapping):  # of one that is not known there is nothing to say
+        _refuse(out, "was begun on another machine", unlike(before, machine))
+
+
+def _refuse(out: Path, what: str, found: list[str]) -> None:
+    if found:
+        more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
+        told = "; ".join(found[:_MOST_TOLD])
+        raise UsageError(f"out={out} {what} ({told}{more}): name another, or give --fresh to set it aside")

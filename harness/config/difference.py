@@ -1,0 +1,37 @@
+"""What differs between the configuration that a run was begun with and another."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# What says where a sweep writes and how far it goes now, and nothing of what is measured and how.
+_NOT_COMPARED = ("out", "retry")
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """`"seq_len=64,128 before and 64,256 now"` for each setting that is another; a value and a list of it are alike.
+
+    A setting that came later than the run was begun is one that was left as it is by default, if that is nothing.
+    """
+    then, today = dict(_flat(before)), dict(_flat(now))
+    names = [name for name in dict.fromkeys([*then, *today]) if name not in _NOT_COMPARED]
+    return [
+        f"{name}={_written(then.get(name))} before and {_written(today.get(name))} now"
+        for name in names
+        if _listed(then.get(name)) != _listed(today.get(name))
+    ]
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _written(value: Any) -> str:
+    return ",".join("null" if item is None else str(item) for item in _listed(value))

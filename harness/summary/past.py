@@ -1,0 +1,55 @@
+"""What a run's rows say has been done: where a sweep that goes on takes up."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from harness.case import Case
+from harness.stats.trials import Trial
+from harness.summary.read import read_run
+from harness.summary.trials import Trials
+
+Failure = tuple[str, str | None]
+
+
+@dataclass(frozen=True)
+class Past:
+    """By case: its timed trials in their order, how it failed (status and reason), how long it took to compile, in
+    seconds; and which cases have their facts. Failures that are to be tried again are in `reopened`.
+    """
+
+    trials: Mapping[Case, list[Trial]] = field(default_factory=dict)
+    failures: Mapping[Case, Failure] = field(default_factory=dict)
+    reopened: Mapping[Case, Failure] = field(default_factory=dict)
+    compiles_s: Mapping[Case, float] = field(default_factory=dict)
+    facts: frozenset[Case] = frozenset()
+
+    def reopening(self, statuses: Collection[str]) -> "Past":
+        """The same with failures of these statuses reopened."""
+        again = {case: failure for case, failure in self.failures.items() if failure[0] in statuses}
+        left = {case: failure for case, failure in self.failures.items() if case not in again}
+        return replace(self, failures=left, reopened=again)
+
+
+def past_of(run: Path) -> tuple[Past, list[str]]:
+    """The past of a run, and a notice for each line of its rows that could not be read."""
+    fold, notices = read_run(run)
+    cases = [Case(*axes) for axes in fold.cases]
+    trials: dict[Case, list[Trial]] = {}
+    every, no_pulse = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
+    for group in Trials(fold).groups(every, no_pulse):
+        columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "pulse_s")]
+        for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
+            trials[cases[number]] = [
+                Trial.of(value_s, median_s, wall_s, None if pulse_s != pulse_s else pulse_s)
+                for value_s, median_s, wall_s, pulse_s in zip(*of_case, strict=True)
+            ]
+    past = Past(
+        trials=trials,
+        failures={cases[number]: failure for number, failure in fold.failures.items()},
+        compiles_s={cases[number]: seconds for number, seconds in fold.compiles_s.items()},
+        facts=frozenset(cases[number] for number in fold.facts),
+    )
+    return past, notices

@@ -1,0 +1,174 @@
+"""`sweep out=RUN` where a run is: it goes on, or is told why it cannot."""
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import store
+from harness.cli import main
+from harness.cli.sweep_out import out_of
+from harness.config import compose
+
+TINY = ["impl=rnn.elman", "d_model=8", "threads=1", "precision.trial_s=0.01", "precision.patience_s=0.1", "out=run"]
+LAYER = """\
+import time
+from pathlib import Path
+from torch import nn
+
+class Layer(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+
+    def forward(self, x):
+        if x.shape[1] > 16 and Path("slow").exists():
+            time.sleep(60)
+        return x * 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a sweep of two cases has come to its end, in `run`."""
+    where = tmp_path_factory.mktemp("measured")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(where)
+        assert main(["sweep", "seq_len=8,16", *TINY]) == 0
+    return where
+
+
+@pytest.fixture
+def here(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a copy of that run."""
+    shutil.copytree(measured, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def files(run: str = "run") -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path(run).rglob("*") if path.is_file()}
+
+
+def rows() -> list[dict]:
+    return [json.loads(line) for path in sorted(Path("run/rows").iterdir()) for line in path.read_text().splitlines()]
+
+
+def test_where_nothing_is_missing_nothing_is_measured(here: Path, capsys: pytest.CaptureFixture) -> None:
+    before = rows()
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 0
+    assert rows() == before
+    assert "run: going on; 2 of 2 cases have rows" in capsys.readouterr().out
+
+
+def test_what_is_missing_is_measured_and_nothing_else(here: Path) -> None:
+    (file,) = Path("run/rows").iterdir()
+    whole = file.read_text().splitlines(keepends=True)
+    kept = [line for line in whole if '"seq_len": 16' not in line or '"time"' not in line]
+    file.write_text("".join(kept) + '{"schema": 2, "torn')
+    before = pd.read_csv("run/summary.csv")
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 0
+    later = [json.loads(line) for line in max(Path("run/rows").iterdir()).read_text().splitlines()]
+    assert {row["case"]["seq_len"] for row in later} == {16}
+    assert [row["purpose"] for row in later if row["purpose"] != "verify"] == ["time"] * (len(whole) - len(kept))
+    after = pd.read_csv("run/summary.csv")
+    assert list(after.trials) == list(before.trials)
+    assert (after.status == "ok").all()
+
+
+def test_another_configuration_is_refused_with_what_differs(here: Path, capsys: pytest.CaptureFixture) -> None:
+    before = files()
+    assert main(["sweep", "seq_len=8,32", *TINY]) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        "harness: out=run is another sweep (seq_len=8,16 before and 8,32 now): "
+        "name another, or give --fresh to set it aside\n"
+    )
+    assert files() == before
+
+
+def test_so_is_another_machine(here: Path, capsys: pytest.CaptureFixture) -> None:
+    machine = json.loads(Path("run/machine.json").read_text())
+    machine["cpu"]["model"], machine["torch"]["version"] = "an abacus", "0.1"
+    Path("run/machine.json").write_text(json.dumps(machine))
+    before = files()
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 2
+    said = capsys.readouterr().err
+    assert "was begun on another machine (processor an abacus before and " in said
+    assert "torch 0.1 before and " in said
+    assert files() == before
+
+
+def test_a_configuration_that_is_none_is_named(here: Path, capsys: pytest.CaptureFixture) -> None:
+    Path("run/config.yaml").write_bytes(b"\xff\x00")
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 2
+    assert capsys.readouterr().err == (
+        "harness: run/config.yaml is not a sweep's configuration: --fresh sets that run aside\n"
+    )
+
+
+def test_fresh_measures_anew_and_sets_the_old_run_aside(here: Path, capsys: pytest.CaptureFixture) -> None:
+    before = files()
+    assert main(["sweep", "seq_len=8", "--fresh", *TINY]) == 0
+    assert "what was in run is now in run.before-1" in capsys.readouterr().err
+    assert {
+        path.replace("run.before-1", "run", 1): content for path, content in files("run.before-1").items()
+    } == before
+    assert list(pd.read_csv("run/summary.csv").seq_len) == [8]
+
+
+def test_the_second_of_two_at_once_is_refused(here: Path, capsys: pytest.CaptureFixture) -> None:
+    before = files()
+    with store.Lock(Path("run")):
+        assert main(["sweep", "seq_len=8,16", *TINY]) == 2
+    said = capsys.readouterr().err
+    assert "is measuring there: wait for it, or end it" in said
+    assert said.count("\n") == 1
+    assert files() == before
+
+
+def test_what_timed_out_is_tried_again_if_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("sometimes_slow.py").write_text(LAYER)
+    Path("slow").touch()
+    asked = ["impl=sometimes_slow:Layer", "seq_len=16,32", "precision.timeout_s=3", *TINY[1:]]
+    assert main(["sweep", *asked]) == 0
+    assert set(pd.read_csv("run/summary.csv").status) == {"ok", "timeout"}
+    Path("slow").unlink()
+    assert main(["sweep", *asked]) == 0
+    assert set(pd.read_csv("run/summary.csv").status) == {"ok", "timeout"}
+    assert main(["sweep", *asked, "retry=oom,timeout"]) == 0
+    assert set(pd.read_csv("run/summary.csv").status) == {"ok"}
+    (again,) = [row for row in rows() if row["purpose"] == "reopen"]
+    assert (again["case"]["seq_len"], again["reason"]) == (32, "after timeout: no result after 3 s")
+    assert "retry" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("retry=tiemout", "retry=tiemout; did you mean 'timeout'?"),
+        ("retry=ok", "retry=ok; known: oom, timeout, killed, unsupported, wrong, error"),
+        ("grow=seqlen", "grow=seqlen; did you mean 'seq_len'?"),
+        ("grow=threads", "grow=threads; known: seq_len, d_model, batch_size"),
+    ],
+)
+def test_a_slip_of_the_keyboard_is_2(override: str, message: str, here: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["sweep", "seq_len=8,16", *TINY, override]) == 2
+    assert capsys.readouterr().err == f"harness: {message}\n"
+
+
+def test_a_clock_that_was_set_back_names_no_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda form: "then")
+    for name in ("then", "then-2", "then-3"):
+        out = out_of(compose([]))
+        assert out == Path("results", name)
+        out.mkdir(parents=True)

@@ -1,0 +1,33 @@
+"""What is told of two configurations that are not the same."""
+
+import pytest
+import yaml
+
+from harness.config import compose
+from harness.config.difference import differences
+
+
+def config(*overrides: str) -> dict:
+    return yaml.safe_load(compose(overrides, for_sweep=True).yaml)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (["seq_len=64,128"], ["seq_len=64,256"], ["seq_len=64,128 before and 64,256 now"]),
+        (["precision.trial_s=8"], ["precision.trial_s=9"], ["precision.trial_s=8.0 before and 9.0 now"]),
+        ([], ["memory_limit=1GiB"], ["memory_limit=null before and 1GiB now"]),
+        (["mode=train"], ["mode=[train]"], []),
+        (["out=a"], ["out=b"], []),
+        ([], ["retry=timeout,oom"], []),
+        ([], ["grow=seq_len"], ["grow=null before and seq_len now"]),
+    ],
+)
+def test_every_setting_that_is_another_is_told(before: list[str], now: list[str], told: list[str]) -> None:
+    assert differences(config(*before), config(*now)) == told
+
+
+def test_a_setting_that_came_later_was_none_before() -> None:
+    before = {key: value for key, value in config().items() if key not in ("grow", "retry")}
+    assert differences(before, config()) == []
+    assert differences(before, config("grow=seq_len")) == ["grow=null before and seq_len now"]

@@ -1,0 +1,66 @@
+"""What a run's rows say has been done."""
+
+from pathlib import Path
+
+import pytest
+from rows import PRECISION, measured, row
+
+from harness import store
+from harness.case import Case
+from harness.summary import summarise_run
+from harness.summary.past import past_of
+
+CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    store.create(tmp_path / "run", "precision: {}\n", {})
+    return tmp_path / "run"
+
+
+def write(run: Path, *rows: dict) -> None:
+    writer = store.RowWriter(run)
+    for one in rows:
+        writer.write(one)
+    writer.close()
+
+
+def test_trials_are_what_they_were(run: Path) -> None:
+    write(run, *measured(CASE, 1.0, 8))
+    past, notices = past_of(run)
+    assert [(t.value_s, t.median_s, t.wall_s, t.pulse_s) for t in past.trials[CASE]] == [
+        (1.0 * (1 + 0.001 * i), (1.0 * (1 + 0.001 * i) + 1.5) / 2, 0.1, 1e-4) for i in range(3)
+    ]
+    assert (past.facts, past.failures, notices) == (frozenset([CASE]), {}, [])
+
+
+def test_failures_and_compilations_are_known_by_case(run: Path) -> None:
+    write(run, row(CASE, "time", 1, status="timeout", reason="slow"), row(OTHER, "compile", compile_s=3.5))
+    past, _ = past_of(run)
+    assert past.failures == {CASE: ("timeout", "slow")}
+    assert past.compiles_s == {OTHER: 3.5}
+
+
+def test_what_was_opened_again_has_not_failed_until_it_fails_again(run: Path) -> None:
+    write(run, row(CASE, "time", 1, status="timeout", reason="slow"))
+    write(run, row(CASE, "reopen", reason="after timeout: slow"))
+    assert past_of(run)[0].failures == {}
+    write(run, row(CASE, "time", 1, status="oom", reason="no"))
+    assert past_of(run)[0].failures == {CASE: ("oom", "no")}
+
+
+def test_reopening_takes_the_statuses_that_it_is_told(run: Path) -> None:
+    write(run, row(CASE, "time", 1, status="timeout", reason="slow"), row(OTHER, "time", 1, status="oom", reason="no"))
+    past = past_of(run)[0].reopening(["timeout", "error"])
+    assert (past.failures, past.reopened) == ({OTHER: ("oom", "no")}, {CASE: ("timeout", "slow")})
+
+
+def test_a_copied_file_counts_once_and_is_told(run: Path) -> None:
+    write(run, *measured(CASE, 1.0, 8))
+    (file,) = (run / "rows").iterdir()
+    (run / "rows" / f"copy-of-{file.name}").write_bytes(file.read_bytes())
+    (line,), notices = summarise_run(run, PRECISION)
+    assert line.trials == 3
+    assert notices == ["3 timed trials are in its rows twice, as if copied: each counts once"]
+    assert len(past_of(run)[0].trials[CASE]) == 3
