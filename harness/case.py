@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 MODES = ("forward", "train", "backward", "decode")
@@ -49,7 +49,7 @@ class Case:
     @property
     def key(self) -> str:
         """The overrides that measure this case again: unique, stable, and to be pasted after `sweep`."""
-        return " ".join(f"{name}={value}" for name, value in asdict(self).items())
+        return " ".join(f"{name}={value}" for name, value in self.as_dict().items())
 
     @property
     def tokens(self) -> int:
@@ -77,7 +77,7 @@ class Case:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, as they stand in a row."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in AXES}  # a row asks twice, and `dataclasses.asdict` copies
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
@@ -94,6 +94,8 @@ def _halved(length: int) -> int:
     return length
 
 
+# Axes that are no sizes: two cases that differ along one of them are never held against each other.
+SETTINGS = ("mode", "dtype", "device", "threads", "allocator", "mask", "real_share", "source_len")
 AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
 # What an axis is where nothing is said of it.
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) if field.default is not MISSING}

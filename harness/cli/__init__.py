@@ -11,6 +11,7 @@ from harness.errors import UsageError, did_you_mean
 
 COMMANDS = {
     "sweep": "measure every case of a grid; tables and plots go to results/",
+    "status": "how far a sweep is, from its files: cases, shards, who is measuring; measures nothing",
     "report": "rebuild the tables and plots of a run from its rows; measures nothing",
     "export": "write a run as pytest-benchmark's JSON, CSV, Parquet, or for github-action-benchmark",
     "predict": "what a layer costs at a size that was not measured, with an interval",
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = importlib.import_module(f"harness.cli.{name.replace('-', '_')}_command")
         return command.run(arguments[1:])
     except UsageError as error:
-        print(f"harness: {error}", file=sys.stderr)
+        print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # a line break may be in what was given
         return USAGE
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does; nothing is left to say, not even at exit.

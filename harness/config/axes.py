@@ -38,7 +38,7 @@ def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
 def _check_axis(axis: str, given: Any) -> tuple[Any, ...]:
     if axis == "threads" and given is None:
         return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
-    values = _flat(given)
+    values = flat(given)
     if axis == "impl":
         values = [name for value in values for name in _matching(str(value))]
     if not values:
@@ -47,9 +47,10 @@ def _check_axis(axis: str, given: Any) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(check(axis, value) for value in values))
 
 
-def _flat(given: Any) -> list[Any]:
+def flat(given: Any) -> list[Any]:
+    """A value, or the values of a list and of the lists in it."""
     if isinstance(given, list | tuple):
-        return [value for item in given for value in _flat(item)]
+        return [value for item in given for value in flat(item)]
     return [given]
 
 

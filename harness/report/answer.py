@@ -71,7 +71,9 @@ def _table(said: Answer, width: int) -> Table:
     headings = _that_fit(numbers, width - min(longest, _WHOLE_NAME))
     room = width - _widths(numbers, len(headings))
     whole = room >= _LEAST_NAME
-    table.add_column("impl", overflow="fold", min_width=min(room if whole else _LEAST_NAME, longest))
+    least = min(room if whole else _LEAST_NAME, longest)
+    # Where columns must be narrowed, rich heeds a width, and no least width.
+    table.add_column("impl", overflow="fold", min_width=least, width=None if whole else least)
     for heading in headings:
         table.add_column(heading, justify="right", overflow="fold", no_wrap=whole)
     for name, row, cells in zip(names, said.rows, numbers, strict=True):

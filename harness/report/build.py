@@ -48,11 +48,22 @@ def _build(stored: Stored, run: Path, studio: Studio) -> Report:
     lines, notices, where = stored.lines, stored.notices, origin(stored)
     studio.begin(run / "plots", lines, stored.machine)
     findings = find(lines, stored.machine)
-    table(lines).to_csv(run / "summary.csv", index=False, float_format="%.6g")
-    laws_table(findings.laws).to_csv(run / "laws.csv", index=False, float_format="%.6g")
-    claims_table(findings.verdicts).to_csv(run / "claims.csv", index=False)
-    crossovers_table(findings.crossovers).to_csv(run / "crossovers.csv", index=False, float_format="%.6g")
-    (run / "report.html").write_text(page(lines, findings, where, notices), encoding="utf-8")
-    (run / "report.md").write_text(markdown(lines, findings, where), encoding="utf-8")
+    written = {
+        "summary.csv": table(lines).to_csv(index=False, float_format="%.6g"),
+        "laws.csv": laws_table(findings.laws).to_csv(index=False, float_format="%.6g"),
+        "claims.csv": claims_table(findings.verdicts).to_csv(index=False),
+        "crossovers.csv": crossovers_table(findings.crossovers).to_csv(index=False, float_format="%.6g"),
+        "report.html": page(lines, findings, where, notices),
+        "report.md": markdown(lines, findings, where),
+    }
+    for name, text in written.items():
+        _write(run / name, text)
     studio.finish()
     return Report(lines, findings, notices)
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole file or none: whoever reads it meanwhile, or after this was killed, finds what was there before."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

@@ -47,8 +47,11 @@ class Lock:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         # First the name, then the lock: whoever waits for neither finds a file that is gone, and makes its own.
-        with contextlib.suppress(OSError):  # a directory that has become read-only, or has gone
+        try:
             self._path.unlink()
+        except OSError:  # a directory that has become read-only, or has gone
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, 0)  # nobody is left who has not come to an end
         os.close(self._file)
 
     def _taken(self) -> bool:
@@ -82,6 +85,23 @@ class Lock:
         me = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S"), "boot": _boot()}
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)
+
+
+def holder(out: Path) -> tuple[str | None, bool | None]:
+    """Who has the run, or had it and did not let go, and whether it still has; None where that cannot be known here."""
+    try:
+        file = os.open(out / NAME, os.O_RDONLY)
+    except FileNotFoundError:
+        return None, False
+    try:
+        said = _read(file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _told(said), True
+        return _told(said), False if not said or _of_this_machine(said) else None
+    finally:
+        os.close(file)
 
 
 def _hold(file: int) -> None:

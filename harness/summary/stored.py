@@ -9,9 +9,10 @@ import yaml
 
 from harness.config.schema import Precision
 from harness.errors import UsageError
-from harness.store import check_run
+from harness.store import check_run, machines
 from harness.summary.benchmarks import read_benchmarks
 from harness.summary.line import Line
+from harness.summary.nodes import machine_of, told
 from harness.summary.summarise import summarise_run
 from harness.summary.tidy import lines_of
 
@@ -49,6 +50,9 @@ def read_stored(path: Path) -> Stored:
         else summarise_run(path, Precision(**config["precision"]))  # it says why each case stopped
     )
     machine, more = _machine(path / "machine.json")
+    hosts = machines(path)
+    if (path / "machines").is_dir() and hosts:  # where it was measured, and not from where it was sent there
+        machine, more = machine_of(hosts), told(lines, hosts)
     return Stored(path, lines, [*notices, *more], config, machine)
 
 
@@ -57,8 +61,12 @@ def _published(path: Path) -> list[Line]:
     import pandas as pd
 
     try:
+        with path.open(encoding="utf-8", newline="") as file:
+            *_, last = file
+        if not last.endswith("\n"):
+            raise UsageError(f"{path} is not whole: it ends within a line")
         return lines_of(pd.read_csv(path))
-    except (ValueError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not the bytes of a text, not a table, or none of lines
         raise UsageError(f"{path} is not a run's summary") from error
 
 

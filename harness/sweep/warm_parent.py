@@ -38,6 +38,7 @@ class WarmParent:
     """The driver's end of `harness.trial.warm`. Layers are looked for along `path`, if it is given."""
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
+        _occupy_streams()
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -113,7 +114,7 @@ class WarmParent:
             return failed("timeout", f"no result after {timeout_s:g} s")
         sent = sent.removeprefix(NOTICE)
         if sent.endswith(b"\n"):
-            return json.loads(sent)
+            return _outcome(sent)
         return _death(status) if ended else failed("killed", "it closed its pipe without a result and went on running")
 
     def close(self) -> None:
@@ -132,18 +133,21 @@ class WarmParent:
             self._process.wait()
 
     def _kill_trial(self) -> None:
-        """Kill the trial that is running, if any; what it started, the parent kills."""
+        """Kill the trial that is running, if any, and its group; what else it started, the parent kills."""
         if self._trial is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._trial, signal.SIGKILL)
+        # The group first: it has this number only as long as it has members. It may be that the trial does not lead one
+        # yet, or, after its parent was lost, that the group is all that is left.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self._trial, signal.SIGKILL)
 
     def read(self, pipe: int, deadline: float) -> bytes | None:
         """A line from the pipe, or what came of it before its end or the trial's; None at the deadline.
 
         The trial's end counts by itself: a child that it left behind may hold the pipe open.
         """
-        received = b""
+        received = bytearray()
         while not received.endswith(b"\n"):
             ends: list[Any] = [pipe, self._socket]
             ready = select.select(ends, [], [], max(0.0, deadline - time.monotonic()))[0]
@@ -153,7 +157,9 @@ class WarmParent:
             if not part:
                 break
             received += part
-        return received
+            if time.monotonic() > deadline and not received.endswith(b"\n"):
+                return None  # a layer may write to its pipe without an end
+        return bytes(received)
 
     def _answer(self, word: str) -> str:
         try:
@@ -163,6 +169,28 @@ class WarmParent:
         if not line.startswith(word):
             raise WarmParentLost
         return line.removeprefix(word).strip()
+
+
+def _occupy_streams() -> None:
+    """Open what this process was started without of stdin, stdout and stderr, on nothing.
+
+    The next files would get their numbers: the socket to the parent or a trial's pipe, over which a child's own streams
+    are then laid.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)  # the parent is to have them too
+    os.close(descriptor)
+
+
+def _outcome(sent: bytes) -> dict[str, Any]:
+    """What the trial says in its first line: a layer that forks, or finds the pipe, may have written there too."""
+    try:
+        outcome = json.loads(sent.partition(b"\n")[0])
+    except ValueError:
+        outcome = None
+    if isinstance(outcome, dict) and isinstance(outcome.get("status"), str):
+        return outcome
+    return failed("error", "what its process answered is no result")
 
 
 def _death(status: int) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+# The process that trials are forked from, as it is known in them.
+_adopter: int | None = None
 
 
 def enter(memory_limit: int | None) -> None:
@@ -19,6 +21,8 @@ def enter(memory_limit: int | None) -> None:
     """
     os.setsid()
     die_with_parent()
+    if _adopter is not None and os.getppid() != _adopter:  # it ended before that: nobody wants this trial any more
+        os._exit(0)
     _silence()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the warm parent ignores it; a trial need not
     if memory_limit is not None:
@@ -32,7 +36,12 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends: none can slip away. On Linux only."""
+    """Become the parent of every descendant whose own parent ends: none can slip away. On Linux only.
+
+    To be called once in the process that trials are forked from.
+    """
+    global _adopter
+    _adopter = os.getpid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,21 @@ def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Pa
     table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
     shutil.rmtree(tmp_path / "run" / "rows")
     assert read_stored(tmp_path / "run").lines == whole.lines
-    (tmp_path / "run" / "summary.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="is not a run's summary"):
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda whole: whole[:-7], "is not whole: it ends within a line"),
+        (lambda whole: b"\xff\xfe\x00", "is not a run's summary"),
+        (lambda whole: b"", "is not a run's summary"),
+    ],
+)
+def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
+    whole = read_stored(make(tmp_path / "run"))
+    table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
+    shutil.rmtree(tmp_path / "run" / "rows")
+    file = tmp_path / "run" / "summary.csv"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(UsageError, match=message):
         read_stored(tmp_path / "run")

@@ -1,0 +1,94 @@
+"""`python -m bench.scale_process CASES real|pretended OUT`: one sweep of a layer that does nothing, in this process.
+
+Prints, as JSON, what it cost this process: seconds of wall time, in all, inside trials and until the first of them,
+and the peak of its resident memory in MiB, before the report is made. A run at OUT is gone on with.
+"""
+
+import json
+import resource
+import sys
+import time
+from typing import Any
+from unittest.mock import patch
+
+from harness.case import Case
+from harness.cli import main
+from harness.sweep.runner import Runner
+
+SIZES, BATCHES, ROUNDS = 10, 10, 2
+_KNOWN = {"family": "own", "has_heads": True, "import_s": 0.0, "forkable": True}
+_WORK = ("flops", "flops_full", "ops", "depth", "depth_declared")
+_BYTES = ("min", "weights", "inputs", "saved", "transient", "peak", "peak_resident")
+_FACTS = dict.fromkeys((*_WORK, *(f"{name}_bytes" for name in _BYTES)), 4096)
+# About as many samples as a short trial has.
+_TIMED = {"samples_s": [1e-5 * (1 + i / 100) for i in range(40)], "pulse_s": 1e-4, "calls_per_sample": 10}
+
+
+def arguments(cases: int, out: str) -> list[str]:
+    """A sweep of so many cases, a multiple of 100, of which a fifth are verified: n and b stand for one another."""
+    axes = ["impl=bench.no_op:NoOp", f"seq_len=range(1,{SIZES + 1})", f"batch_size=range(1,{BATCHES + 1})"]
+    widths = [f"d_model=range(1,{cases // (SIZES * BATCHES) + 1})", "num_heads=1", "threads=1"]
+    rounds = [f"precision.min_rounds={ROUNDS}", f"precision.max_rounds={ROUNDS}", "precision.patience_s=0"]
+    return [*axes, *widths, *rounds, "precision.trial_s=0.0001", f"out={out}"]
+
+
+class Counting(Runner):
+    """Notes how long its trials take and when the first began."""
+
+    inside_s, trials = 0.0, 0
+    first_at: float | None = None
+
+    def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The outcome of a trial."""
+        began = time.monotonic()
+        outcome = self.outcome(purpose, case)
+        if purpose not in ("machine", "describe"):
+            Counting.first_at = self.first_at or began
+            Counting.inside_s += time.monotonic() - began
+            Counting.trials += 1
+        return outcome
+
+    def outcome(self, purpose: str, case: Case | None) -> dict[str, Any]:
+        return super().run(purpose, case)
+
+
+class Pretending(Counting):
+    """… of trials that it only pretends to make."""
+
+    def start(self, compiles: bool = False, module: str = "") -> None: ...
+
+    def outcome(self, purpose: str, case: Case | None) -> dict[str, Any]:
+        return _pretended(purpose)
+
+
+def _pretended(purpose: str) -> dict[str, Any]:
+    measured = {"describe": _KNOWN, "verify": {"compiled": False}, "facts": _FACTS, "time": _TIMED}
+    return {"status": "ok", "reason": None, "wall_s": 0.03, "start_s": 0.005, **measured.get(purpose, {})}
+
+
+def measure(cases: int, pretended: bool, out: str) -> dict[str, Any]:
+    """Carry the sweep out, the report left out, and say what it cost."""
+    found: dict[str, Any] = {}
+
+    def at_the_end(*_: Any) -> int:
+        ended = time.monotonic()
+        found.update(
+            wall_s=ended - began,
+            first_s=(Counting.first_at or ended) - began,
+            inside_s=Counting.inside_s,
+            trials=Counting.trials,
+            peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        )
+        return 0
+
+    began = time.monotonic()
+    with (
+        patch("harness.sweep.configured.Runner", Pretending if pretended else Counting),
+        patch("harness.cli.sweep_command._report", at_the_end),
+    ):
+        status = main(["sweep", *arguments(cases, out)])
+    return {"status": status, **found}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(int(sys.argv[1]), sys.argv[2] == "pretended", sys.argv[3])))

@@ -1,0 +1,69 @@
+"""A clock that is set back, during a sweep and between two of them: durations, order and names do not rest on it."""
+
+import itertools
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from faults.driver import CASES, GRID, ROUNDS, ROWS, lines_of
+
+from harness import store
+from harness.cli import main
+from harness.cli.sweep_out import out_of
+from harness.config import compose
+
+_DAY_S = 86400.0
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each look at it shows a day less than the one before."""
+    looks = itertools.count()
+    today = time.time()
+    monkeypatch.setattr(time, "time", lambda: today - _DAY_S * next(looks))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_set_back_during_a_sweep_and_again_before_it_goes_on_it_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "RowWriter", _Interrupted)
+        assert main(["sweep", *GRID]) == 130
+    before = lines_of(Path("run"))
+    assert len(before) == _Interrupted.ROWS
+    assert main(["sweep", *GRID]) == 0
+    assert lines_of(Path("run"))[: len(before)] == before
+    rows = pd.DataFrame(map(json.loads, lines_of(Path("run"))))
+    assert rows["at"].is_monotonic_decreasing
+    assert (rows.wall_s > 0).all()
+    timed = Counter(rows[rows.purpose == "time"].key)
+    assert set(timed.values()) == {ROUNDS}
+    summary = pd.read_csv("run/summary.csv")
+    assert len(summary) == CASES
+    assert (summary.status == "ok").all()
+    assert (summary.trials == ROUNDS).all()
+
+
+class _Interrupted(store.RowWriter):
+    """As by Ctrl-C, after most of the rows."""
+
+    ROWS = ROWS - CASES
+
+    def write(self, row) -> None:
+        super().write(row)
+        if len(lines_of(Path("run"))) == self.ROWS:
+            raise KeyboardInterrupt
+
+
+def test_a_new_run_never_gets_the_name_of_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "strftime", lambda form: "2026-01-31_12-00-00")
+    found = [out_of(compose([])) for _ in range(2)]
+    assert found[0] == found[1]
+    for suffix in ("-2", "-3"):
+        found[-1].mkdir(parents=True)
+        found.append(out_of(compose([])))
+        assert found[-1].name == f"2026-01-31_12-00-00{suffix}"

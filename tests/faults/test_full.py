@@ -1,0 +1,112 @@
+"""A disk that fills up, and a directory that turns read-only: one line on stderr, and the sweep goes on afterwards."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from faults.driver import CASES, GRID, ROWS, Driver, becomes_true, lines_of, nothing_remains, sweep_to_its_end
+
+_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB, which only root may make."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = _mount("-t", "tmpfs", "-o", "size=1m", "none", str(place))
+    if done.returncode != 0:
+        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _mount(*arguments: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        return subprocess.CompletedProcess([], 1, "", str(error))
+
+
+def is_one_line(said: str, *parts: str) -> None:
+    assert said.startswith("harness: "), said
+    assert said.count("\n") == 1, said
+    for part in parts:
+        assert part in said
+
+
+def is_whole(run: Path) -> None:
+    summary = pd.read_csv(run / "summary.csv")
+    assert len(summary) == CASES
+    assert (summary.status == "ok").all()
+    assert len({line for line in lines_of(run) if '"verify"' not in line}) == ROWS - CASES
+
+
+def test_a_full_disk_ends_a_sweep_with_one_line_wherever_it_is_and_it_goes_on_once_there_is_room(
+    small_disk: Path,
+) -> None:
+    mark = str(small_disk)
+    run, ballast = small_disk / "run", small_disk / "ballast"
+    # Full while it measures: there is room for the configuration, and for some rows.
+    ballast.write_bytes(bytes(2**20 - 2**15))
+    status, said = sweep_to_its_end(small_disk, *GRID, mark=mark)
+    assert status == 2
+    is_one_line(said, "No space left on device", "run/rows/0001-")
+    before = lines_of(run)
+    assert 0 < len(before) < ROWS
+    # Full as it reports: that takes some megabytes.
+    ballast.unlink()
+    status, said = sweep_to_its_end(small_disk, *GRID, mark=mark)
+    assert status == 2
+    is_one_line(said, "run: No space left on device")
+    assert _mount("-o", "remount,size=32m", str(small_disk)).returncode == 0
+    assert sweep_to_its_end(small_disk, *GRID, mark=mark) == (0, "")
+    assert lines_of(run)[: len(before)] == before
+    is_whole(run)
+    assert nothing_remains(mark)
+
+
+def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: Path) -> None:
+    run, mark = tmp_path / "run", str(tmp_path)
+    with Driver(tmp_path, *GRID, mark=mark, preexec_fn=_obey_permissions) as driver:
+        assert becomes_true(lambda: len(lines_of(run)) > 2)
+        for directory in (run / "rows", run):
+            directory.chmod(0o555)
+        assert driver.ended() == 2
+        is_one_line(driver.err, "run: Permission denied")
+    # What was open is written to the end.
+    before = lines_of(run)
+    assert len(before) == ROWS
+    for directory in (run, run / "rows"):
+        directory.chmod(0o755)
+    with Driver(tmp_path, *GRID, mark=mark, preexec_fn=_obey_permissions) as driver:
+        assert (driver.ended(), driver.err) == (0, "")
+        assert "has not come to an end" not in driver.out  # its lock could not be removed, but it was let go of
+    assert lines_of(run)[:ROWS] == before
+    is_whole(run)
+    assert nothing_remains(mark)
+
+
+def test_a_file_system_that_is_read_only_is_refused_before_anything_is_measured(small_disk: Path) -> None:
+    where, mark = small_disk.parent, str(small_disk)
+    with Driver(where, *GRID[:-1], "out=disk/run", mark=mark) as driver:
+        assert becomes_true(lambda: len(lines_of(small_disk / "run")) > 2)
+        driver.process.kill()
+        driver.ended()
+    before = lines_of(small_disk / "run")
+    assert _mount("-o", "remount,ro", str(small_disk)).returncode == 0
+    status, said = sweep_to_its_end(where, *GRID[:-1], "out=disk/run", mark=mark)
+    assert status == 2
+    is_one_line(said, "Read-only file system", "disk/run")
+    assert lines_of(small_disk / "run") == before
+    assert nothing_remains(mark)
+
+
+def _obey_permissions() -> None:
+    """Root may write to any directory: as long as it has that capability."""
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0) != 0:
+        raise OSError("root's capability cannot be dropped here")

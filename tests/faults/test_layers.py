@@ -1,0 +1,100 @@
+"""Layers that do what no layer should, in one sweep beside a good one: each a row, and nothing of them remains."""
+
+import time
+from collections.abc import Iterator
+
+import pandas as pd
+import psutil
+import pytest
+from faults.driver import Driver, nothing_remains
+
+# What becomes of each, and what is said of it.
+ENDS = {
+    "Good": ("ok", ""),
+    "ForksChildren": ("ok", ""),
+    "IgnoresSigterm": ("timeout", "no result after 4 s"),
+    "ClosesItsPipe": ("killed", "it closed its pipe without a result and went on running"),
+    "ClosesItsPipeAndGoesOn": ("error", "its process ended with exit status 0 and without a result"),
+    "ForksAndReturnsInTheChild": ("ok", ""),
+    "AnswersForItself": ("error", "what its process answered is no result"),
+    "WritesAGigabyte": ("ok", ""),
+    "ReadsItsInput": ("error", "EOFError: EOF when reading a line (layers.py:"),
+    "ChangesDirectory": ("ok", ""),
+    "ExitsAtOnce": ("error", "its process ended with exit status 0 and without a result"),
+    "CallsSysExit": ("error", "SystemExit: enough (layers.py:"),
+    "Raises": ("error", "RuntimeError: no such luck (layers.py:"),
+    "ReturnsNaN": ("wrong", "not finite"),
+    "ReturnsTheWrongShape": ("wrong", "it returned shape (1, 7, 8) for an input of shape (1, 8, 8)"),
+    "LeaksThreads": ("ok", ""),
+    "Greedy": ("oom", "memory"),
+    "GreedyInPython": ("oom", "memory"),
+    "GreedyInPieces": ("oom", "memory"),
+    "SignalsItsParent": ("killed", "together with the process it was forked from"),
+    "KillsItsParent": ("killed", "together with the process it was forked from"),
+}
+MOST_BYTES = 2**28
+SETTINGS = [
+    "seq_len=8",
+    "d_model=8",
+    "threads=1",
+    "precision.trial_s=0.01",
+    "precision.timeout_s=4",
+    "precision.min_rounds=1",
+    "precision.max_rounds=1",
+    "precision.patience_s=0",
+    f"memory_limit={MOST_BYTES // 2**20}MiB",
+    "out=run",
+]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, int]]:
+    """One sweep of all of them, ended; and the most bytes that a trial was seen to hold beyond the warm parent's."""
+    where = tmp_path_factory.mktemp("swept")
+    impls = ",".join(f"faults.layers:{name}" for name in ENDS)
+    most = 0
+    with Driver(where, f"impl={impls}", *SETTINGS, mark=str(where)) as driver:
+        while driver.runs():
+            most = max(most, _held(driver))
+            time.sleep(0.05)
+        yield driver, most
+
+
+def _held(driver: Driver) -> int:
+    parent, trial = driver.target("parent"), driver.target("trial")
+    try:
+        return trial.memory_info().rss - parent.memory_info().rss if parent and trial else 0
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def summary_of(driver: Driver) -> pd.DataFrame:
+    summary = pd.read_csv(driver.cwd / "run" / "summary.csv")
+    return summary.set_index(summary.impl.str.removeprefix("faults.layers:"))
+
+
+def test_each_ends_as_it_must(swept) -> None:
+    driver, _ = swept
+    assert (driver.ended(), driver.err) == (3, "")
+    summary = summary_of(driver)
+    assert dict(summary.status) == {name: status for name, (status, _) in ENDS.items()}
+    for name, (_, reason) in ENDS.items():
+        assert reason in summary.reason.fillna("")[name], name
+
+
+def test_those_that_harm_only_themselves_are_measured(swept) -> None:
+    summary = summary_of(swept[0])
+    assert (summary.time_s.notna() == (summary.status == "ok")).all()
+
+
+def test_nothing_that_they_print_is_seen(swept) -> None:
+    assert "xxxx" not in swept[0].out
+
+
+def test_none_gets_more_memory_than_the_limit(swept) -> None:
+    # Beside what it may allocate it reads libraries in, as the parent has not.
+    assert swept[1] < 1.5 * MOST_BYTES
+
+
+def test_no_process_of_theirs_remains(swept) -> None:
+    assert nothing_remains(swept[0].mark)
