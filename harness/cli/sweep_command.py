@@ -15,8 +15,11 @@ from harness.cli import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
 from harness.cli.plan import show_plan
+from harness.cli.sweep_launched import check_nobody, launch
 from harness.cli.sweep_out import RESULTS, check_machine, check_out, out_of
 from harness.config import SweepConfig, compose
+from harness.config.launcher import HERE
+from harness.errors import UsageError
 from harness.machine import describe_machine
 from harness.summary.past import Past, past_of
 from harness.sweep.configured import check_devices, describe_impl, runner_of
@@ -44,6 +47,10 @@ settings (a value, a list, or Hydra's sweep grammar on the axes):
 a run that is there already is gone on with: only what is missing is measured
   retry=timeout,error                                                    … and these ends are tried again
   --fresh                                                                … or it is set aside, and all is measured
+
+on a cluster (launcher.partition|account|time|gres|cpus_per_task|exclusive|array_parallelism|setup|apart):
+  launcher=slurm threads=N                                               every shard an array task of Slurm
+  wait=false                                                             … submit, and return
 
 examples:
   python -m harness sweep
@@ -74,15 +81,36 @@ def run(arguments: Sequence[str]) -> int:
         if options.dry_run:
             show_plan(cases, traits, config)
             return DONE
-        machine = describe_machine(runner.run("machine"))
-        if goes_on:
+        machine = describe_machine(_torch_facts(runner))
+        elsewhere = config.launcher.cluster != HERE
+        if goes_on and not elsewhere:
             check_machine(out, machine)
         with store.Lock(out) as lock:
+            if options.fresh or not elsewhere:
+                check_nobody(out, config)
             if lock.left_by:
                 console.out(f"{lock.left_by} has not come to an end there", highlight=False)
             past = _past(out, cases, config, console) if goes_on else _new(out, config, machine)
+            if elsewhere:
+                return _elsewhere(cases, traits, config, runner, out, console)
             finished = _measure(cases, traits, config, runner, out, past, console)
-            return _report(out, finished, console)
+            status = _report(out, console)
+    if not finished:
+        print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
+        return INTERRUPTED
+    return status
+
+
+def _elsewhere(
+    cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig, runner: Runner, out: Path, console: Console
+) -> int:
+    """Have it measured in shards, and report what there is then."""
+    runner.drop()  # nothing more is measured here
+    complete = launch(cases, traits, config, out, console)
+    if not config.wait:
+        return DONE
+    status = _report(out, console)
+    return status if complete else CASES_FAILED
 
 
 def _parser() -> Parser:
@@ -94,6 +122,14 @@ def _parser() -> Parser:
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
     parser.add_argument("-m", "--multirun", action="store_true", help="accepted and not needed: axes always sweep")
     return parser
+
+
+def _torch_facts(runner: Runner) -> dict[str, Any]:
+    """What a trial says of torch. Raises UsageError where it says nothing, without which no run is told from others."""
+    facts = runner.run("machine")
+    if facts["status"] != "ok":
+        raise UsageError(f"the machine could not be described ({facts['status']}: {facts['reason']}): try again")
+    return facts
 
 
 def _new(out: Path, config: SweepConfig, machine: dict[str, Any]) -> Past:
@@ -137,6 +173,7 @@ def _measure(
         return False
     finally:
         writer.close()
+        runner.drop()  # nothing more is measured: what runs yet is what was interrupted
     return True
 
 
@@ -147,7 +184,7 @@ def _load_report() -> None:
     import harness.report.build  # noqa: F401
 
 
-def _report(out: Path, finished: bool, console: Console) -> int:
+def _report(out: Path, console: Console) -> int:
     from harness.report.answer import show
     from harness.report.build import WRITTEN, build
 
@@ -156,7 +193,4 @@ def _report(out: Path, finished: bool, console: Console) -> int:
         store.link_latest(out)
     show(report.lines, report.findings, console)
     console.out(f"{out}: {WRITTEN}", highlight=False)
-    if not finished:
-        print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
-        return INTERRUPTED
     return CASES_FAILED if any(line.status in _BAD for line in report.lines) else DONE

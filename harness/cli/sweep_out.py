@@ -1,7 +1,6 @@
 """Where a sweep writes: a new run, one to go on with, or one in the place of another that is set aside."""
 
 import itertools
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,13 +49,9 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
 
 
 def check_machine(out: Path, machine: Mapping[str, Any]) -> None:
-    """Raise UsageError where the run at `out` was begun on a machine whose times say nothing of this one's."""
-    try:
-        before = json.loads((out / store.MACHINE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = None
-    if isinstance(before, Mapping):  # of one that is not known there is nothing to say
-        _refuse(out, "was begun on another machine", unlike(before, machine))
+    """Raise UsageError where the run at `out` was measured on a machine whose times say nothing of this one's."""
+    for before in store.machines(out).values():
+        _refuse(out, "was measured on another machine", unlike(before, machine))
 
 
 def _refuse(out: Path, what: str, found: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Compose `conf/`, the user's own directory and the command line into one checked configuration."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -14,15 +15,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.case import AXES, FAILURES, GROWING
-from harness.config.axes import check_axes
+from harness.config.axes import check_axes, flat
+from harness.config.launcher import HERE, check_launcher, threads_of
 from harness.config.overrides import split
-from harness.config.schema import Precision, SweepConfig, SweepSchema
+from harness.config.schema import Launcher, Precision, SweepConfig, SweepSchema
 from harness.errors import UsageError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Less, and no layer's process would come to its first line.
 LEAST_MEMORY = 16 * 2**20
-_SWEEPS_ALONE = ("grow", "retry")
+_SWEEPS_ALONE = ("grow", "retry", "launcher", "wait")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -37,12 +39,21 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, for_sweep:
 
     What only a sweep can do, `grow` and `retry`, is unknown to anything else.
     """
+    try:
+        return _compose(overrides, config_dir, for_sweep)
+    except UsageError as error:  # it may quote what was given, line breaks and all
+        raise UsageError(" ".join(str(error).splitlines())) from error
+    except RecursionError as error:
+        raise UsageError("too many brackets within brackets") from error
+
+
+def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool) -> SweepConfig:
     directories = [conf_directory()]
     if config_dir is not None:
         if not config_dir.is_dir():
             raise UsageError(f"--config-dir {config_dir}: no such directory")
         directories.append(config_dir.resolve())
-    axes, rest = split(overrides, _keys(for_sweep), _groups(directories))
+    axes, rest = split(overrides, _keys(for_sweep), _groups(directories, for_sweep))
     if config_dir is not None:
         quoted = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         rest.append(f"hydra.searchpath=['file://{quoted}']")
@@ -54,16 +65,21 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, for_sweep:
     except OmegaConfBaseException as error:
         raise UsageError(_one_line(error)) from error
     OmegaConf.update(config, "retry", None)  # what is opened again today is no part of how the run is made
+    launcher = check_launcher(Launcher(**plain["launcher"]))
+    if launcher.cluster != HERE and plain["threads"] is None:
+        plain["threads"] = threads_of(launcher)
     precision = _check_precision(Precision(**plain["precision"]))
     return SweepConfig(
         axes=check_axes({axis: plain[axis] for axis in AXES}),
         precision=precision,
-        out=Path(plain["out"]) if plain["out"] is not None else None,
+        out=_check_out(plain["out"]),
         seed=_check_seed(plain["seed"]),
         memory_limit=_bytes(plain["memory_limit"]),
         compile_timeout_s=_check_seconds("compile_timeout_s", plain["compile_timeout_s"]),
         grow=_check_grow(plain["grow"]),
         retry=_check_retry(plain["retry"]),
+        launcher=launcher,
+        wait=plain["wait"],
         yaml=OmegaConf.to_yaml(config),
     )
 
@@ -75,18 +91,23 @@ def _hydra(overrides: list[str]) -> DictConfig:
             return hydra_compose("sweep", overrides=overrides)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise UsageError(_one_line(error)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"a file of --config-dir is not UTF-8: {error}") from error
 
 
 def _keys(for_sweep: bool) -> list[str]:
     top = [field.name for field in fields(SweepSchema) if for_sweep or field.name not in _SWEEPS_ALONE]
-    return [*top, *(f"precision.{field.name}" for field in fields(Precision))]
+    parts = {"precision": Precision, **({"launcher": Launcher} if for_sweep else {})}
+    return [*top, *(f"{name}.{field.name}" for name, part in parts.items() for field in fields(part))]
 
 
-def _groups(directories: Sequence[Path]) -> dict[str, list[str]]:
+def _groups(directories: Sequence[Path], for_sweep: bool) -> dict[str, list[str]]:
     """The groups of files to choose from, and each one's options."""
     groups: dict[str, list[str]] = {}
     for directory in directories:
         for group in sorted(path for path in directory.iterdir() if path.is_dir()):
+            if group.name in _SWEEPS_ALONE and not for_sweep:
+                continue
             groups.setdefault(group.name, []).extend(sorted(file.stem for file in group.glob("*.yaml")))
     return groups
 
@@ -102,6 +123,17 @@ def _check_precision(precision: Precision) -> Precision:
             f"precision.max_rounds={precision.max_rounds} is below precision.min_rounds={precision.min_rounds}"
         )
     return precision
+
+
+def _check_out(out: str | None) -> Path | None:
+    if out is None:
+        return None
+    if not out:
+        raise UsageError("out=: name a directory")
+    # No file system takes a NUL, no terminal half of a surrogate pair, and what is said of a run is one line.
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in out):
+        raise UsageError(f"out={out!a}: a control character, or a byte that is not UTF-8, is in it")
+    return Path(out)
 
 
 def _check_seconds(name: str, value: float) -> float:
@@ -123,7 +155,7 @@ def _check_grow(axis: str | None) -> str | None:
 
 
 def _check_retry(statuses: Any) -> tuple[str, ...]:
-    chosen = tuple(map(str, statuses if isinstance(statuses, list) else [] if statuses is None else [statuses]))
+    chosen = tuple(map(str, [] if statuses is None else flat(statuses)))
     for status in chosen:
         if status not in FAILURES:
             raise UsageError(f"retry={status}{did_you_mean(status, FAILURES)}")

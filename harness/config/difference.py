@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 # What says where a sweep writes and how far it goes now, and nothing of what is measured and how.
-_NOT_COMPARED = ("out", "retry")
+_NOT_COMPARED = ("out", "retry", "launcher", "wait")
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -13,7 +13,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     A setting that came later than the run was begun is one that was left as it is by default, if that is nothing.
     """
     then, today = dict(_flat(before)), dict(_flat(now))
-    names = [name for name in dict.fromkeys([*then, *today]) if name not in _NOT_COMPARED]
+    names = [name for name in dict.fromkeys([*then, *today]) if name.partition(".")[0] not in _NOT_COMPARED]
     return [
         f"{name}={_written(then.get(name))} before and {_written(today.get(name))} now"
         for name in names

@@ -6,6 +6,8 @@ from typing import Any
 
 from omegaconf import MISSING
 
+from harness.case import SETTINGS
+
 
 @dataclass
 class Precision:
@@ -25,6 +27,30 @@ class Precision:
     timeout_s: float = MISSING
     case_s: float = MISSING
     patience_s: float = MISSING
+
+
+@dataclass
+class Launcher:
+    """Where trials run: on this machine (`cluster` is `here`), or in shards, each a job of Slurm's or a process.
+
+    Cases that differ along one of the axes `apart` are not compared with each other, and may be in different shards.
+    `time` is in minutes. A shard of which nothing is heard for `silence_s` seconds is taken for dead, one that has not
+    begun after `queue_s` is not waited for, and what is left of either is given to another job, for `attempts` in all.
+    """
+
+    cluster: str = "here"
+    partition: str | None = None
+    account: str | None = None
+    time: int = 240
+    gres: str | None = None
+    cpus_per_task: int | None = None
+    exclusive: bool = False
+    array_parallelism: int = 16
+    setup: list[str] = field(default_factory=list)
+    apart: list[str] = field(default_factory=lambda: list(SETTINGS))
+    attempts: int = 3
+    silence_s: float = 1800.0
+    queue_s: float = 86400.0
 
 
 @dataclass
@@ -51,6 +77,8 @@ class SweepSchema:
     compile_timeout_s: float = 900.0
     grow: str | None = None
     retry: Any = None
+    launcher: Launcher = field(default_factory=Launcher)
+    wait: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,7 +86,8 @@ class SweepConfig:
     """A checked configuration. `memory_limit` is in bytes, None for most of what is free at the start.
 
     A trial that compiles, and is not timed, may take `compile_timeout_s` seconds. Along the axis `grow`, sizes are
-    doubled until a layer gives out. `retry` are the statuses of cases that a sweep which goes on opens again.
+    doubled until a layer gives out. `retry` are the statuses of cases that a sweep which goes on opens again. Without
+    `wait`, shards are submitted and left to themselves.
     """
 
     axes: dict[str, tuple[Any, ...]]
@@ -69,4 +98,6 @@ class SweepConfig:
     compile_timeout_s: float
     grow: str | None
     retry: tuple[str, ...]
+    launcher: Launcher
+    wait: bool
     yaml: str

@@ -14,7 +14,9 @@ from harness.config.compose import conf_directory
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
 
 # Keys that came later: a configuration of before does without them, as if they had their defaults.
-_LATER = ("mask", "real_share", "source_len", "compile_timeout_s", "grow", "retry")
+_LATER = ("mask", "real_share", "source_len", "compile_timeout_s", "grow", "retry", "launcher", "wait")
+# What says where and how far it was measured, and nothing of what.
+_LEFT_OUT = ("out", "retry", "launcher", "wait", "precision")
 
 
 def command(config: Mapping[str, Any]) -> str:
@@ -28,7 +30,7 @@ def command(config: Mapping[str, Any]) -> str:
     changed = [
         f"{key}={_written(config[key])}"
         for key in usual
-        if key not in ("out", "retry", "precision") and _listed(config[key]) != _listed(usual[key])
+        if key not in _LEFT_OUT and _listed(config[key]) != _listed(usual[key])
     ]
     return shlex.join(["python", "-m", "harness", "sweep", *changed, *_precision(config["precision"], usual)])
 

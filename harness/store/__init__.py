@@ -3,7 +3,18 @@
 config.yaml   machine.json   rows/*.jsonl   summary.csv   laws.csv   plots/
 """
 
-from harness.store.directory import CONFIG, MACHINE, check_new, check_run, create, is_run, link_latest, set_aside
+from harness.store.directory import (
+    CONFIG,
+    MACHINE,
+    add_machine,
+    check_new,
+    check_run,
+    create,
+    is_run,
+    link_latest,
+    machines,
+    set_aside,
+)
 from harness.store.lock import Lock
 from harness.store.reader import Part, Reading, notices, parts, read
 from harness.store.writer import SCHEMA, RowWriter
@@ -16,11 +27,13 @@ __all__ = [
     "Part",
     "Reading",
     "RowWriter",
+    "add_machine",
     "check_new",
     "check_run",
     "create",
     "is_run",
     "link_latest",
+    "machines",
     "notices",
     "parts",
     "read",

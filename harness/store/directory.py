@@ -59,6 +59,27 @@ def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
         raise UsageError(f"out={out}: {error.strerror}") from error
 
 
+def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
+    """Say of one more host what it is, under its name: see `machines`."""
+    (run / "machines").mkdir(exist_ok=True)
+    part = run / "machines" / f".{machine['host']}.{os.getpid()}.part"  # two jobs may be on one host
+    part.write_text(json.dumps(machine, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.replace(run / "machines" / f"{machine['host']}.json")
+
+
+def machines(run: Path) -> dict[str, dict[str, Any]]:
+    """What is known of the hosts that a run was measured on, by their names."""
+    paths = sorted((run / "machines").glob("*.json")) or [run / MACHINE]
+    found = {}
+    for path in paths:
+        try:
+            machine = json.loads(path.read_text(encoding="utf-8"))
+            found[str(machine["host"])] = machine
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # a run whose machine is not known is a run all the same
+    return found
+
+
 def _write(out: Path, name: str, text: str) -> None:
     part = out / _partial(name)
     part.write_text(text, encoding="utf-8")

@@ -1,10 +1,11 @@
 """Rows appended to a run, one line a trial, each on disk before the next trial starts."""
 
+import contextlib
 import io
 import json
 import os
+import platform
 import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ def number_of(path: Path) -> int:
 class RowWriter:
     """Appends rows to a file of its own under `rows/`: one writer a file, one line a trial, each on disk at once.
 
+    Each row says on which host it was written.
+
     Files are numbered as their writers follow each other, whatever the clock says meanwhile, and are read in that
     order; none is ever appended to by a second writer, which might find a torn line at its end.
     """
@@ -29,20 +32,31 @@ class RowWriter:
     def __init__(self, run: Path) -> None:
         rows = run / "rows"
         number = 1 + max(map(number_of, rows.glob("*.jsonl")), default=0)
-        self.path = rows / f"{number:04d}-{socket.gethostname()}-{os.getpid()}.jsonl"
+        self._host = platform.node()  # as in machine.json
+        self.path = rows / f"{number:04d}-{self._host}-{os.getpid()}.jsonl"
         self._file: io.FileIO | None = None  # until there is a row
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Append one row and have the disk hold it before returning."""
-        line = json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n"
+        """Append one row and have the disk hold it before returning. Raises OSError, with the file's name."""
+        line = json.dumps({"schema": SCHEMA, "host": self._host, **row}, ensure_ascii=False) + "\n"
         # A path in some error's text may hold bytes that are no UTF-8: a question mark each, and not a sweep that ends.
         if self._file is None:
             # Unbuffered: a row is one write, and a reader meanwhile finds it whole or not at all.
             self._file = self.path.open("xb", buffering=0)
-        left = memoryview(line.encode("utf-8", "replace"))
+        size = self._file.tell()
+        try:
+            self._append(self._file, line.encode("utf-8", "replace"))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._file.seek(size))  # of a row that is not whole nothing had better be there
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    @staticmethod
+    def _append(file: io.FileIO, line: bytes) -> None:
+        left = memoryview(line)
         while left:  # a disk that is nearly full takes a part, and says so at the next
-            left = left[self._file.write(left) :]
-        os.fsync(self._file.fileno())
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
 
     def close(self) -> None:
         """Close the file; nothing is lost by not getting here."""

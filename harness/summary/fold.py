@@ -31,7 +31,8 @@ class Fold:
 
     `cases` numbers the cases by their axes. By that number: the last family named, the first failure (status and
     reason) since the case was last `reopened`, the last facts (`FACTS`), how many seconds it took to compile, as said
-    last. Of each timed trial, in the order of the rows: its case, its round, its `RECORD`.
+    last, which `hosts` have timed it. Of each timed trial, in the order of the rows: its case, its round, its `RECORD`;
+    of those before the `since`-th, where a case has one, nothing counts.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,8 @@ class Fold:
         self.families: list[str] = []
         self.failures: dict[int, tuple[str, str | None]] = {}
         self.reopened: set[int] = set()
+        self.hosts: dict[int, tuple[str, ...]] = {}
+        self.since: dict[int, int] = {}
         self.facts: dict[int, tuple[Any, ...]] = {}
         self.compiles_s: dict[int, float] = {}
         self.trial_cases = array("q")
@@ -76,6 +79,9 @@ class Fold:
         if purpose == REOPEN:
             self.failures.pop(case, None)
             self.reopened.add(case)
+            if row.get("anew"):
+                self.since[case] = len(self.trial_cases)
+                self.hosts.pop(case, None)
         if failed:
             self.failures.setdefault(case, (status, row["reason"]))
         if facts is not None:
@@ -83,10 +89,17 @@ class Fold:
         if compile_s is not None:
             self.compiles_s[case] = compile_s
         if record is not None:
+            self._timed_on(case, row.get("host"))
             self.trial_cases.append(case)
             self.trial_rounds.append(number)
             self.records += record
         return True
+
+    def _timed_on(self, case: int, *hosts: Any) -> None:
+        known = self.hosts.get(case, ())
+        for host in hosts:
+            if isinstance(host, str) and host not in known:
+                known = self.hosts[case] = (*known, intern(host))
 
     def _number(self, data: Any) -> int | None:
         """The number of the case that the row is of; None if it is of none."""
@@ -121,6 +134,11 @@ class Fold:
         for case in later.reopened:
             self.failures.pop(int(numbers[case]), None)
             self.reopened.add(int(numbers[case]))
+        for case, place in later.since.items():
+            self.since[int(numbers[case])] = len(self.trial_cases) + place
+            self.hosts.pop(int(numbers[case]), None)
+        for case, hosts in later.hosts.items():
+            self._timed_on(int(numbers[case]), *hosts)
         for case, failure in later.failures.items():
             self.failures.setdefault(int(numbers[case]), failure)
         for case, facts in later.facts.items():

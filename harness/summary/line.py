@@ -76,6 +76,8 @@ class Line:
     mask: str
     real_share: float
     source_len: int
+    # Where it was timed; several with a comma between.
+    host: str | None
 
     @property
     def case(self) -> Case:

@@ -17,13 +17,16 @@ Failure = tuple[str, str | None]
 @dataclass(frozen=True)
 class Past:
     """By case: its timed trials in their order, how it failed (status and reason), how long it took to compile, in
-    seconds; and which cases have their facts. Failures that are to be tried again are in `reopened`.
+    seconds, which hosts have timed it; and which cases have their facts. Failures that are to be tried again are in
+    `reopened`; cases that are to be timed anew have no trials, and why so in `anew`.
     """
 
     trials: Mapping[Case, list[Trial]] = field(default_factory=dict)
     failures: Mapping[Case, Failure] = field(default_factory=dict)
     reopened: Mapping[Case, Failure] = field(default_factory=dict)
     compiles_s: Mapping[Case, float] = field(default_factory=dict)
+    hosts: Mapping[Case, tuple[str, ...]] = field(default_factory=dict)
+    anew: Mapping[Case, str] = field(default_factory=dict)
     facts: frozenset[Case] = frozenset()
 
     def reopening(self, statuses: Collection[str]) -> "Past":
@@ -31,6 +34,12 @@ class Past:
         again = {case: failure for case, failure in self.failures.items() if failure[0] in statuses}
         left = {case: failure for case, failure in self.failures.items() if case not in again}
         return replace(self, failures=left, reopened=again)
+
+    def without_times_of(self, hosts: Collection[str], why: str) -> "Past":
+        """The same with cases that one of these hosts has timed to be timed anew."""
+        anew = {case: why for case, of_case in self.hosts.items() if not set(of_case).isdisjoint(hosts)}
+        left = {case: trials for case, trials in self.trials.items() if case not in anew}
+        return replace(self, trials=left, anew={case: why for case in anew if case not in self.failures})
 
 
 def past_of(run: Path) -> tuple[Past, list[str]]:
@@ -49,6 +58,7 @@ def past_of(run: Path) -> tuple[Past, list[str]]:
     past = Past(
         trials=trials,
         failures={cases[number]: failure for number, failure in fold.failures.items()},
+        hosts={cases[number]: hosts for number, hosts in fold.hosts.items()},
         compiles_s={cases[number]: seconds for number, seconds in fold.compiles_s.items()},
         facts=frozenset(cases[number] for number in fold.facts),
     )

@@ -60,6 +60,7 @@ def _lines_of(fold: Fold, limits: Limits) -> list[Line]:
     _enter(columns, fold.failures, ("status", "reason"), zip(*fold.failures.values(), strict=True))
     _enter(columns, fold.failures, ("stop_reason",), [["failed"] * len(fold.failures)])
     _enter(columns, fold.facts, FACTS, zip(*fold.facts.values(), strict=True))
+    _enter(columns, fold.hosts, ("host",), [[",".join(hosts) for hosts in fold.hosts.values()]])
     best_pulses_s = trials.best_pulses([case.threads for case in cases])
     for group in trials.groups(ok, best_pulses_s):
         timed = _timed(group, limits)

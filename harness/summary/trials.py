@@ -40,14 +40,19 @@ class Trials:
     """The timed trials of all cases, by the numbers of the cases in the fold.
 
     Of a round that was read twice the later reading counts, in the place of the first; `repeated` is how often that was
-    so.
+    so. What was measured before a case was begun anew does not count.
     """
 
     def __init__(self, fold: Fold) -> None:
         self._records = np.frombuffer(fold.records, dtype=np.float64).reshape(-1, len(RECORD))
         cases = np.frombuffer(fold.trial_cases, dtype=np.int64)
-        self._rows = _in_order(cases, np.frombuffer(fold.trial_rounds, dtype=np.int64))
-        self.repeated = len(cases) - len(self._rows)
+        counted = np.arange(len(cases))
+        if fold.since:
+            since = np.zeros(len(fold.cases), dtype=np.int64)
+            since[list(fold.since)] = list(fold.since.values())
+            counted = counted[counted >= since[cases]]
+        self._rows = counted[_in_order(cases[counted], np.frombuffer(fold.trial_rounds, dtype=np.int64)[counted])]
+        self.repeated = len(counted) - len(self._rows)
         self.numbers = np.bincount(cases[self._rows], minlength=len(fold.cases))
         self._starts = np.cumsum(self.numbers) - self.numbers
 

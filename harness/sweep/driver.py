@@ -113,6 +113,8 @@ class Sweep:
             elif case in self._past.reopened:
                 status, reason = self._past.reopened[case]
                 self._record(REOPEN, case, 0, {"status": "ok", "reason": f"after {status}: {reason}"})
+            if case in self._past.anew:
+                self._record(REOPEN, case, 0, {"status": "ok", "reason": self._past.anew[case], "anew": True})
             if case in self._open and case in self._past.facts and self._is_done(case):
                 self._finish(case, "ok")
 

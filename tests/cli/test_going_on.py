@@ -98,7 +98,7 @@ def test_so_is_another_machine(here: Path, capsys: pytest.CaptureFixture) -> Non
     before = files()
     assert main(["sweep", "seq_len=8,16", *TINY]) == 2
     said = capsys.readouterr().err
-    assert "was begun on another machine (processor an abacus before and " in said
+    assert "was measured on another machine (processor an abacus before and " in said
     assert "torch 0.1 before and " in said
     assert files() == before
 

@@ -1,5 +1,6 @@
 """Rows survive whatever becomes of their writer."""
 
+import platform
 from pathlib import Path
 
 from store.reading import BARE, new_run, read, write
@@ -19,8 +20,9 @@ def test_a_row_is_on_disk_before_the_next_thing_happens(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
     writer = store.RowWriter(run)
     writer.write({**BARE, "a": 1})
-    assert read(run)[0] == [{"schema": store.SCHEMA, **BARE, "a": 1}]
+    rows, _ = read(run)
     writer.close()
+    assert rows == [{"schema": store.SCHEMA, "host": platform.node(), **BARE, "a": 1}]
 
 
 def test_a_text_that_is_no_unicode_ends_no_sweep(tmp_path: Path) -> None:

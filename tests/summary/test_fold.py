@@ -116,6 +116,7 @@ def mixed_rows(rng: random.Random) -> list[dict[str, Any]]:
     rows += [{**one, "samples_s": [0.1, 0.2]} for one in rows[::5] if one["purpose"] == "time"]
     rows += [row(cases[0], "time", 9, status="killed", reason="by SIGKILL"), {**rows[7], "family": "other"}]
     rows += [row(cases[0], "time", 8, status="error", reason="another"), row(cases[0], "reopen")]
+    rows += [{**row(cases[2], "reopen"), "anew": True}, {**rows[3], "host": "a"}, {**rows[4], "host": "b"}]
     rows += [row(cases[1], "time", 7, status="oom", reason="no"), row(cases[1], "reopen")]
     rng.shuffle(rows)
     return rows

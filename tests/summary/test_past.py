@@ -64,3 +64,17 @@ def test_a_copied_file_counts_once_and_is_told(run: Path) -> None:
     assert line.trials == 3
     assert notices == ["3 timed trials are in its rows twice, as if copied: each counts once"]
     assert len(past_of(run)[0].trials[CASE]) == 3
+
+
+def test_what_another_machine_has_timed_is_timed_anew_and_counts_no_more(run: Path) -> None:
+    def on(host: str, *rows: dict) -> list[dict]:
+        return [{**one, "host": host} for one in rows]
+
+    write(run, *on("old", *measured(CASE, 1.0, 8)), *on("new", *measured(OTHER, 1.0, 8)))
+    past = past_of(run)[0].without_times_of(["old"], "begun on old")
+    assert (past.anew, set(past.trials), past.facts) == ({CASE: "begun on old"}, {OTHER}, {CASE, OTHER})
+    write(run, {**row(CASE, "reopen", reason="begun on old"), "anew": True}, *on("new", *measured(CASE, 3.0, 8, 2)[2:]))
+    again, _ = past_of(run)
+    assert [round(trial.value_s, 2) for trial in again.trials[CASE]] == [3.0, 3.0]
+    (line, other), notices = summarise_run(run, PRECISION)
+    assert (line.trials, line.host, other.host, notices) == (2, "new", "new", [])

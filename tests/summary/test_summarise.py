@@ -20,7 +20,7 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "humps, sm_clock_mhz, "
         "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, "
         "hump_fast_s, hump_slow_s, hump_cause, host_bound, wall_call_s, claims, "
-        "mask, real_share, source_len"
+        "mask, real_share, source_len, host"
     )
 
 

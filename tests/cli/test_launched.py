@@ -1,0 +1,118 @@
+"""A sweep in shards without a cluster: each a process of its own, one after the other, through submitit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train", "threads=1"]
+QUICK = [*TINY, "precision.trial_s=0.01", "precision.patience_s=0.1", "launcher=processes", "out=run"]
+IN_TWO = {(n, mode) for n in (8, 16) for mode in ("forward", "train")}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def timed_rounds() -> list[tuple]:
+    rows = [json.loads(line) for path in Path("run/rows").iterdir() for line in path.read_text().splitlines()]
+    return [(row["key"], row["round"]) for row in rows if row["purpose"] == "time" and row["status"] == "ok"]
+
+
+def measured() -> set[tuple[int, str]]:
+    frame = pd.read_csv("run/summary.csv")
+    assert (frame.status == "ok").all()
+    frame = frame[frame.stop_reason != "interrupted"]
+    assert frame.host.notna().all()
+    return set(zip(frame.seq_len, frame["mode"], strict=True))
+
+
+def test_each_setting_is_a_shard_and_all_are_one_run(capsys: pytest.CaptureFixture) -> None:
+    assert main(["sweep", *QUICK]) == 0
+    assert measured() == IN_TWO
+    assert len(list(Path("run/rows").iterdir())) == 2
+    before = timed_rounds()
+    capsys.readouterr()
+    assert main(["status", "run"]) == 0
+    said = capsys.readouterr().out
+    assert "4 cases have rows: 4 finished, 0 begun" in said
+    assert said.count("ended") == 2
+    assert main(["sweep", *QUICK]) == 0  # nothing is missing
+    assert timed_rounds() == before
+
+
+def test_a_shard_that_is_killed_is_finished_by_the_next_command() -> None:
+    slow = [*QUICK, "precision.trial_s=0.3", "launcher.attempts=1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "sweep", *slow],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (states := list(Path("run/shards").glob("0*.json"))) or not list(Path("run/rows").iterdir()):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    shard = json.loads(states[0].read_text())
+    os.kill(shard["pid"], signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert "harness: shard 0 is not complete: its log is in " in err
+    assert process.returncode == 3
+    assert measured() < IN_TWO
+    assert main(["sweep", *slow]) == 0
+    assert measured() == IN_TWO
+    rounds = timed_rounds()
+    assert len(rounds) == len(set(rounds))
+
+
+def test_without_waiting_it_submits_and_the_files_tell_the_rest() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "sweep", *QUICK, "wait=false"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "python -m harness status run tells how far it is" in done.stdout
+    deadline = time.monotonic() + 60
+    while len([path for path in Path("run/shards").glob("0*.json") if "ended" in path.read_text()]) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert main(["report", "run"]) == 0
+    assert measured() == IN_TWO
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["launcher=slurm"], "Could not detect"),
+        (["launcher.cluster=cloud"], "launcher.cluster=cloud; known: here, slurm, processes"),
+        (["launcher=slurm", "threads=null"], "launcher=slurm needs threads=N or launcher.cpus_per_task=N"),
+        (["launcher.array_parallelism=0"], "launcher.array_parallelism=0: it takes a whole number from 1 on"),
+        (["launcher.apart=[moed]"], "launcher.apart: moed; did you mean 'mode'?"),
+        (["launcher.silence_s=0"], "launcher.silence_s=0.0: it takes a number above 0"),
+    ],
+)
+def test_what_cannot_be_launched_is_2(
+    overrides: list[str], message: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # of a machine without Slurm
+    assert main(["sweep", *QUICK, *overrides]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1

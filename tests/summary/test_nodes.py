@@ -1,0 +1,49 @@
+"""What is said of a run that several hosts have measured."""
+
+from typing import Any
+
+from rows import PRECISION, measured
+
+from harness.case import Case
+from harness.summary import Line, summarise
+from harness.summary.nodes import machine_of, told
+
+
+def lines(*parts: tuple[str, str]) -> list[Line]:
+    """One case a host and mode, of its own size."""
+    rows = []
+    for number, (host, mode) in enumerate(parts):
+        case = Case("rnn.elman", 8 * (number + 1), 8, 1, mode=mode)
+        rows += [{**row, "host": host} for row in measured(case, 1.0, 8)]
+    return summarise(rows, PRECISION)
+
+
+def host(name: str, model: str = "a CPU") -> dict[str, Any]:
+    return {"host": name, "cpu": {"model": model, "usable": 2}, "torch": {"version": "2.13.0", "gpu": None}}
+
+
+ALIKE = {"n1": host("n1"), "n2": host("n2")}
+UNLIKE = {"n1": host("n1"), "n2": host("n2", "another")}
+
+
+def test_of_one_host_nothing_need_be_said() -> None:
+    assert told(lines(("n1", "forward"), ("n1", "train")), ALIKE) == []
+
+
+def test_of_several_who_measured_what() -> None:
+    assert told(lines(("n1", "forward"), ("n2", "train"), ("n2", "train")), UNLIKE) == [
+        "measured by n1: 1 cases (mode=forward); n2: 2 cases (mode=train)"
+    ]
+
+
+def test_unlike_machines_in_one_setting_are_a_warning() -> None:
+    _, warning = told(lines(("n1", "train"), ("n2", "train"), ("n1", "forward")), UNLIKE)
+    assert warning == (
+        "mode=train: n1 and n2 are unlike machines (processor a CPU and another): "
+        "laws, slopes and comparisons mix what both have measured"
+    )
+    assert len(told(lines(("n1", "train"), ("n2", "train")), ALIKE)) == 1
+
+
+def test_the_machine_goes_by_the_names_of_all() -> None:
+    assert machine_of(ALIKE) == {**host("n1"), "host": "n1, n2"}

@@ -1,0 +1,23 @@
+"""Cases that are compared with each other are in one shard."""
+
+from harness.case import SETTINGS, Case
+from harness.sweep.launched.shards import shards_of
+
+CASES = [
+    Case(impl, n, 16, 2, mode=mode) for mode in ("train", "forward") for impl in ("rnn.elman", "a:B") for n in (8, 16)
+]
+
+
+def test_sizes_and_layers_stay_together_and_settings_are_apart() -> None:
+    shards = shards_of(CASES, SETTINGS)
+    assert [{case.mode for case in shard} for shard in shards] == [{"forward"}, {"train"}]
+    assert sorted(case for shard in shards for case in shard) == sorted(CASES)
+
+
+def test_the_same_cases_make_the_same_shards() -> None:
+    assert shards_of(CASES, SETTINGS) == shards_of(CASES[::-1], SETTINGS)
+
+
+def test_whoever_wants_more_shards_says_what_need_not_be_compared() -> None:
+    assert len(shards_of(CASES, ["mode", "impl"])) == 4
+    assert len(shards_of(CASES, [])) == 1
