@@ -77,12 +77,13 @@ def run(arguments: Sequence[str]) -> int:
             _load_report()
         traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
         cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
-        check_devices(config, runner)
+        elsewhere = config.launcher.cluster != HERE
+        if not elsewhere:
+            check_devices(config, runner)
         if options.dry_run:
             show_plan(cases, traits, config)
             return DONE
         machine = describe_machine(_torch_facts(runner))
-        elsewhere = config.launcher.cluster != HERE
         if goes_on and not elsewhere:
             check_machine(out, machine)
         with store.Lock(out) as lock:
@@ -90,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
                 check_nobody(out, config)
             if lock.left_by:
                 console.out(f"{lock.left_by} has not come to an end there", highlight=False)
-            past = _past(out, cases, config, console) if goes_on else _new(out, config, machine)
+            past = _past(out, cases, config, console) if goes_on else _new(out, config, machine, options.fresh)
             if elsewhere:
                 return _elsewhere(cases, traits, config, runner, out, console)
             finished = _measure(cases, traits, config, runner, out, past, console)
@@ -132,9 +133,11 @@ def _torch_facts(runner: Runner) -> dict[str, Any]:
     return facts
 
 
-def _new(out: Path, config: SweepConfig, machine: dict[str, Any]) -> Past:
-    """Make the run, in the place of any that is there."""
+def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -> Past:
+    """Make the run; if `fresh`, in the place of any that is there."""
     if store.is_run(out):
+        if not fresh:
+            raise UsageError(f"out={out}: another sweep was there just now: the same command again goes on with it")
         print(f"harness: what was in {out} is now in {store.set_aside(out)}", file=sys.stderr)
     calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
     store.create(out, config.yaml, {**machine, **calibration})

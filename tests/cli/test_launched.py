@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from harness.cli import main
 
@@ -95,6 +96,17 @@ def test_without_waiting_it_submits_and_the_files_tell_the_rest() -> None:
         time.sleep(0.05)
     assert main(["report", "run"]) == 0
     assert measured() == IN_TWO
+
+
+def test_whether_there_is_a_gpu_is_asked_where_it_is_measured(capsys: pytest.CaptureFixture) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one here")
+    assert main(["sweep", *QUICK, "device=cuda", "mode=forward", "launcher.attempts=1"]) == 3
+    out, err = capsys.readouterr()
+    assert "its job" in out
+    assert "is not complete: its log is in " in err
+    log = "".join(path.read_text() for path in Path("run/jobs").glob("*.err"))
+    assert "device=cuda: torch sees no CUDA device here" in log
 
 
 @pytest.mark.parametrize(

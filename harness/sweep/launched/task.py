@@ -16,7 +16,7 @@ from harness.catalog import Traits
 from harness.config import SweepConfig
 from harness.machine import describe_machine, unlike
 from harness.summary.past import past_of
-from harness.sweep.configured import runner_of
+from harness.sweep.configured import check_devices, runner_of
 from harness.sweep.driver import Sweep
 from harness.sweep.launched.files import ENDED, RUNNING, read_plan, say
 from harness.sweep.progress import Screen
@@ -46,6 +46,7 @@ def measure(shard: Shard) -> None:
     # By host: several nodes may compile at the same time.
     cache = run / "compile-cache" / platform.node()
     with runner_of(config, cache, shard.path) as runner:
+        check_devices(config, runner)
         machine = describe_machine(runner.run("machine"))
         store.add_machine(run, machine)
         past, _ = past_of(run)

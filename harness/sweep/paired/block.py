@@ -26,12 +26,16 @@ class Timing:
     """A turn is about `turn_s` long, a block about `block_s`, and of so many orders of four turns at least.
 
     Many short blocks tell more than few long ones: twice as long, the ratio varies as much from block to block, as that
-    is a matter of each process's luck.
+    is a matter of each process's luck. Not so of a call that is longer than a turn: each turn is then one chance of a
+    quiet moment, and where these are rare the ratio's spread falls as fast as turns are added. Blocks of such calls
+    have up to `most_orders`, as long as that takes no more than `long_block_s`.
     """
 
     turn_s: float = 0.002
     block_s: float = 0.05
     least_orders: int = 4
+    long_block_s: float = 0.4
+    most_orders: int = 10
 
 
 class Turns(Protocol):
@@ -87,7 +91,9 @@ def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]
 
 
 def _orders(call_s: float, timing: Timing) -> int:
-    return max(timing.least_orders, round(timing.block_s / (4 * max(timing.turn_s, call_s))))
+    if call_s <= timing.turn_s:
+        return max(timing.least_orders, round(timing.block_s / (4 * timing.turn_s)))
+    return max(timing.least_orders, min(timing.most_orders, round(timing.long_block_s / (4 * call_s))))
 
 
 def _asked(side: Side, ask: Callable[[], _T]) -> _T:

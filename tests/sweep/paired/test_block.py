@@ -86,8 +86,10 @@ def test_the_ratio_is_that_of_the_fastest_turns() -> None:
     assert len(found.turns) == len(found.order)
 
 
-@pytest.mark.parametrize(("call_s", "orders"), [(1e-5, 8), (0.004, 8), (0.005, 6), (0.02, 4), (5.0, 4)])
-def test_of_long_calls_there_are_fewer_turns_but_never_too_few(call_s: float, orders: int) -> None:
+@pytest.mark.parametrize(("call_s", "orders"), [(1e-5, 8), (0.004, 8), (0.005, 10), (0.02, 5), (5.0, 4)])
+def test_of_calls_longer_than_a_turn_there_are_more_turns_and_of_very_long_ones_never_too_few(
+    call_s: float, orders: int
+) -> None:
     found = block(Pretended(call_s=call_s), Pretended(call_s=call_s))
     assert len(found.order) == 4 * orders
 
