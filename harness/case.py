@@ -77,7 +77,8 @@ class Case:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, as they stand in a row."""
-        return {name: getattr(self, name) for name in AXES}  # a row asks twice, and `dataclasses.asdict` copies
+        # A row asks twice, and `dataclasses.asdict` copies.
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 # What is made up is the same at every run; the soak in tests/bench draws others.
-_often = settings(max_examples=45, derandomize=True, deadline=None, database=None)
+_often = settings(max_examples=30, derandomize=True, deadline=None, database=None)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def measure(
         measured.cases[case].flagged = True
     again = [case for case, blocks in enumerate(measured.cases) if blocks.flagged]
     if again:
-        _rounds(measured, again, "again", take, rules, draw, between)
+        _rounds(measured, again, "again", take, rules.again, draw, between)
     return measured
 
 

@@ -1,7 +1,7 @@
 """How a comparison decides, and how much evidence it asks for."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -10,12 +10,20 @@ class Rules:
 
     `floor`: a change no larger than this share is none that matters. `alpha`: how often a case that has not changed
     by more may be called changed (over all cases, the share of false ones among those called so), or one that has
-    be called equivalent. `looks`: after so many blocks a case is looked at, and stopped if it is sure.
+    be called equivalent. `alpha_again` is the same of what was flagged and is measured a second time: both must err for
+    a false one to count, which in either direction is then one run in 200 at most. `looks`: after so many blocks a case
+    is looked at, and stopped if it is sure.
     """
 
     floor: float = 0.03
     alpha: float = 0.05
+    alpha_again: float = 0.1
     looks: tuple[int, ...] = (8, 12, 18, 27, 40)
+
+    @property
+    def again(self) -> "Rules":
+        """The rules of the second time."""
+        return replace(self, alpha=self.alpha_again)
 
     @property
     def log_floor(self) -> float:

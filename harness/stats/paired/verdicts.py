@@ -70,8 +70,8 @@ def verdicts_of(measured: Measured, rules: Rules) -> list[Verdict]:
     again = [number for number, blocks in enumerate(measured.cases) if blocks.flagged]
     second = [evidence(measured.cases[number].again, rules) for number in again]
     confirmed = {
-        SLOWER: dict(zip(again, discoveries([one.slower for one in second], rules.alpha), strict=True)),
-        FASTER: dict(zip(again, discoveries([one.faster for one in second], rules.alpha), strict=True)),
+        SLOWER: dict(zip(again, discoveries([one.slower for one in second], rules.alpha_again), strict=True)),
+        FASTER: dict(zip(again, discoveries([one.faster for one in second], rules.alpha_again), strict=True)),
     }
     found = []
     for number, blocks in enumerate(measured.cases):
@@ -79,7 +79,8 @@ def verdicts_of(measured: Measured, rules: Rules) -> list[Verdict]:
         verdict, reason = _verdict(blocks, {side for side, of in confirmed.items() if of.get(number)}, shown, rules)
         if why_not and verdict != UNMEASURED:
             verdict, reason = UNDECIDED, f"{why_not}: it measured as {verdict}"
-        least = smallest_detectable(shown, len(again) if blocks.flagged else len(measured.cases), rules)
+        asked = (len(again), rules.again) if blocks.flagged else (len(measured.cases), rules)
+        least = smallest_detectable(shown, *asked)
         found.append(Verdict(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
     return found
 
