@@ -22,7 +22,7 @@ from harness.config.launcher import HERE
 from harness.errors import UsageError
 from harness.machine import describe_machine
 from harness.summary.past import Past, past_of
-from harness.sweep.configured import check_devices, describe_impl, runner_of
+from harness.sweep.configured import ask, check_devices, describe_impl, runner_of
 from harness.sweep.driver import Sweep
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
@@ -127,7 +127,7 @@ def _parser() -> Parser:
 
 def _torch_facts(runner: Runner) -> dict[str, Any]:
     """What a trial says of torch. Raises UsageError where it says nothing, without which no run is told from others."""
-    facts = runner.run("machine")
+    facts = ask(runner, "machine")
     if facts["status"] != "ok":
         raise UsageError(f"the machine could not be described ({facts['status']}: {facts['reason']}): try again")
     return facts

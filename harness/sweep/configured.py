@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from harness import catalog
 from harness.case import Case
@@ -24,6 +25,12 @@ def runner_of(config: SweepConfig, compile_cache: Path | None, path: Sequence[st
     )
 
 
+def ask(runner: Runner, purpose: str, case: Case | None = None) -> dict[str, Any]:
+    """The outcome of a trial that measures nothing; asked again where it was killed, which may be by chance."""
+    found = runner.run(purpose, case)
+    return runner.run(purpose, case) if found["status"] == "killed" else found
+
+
 def describe_impl(impl: str, runner: Runner) -> Traits:
     """The impl's traits; somebody's own is looked at in a trial: its module is not ours to import.
 
@@ -31,7 +38,7 @@ def describe_impl(impl: str, runner: Runner) -> Traits:
     """
     if not catalog.is_foreign(impl):
         return catalog.traits(impl)
-    found = runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
+    found = ask(runner, "describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
     if found["status"] != "ok":
         raise UsageError(f"impl '{impl}': {found['reason']}")
     return Traits(found["family"], found["has_heads"])
@@ -39,5 +46,5 @@ def describe_impl(impl: str, runner: Runner) -> Traits:
 
 def check_devices(config: SweepConfig, runner: Runner) -> None:
     """Raise UsageError where the configuration asks for a device that torch does not see here."""
-    if "cuda" in config.axes["device"] and not runner.run("machine").get("gpu"):
+    if "cuda" in config.axes["device"] and not ask(runner, "machine").get("gpu"):
         raise UsageError("device=cuda: torch sees no CUDA device here")

@@ -48,7 +48,7 @@ def test_driver_parent_and_trial_are_ended_twice_each_and_every_case_is_there_on
     ]
     left = disturb(tmp_path, sweeps, mark=str(tmp_path))
     assert left.wrong == []
-    assert left.arrived >= SWEEPS  # the driver's at least
+    assert left.arrived > 0  # the others found a sweep that had ended
     assert left.ends[-1] == 0
 
 
