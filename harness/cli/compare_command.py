@@ -31,7 +31,7 @@ settings:
   seq_len d_model num_heads … source_len the axes, as in sweep; allocator=steady unless given: page faults are not timed
   preset=… shape=… device=… precision=…  as in sweep; of the precision only timeout_s
   floor=0.03                             a change no larger than this does not matter
-  blocks=40                              a case that is undecided after so many stays so; what is slower or faster may
+  blocks=120                             a case that is undecided after so many stays so; what is slower or faster may
                                          get as many again
   out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
 

@@ -95,10 +95,11 @@ def _two(given: Sequence[str]) -> tuple[str, str]:
 
 
 def _rules(own: dict[str, str]) -> Rules:
-    floor, most = _number("floor", own.get("floor", "0.03")), _number("blocks", own.get("blocks", "40"))
+    known = Rules()
+    floor = _number("floor", own.get("floor", str(known.floor)))
+    most = _number("blocks", own.get("blocks", str(known.most_blocks)))
     if not _LEAST_FLOOR <= floor < _LARGEST_FLOOR:
         raise UsageError(f"floor={own['floor']}: it takes a share from {_LEAST_FLOOR} on and below 1, 0.03 of 3 %")
-    known = Rules()
     least = known.looks[0]
     if not least <= most <= _MOST_BLOCKS or most != int(most):
         raise UsageError(f"blocks={own['blocks']}: it takes a whole number from {least} to {_MOST_BLOCKS}")

@@ -231,7 +231,7 @@ def test_what_makes_no_sense_is_2(
     assert [path.name for path in (elsewhere / "kept").iterdir()] == ["base"]
 
 
-@pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 18, 20)), (100, (8, 12, 18, 27, 40, 60, 90, 100))])
+@pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 20)), (200, (8, 12, 20, 36, 64, 120, 180, 200))])
 def test_more_blocks_are_looked_at_more_often(most: int, looks: tuple[int, ...]) -> None:
     from harness.cli.compare_sides import read_asked
 

@@ -149,31 +149,30 @@ def test_without_waiting_the_jobs_go_on_and_the_same_command_finds_them(cluster:
     until(lambda: len(cluster.jobs()) == before + 2)
 
 
-def test_a_job_that_is_cancelled_ends_at_once_and_another_takes_what_is_left(cluster: Cluster, sweep: Sweep) -> None:
+def cancelled_in_its_midst(cluster: Cluster, sweep: Sweep) -> tuple[str, str]:
+    """The number of a job that was cancelled while both were at work, and what the sweep said until its end."""
     process = sweep.begin(*LONG)
     try:
         until(lambda: sweep.has_rows_of_both(), 180)
         cancelled, _ = cluster.waiting_jobs()
         cluster.cancel(cancelled)
-        said = said_of(process)
+        return cancelled, said_of(process)
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_job_that_is_cancelled_ends_at_once_and_another_takes_what_is_left(cluster: Cluster, sweep: Sweep) -> None:
+    cancelled, said = cancelled_in_its_midst(cluster, sweep)
     assert f"its job {cancelled} is over (CANCELLED" in said
     sweep.is_whole()
 
 
 def test_without_accounts_the_files_tell_and_slurm_itself_what_failed(cluster: Cluster, sweep: Sweep) -> None:
     cluster.stop_accounts()
-    process = sweep.begin(*LONG)
     try:
-        until(lambda: sweep.has_rows_of_both(), 180)
-        cancelled, _ = cluster.waiting_jobs()
-        cluster.cancel(cancelled)
-        said = said_of(process)
+        cancelled, said = cancelled_in_its_midst(cluster, sweep)
     finally:
-        process.kill()
-        process.wait()
         cluster.start()
     assert f"its job {cancelled} is over (" in said
     assert "shard 0 has ended" in said

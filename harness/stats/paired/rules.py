@@ -18,7 +18,7 @@ class Rules:
     floor: float = 0.03
     alpha: float = 0.05
     alpha_again: float = 0.1
-    looks: tuple[int, ...] = (8, 12, 18, 27, 40)
+    looks: tuple[int, ...] = (8, 12, 20, 36, 64, 120)
 
     @property
     def again(self) -> "Rules":

@@ -36,7 +36,7 @@ def test_clear_blocks_say_one_thing(ratio: float, said: str) -> None:
 
 def test_on_the_floor_itself_nothing_is_said() -> None:
     for ratio in (1.03, 1 / 1.03):
-        found = evidence(blocks(ratio, 40), RULES)
+        found = evidence(blocks(ratio, RULES.most_blocks), RULES)
         assert says(found) == set()
         assert not is_decided(found, cases=1, rules=RULES)
 
@@ -67,7 +67,7 @@ def test_who_looks_more_often_must_see_more() -> None:
 
 
 def test_what_could_be_seen_is_less_the_more_blocks_and_more_the_more_noise_and_cases() -> None:
-    seen = [smallest_detectable(evidence(blocks(1.0, number), RULES), 12, RULES) for number in (8, 12, 18, 27, 40)]
+    seen = [smallest_detectable(evidence(blocks(1.0, number), RULES), 12, RULES) for number in RULES.looks]
     assert seen == sorted(seen, reverse=True)
     assert RULES.floor < seen[-1] < seen[0]
     noisy = evidence(blocks(1.0, 40, noise=0.03), RULES)
