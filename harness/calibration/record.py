@@ -17,6 +17,7 @@ from harness.calibration.measured import Calibration
 from harness.calibration.noise import Floor
 from harness.calibration.state import State
 from harness.errors import UsageError
+from harness.whole_file import write_whole
 
 SCHEMA = 1
 PATH = Path("results") / "calibration.json"
@@ -66,10 +67,7 @@ def check_out(path: Path) -> None:
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}-{os.getpid()}")
-    text = json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False)
-    fresh.write_text(text + "\n", encoding="utf-8")
-    fresh.replace(path)
+    write_whole(path, json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load_calibration(path: Path) -> Calibration:

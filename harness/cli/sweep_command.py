@@ -91,9 +91,11 @@ def run(arguments: Sequence[str]) -> int:
                 check_nobody(out, config)
             if lock.left_by:
                 console.out(f"{lock.left_by} has not come to an end there", highlight=False)
-            past = _past(out, cases, config, console) if goes_on else _new(out, config, machine, options.fresh)
+            if not goes_on:
+                _new(out, config, machine, options.fresh)
             if elsewhere:
                 return _elsewhere(cases, traits, config, runner, out, console)
+            past = _past(out, cases, config, console) if goes_on else Past()
             finished = _measure(cases, traits, config, runner, out, past, console)
             status = _report(out, console)
     if not finished:
@@ -133,7 +135,7 @@ def _torch_facts(runner: Runner) -> dict[str, Any]:
     return facts
 
 
-def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -> Past:
+def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -> None:
     """Make the run; if `fresh`, in the place of any that is there."""
     if store.is_run(out):
         if not fresh:
@@ -141,7 +143,6 @@ def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -
         print(f"harness: what was in {out} is now in {store.set_aside(out)}", file=sys.stderr)
     calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
     store.create(out, config.yaml, {**machine, **calibration})
-    return Past()
 
 
 def _past(out: Path, cases: Sequence[Case], config: SweepConfig, console: Console) -> Past:

@@ -41,8 +41,6 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, for_sweep:
     """
     try:
         return _compose(overrides, config_dir, for_sweep)
-    except UsageError as error:  # it may quote what was given, line breaks and all
-        raise UsageError(" ".join(str(error).splitlines())) from error
     except RecursionError as error:
         raise UsageError("too many brackets within brackets") from error
 

@@ -17,7 +17,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}={_written(then.get(name))} before and {_written(today.get(name))} now"
         for name in names
-        if _listed(then.get(name)) != _listed(today.get(name))
+        if listed(then.get(name)) != listed(today.get(name))
     ]
 
 
@@ -29,9 +29,10 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """One value and a list of it alone are the same."""
     return value if isinstance(value, list) else [value]
 
 
 def _written(value: Any) -> str:
-    return ",".join("null" if item is None else str(item) for item in _listed(value))
+    return ",".join("null" if item is None else str(item) for item in listed(value))

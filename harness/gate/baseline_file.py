@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from harness.gate.baseline_text import AXES, SCHEMA, text_of
 from harness.gate.fields import Damage, Fields
 from harness.gate.keyed import Named, group, read_case, read_name
 from harness.scaling.law import Range
+from harness.whole_file import write_whole
 
 STATUSES = ("ok", *FAILURES)
 _TOP = ("schema", "harness", "torch", "seed", "machine", "cases", "laws", "claims", "timed")
@@ -36,12 +36,7 @@ def write(baseline: Baseline, path: Path) -> None:
         if target.exists() and not target.is_file():  # a directory says no by itself, a pipe takes it as it comes
             target.write_text(text, encoding="utf-8", errors="replace")
             return
-        fresh = target.with_name(f".{target.name[:200]}-{os.getpid()}")
-        try:
-            fresh.write_text(text, encoding="utf-8", errors="replace")
-            fresh.replace(target)
-        finally:
-            fresh.unlink(missing_ok=True)
+        write_whole(target, text)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

@@ -15,6 +15,7 @@ from harness.report.page.page import page
 from harness.report.studio import Studio
 from harness.summary import Line, table
 from harness.summary.stored import Stored, read_stored
+from harness.whole_file import write_whole
 
 WRITTEN = "report.html, report.md, summary.csv, laws.csv, claims.csv, crossovers.csv, plots/"
 
@@ -57,13 +58,6 @@ def _build(stored: Stored, run: Path, studio: Studio) -> Report:
         "report.md": markdown(lines, findings, where),
     }
     for name, text in written.items():
-        _write(run / name, text)
+        write_whole(run / name, text)
     studio.finish()
     return Report(lines, findings, notices)
-
-
-def _write(path: Path, text: str) -> None:
-    """The whole file or none: whoever reads it meanwhile, or after this was killed, finds what was there before."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from harness.case import SETTINGS
 from harness.findings.crossovers import headless
 from harness.summary import Line
 
-SETTING_AXES = (
-    *("batch_size", "mode", "dtype", "device", "threads", "allocator"),
-    *("mask", "real_share", "source_len"),
-)
+SETTING_AXES = ("batch_size", *SETTINGS)
 
 # Widths, and numbers of heads, that one picture has room for.
 MOST_SHOWN = 4

@@ -9,6 +9,7 @@ import yaml
 
 from harness.config import compose
 from harness.config.compose import conf_directory
+from harness.config.difference import listed
 
 # What Hydra's grammar reads as a value of its own without quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
@@ -30,7 +31,7 @@ def command(config: Mapping[str, Any]) -> str:
     changed = [
         f"{key}={_written(config[key])}"
         for key in usual
-        if key not in _LEFT_OUT and _listed(config[key]) != _listed(usual[key])
+        if key not in _LEFT_OUT and listed(config[key]) != listed(usual[key])
     ]
     return shlex.join(["python", "-m", "harness", "sweep", *changed, *_precision(config["precision"], usual)])
 
@@ -43,13 +44,8 @@ def _precision(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     return [f"precision.{key}={value}" for key, value in given.items() if value != usual["precision"][key]]
 
 
-def _listed(value: Any) -> list[Any]:
-    """One value and a list of it alone are the same."""
-    return value if isinstance(value, list) else [value]
-
-
 def _written(value: Any) -> str:
-    return ",".join(_quoted(item) for item in _listed(value))
+    return ",".join(_quoted(item) for item in listed(value))
 
 
 def _quoted(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.store.lock import NAME
+from harness.whole_file import is_left_over, write_whole
 
 CONFIG, MACHINE = "config.yaml", "machine.json"
 
@@ -42,8 +43,9 @@ def _check_new(out: Path) -> None:
 
 def _is_half_made(out: Path) -> bool:
     """Whether nothing is there but what `create` leaves that was killed meanwhile, if anything."""
-    ours = {NAME, "rows", MACHINE, *map(_partial, (MACHINE, CONFIG))}
-    return {path.name for path in out.iterdir()} <= ours and not any((out / "rows").glob("*"))
+    names = {path.name for path in out.iterdir()} - {NAME, "rows", MACHINE}
+    left_over = all(any(is_left_over(name, of) for of in (MACHINE, CONFIG)) for name in names)
+    return left_over and not any((out / "rows").glob("*"))
 
 
 def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
@@ -53,8 +55,8 @@ def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
     """
     try:
         (out / "rows").mkdir(parents=True, exist_ok=True)
-        _write(out, MACHINE, json.dumps(machine, indent=2, ensure_ascii=False) + "\n")
-        _write(out, CONFIG, config_yaml)
+        write_whole(out / MACHINE, _text(machine))
+        write_whole(out / CONFIG, config_yaml)
     except OSError as error:
         raise UsageError(f"out={out}: {error.strerror}") from error
 
@@ -62,9 +64,7 @@ def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
 def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
     """Say of one more host what it is, under its name: see `machines`."""
     (run / "machines").mkdir(exist_ok=True)
-    part = run / "machines" / f".{machine['host']}.{os.getpid()}.part"  # two jobs may be on one host
-    part.write_text(json.dumps(machine, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    part.replace(run / "machines" / f"{machine['host']}.json")
+    write_whole(run / "machines" / f"{machine['host']}.json", _text(machine))
 
 
 def machines(run: Path) -> dict[str, dict[str, Any]]:
@@ -80,14 +80,8 @@ def machines(run: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _write(out: Path, name: str, text: str) -> None:
-    part = out / _partial(name)
-    part.write_text(text, encoding="utf-8")
-    part.replace(out / name)
-
-
-def _partial(name: str) -> str:
-    return f".{name}.part"
+def _text(machine: Mapping[str, Any]) -> str:
+    return json.dumps(machine, indent=2, ensure_ascii=False) + "\n"
 
 
 def set_aside(out: Path) -> Path:

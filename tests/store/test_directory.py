@@ -23,7 +23,7 @@ def test_a_run_is_one_once_it_has_its_configuration(tmp_path: Path, monkeypatch:
     assert store.is_run(tmp_path / "run")
 
 
-@pytest.mark.parametrize("left", [[], ["lock.json"], ["rows/"], ["rows/", "machine.json", ".config.yaml.part"]])
+@pytest.mark.parametrize("left", [[], ["lock.json"], ["rows/"], ["rows/", "machine.json", ".config.yaml.12.part"]])
 def test_what_was_killed_before_it_was_one_is_made_anew(tmp_path: Path, left: list[str]) -> None:
     run = tmp_path / "run"
     run.mkdir()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from harness.case import Case
 from harness.errors import UsageError
+from harness.whole_file import write_whole
 
 RUNNING, ENDED = "running", "ended"
 # Jobs' scripts, pickles and logs, in the run's directory.
@@ -99,6 +100,4 @@ def _job() -> str:
 
 
 def _write(path: Path, content: object) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_whole(path, json.dumps(content, ensure_ascii=False) + "\n")

@@ -1,0 +1,26 @@
+"""A file that is there whole or not at all, whatever becomes of its writer."""
+
+import os
+from pathlib import Path
+
+_END = ".part"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write it beside its place, and put it there once it is whole: who reads it meanwhile finds what was there before.
+
+    Raises OSError. What is left by a writer that was killed begins with `.` and the file's name.
+    """
+    part = path.with_name(f".{path.name[:200]}.{os.getpid()}{_END}")  # of its own: several may write the same file
+    try:
+        # A text may quote a path with bytes that are no UTF-8: a question mark each.
+        part.write_text(text, encoding="utf-8", errors="replace")
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def is_left_over(name: str, of: str) -> bool:
+    """Whether a file of this name is what a writer of the file `of` has left."""
+    return name.startswith(f".{of}.") and name.endswith(_END)
