@@ -15,6 +15,7 @@ _ORDERS = ("memory", "depth", "path")
 _BLOCKS = {
     "encoder": "attention, feed-forward of 4d, residuals, norms, positions",
     "decoder": "the same, causal, and with attention over a source",
+    "encoder6": "six blocks of the encoder in a row, positions in the first alone",
 }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from harness import catalog
 from harness.case import Case
 from harness.trial.calls import Call, Forward, backward_call, decode_call, forward_call, train_call
-from harness.trial.contract import refusal, source_len
+from harness.trial.contract import input_width, refusal, source_len
 from harness.trial.given import counted, given
 
 
@@ -68,6 +68,8 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
 def build(case: Case, seed: int) -> Workload:
     """Layer, input (b, n, d) drawn from N(0, 1), and call. Everything here is outside the clock.
 
+    The input of a layer with an `input_width` is so many times as wide; its output and a source are not.
+
     Raises Unsupported where the layer has a reason against the case, or no way to be asked for it.
     """
     torch.set_num_threads(case.threads)
@@ -80,11 +82,10 @@ def build(case: Case, seed: int) -> Workload:
     # float32 is float32: cuDNN would round its factors to 10 bits unasked, which no other kernel does.
     torch.backends.cudnn.allow_tf32 = False
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
-    x, source = (
-        torch.randn(case.batch_size, length, case.d_model).to(case.device, dtype) if length else None
-        for length in (case.seq_len, source_len(layer_class, case))
-    )
-    assert x is not None
+    wide = case.d_model * input_width(layer_class)
+    x = torch.randn(case.batch_size, case.seq_len, wide).to(case.device, dtype)
+    m = source_len(layer_class, case)
+    source = torch.randn(case.batch_size, m, case.d_model).to(case.device, dtype) if m else None
     sync = torch.cuda.synchronize if case.device == "cuda" else _done_at_once
     build_mode = _decoding if case.mode == "decode" else _inference if case.mode == "forward" else _training
     return build_mode(case, layer, x, source, sync)
@@ -104,7 +105,7 @@ def _training(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sy
     layer.train()
     inputs = [x] if source is None else [x, source]
     leaves = [*(tensor.requires_grad_(True) for tensor in inputs), *layer.parameters()]
-    gradient = torch.randn(x.shape).to(x)
+    gradient = torch.randn(case.batch_size, case.seq_len, case.d_model).to(x)
     real = counted(layer, case)
     if real is not None:  # no loss is taken of padding
         gradient = gradient * real

@@ -1,4 +1,4 @@
-"""What a layer can be asked for, found by looking at it: masks, a source, decoding. Nothing is demanded.
+"""What a layer can be asked for, found by looking at it: masks, a source, decoding, a wide input. Nothing is demanded.
 
 forward(x)                    all that there must be: (b, n, d) -> (b, n, d)
 forward(x, is_causal=…)       it can be told that no token may look at a later one
@@ -6,6 +6,7 @@ forward(x, attn_mask=…)       boolean, broadcastable to (b, h, n, m), True whe
 forward(x, source=…)          keys and values of a source (b, m, d): cross-attention
 causal = True                 by its nature no token sees a later one, as in a recurrent layer
 needs_source = True           it has no pass without a source: one of n tokens is then made for it
+input_width = 3               its input is so many times as wide as its output: (b, n, 3d) -> (b, n, d)
 prepare(x, …) -> dict         what it is given of the above, turned into a layout of its own, outside the clock
 start(batch_size, seq_len) -> state, step(x_t, state) -> (y_t, state)       decoding, (b, d) -> (b, d)
 prefill(x, state) -> state    what t steps would make of the state, at once
@@ -15,6 +16,7 @@ import inspect
 from typing import Any
 
 from harness.case import Case
+from harness.errors import UsageError
 
 
 def refusal(layer_class: Any, case: Case) -> str | None:
@@ -24,6 +26,9 @@ def refusal(layer_class: Any, case: Case) -> str | None:
     if said:
         return str(said)
     if case.mode == "decode":
+        width = input_width(layer_class)
+        if width != 1:
+            return f"its input is {width} times as wide as its output, which cannot be its next token"
         steps = callable(getattr(layer_class, "start", None)) and callable(getattr(layer_class, "step", None))
         if not steps:
             return "it has no start and step to decode with"
@@ -52,6 +57,14 @@ def refusal(layer_class: Any, case: Case) -> str | None:
 def source_len(layer_class: Any, case: Case) -> int:
     """Tokens of the source that the layer is given; 0 for none."""
     return case.source_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
+
+
+def input_width(layer_class: Any) -> int:
+    """How many times d its input is wide. Raises UsageError for an `input_width` that is no whole number from 1 on."""
+    width = getattr(layer_class, "input_width", 1)
+    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+        raise UsageError(f"input_width is {width!r}: it must be a whole number from 1 on")
+    return width
 
 
 def is_causal(layer_class: Any) -> bool:

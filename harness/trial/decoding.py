@@ -45,9 +45,9 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
 
     The next input is the embedding of the token whose vector is most like the output.
     """
-    weight = next(layer.parameters())
     draws = torch.Generator().manual_seed(seed)
-    vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws).to(weight)
+    vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws)
+    vocabulary = vocabulary.to(case.device, getattr(torch, case.dtype))
     room = min(_GENERATED, case.seq_len)
     token = vocabulary[:1].expand(case.batch_size, -1)  # (b, d)
     state = start(layer, case, source)

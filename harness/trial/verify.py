@@ -55,7 +55,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     if case.mode == "decode":
         return result | check_decoding(case, work, reference, seed, limit)
     torch.manual_seed(seed)
-    y = _check_output(work.forward(), work.x)
+    y = _check_output(work.forward(), work.x, case.d_model)
     torch.manual_seed(seed)  # what the layer draws, as dropout does, it must draw for the reference too
     trains = work.gradient is not None
     inputs = [tensor.detach().double().requires_grad_(trains) for tensor in work.inputs]
@@ -107,11 +107,13 @@ def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
     return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))
 
 
-def _check_output(y: object, x: Tensor) -> Tensor:
+def _check_output(y: object, x: Tensor, d_model: int) -> Tensor:
     if not isinstance(y, Tensor):
         raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
-    if y.shape != x.shape:
-        raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}")
+    wanted = (*x.shape[:-1], d_model)
+    if y.shape != wanted:
+        but = f", where {wanted} is wanted" if x.shape != wanted else ""
+        raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
     return y
 
 

@@ -18,7 +18,14 @@ class PackedAttention(Attention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """All heads at once: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
-        scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, m)
-        if attn_mask is not None:
-            scores = torch.where(attn_mask, scores, float("-inf"))
-        return torch.softmax(scores, dim=-1) @ v  # (b, h, n, head_dim)
+        return weighted_sum(q @ k.transpose(-2, -1) / self.head_dim**0.5, v, attn_mask)  # (b, h, n, head_dim)
+
+
+def weighted_sum(scores: Tensor, v: Tensor, attn_mask: Tensor | None) -> Tensor:
+    """softmax(scores) V: (b, h, n, head_dim) of scores (b, h, n, m) and values (b, h, m, head_dim).
+
+    The caller must not keep the scores: masked, they are a second h·n², and the first is then let go.
+    """
+    if attn_mask is not None:
+        scores = torch.where(attn_mask, scores, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v  # (b, h, n, head_dim)

@@ -6,6 +6,8 @@ Names and shapes are those of `torch.nn.MultiheadAttention`, whose weights load 
 import torch
 from torch import Tensor, nn
 
+from impls.attention.heads import concatenated, head_dim_of, split
+
 
 class AttentionParameters(nn.Module):
     """W_q, W_k, W_v stacked as `in_proj_weight` (3d, d), and W_o as `out_proj` (d, d), with biases.
@@ -16,10 +18,8 @@ class AttentionParameters(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError(f"d_model={d_model} is not divisible by num_heads={num_heads}")
         self.num_heads = num_heads
-        self.head_dim = d_model // num_heads
+        self.head_dim = head_dim_of(d_model, num_heads)
         self.in_proj_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * d_model))
         self.out_proj = nn.Linear(d_model, d_model)
@@ -52,13 +52,10 @@ class AttentionParameters(nn.Module):
 
     def _heads(self, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
         """One product for the matrices stacked in `weight`: (b, n, d) -> (b, h, n, head_dim) for each of them."""
-        b, n, d = x.shape
         stacked = nn.functional.linear(x, weight, bias)  # (b, n, matrices · d)
-        stacked = stacked.view(b, n, weight.shape[0] // d, self.num_heads, self.head_dim)
-        return stacked.permute(2, 0, 3, 1, 4).unbind(0)  # (b, h, n, head_dim) each
+        return split(stacked, weight.shape[0] // x.shape[-1], self.num_heads)  # (b, h, n, head_dim) each
 
     def merge(self, heads: Tensor) -> Tensor:
         """Concatenate the heads and apply W_o: (b, h, n, head_dim) -> (b, n, d)."""
-        concat = heads.transpose(1, 2).flatten(2)  # (b, n, d)
         # The function and not the module, which would look for hooks: some microseconds of a short call.
-        return nn.functional.linear(concat, self.out_proj.weight, self.out_proj.bias)  # (b, n, d)
+        return nn.functional.linear(concatenated(heads), self.out_proj.weight, self.out_proj.bias)  # (b, n, d)

@@ -28,10 +28,14 @@ class AttentionReference(AttentionParameters):
         q = torch.einsum("bnd,hed->bhne", x, w_q) + b_q  # (b, h, n, head_dim)
         k = torch.einsum("bmd,hed->bhme", source, w_k) + b_k  # (b, h, m, head_dim)
         v = torch.einsum("bmd,hed->bhme", source, w_v) + b_v  # (b, h, m, head_dim)
-        logits = torch.einsum("bhie,bhje->bhij", q, k) / head_dim**0.5  # (b, h, n, m)
-        if attn_mask is not None:
-            logits = torch.where(attn_mask, logits, -torch.inf)
-        weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # (b, h, n, m), rows sum to 1
         w_o = self.out_proj.weight.view(d, self.num_heads, head_dim)  # (d, h, head_dim)
-        heads = torch.einsum("bhij,bhje->bhie", weights, v)  # (b, h, n, head_dim)
-        return torch.einsum("bhie,dhe->bid", heads, w_o) + self.out_proj.bias  # (b, n, d)
+        return torch.einsum("bhie,dhe->bid", attended(q, k, v, attn_mask), w_o) + self.out_proj.bias  # (b, n, d)
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    """Σ_j a_ij v_j of each head: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+    logits = torch.einsum("bhie,bhje->bhij", q, k) / q.shape[-1] ** 0.5  # (b, h, n, m)
+    if attn_mask is not None:
+        logits = torch.where(attn_mask, logits, -torch.inf)
+    weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # (b, h, n, m), rows sum to 1
+    return torch.einsum("bhij,bhje->bhie", weights, v)  # (b, h, n, head_dim)

@@ -12,6 +12,7 @@ model. Katharopoulos et al. 2020, section 3.4, for attention of which this is th
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from impls.blocks.encoder import Encoder, Prepared
@@ -42,7 +43,9 @@ class CausalEncoder(Encoder):
     def start(self, batch_size: int, seq_len: int) -> Written:
         """Nothing written, with room for `seq_len` tokens."""
         like = self.norm1.weight  # (d,)
-        return Written(sinusoids(seq_len, like), 0, self.self_attention.start(batch_size, seq_len))
+        table = sinusoids(seq_len, like)  # (seq_len, d)
+        positions = table if self.adds_positions else torch.zeros_like(table)
+        return Written(positions, 0, self.self_attention.start(batch_size, seq_len))
 
     def step(self, x_t: Tensor, state: Written) -> tuple[Tensor, Written]:
         """One token more, (b, d) -> (b, d), at the position after those written."""

@@ -60,9 +60,9 @@ def _encoder(rung: Impl) -> Impl:
         target="impls.blocks.causal_encoder:CausalEncoder" if causal else "impls.blocks.encoder:Encoder",
         reference=f"impls.blocks.reference:{'Causal' if causal else ''}EncoderReference",
         summary=f"encoder block around {rung.name}{', causal' if causal else ''}",
-        work=_sum(rung.work, "16nd²"),
-        work_train=_sum(rung.work_train, "48nd²"),
-        work_decode=_sum(rung.work_decode, "16d²") if causal else "",
+        work=summed(rung.work, "16nd²"),
+        work_train=summed(rung.work_train, "48nd²"),
+        work_decode=summed(rung.work_decode, "16d²") if causal else "",
         kind="",
         options={"attention": rung.target, "attention_options": rung.options},
         reference_options={"attention": rung.reference, "attention_options": rung.reference_options},
@@ -81,14 +81,14 @@ def _decoder(rung: Impl) -> Impl:
         target="impls.blocks.decoder:Decoder",
         reference="impls.blocks.reference:DecoderReference",
         summary=f"decoder block around {rung.name}, causal and over a source" + f", that by {cross.name}" * hybrid,
-        work=_sum(itself.work, cross.work, "16nd²"),
-        work_train=_sum(itself.work_train, cross.work_train, "48nd²"),
-        work_decode=_sum(rung.work_decode, cross.work_decode, "16d²", at_hand),
+        work=summed(itself.work, cross.work, "16nd²"),
+        work_train=summed(itself.work_train, cross.work_train, "48nd²"),
+        work_decode=summed(rung.work_decode, cross.work_decode, "16d²", at_hand),
         reference_options=options | ({"cross_attention": cross.reference} if hybrid else {}),
     )
 
 
-def _sum(*claims: str) -> str:
+def summed(*claims: str) -> str:
     """`8nd² + 4n²d` and `16nd²` make `24nd² + 4n²d`; of what is not claimed there is no sum."""
     if not all(claims):
         return ""

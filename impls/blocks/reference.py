@@ -28,14 +28,17 @@ class EncoderReference(nn.Module):
         num_heads: int,
         attention: str = DEFAULT_REFERENCE,
         attention_options: dict[str, Any] | None = None,
+        adds_positions: bool = True,
     ) -> None:
         super().__init__()
+        self.adds_positions = adds_positions
         self.self_attention = find(attention)(d_model=d_model, num_heads=num_heads, **attention_options or {})
         self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(d_model)
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        x = x + positions(x)  # (b, n, d)
+        if self.adds_positions:
+            x = x + positions(x)  # (b, n, d)
         seen = self.self_attention(x) if attn_mask is None else self.self_attention(x, attn_mask=attn_mask)
         x = normalised(x + seen, self.norm1)  # (b, n, d)
         return normalised(x + thought(x, self.feed_forward), self.norm2)  # (b, n, d)

@@ -10,6 +10,7 @@ from ladder import EAGER, case_of, make, make_reference
 from harness import catalog
 from harness.case import Case
 from harness.trial.build import build
+from harness.trial.contract import input_width
 from harness.trial.verify import verify
 from impls.registry import IMPLS
 
@@ -106,7 +107,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     if case.impl.startswith("decoder."):
         pytest.skip("its gradients are held against its reference's, of which those of its parts are checked")
     layer = make(case)
-    x = torch.randn(1, 3, 8, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(1, 3, 8 * input_width(layer), dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(layer, (x,))
 
 

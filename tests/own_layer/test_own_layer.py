@@ -19,7 +19,7 @@ SIZES = ["seq_len=16,32,64", "d_model=16,32", *QUICK]
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
     """A directory with copies of the layers' files alone."""
-    for file in ("averaging.py", "averaging_more.py", "published.py"):
+    for file in ("averaging.py", "averaging_more.py", "packed_kernel.py", "published.py"):
         shutil.copy(HERE / file, tmp_path)
     return tmp_path
 
@@ -65,6 +65,15 @@ def test_with_claims_masks_and_steps_it_is_verified_in_every_mode_and_under_ever
     )
     assert said.count("AveragingReference") == 7
     assert "unsupported: one token after another has no padding" in said
+
+
+def test_a_kernel_that_is_given_queries_keys_and_values_side_by_side_is_held_against_ours(elsewhere: Path) -> None:
+    said = harness(
+        elsewhere,
+        *("verify", "impl=packed_kernel:PackedKernel", "mode=train,backward,decode", "mask=none,causal,padding"),
+    )
+    assert said.count("SdpaReference") == 6
+    assert "unsupported: its input is 3 times as wide as its output" in said
 
 
 def test_its_claims_get_verdicts(elsewhere: Path) -> None:

@@ -41,6 +41,10 @@ class Crossing(Masked):
     def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]: ...
 
 
+class Wide(Recurrent):
+    input_width = 3
+
+
 @pytest.mark.parametrize(
     ("layer", "asked", "reason"),
     [
@@ -64,6 +68,12 @@ class Crossing(Masked):
             "a source has no later tokens to hide: a causal mask is of a layer's own input",
         ),
         (Crossing, {"source_len": 5, "mode": "decode"}, "its start takes no source"),
+        (Wide, {"mode": "train", "mask": "causal"}, None),
+        (
+            Wide,
+            {"mode": "decode"},
+            "its input is 3 times as wide as its output, which cannot be its next token",
+        ),
     ],
 )
 def test_what_it_cannot_be_asked_for_has_a_reason(layer: type, asked: dict[str, Any], reason: str | None) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from harness import catalog
 from harness.case import Case
 from harness.trial.build import Unsupported, build_layer
+from harness.trial.contract import input_width
 from harness.trial.relative import WrongResult, tolerance
 from impls.blocks.positions import sinusoids
 
@@ -33,7 +34,7 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
     torch.set_num_threads(case.threads)
     torch.manual_seed(seed)
     layer: Any = build_layer(layer_class, case, **catalog.build_options(case.impl)).eval()
-    x = torch.stack([_vector(word, case.d_model) for word in words])[None]  # (1, n, d)
+    x = torch.stack([_vector(word, case.d_model * input_width(layer_class)) for word in words])[None]  # (1, n, d)
     n = len(words)
     with torch.no_grad():
         x = x + sinusoids(n, x)

@@ -39,7 +39,7 @@ def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
         chosen = torch.zeros_like(last)
         features = torch.arange(first, min(first + at_once, case.d_model))
         chosen[features - first, features] = 1
-        (rows,) = torch.autograd.grad(last, work.x, chosen, retain_graph=True)  # (at_once, n, d)
+        (rows,) = torch.autograd.grad(last, work.x, chosen, retain_graph=True)  # (at_once, n, width of x)
         norms = torch.hypot(norms, _norm(rows))
     if not norms.isfinite().all():
         raise WrongResult("its gradient is not finite")

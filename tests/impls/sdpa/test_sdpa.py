@@ -1,0 +1,103 @@
+"""Attention without its projections: what stands between those of the attention rungs, by the kernel that it names."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+import torch
+from attention.watch import watched
+from torch.nn.functional import linear, scaled_dot_product_attention
+
+from harness.case import Case
+from harness.trial.build import Unsupported, build
+from harness.trial.facts.memory import allocator_peak
+from impls.attention.fused import FusedAttention
+from impls.attention.fused_pinned import FlashAttention
+from impls.attention.packed import PackedAttention
+from impls.registry import IMPLS
+from impls.sdpa.fused import FlashSdpa, FusedSdpa
+from impls.sdpa.naive import NaiveSdpa
+
+ALL = (NaiveSdpa, FusedSdpa, FlashSdpa)
+NAMES = [name for name, impl in IMPLS.items() if impl.family == "sdpa"]
+FLASH_KERNEL = "aten::_scaled_dot_product_flash_attention_for_cpu"
+B, N, D, H = 2, 7, 12, 3
+
+
+@pytest.fixture(autouse=True)
+def _gradients_as_before() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.set_grad_enabled(True)
+    yield
+    torch.set_grad_enabled(True)
+
+
+@pytest.mark.parametrize("layer_class", ALL)
+def test_it_is_what_an_attention_rung_does_between_its_projections(layer_class: type) -> None:
+    rung, x = PackedAttention(D, H), torch.randn(B, N, D)
+    between = layer_class(D, H)(linear(x, rung.in_proj_weight, rung.in_proj_bias))
+    torch.testing.assert_close(rung.out_proj(between), rung(x))
+
+
+@pytest.mark.parametrize("layer_class", ALL)
+def test_its_input_is_packed_as_flash_attentions_own_benchmark_packs_it(layer_class: type) -> None:
+    qkv = torch.randn(B, N, 3, H, D // H)
+    heads = scaled_dot_product_attention(*(qkv[:, :, i].transpose(1, 2) for i in range(3)))
+    torch.testing.assert_close(layer_class(D, H)(qkv.flatten(2)), heads.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("layer_class", [FusedSdpa, FlashSdpa])
+def test_a_fused_one_is_one_kernel_and_no_copy(layer_class: type) -> None:
+    seen = watched(lambda: layer_class(D, H)(torch.randn(B, N, 3 * D)))
+    assert FLASH_KERNEL in seen.names
+    assert not {"aten::clone", "aten::copy_", "aten::bmm"} & set(seen.names)
+
+
+def test_which_kernels_it_may_take_and_what_they_cannot_do_is_as_of_the_attention_rungs() -> None:
+    for ours, rung in ((FusedSdpa, FusedAttention), (FlashSdpa, FlashAttention)):
+        assert ours.backends == rung.backends
+        assert ours.supports is rung.supports
+
+
+def peak_bytes(impl: str, n: int, mode: str, mask: str) -> int:
+    torch.set_grad_enabled(True)
+    work = build(Case(impl, n, 8, 2, mode=mode, mask=mask), seed=0)
+    work.call()
+    work.forget()
+    return allocator_peak(work.call, "cpu")[0]
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize(("mode", "matrices"), [("forward", 2), ("train", 3)])
+def test_so_many_matrices_of_all_heads_scores_are_alive_at_the_peak_of_the_naive_one(
+    mode: str, matrices: int, mask: str
+) -> None:
+    one = 4 * 2 * 256**2  # float32, two heads
+    assert matrices * one <= peak_bytes("sdpa.naive", 256, mode, mask) < (matrices + 0.2) * one  # and some n·d
+
+
+def test_the_memory_of_a_fused_one_grows_by_as_much_for_every_token_more() -> None:
+    lengths = (1024, 1280, 1536)  # from 768 on the kernel's own blocks are the same
+    peaks = [peak_bytes("sdpa.fused", n, "train", "none") for n in lengths]
+    first, second = (large - small for small, large in pairwise(peaks))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_input_is_three_times_as_wide_as_its_output_and_it_has_no_weights(name: str) -> None:
+    work = build(Case(name, N, D, H, batch_size=B, mode="train"), seed=0)
+    assert work.x.shape == (B, N, 3 * D)
+    assert work.gradient is not None
+    assert work.gradient.shape == work.call().shape == (B, N, D)
+    assert work.layer.state_dict() == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_does_not_decode(name: str) -> None:
+    with pytest.raises(Unsupported, match="its input is 3 times as wide as its output"):
+        build(Case(name, N, D, H, mode="decode"), seed=0)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="d_model=10 is not divisible by num_heads=3"):
+        NaiveSdpa(10, 3)
