@@ -102,14 +102,23 @@ AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) if field.default is not MISSING}
 
 
-def grid(axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool]) -> Iterator[Case]:
-    """Every combination of the axes' values as `collapsed`, without repeats."""
+def grid(
+    axes: Mapping[str, Sequence[Any]],
+    has_heads: Callable[[str], bool],
+    together: Sequence[Mapping[str, Any]] = (),
+) -> Iterator[Case]:
+    """Every combination of the axes' values as `collapsed`, without repeats.
+
+    `together` are points along some of the axes, whose values are combined with those of the others alone.
+    """
     seen = set()
-    for point in itertools.product(*(axes[name] for name in AXES)):
-        case = collapsed(Case(*point), has_heads)
-        if case not in seen:
-            seen.add(case)
-            yield case
+    for point in together or [{}]:
+        values = {**axes, **{name: (value,) for name, value in point.items()}}
+        for combination in itertools.product(*(values[name] for name in AXES)):
+            case = collapsed(Case(*combination), has_heads)
+            if case not in seen:
+                seen.add(case)
+                yield case
 
 
 def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:

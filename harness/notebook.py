@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.findings.crossovers import crossovers_table
 from harness.findings.findings import Findings, find
 from harness.findings.laws import fit_laws, laws_table
+from harness.findings.papers.figures import published_table
 from harness.findings.roofline import why_no_roof
 from harness.findings.verdicts import claims_table
 from harness.report.panels import Setting, settings
@@ -25,11 +26,19 @@ if TYPE_CHECKING:
 class Run:
     """A run that was measured before; reading it measures nothing and writes nothing."""
 
-    def __init__(self, path: Path, lines: list[Line], machine: dict[str, Any], notices: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        lines: list[Line],
+        machine: dict[str, Any],
+        notices: Sequence[str],
+        config: dict[str, Any] | None = None,
+    ) -> None:
         self.path = path
         self.lines = lines
         self.machine = machine
         self.notices = list(notices)
+        self.config = config or {}
 
     def __repr__(self) -> str:
         impls = dict.fromkeys(line.impl for line in self.lines)
@@ -43,7 +52,7 @@ class Run:
     @cached_property
     def findings(self) -> Findings:
         """Everything that the lines say, as objects."""
-        return find(self.lines, self.machine)
+        return find(self.lines, self.machine, self.config)
 
     @cached_property
     def laws(self) -> "pd.DataFrame":
@@ -59,6 +68,12 @@ class Run:
     def crossovers(self) -> "pd.DataFrame":
         """`crossovers.csv`: from which n on one impl costs more than another."""
         return crossovers_table(self.findings.crossovers)
+
+    @cached_property
+    def published(self) -> "pd.DataFrame":
+        """`published.csv`: what a paper has published of the setting, and what was measured; empty without a paper."""
+        found = self.findings.published
+        return published_table(found.figures if found is not None else [])
 
     @property
     def plot(self) -> "Plots":
@@ -135,7 +150,7 @@ class Picture:
 def load(path: str | Path) -> Run:
     """The run whose directory is `path`, or the pytest-benchmark JSON there. Raises UsageError where it is neither."""
     stored = read_stored(Path(path))
-    return Run(stored.path, stored.lines, stored.machine, stored.notices)
+    return Run(stored.path, stored.lines, stored.machine, stored.notices, stored.config)
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":

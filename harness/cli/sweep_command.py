@@ -20,6 +20,7 @@ from harness.cli.sweep_out import RESULTS, check_machine, check_out, out_of
 from harness.config import SweepConfig, compose
 from harness.config.launcher import HERE
 from harness.errors import UsageError
+from harness.findings.papers.read import paper_of
 from harness.machine import describe_machine
 from harness.summary.past import Past, past_of
 from harness.sweep.configured import ask, check_devices, describe_impl, runner_of
@@ -39,6 +40,8 @@ settings (a value, a list, or Hydra's sweep grammar on the axes):
   allocator=default|steady|fresh                                         … page faults as they come, never, always
   preset=ladder                                                          every rung, and some blocks
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
+  together=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]    points, instead of every combination
+  paper=NAME scale=full|cpu                                              a published setting, and its figures beside
   precision=quick|standard|strict                                        how well, and for how long; its parts are
   precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
   grow=seq_len                                                           double n until a layer gives out
@@ -68,6 +71,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.cfg:
         print(config.yaml, end="")
         return DONE
+    paper_of({"paper": config.paper})  # what is wrong with it is told before anything is measured
     out = out_of(config)
     goes_on = check_out(out, config, options.fresh)
     console = SteadyConsole()
@@ -76,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
         if not options.dry_run:
             _load_report()
         traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
-        cases = list(grid(config.axes, lambda impl: traits[impl].has_heads))
+        cases = list(grid(config.axes, lambda impl: traits[impl].has_heads, config.together))
         elsewhere = config.launcher.cluster != HERE
         if not elsewhere:
             check_devices(config, runner)

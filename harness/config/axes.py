@@ -26,7 +26,7 @@ MOST_CASES = 1_000_000
 
 def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     """Every axis as a tuple of valid values without repeats. Raises UsageError for the first that is not."""
-    axes = {axis: _check_axis(axis, given[axis]) for axis in AXES}
+    axes = {axis: check_axis(axis, given[axis]) for axis in AXES}
     number = 1
     for values in axes.values():
         number *= len(values)
@@ -35,7 +35,8 @@ def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     return axes
 
 
-def _check_axis(axis: str, given: Any) -> tuple[Any, ...]:
+def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
+    """The values on one axis, as in `check_axes`."""
     if axis == "threads" and given is None:
         return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
     values = flat(given)

@@ -15,16 +15,18 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.case import AXES, FAILURES, GROWING
-from harness.config.axes import check_axes, flat
+from harness.config.axes import check_axes, check_axis, flat
 from harness.config.launcher import HERE, check_launcher, threads_of
 from harness.config.overrides import split
+from harness.config.paper import PAPER, SCALE, check_paper, scaled
 from harness.config.schema import Launcher, Precision, SweepConfig, SweepSchema
+from harness.config.together import Point, check_together
 from harness.errors import UsageError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Less, and no layer's process would come to its first line.
 LEAST_MEMORY = 16 * 2**20
-_SWEEPS_ALONE = ("grow", "retry", "launcher", "wait")
+_SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "together", PAPER)
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -37,7 +39,7 @@ def conf_directory() -> Path:
 def compose(overrides: Sequence[str], config_dir: Path | None = None, for_sweep: bool = False) -> SweepConfig:
     """Compose and check. Raises UsageError, with one line, for anything a user can get wrong.
 
-    What only a sweep can do, `grow` and `retry`, is unknown to anything else.
+    What only a sweep can do, as `grow` and `retry`, is unknown to anything else.
     """
     try:
         return _compose(overrides, config_dir, for_sweep)
@@ -51,7 +53,11 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool)
         if not config_dir.is_dir():
             raise UsageError(f"--config-dir {config_dir}: no such directory")
         directories.append(config_dir.resolve())
+    scale: list[str] = []
+    if for_sweep:
+        overrides, scale = scaled(overrides, directories)
     axes, rest = split(overrides, _keys(for_sweep), _groups(directories, for_sweep))
+    rest += scale
     if config_dir is not None:
         quoted = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         rest.append(f"hydra.searchpath=['file://{quoted}']")
@@ -63,12 +69,15 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool)
     except OmegaConfBaseException as error:
         raise UsageError(_one_line(error)) from error
     OmegaConf.update(config, "retry", None)  # what is opened again today is no part of how the run is made
+    together = _check_together(config, plain, axes)
     launcher = check_launcher(Launcher(**plain["launcher"]))
     if launcher.cluster != HERE and plain["threads"] is None:
         plain["threads"] = threads_of(launcher)
     precision = _check_precision(Precision(**plain["precision"]))
     return SweepConfig(
         axes=check_axes({axis: plain[axis] for axis in AXES}),
+        together=together,
+        paper=check_paper(plain[PAPER]),
         precision=precision,
         out=_check_out(plain["out"]),
         seed=_check_seed(plain["seed"]),
@@ -80,6 +89,17 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool)
         wait=plain["wait"],
         yaml=OmegaConf.to_yaml(config),
     )
+
+
+def _check_together(config: DictConfig, plain: dict[str, Any], asked: dict[str, Any]) -> tuple[Point, ...]:
+    """The points of `together`; their values stand on the axes too, in both forms of the configuration."""
+    points = check_together(plain["together"], {axis: check_axis(axis, asked[axis]) for axis in asked if axis in AXES})
+    for axis in points[0] if points else ():
+        plain[axis] = list(dict.fromkeys(point[axis] for point in points))
+        OmegaConf.update(config, axis, plain[axis], merge=False)
+    if points:
+        OmegaConf.update(config, "together", list(points), merge=False)
+    return points
 
 
 def _hydra(overrides: list[str]) -> DictConfig:
@@ -96,6 +116,7 @@ def _hydra(overrides: list[str]) -> DictConfig:
 def _keys(for_sweep: bool) -> list[str]:
     top = [field.name for field in fields(SweepSchema) if for_sweep or field.name not in _SWEEPS_ALONE]
     parts = {"precision": Precision, **({"launcher": Launcher} if for_sweep else {})}
+    top += [SCALE] if for_sweep else []
     return [*top, *(f"{name}.{field.name}" for name, part in parts.items() for field in fields(part))]
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# What says where a sweep writes and how far it goes now, and nothing of what is measured and how.
-_NOT_COMPARED = ("out", "retry", "launcher", "wait")
+# What says where a sweep writes, how far it goes now, and what others have published, and nothing of what is measured
+# and how.
+_NOT_COMPARED = ("out", "retry", "launcher", "wait", "paper")
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -70,6 +70,8 @@ class SweepSchema:
     mask: Any = MISSING
     real_share: Any = MISSING
     source_len: Any = MISSING
+    together: Any = None
+    paper: Any = None
     precision: Precision = field(default_factory=Precision)
     out: str | None = None
     seed: int = 0
@@ -85,12 +87,16 @@ class SweepSchema:
 class SweepConfig:
     """A checked configuration. `memory_limit` is in bytes, None for most of what is free at the start.
 
-    A trial that compiles, and is not timed, may take `compile_timeout_s` seconds. Along the axis `grow`, sizes are
-    doubled until a layer gives out. `retry` are the statuses of cases that a sweep which goes on opens again. Without
-    `wait`, shards are submitted and left to themselves.
+    `together` are points along some axes, each with a value for every one of them, to be combined with all other axes:
+    `axes` has their values too, but not which go together. `paper` is a published setting and what was published of
+    it, empty for none. A trial that compiles, and is not timed, may take `compile_timeout_s` seconds. Along the axis
+    `grow`, sizes are doubled until a layer gives out. `retry` are the statuses of cases that a sweep which goes on
+    opens again. Without `wait`, shards are submitted and left to themselves.
     """
 
     axes: dict[str, tuple[Any, ...]]
+    together: tuple[dict[str, Any], ...]
+    paper: dict[str, Any]
     precision: Precision
     out: Path | None
     seed: int

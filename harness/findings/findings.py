@@ -8,6 +8,10 @@ from typing import Any
 from harness.findings.crossovers import Crossover, crossovers
 from harness.findings.holdout import HeldOut, hold_out
 from harness.findings.laws import FittedLaw, fit_laws
+from harness.findings.papers.claims import Judged, judged
+from harness.findings.papers.figures import Beside, beside
+from harness.findings.papers.paper import Paper
+from harness.findings.papers.read import paper_of
 from harness.findings.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.findings.table1 import BeyondRow, Table1Row, beyond_table1, table1
 from harness.findings.verdicts import Verdict, verdicts
@@ -15,8 +19,20 @@ from harness.summary import Line
 
 
 @dataclass(frozen=True)
+class Published:
+    """What a paper has published, each figure beside the measured one, and what became of its claims."""
+
+    paper: Paper
+    figures: list[Beside]
+    claims: list[Judged]
+
+
+@dataclass(frozen=True)
 class Findings:
-    """What is found in a run: each list may be empty, of a run too small to say anything."""
+    """What is found in a run: each list may be empty, of a run too small to say anything.
+
+    `published` is None where the run is of no paper's setting.
+    """
 
     laws: list[FittedLaw] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
@@ -26,10 +42,18 @@ class Findings:
     held_out: list[HeldOut] = field(default_factory=list)
     roofs: list[Roof] = field(default_factory=list)
     roof_points: list[RoofPoint] = field(default_factory=list)
+    published: Published | None = None
 
 
-def find(lines: Sequence[Line], machine: Mapping[str, Any] | None = None) -> Findings:
-    """All findings of a run's lines; `machine` is its machine.json, with the calibration that the roofline needs."""
+def find(
+    lines: Sequence[Line], machine: Mapping[str, Any] | None = None, config: Mapping[str, Any] | None = None
+) -> Findings:
+    """All findings of a run's lines.
+
+    `machine` is its machine.json, with the calibration that the roofline needs; `config` its config.yaml, with what a
+    paper has published of the setting. Raises UsageError where the latter cannot be read.
+    """
+    paper = paper_of(config)
     held_out = hold_out(lines)
     laws = [replace(fitted, holdout_error=_error(fitted, held_out)) for fitted in fit_laws(lines)]
     known = roofs(machine or {})
@@ -43,6 +67,7 @@ def find(lines: Sequence[Line], machine: Mapping[str, Any] | None = None) -> Fin
         held_out=held_out,
         roofs=known,
         roof_points=roof_points(lines, known),
+        published=Published(paper, beside(paper, lines), judged(paper, lines)) if paper is not None else None,
     )
 
 

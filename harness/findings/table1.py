@@ -78,7 +78,7 @@ _KINDS = (
     ),
 )
 # Somebody's own layer is of the kind that most of its family are.
-_OF_FAMILY = {"attention": "self-attention", "rnn": "recurrent", "conv": "convolutional"}
+_OF_FAMILY = {"attention": "self-attention", "sdpa": "self-attention", "rnn": "recurrent", "conv": "convolutional"}
 _NONE = "no layer of this kind measured"
 
 

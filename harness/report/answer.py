@@ -13,6 +13,7 @@ from harness.findings.findings import Findings
 from harness.report.absent import told_together
 from harness.report.escaped import printable
 from harness.report.remarks import remarks
+from harness.report.said import published
 from harness.report.said.costs import SLOPE, Answer, CostRow, answers
 from harness.report.said.held_out import sentences
 from harness.report.said.verdicts import count, refuted
@@ -25,6 +26,9 @@ def answer(lines: Sequence[Line], findings: Findings) -> RenderableType:
     for one in answers(lines, findings):
         parts += [_Costs(one), Text("\n".join(map(printable, one.sentences))), Text()]
     told = [count(findings.verdicts), *refuted(findings.verdicts), *sentences(findings.held_out)]
+    if findings.published is not None:
+        claims = findings.published.claims
+        parts += [Text(printable(line)) for line in (published.count(claims), *map(published.sentence, claims)) if line]
     others, nowhere = told_together(lines)
     parts += [Text(printable(sentence)) for sentence in (*told, *remarks(others), nowhere) if sentence]
     return Group(*parts)

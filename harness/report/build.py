@@ -8,6 +8,7 @@ from harness.errors import UsageError
 from harness.findings.crossovers import crossovers_table
 from harness.findings.findings import Findings, find
 from harness.findings.laws import laws_table
+from harness.findings.papers.figures import published_table
 from harness.findings.verdicts import claims_table
 from harness.report.markdown import markdown
 from harness.report.origin import origin
@@ -48,7 +49,7 @@ def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> R
 def _build(stored: Stored, run: Path, studio: Studio) -> Report:
     lines, notices, where = stored.lines, stored.notices, origin(stored)
     studio.begin(run / "plots", lines, stored.machine)
-    findings = find(lines, stored.machine)
+    findings = find(lines, stored.machine, stored.config)
     written = {
         "summary.csv": table(lines).to_csv(index=False, float_format="%.6g"),
         "laws.csv": laws_table(findings.laws).to_csv(index=False, float_format="%.6g"),
@@ -57,6 +58,8 @@ def _build(stored: Stored, run: Path, studio: Studio) -> Report:
         "report.html": page(lines, findings, where, notices),
         "report.md": markdown(lines, findings, where),
     }
+    if findings.published is not None:
+        written["published.csv"] = published_table(findings.published.figures).to_csv(index=False, float_format="%.6g")
     for name, text in written.items():
         write_whole(run / name, text)
     studio.finish()

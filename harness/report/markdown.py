@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from harness.findings.findings import Findings
+from harness.findings.findings import Findings, Published
 from harness.findings.roofline import above_the_roof
 from harness.findings.verdicts import VERDICTS
 from harness.report.escaped import code, escape
 from harness.report.failures import failures
-from harness.report.origin import Origin, facts
+from harness.report.origin import Origin, facts, hardware
 from harness.report.remarks import cautions
-from harness.report.said import held_out, verdicts
+from harness.report.said import held_out, published, verdicts
 from harness.report.said.costs import SLOPE, Answer, answers
 from harness.report.said.crossovers import crossings, sentence
 from harness.report.said.where import Where
@@ -25,6 +25,7 @@ def markdown(lines: Sequence[Line], findings: Findings, origin: Origin) -> str:
     parts = [
         f"# {escape(origin.name)}",
         _about(lines, origin),
+        *_published(findings.published, origin),
         *_answers(answers(lines, findings)),
         *_verdicts(findings),
         *map(escape, held_out.sentences(findings.held_out)),
@@ -41,6 +42,27 @@ def _about(lines: Sequence[Line], origin: Origin) -> str:
     what = [f"{len(lines)} cases", *(known[name] for name in ("processor", "GPU") if name in known)]
     what += [f"{name} {known[name]}" for name in ("torch", "commit") if name in known]
     return escape("; ".join(what)) + "."
+
+
+def _published(found: Published | None, origin: Origin) -> list[str]:
+    """The paper's claims with their verdicts, then its figures beside the measured ones."""
+    if found is None:
+        return []
+    claims = [
+        [one.claim.says, one.judgement.verdict, one.judgement.measured, one.judgement.reason] for one in found.claims
+    ]
+    parts = [
+        f"## Published, and measured: {escape(published.title(found))}",
+        *map(escape, published.about(found, hardware(origin.machine))),
+        escape(published.count(found.claims)),
+        _table(["the paper's claim", "verdict", "measured", "why"], claims, "llll") if claims else "",
+    ]
+    for table in published.tables(found):
+        second_hand = f"; second-hand: {table.second_hand}" if table.second_hand else ""
+        parts.append(escape(f"{table.title}: {table.quantity} ({table.source}{second_hand})"))
+        rows = [[row.layer, row.where, row.published, row.measured, row.ratio] for row in table.rows]
+        parts.append(_table(["layer", "at", "published", "measured", "measured / published"], rows, "llrrr"))
+    return parts
 
 
 def _answers(found: Sequence[Answer]) -> list[str]:

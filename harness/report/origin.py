@@ -66,6 +66,12 @@ def _facts(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "commit of the directory", str(machine.get("user_commit") or "")
 
 
+def hardware(machine: Mapping[str, Any]) -> str:
+    """The GPU, or else the processor, in words; empty where neither is known."""
+    known = dict(facts(machine))
+    return known.get("GPU") or known.get("processor", "")
+
+
 def calibration(machine: Mapping[str, Any]) -> list[str]:
     """What calibration says of the machine, in sentences; or why it says nothing."""
     found = _part(machine, "calibration")

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -10,14 +10,26 @@ import yaml
 from harness.config import compose
 from harness.config.compose import conf_directory
 from harness.config.difference import listed
+from harness.errors import UsageError
 
 # What Hydra's grammar reads as a value of its own without quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
 
 # Keys that came later: a configuration of before does without them, as if they had their defaults.
-_LATER = ("mask", "real_share", "source_len", "compile_timeout_s", "grow", "retry", "launcher", "wait")
+_LATER = (
+    "mask",
+    "real_share",
+    "source_len",
+    "compile_timeout_s",
+    "grow",
+    "retry",
+    "launcher",
+    "wait",
+    "together",
+    "paper",
+)
 # What says where and how far it was measured, and nothing of what.
-_LEFT_OUT = ("out", "retry", "launcher", "wait", "precision")
+_LEFT_OUT = ("out", "retry", "launcher", "wait", "precision", "paper")
 
 
 def command(config: Mapping[str, Any]) -> str:
@@ -26,14 +38,30 @@ def command(config: Mapping[str, Any]) -> str:
     `out` is left out: a run has its own directory. Raises KeyError for a configuration without one of the keys that
     there have always been.
     """
-    usual = yaml.safe_load(compose([]).yaml)
+    preset = _preset(config.get("paper"))
+    usual = yaml.safe_load(_usual(preset))
     config = {**{key: usual[key] for key in _LATER}, **config}
     changed = [
         f"{key}={_written(config[key])}"
         for key in usual
         if key not in _LEFT_OUT and listed(config[key]) != listed(usual[key])
     ]
-    return shlex.join(["python", "-m", "harness", "sweep", *changed, *_precision(config["precision"], usual)])
+    return shlex.join(["python", "-m", "harness", "sweep", *preset, *changed, *_precision(config["precision"], usual)])
+
+
+def _preset(paper: Any) -> list[str]:
+    """What asks for the paper's setting, empty without one."""
+    if not isinstance(paper, Mapping) or "name" not in paper:
+        return []
+    return [f"paper={paper['name']}", *([f"scale={paper['scale']}"] if paper.get("scale") else [])]
+
+
+def _usual(preset: Sequence[str]) -> str:
+    """The configuration that differences are told from: of a paper that is not ours, the default one."""
+    try:
+        return compose(preset, for_sweep=True).yaml
+    except UsageError:
+        return compose([], for_sweep=True).yaml
 
 
 def _precision(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
@@ -45,7 +73,13 @@ def _precision(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
 
 
 def _written(value: Any) -> str:
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):  # points
+        return "[" + ",".join(_point(item) for item in value) + "]"
     return ",".join(_quoted(item) for item in listed(value))
+
+
+def _point(point: Mapping[str, Any]) -> str:
+    return "{" + ",".join(f"{axis}:{_quoted(value)}" for axis, value in point.items()) + "}"
 
 
 def _quoted(value: Any) -> str:

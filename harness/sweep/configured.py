@@ -47,4 +47,5 @@ def describe_impl(impl: str, runner: Runner) -> Traits:
 def check_devices(config: SweepConfig, runner: Runner) -> None:
     """Raise UsageError where the configuration asks for a device that torch does not see here."""
     if "cuda" in config.axes["device"] and not ask(runner, "machine").get("gpu"):
-        raise UsageError("device=cuda: torch sees no CUDA device here")
+        instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
+        raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}")

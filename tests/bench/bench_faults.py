@@ -2,6 +2,7 @@
 
     HARNESS_BENCH_FAULTS=50     so many of each of the six kinds: about a quarter of a minute each
     HARNESS_BENCH_SEED=0        of the moments
+    HARNESS_BENCH_AT_ONCE=2     so many sweeps at a time, each in a directory of its own
 
 A fault is whatever `disturb` calls wrong: a case that is missing or there twice, a round that is timed twice, a row
 that is lost, an end without a word, a traceback, a process that remains. There must be none.
@@ -9,16 +10,19 @@ that is lost, an end without a word, a traceback, a process that remains. There 
 
 import os
 import random
+import shutil
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from faults.disturbance import SIGNALS, TARGETS, Left, disturb, random_blow
+from faults.disturbance import SIGNALS, TARGETS, Blow, Left, disturb, random_blow
 from rich.console import Console
 from rich.table import Table
 
 EACH = int(os.environ.get("HARNESS_BENCH_FAULTS", "50"))
 SEED = int(os.environ.get("HARNESS_BENCH_SEED", "0"))
+AT_ONCE = int(os.environ.get("HARNESS_BENCH_AT_ONCE", "1"))
 
 
 def test_sweeps_go_on_after_any_end(tmp_path: Path) -> None:
@@ -31,16 +35,16 @@ def test_sweeps_go_on_after_any_end(tmp_path: Path) -> None:
     for number in SIGNALS:
         for target in TARGETS:
             draw = random.Random(f"{SEED} {number.name} {target}")
+            blows = [random_blow(draw, number, target) for _ in range(EACH)]
+            places = [tmp_path / f"{number.name}-{target}-{which}" for which in range(EACH)]
             found: list[Left] = []
-            for which in range(EACH):
-                here = tmp_path / f"{number.name}-{target}-{which}"
-                here.mkdir()
-                blow = random_blow(draw, number, target)
-                left = disturb(here, [[blow]], mark=str(here))
-                found.append(left)
-                for wrong in left.wrong:
-                    faults.append(f"{blow}: {wrong}")
-                    console.print(faults[-1], markup=False)
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                for blow, left in zip(blows, pool.map(_disturbed, places, blows), strict=True):
+                    found.append(left)
+                    for wrong in left.wrong:
+                        faults.append(f"{blow}: {wrong}")
+                        console.print(faults[-1], markup=False)
+            console.print(f"{number.name} to the {target}: {len(found)} sweeps", markup=False)
             table.add_row(
                 number.name,
                 target,
@@ -52,6 +56,13 @@ def test_sweeps_go_on_after_any_end(tmp_path: Path) -> None:
             )
     console.print(table, markup=False)
     assert faults == []
+
+
+def _disturbed(here: Path, blow: Blow) -> Left:
+    here.mkdir()
+    left = disturb(here, [[blow]], mark=str(here))
+    shutil.rmtree(here)
+    return left
 
 
 def _counted(numbers: list[int]) -> str:

@@ -29,13 +29,14 @@ GROUPS = {
     "precision": ("quick", "standard", "strict"),
     "shape": ("bert_base", "default", "gpt2", "vit_b16", "llama_7b", "mine"),
     "preset": ("default", "ladder"),
+    "paper": ("vaswani2017_table1", "flashattention2", "katharopoulos2020", "null"),
 }
 NUMBERS = ("target", "trial_s", "timeout_s", "case_s", "patience_s")
 ROUNDS = ("min_rounds", "max_rounds")
 STATUSES = ("oom", "timeout", "killed", "unsupported", "wrong", "error")
 KEYS = (
     *("impl", "real_share", "out", "seed", "memory_limit", "compile_timeout_s", "grow", "retry", *WORDS, *SIZES),
-    *(*GROUPS, *(f"precision.{name}" for name in (*NUMBERS, *ROUNDS))),
+    *("scale", "together", *GROUPS, *(f"precision.{name}" for name in (*NUMBERS, *ROUNDS))),
 )
 # What stands for something in Hydra's grammar, in a path, on a terminal, or nowhere; 0xDCFF is a byte that is no UTF-8.
 ODD = "[](){},'\"\\$@~+-*?:=./#%&;!|<> \t\n" + "äß漢🙂\u202e\u2028\x1b\x7f\udcff" + "0123456789eExn_"
@@ -82,6 +83,8 @@ _quoted = _new_name.map(lambda name: "'" + name.replace("\\", "\\\\").replace("'
 _PLACES = (*NAMES, "new", "new/deeper/run", "./new", "here/../new", "${seed}", "'${oc.env:HOME}/new'", "null")
 _blanks = st.sampled_from(("'", '"', "")).map(lambda quote: f"{quote}a new one, 2 {quote}")
 _out = st.one_of(st.sampled_from(_PLACES), _blanks, _quoted, _quoted)
+_point = st.fixed_dictionaries({"seq_len": st.integers(1, 2048), "batch_size": st.integers(1, 4)})
+_points = st.lists(_point, min_size=1, max_size=3).map(lambda points: str(points).replace("'", "").replace(" ", ""))
 VALID = st.one_of(
     *(_override(key, _size(*limits)) for key, limits in SIZES.items()),
     *(_override(key, _swept(st.sampled_from(words))) for key, words in WORDS.items()),
@@ -96,6 +99,8 @@ VALID = st.one_of(
     _override("seed", st.integers(0, 2**63 - 1).map(str)),
     _one_of("memory_limit", ("8GiB", "1.5GiB", "67108864", "1e9", "null", "16MiB")),
     _override("compile_timeout_s", _number(0, 1e9)),
+    _one_of("scale", ("cpu", "full")),
+    _override("together", _points),
     _one_of("grow", ("seq_len", "d_model", "batch_size", "null")),
     _override("retry", _swept(st.sampled_from(STATUSES))),
 )

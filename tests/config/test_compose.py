@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import catalog
 from harness.config import compose
 from harness.errors import UsageError
 
@@ -46,7 +47,9 @@ def test_glob_chooses_among_the_impls() -> None:
 
 def test_a_star_in_a_name_chooses_as_a_glob_does_on_the_command_line_and_in_a_preset() -> None:
     assert compose(["impl=rnn.gru*"]).axes["impl"] == ("rnn.gru", "rnn.gru.torch")
-    assert {"rnn.elman", "attention.window", "conv.conv1d"} < set(compose(["preset=ladder"]).axes["impl"])
+    ladder = set(compose(["preset=ladder"]).axes["impl"])
+    assert {"rnn.elman", "attention.window", "conv.conv1d"} < ladder
+    assert {name for name in catalog.names() if name.startswith("attention.")} - ladder == {"attention.uncached"}
     with pytest.raises(UsageError, match=r"impl=rnm\.\*: no impl matches; known: rnn.elman, "):
         compose(["impl=rnm.*"])
 

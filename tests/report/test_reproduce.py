@@ -61,3 +61,26 @@ def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_defaul
     for key in ("mask", "real_share", "source_len", "compile_timeout_s"):
         del config[key]
     assert command(config) == "python -m harness sweep seq_len=64"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["paper=flashattention2", "scale=cpu"],
+        ["paper=flashattention1", "scale=full", "seq_len=1024", "dtype=bfloat16"],
+        ["together=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]", "d_model=64"],
+    ],
+)
+def test_a_published_setting_and_points_are_asked_for_as_they_were(overrides: list[str]) -> None:
+    first = compose(overrides, for_sweep=True)
+    repeated = shlex.split(command(yaml.safe_load(first.yaml)))[4:]
+    second = compose(repeated, for_sweep=True)
+    assert (first.axes, first.together, first.paper) == (second.axes, second.together, second.paper)
+    named = [override for override in overrides if override.partition("=")[0] in ("paper", "scale")]
+    assert repeated[: len(named)] == named
+
+
+def test_a_paper_that_is_not_ours_is_named_with_all_that_differs_from_the_default_sweep() -> None:
+    config = yaml.safe_load(compose(["impl=rnn.elman"], for_sweep=True).yaml)
+    told = shlex.split(command({**config, "paper": {"name": "mine", "scale": "full"}}))
+    assert told[4:] == ["paper=mine", "scale=full", "impl=rnn.elman"]

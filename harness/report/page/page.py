@@ -21,7 +21,7 @@ from harness.report.page.data import chart_data
 from harness.report.page.library import library
 from harness.report.page.orders import orders
 from harness.report.remarks import cautions
-from harness.report.said import held_out, verdicts
+from harness.report.said import held_out, published, verdicts
 from harness.report.said.costs import SLOPE, answers
 from harness.summary import Line
 
@@ -54,6 +54,7 @@ def page(lines: Sequence[Line], findings: Findings, origin: Origin, notices: Seq
             origin=origin,
             findings=findings,
             notices=notices,
+            published=_published(findings, origin),
             **_answer(lines, findings),
             **_found(findings),
             **_failed(lines, findings),
@@ -133,6 +134,19 @@ def _answer(lines: Sequence[Line], findings: Findings) -> dict[str, Any]:
     }
 
 
+def _published(findings: Findings, origin: Origin) -> dict[str, Any] | None:
+    found = findings.published
+    if found is None:
+        return None
+    return {
+        "title": published.title(found),
+        "about": published.about(found, origins.hardware(origin.machine)),
+        "claims": found.claims,
+        "count": published.count(found.claims),
+        "tables": published.tables(found),
+    }
+
+
 def _found(findings: Findings) -> dict[str, Any]:
     claims = rows.claim_rows(findings.verdicts)
     return {
@@ -181,6 +195,7 @@ def _from(lines: Sequence[Line], findings: Findings, origin: Origin) -> dict[str
 def _contents(findings: Findings) -> list[tuple[str, str]]:
     return [
         ("answer", "Answer"),
+        *([("published", "Published")] if findings.published else []),
         *([("table1", "Table 1")] if findings.table1 else []),
         ("charts", "Charts"),
         *([("claims", "Claims")] if findings.verdicts else []),

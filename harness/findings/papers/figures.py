@@ -1,0 +1,75 @@
+"""Each published figure beside the measured one: `published.csv`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.findings.papers.matching import Measured, measured
+from harness.findings.papers.paper import Figure, Paper
+from harness.findings.papers.quantities import QUANTITIES
+from harness.summary import Line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published figure and what was measured of the same; `measured` is None where no case of the run is like it."""
+
+    figure: Figure
+    measured: Measured | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over published."""
+        if self.figure.value is None or self.measured is None or self.measured.known is None:
+            return None
+        return self.measured.known[0] / self.figure.value
+
+
+def beside(paper: Paper, lines: Sequence[Line]) -> list[Beside]:
+    """Every figure of the paper, in its order. Where several cases are like it, the widest of the largest batch."""
+    found = []
+    for figure in paper.figures:
+        alike = measured(lines, figure.quantity, figure.of, figure.over, figure.at)
+        best = max(alike, key=lambda one: (one.line.d_model, one.line.batch_size), default=None)
+        found.append(Beside(figure, best))
+    return found
+
+
+COLUMNS = (
+    *("table", "quantity", "unit", "impl", "over", "at", "published", "measured", "measured_lo", "measured_hi"),
+    *("ratio", "case", "source", "second_hand"),
+)
+
+
+def published_table(found: Sequence[Beside]) -> "pd.DataFrame":
+    """The figures as a tidy DataFrame; a case that ended without a number has its end in the number's place."""
+    import pandas as pd
+
+    return pd.DataFrame([_row(one) for one in found], columns=list(COLUMNS))
+
+
+def _row(one: Beside) -> dict[str, object]:
+    figure, line = one.figure, one.measured
+    known = line.known if line is not None else None
+    at = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in figure.at.items())
+    return {
+        "table": figure.table,
+        "quantity": figure.quantity,
+        "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
+        "impl": figure.of,
+        "over": figure.over,
+        "at": at,
+        "published": figure.ended or figure.value,
+        "measured": known[0] if known else line.ended if line is not None else NOT_MEASURED,
+        "measured_lo": known[1] if known else None,
+        "measured_hi": known[2] if known else None,
+        "ratio": one.ratio,
+        "case": line.line.case.key if line is not None else "",
+        "source": figure.source,
+        "second_hand": figure.second_hand,
+    }

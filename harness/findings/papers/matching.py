@@ -1,0 +1,66 @@
+"""Which lines of a run a figure or a claim is of, and what they say of a quantity."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.case import AXES
+from harness.findings.crossovers import headless
+from harness.findings.papers.paper import At
+from harness.findings.papers.quantities import QUANTITIES, Known
+from harness.scaling.crossover import gap
+from harness.summary import Line
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A quantity of a line, or its ratio to that of another line; `known` is None where it `ended` without."""
+
+    line: Line
+    known: Known | None
+    ended: str
+
+
+def measured(lines: Sequence[Line], quantity: str, of: str, over: str, at: At) -> list[Measured]:
+    """Of every line of `of` at `at`, in the order of n, the quantity; over that of `over` at the same point, if named.
+
+    Points at which there is no line of `over` are left out. Layers without heads are at every number of heads.
+    """
+    mine = sorted((line for line in lines if line.impl == of and is_at(line, at)), key=lambda line: line.seq_len)
+    if not over:
+        return [Measured(line, *_known(line, quantity)) for line in mine]
+    any_heads = bool({of, over} & headless(lines))
+    others = {_place(line, any_heads): line for line in lines if line.impl == over}
+    pairs = [(line, others.get(_place(line, any_heads))) for line in mine]
+    return [_ratio(line, other, quantity) for line, other in pairs if other is not None]
+
+
+def is_at(line: Line, at: At) -> bool:
+    """Whether a line is at all that is named."""
+    return all(_value(line, axis) in values for axis, values in at.items())
+
+
+def _value(line: Line, axis: str) -> Any:
+    return line.d_model // line.num_heads if axis == "head_dim" else getattr(line, axis)
+
+
+def _place(line: Line, any_heads: bool) -> tuple[Any, ...]:
+    """The point that a line was measured at, whatever its number of heads if one side has none."""
+    return (*(getattr(line, axis) for axis in AXES if axis not in ("impl", "num_heads")), any_heads or line.num_heads)
+
+
+def _known(line: Line, quantity: str) -> tuple[Known | None, str]:
+    known = QUANTITIES[quantity].of(line)
+    return known, "" if known is not None else line.status if line.status != "ok" else "not measured"
+
+
+def _ratio(line: Line, other: Line, quantity: str) -> Measured:
+    (mine, ended), (its, also) = _known(line, quantity), _known(other, quantity)
+    if mine is None or its is None:
+        said = [f"{name} {end}" for name, end in ((line.impl, ended), (other.impl, also)) if end]
+        return Measured(line, None, ", ".join(said))
+    if min(mine[0], its[0]) <= 0:
+        return Measured(line, None, "nothing to divide")
+    between = gap(line.seq_len, mine, its)
+    return Measured(line, (math.exp(between.value), math.exp(between.lo), math.exp(between.hi)), "")

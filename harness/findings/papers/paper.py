@@ -1,0 +1,61 @@
+"""A paper: the figures it has published, what it claims, and where both are from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KINDS = ("about", "at_least", "at_most", "exponent", "overtakes")
+At = Mapping[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published number: of `of`, or of `of` over `over`. `value` is None where the case `ended` without one."""
+
+    table: str
+    quantity: str
+    of: str
+    over: str
+    at: At
+    value: float | None
+    ended: str
+    source: str
+    second_hand: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says of a quantity of `of`, or of `of` over `over`; `kind` is one of `KINDS`.
+
+    | kind | holds where the quantity |
+    | --- | --- |
+    | `about` | is `wanted[0]`, within a share `within` of it |
+    | `at_least`, `at_most` | is no less, no more than `wanted[0]` at every point |
+    | `exponent` | grows as n to the power `wanted[0]`, within `within`, between the two largest n |
+    | `overtakes` | is above the other's from an n between `wanted[0]` and `wanted[1]` on |
+    """
+
+    says: str
+    kind: str
+    quantity: str
+    of: str
+    over: str
+    at: At
+    wanted: tuple[float, ...]
+    within: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A published setting. `differs` says how the scale that was measured is not the published one, empty if it is."""
+
+    name: str
+    source: str
+    hardware: str
+    setting: str
+    scale: str
+    differs: str
+    notes: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    claims: tuple[Claim, ...]

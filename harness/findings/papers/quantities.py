@@ -1,0 +1,94 @@
+"""What a published figure is of, and how it follows from what was measured of one case."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.findings.series import point_of
+from harness.summary import Line
+
+# Value, and the ends of its interval of 95 %; of an exact quantity all three are one.
+Known = tuple[float, float, float]
+
+# FLOPs of attention without projections, in units of its forward pass, as Dao 2023, "FlashAttention-2", section 4.1,
+# counts them: 4n²d of each sequence, half of it under a causal mask whether the kernel skips the other half or not,
+# and two and a half times as much backward, whose scores are computed again.
+_PASSES = {"forward": 1.0, "backward": 2.5, "train": 3.5}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """`of` a line is the number in `unit`, None where it was not measured. A rate is better the larger it is."""
+
+    title: str
+    unit: str
+    of: Callable[[Line], Known | None]
+    is_rate: bool = False
+
+
+def _time(line: Line) -> Known | None:
+    point = point_of(line, "time")
+    return None if point is None else (point.value, point.lo, point.hi)
+
+
+def _memory(line: Line) -> Known | None:
+    """All that is alive at the peak, weights and inputs too, as `torch.cuda.max_memory_allocated` has it."""
+    parts = (line.peak_bytes, line.weights_bytes, line.inputs_bytes)
+    return None if any(part is None for part in parts) else _exact(sum(part or 0 for part in parts))
+
+
+def _attention_work(line: Line) -> float:
+    of_all = 4.0 * line.batch_size * line.seq_len**2 * line.d_model * _PASSES.get(line.mode, math.nan)
+    return of_all / 2 if line.mask == "causal" else of_all
+
+
+def _tflops(line: Line) -> Known | None:
+    if line.mode not in _PASSES:
+        return None
+    rate = _per(lambda line: _attention_work(line) / 1e12)
+    return rate(line)
+
+
+def _per(amount: Callable[[Line], float]) -> Callable[[Line], Known | None]:
+    """So much in a second."""
+
+    def of(line: Line) -> Known | None:
+        time = _time(line)
+        if time is None:
+            return None
+        value, lo, hi = time
+        done = amount(line)
+        return done / value, done / hi, done / lo if lo > 0 else math.inf
+
+    return of
+
+
+def _in(part: Callable[[Line], Known | None], unit: float) -> Callable[[Line], Known | None]:
+    def of(line: Line) -> Known | None:
+        known = part(line)
+        return None if known is None else (known[0] / unit, known[1] / unit, known[2] / unit)
+
+    return of
+
+
+def _count(column: str) -> Callable[[Line], Known | None]:
+    def of(line: Line) -> Known | None:
+        value = getattr(line, column)
+        return None if value is None else _exact(value)
+
+    return of
+
+
+def _exact(value: float) -> Known:
+    return float(value), float(value), float(value)
+
+
+QUANTITIES = {
+    "time_ms": Quantity("time of a call", "ms", _in(_time, 1e-3)),
+    "memory_MiB": Quantity("peak memory, weights and inputs included", "MiB", _in(_memory, 2**20)),
+    "memory_GB": Quantity("peak memory, weights and inputs included", "GB", _in(_memory, 1e9)),
+    "attention_tflops": Quantity("4n²d a pass over the time", "TFLOP/s", _tflops, is_rate=True),
+    "calls_per_s": Quantity("calls a second", "1/s", _per(lambda line: 1.0), is_rate=True),
+    "work": Quantity("work", "FLOPs", _count("flops")),
+    "depth": Quantity("sequential operations", "", _count("depth")),
+}

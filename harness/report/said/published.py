@@ -1,0 +1,103 @@
+"""What a paper has published beside what was measured, as text. Said once, shown in several places."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.findings.findings import Published
+from harness.findings.papers.claims import Judged
+from harness.findings.papers.figures import NOT_MEASURED, Beside
+from harness.findings.papers.quantities import QUANTITIES
+from harness.findings.verdicts import VERDICTS
+from harness.report import units
+
+# In a figure's place the axes are written as everywhere else.
+_SYMBOLS = {"seq_len": "n", "d_model": "d", "num_heads": "h", "batch_size": "b"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure: of which layer, where, what was published, what was measured, and the latter over the former."""
+
+    layer: str
+    where: str
+    published: str
+    measured: str
+    ratio: str
+
+
+@dataclass(frozen=True)
+class FigureTable:
+    """One published table: what it is of, where it is from, and its rows."""
+
+    title: str
+    quantity: str
+    source: str
+    second_hand: str
+    rows: tuple[Row, ...]
+
+
+def title(published: Published) -> str:
+    """`flashattention1 (scale=cpu)`."""
+    paper = published.paper
+    return f"{paper.name} (scale={paper.scale})" if paper.scale else paper.name
+
+
+def about(published: Published, hardware: str) -> list[str]:
+    """What the paper is and has measured on, where this was measured, and in what that differs; each a sentence."""
+    paper = published.paper
+    return [
+        *([f"{paper.source.rstrip('.')}."] if paper.source else []),
+        *([f"Published: {paper.setting.rstrip('.')}; on {paper.hardware}."] if paper.setting else []),
+        f"Measured on {hardware or 'a machine that is not known'}."
+        + (f" {paper.differs.rstrip('.')}." if paper.differs else ""),
+        *(f"{note.rstrip('.')}." for note in paper.notes),
+    ]
+
+
+def tables(published: Published) -> list[FigureTable]:
+    """The figures by the table that they are published in."""
+    groups: dict[tuple[str, str], list[Beside]] = {}
+    for one in published.figures:
+        groups.setdefault((one.figure.table, one.figure.quantity), []).append(one)
+    found = []
+    for (name, quantity), group in groups.items():
+        first = group[0].figure
+        unit = f" [{QUANTITIES[quantity].unit}]" if QUANTITIES[quantity].unit and not first.over else ""
+        rows = tuple(map(_row, group))
+        found.append(FigureTable(name, QUANTITIES[quantity].title + unit, first.source, first.second_hand, rows))
+    return found
+
+
+def count(found: Sequence[Judged]) -> str:
+    """`Of 5 claims of the paper 4 confirmed, 1 refuted.`"""
+    numbers = [(sum(one.judgement.verdict == kind for one in found), kind) for kind in VERDICTS]
+    said = [f"{number} {kind}" for number, kind in numbers if number]
+    return f"Of {len(found)} claims of the paper {', '.join(said)}." if said else ""
+
+
+def sentence(one: Judged) -> str:
+    """`Confirmed: “20 times less memory”: measured 18.2, 20.4 ± 25 %.`"""
+    judgement = one.judgement
+    measured = f"measured {judgement.measured}: " if judgement.measured else ""
+    return f"{judgement.verdict.capitalize()}: {one.claim.says.rstrip('.')}; {measured}{judgement.reason}."
+
+
+def _row(one: Beside) -> Row:
+    figure, ratio = one.figure, one.ratio
+    layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
+    where = ", ".join(f"{_SYMBOLS.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.at.items())
+    published = figure.ended if figure.value is None else number(figure.value)
+    return Row(layer, where, published, _measured(one), number(ratio) if ratio is not None else "")
+
+
+def _measured(one: Beside) -> str:
+    if one.measured is None:
+        return NOT_MEASURED
+    if one.measured.known is None:
+        return one.measured.ended
+    return number(one.measured.known[0])
+
+
+def number(value: float) -> str:
+    """Three digits, and all of those before the point."""
+    return units.count(value) if value >= 1000 else units.three(value) if value >= 1 else f"{value:.3g}"

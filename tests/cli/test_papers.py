@@ -1,0 +1,118 @@
+"""A published setting measured as a user would: one's own, of two tiny layers."""
+
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from cli.test_end_to_end import finish, harness
+
+import harness as notebook
+from harness.cli import main
+
+PAPER = """\
+# @package _global_
+defaults:
+  - _self_
+  - mine@_global_: full
+impl: [attention.fused, rnn.elman]
+d_model: 16
+num_heads: 2
+precision: {trial_s: 0.01, patience_s: 0.1}
+paper:
+  name: mine
+  source: Somebody 2026, "Two layers"
+  hardware: a machine
+  setting: forward
+  notes: [It is an <example>]
+  tables:
+    - title: Depth
+      quantity: depth
+      source: table 1
+      second_hand: from hearsay
+      along: seq_len
+      columns: [8, 16, 32]
+      rows: {rnn.elman: [13, 25, 50], rnn.elman / attention.fused: [2, 4, null]}
+  claims:
+    - {says: an RNN's operations grow as n, of: rnn.elman, quantity: depth, exponent: 1, within: 0.1}
+    - {says: attention works less | everywhere, of: rnn.elman / attention.fused, quantity: work, at_least: 1}
+"""
+SCALE = "# @package _global_\nseq_len: [8, 16]\npaper: {scale: full}\n"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The run, and what was printed."""
+    here = tmp_path_factory.mktemp("papers")
+    (here / "conf" / "paper" / "mine").mkdir(parents=True)
+    (here / "conf" / "paper" / "mine.yaml").write_text(PAPER)
+    (here / "conf" / "paper" / "mine" / "full.yaml").write_text(SCALE)
+    out, err = finish(harness("sweep", "paper=mine", "out=run", "--config-dir", "conf", cwd=here), 0)
+    assert err == ""
+    return here / "run", out
+
+
+def test_each_claim_is_told_with_its_verdict(swept: tuple[Path, str]) -> None:
+    said = " ".join(swept[1].split())
+    assert "Of 2 claims of the paper 1 confirmed, 1 refuted." in said
+    assert "Confirmed: an RNN's operations grow as n; measured n^" in said
+    assert "Refuted: attention works less | everywhere; measured 0." in said
+
+
+def test_the_reports_have_each_figure_beside_the_measured_one(swept: tuple[Path, str]) -> None:
+    markdown, html = ((swept[0] / name).read_text() for name in ("report.md", "report.html"))
+    assert "## Published, and measured: mine (scale=full)" in markdown
+    assert "| rnn.elman / attention.fused | n = 8 | 2.00 |" in markdown
+    assert "| rnn.elman | n = 32 | 50.0 | not measured |  |" in markdown
+    assert "attention works less \\| everywhere" in markdown
+    for text in (markdown, html):
+        assert "second-hand: from hearsay" in text
+        assert "It is an &lt;example&gt;." in text
+    assert 'id="published"' in html
+
+
+def test_the_figures_are_a_table_too(swept: tuple[Path, str]) -> None:
+    table = pd.read_csv(swept[0] / "published.csv")
+    assert table.published.tolist() == [13, 25, 50, 2, 4]
+    assert table.measured.tolist()[2] == "not measured"
+    assert (table.ratio.dropna() > 0).sum() == 4
+    assert notebook.load(swept[0]).published.published.tolist() == table.published.tolist()
+
+
+def test_a_report_is_rebuilt_from_the_run_alone(
+    swept: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(swept[0]), "-o", str(tmp_path / "again")]) == 0
+    assert "Of 2 claims of the paper" in capsys.readouterr().out
+    again = (tmp_path / "again" / "published.csv").read_bytes()
+    assert again == (swept[0] / "published.csv").read_bytes()
+
+
+def test_the_command_that_repeats_it_names_the_paper(swept: tuple[Path, str]) -> None:
+    [line] = [line for line in (swept[0] / "report.md").read_text().splitlines() if line.startswith("Again: ")]
+    command = shlex.split(line.removeprefix("Again: `").removesuffix("`"))
+    assert command[:6] == ["python", "-m", "harness", "sweep", "paper=mine", "scale=full"]
+
+
+def test_a_paper_that_cannot_be_read_is_told_in_a_line(
+    swept: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("rows", "machine.json"):
+        (run / name).symlink_to(swept[0] / name)
+    config = (swept[0] / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config.replace("quantity: work", "quantity: werk"))
+    assert main(["report", str(run), "-o", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert "paper mine: attention works less | everywhere: quantity: werk; did you mean 'work'?" in err
+    assert err.count("\n") == 1
+
+
+def test_without_a_gpu_the_smaller_scale_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert main(["sweep", "paper=mingru2024", f"out={tmp_path / 'run'}"]) == 2
+    assert "torch sees no CUDA device here; scale=cpu is for a machine without one" in capsys.readouterr().err

@@ -1,0 +1,56 @@
+"""Sizes that go together are points, and not every combination of their values."""
+
+import pytest
+
+from harness.case import grid
+from harness.config import compose
+from harness.errors import UsageError
+
+POINTS = "together=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
+
+
+def sizes(*overrides: str) -> list[tuple[int, int, int]]:
+    config = compose(["impl=attention.fused", "num_heads=2", *overrides], for_sweep=True)
+    cases = grid(config.axes, lambda impl: True, config.together)
+    return [(case.seq_len, case.batch_size, case.d_model) for case in cases]
+
+
+def test_points_are_combined_with_the_other_axes_alone() -> None:
+    assert sizes(POINTS, "d_model=64,128") == [(512, 32, 64), (512, 32, 128), (1024, 16, 64), (1024, 16, 128)]
+
+
+def test_an_axis_that_is_asked_for_by_itself_chooses_among_the_points() -> None:
+    assert sizes(POINTS, "d_model=64", "seq_len=1024") == [(1024, 16, 64)]
+
+
+def test_the_axes_have_the_values_of_the_points_too() -> None:
+    config = compose([POINTS], for_sweep=True)
+    assert config.axes["seq_len"] == (512, 1024)
+    assert config.axes["batch_size"] == (32, 16)
+    assert "together:\n- seq_len: 512\n  batch_size: 32\n" in config.yaml
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["together=3"], "together takes a list of points"),
+        (["together=[]"], "together takes a list of points"),
+        (["together=[{}]"], "together takes a list of points"),
+        (["together=[{seq_len:512},{batch_size:3}]"], "batch_size=3 is not along seq_len, as the first point is"),
+        (["together=[{seq_ln:512}]"], "together: seq_ln; did you mean 'seq_len'?"),
+        (["together=[{impl:a}]"], "together: impl"),
+        (["together=[{seq_len:[1,2]}]"], "a point has one value along an axis"),
+        (["together=[{seq_len:0}]"], "seq_len=0: it takes whole numbers from 1"),
+        ([POINTS, "seq_len=64"], "seq_len=64: no point of together is there; they are seq_len=512 batch_size=32;"),
+    ],
+)
+def test_what_is_no_list_of_points_gets_a_line(overrides: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compose(overrides, for_sweep=True)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_a_sweep_takes_points() -> None:
+    with pytest.raises(UsageError, match="unknown key 'together'"):
+        compose([POINTS])

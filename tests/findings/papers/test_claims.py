@@ -1,0 +1,108 @@
+"""A claim holds, does not hold, or cannot be told: by intervals, and never by a machine's milliseconds."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from findings.papers.settings import SIZES, paper, timed
+
+from harness.findings.claimed import Judgement
+from harness.findings.papers.claims import judged
+from harness.summary import Line
+
+CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
+
+
+def judge(lines: list[Line], of: str = "sdpa.naive", quantity: str = "time_ms", **claim: Any) -> Judgement:
+    [one] = judged(paper(claims=[{"says": "C", "of": of, "quantity": quantity, **claim}]), lines)
+    return one.judgement
+
+
+def pair(ratio: Callable[[int], float]) -> list[Line]:
+    """sdpa.naive takes so many times as long as sdpa.flash."""
+    return [*timed("sdpa.naive", lambda n: 1e-3 * ratio(n)), *timed("sdpa.flash", lambda n: 1e-3)]
+
+
+RATIO = "sdpa.naive / sdpa.flash"
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "verdict"),
+    [
+        ("at_least", 1.9, CONFIRMED),
+        ("at_least", 2.1, REFUTED),
+        ("at_least", 2.0, UNDETERMINED),
+        ("at_most", 2.1, CONFIRMED),
+        ("at_most", 1.9, REFUTED),
+        ("at_most", 2.0, UNDETERMINED),
+    ],
+)
+def test_a_ratio_is_held_against_a_bound_with_its_interval(kind: str, wanted: float, verdict: str) -> None:
+    assert judge(pair(lambda n: 2.0), RATIO, **{kind: wanted}).verdict == verdict
+
+
+def test_a_bound_must_hold_at_every_point_that_it_is_of() -> None:
+    lines = pair(lambda n: 0.5 if n == 512 else 2.0)
+    one = judge(lines, RATIO, at_least=1)
+    assert (one.verdict, one.reason) == (REFUTED, "at n = 512 it is 0.5, and not 1 or more")
+    assert judge(lines, RATIO, at_least=1, at={"seq_len": [256, 1024]}).verdict == CONFIRMED
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(20.0, CONFIRMED), (30.0, REFUTED), (25.4, UNDETERMINED)])
+def test_about_a_number_is_within_a_share_of_it(ratio: float, verdict: str) -> None:
+    assert judge(pair(lambda n: ratio), RATIO, about=20.4, within=0.25).verdict == verdict
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(2.0, CONFIRMED), (1.0, REFUTED), (1.91, UNDETERMINED)])
+def test_a_power_of_n_is_read_between_the_two_largest(power: float, verdict: str) -> None:
+    one = judge(timed("sdpa.naive", lambda n: 1e-9 * n**power), exponent=2, within=0.1)
+    assert one.verdict == verdict
+    assert one.measured.startswith(f"n^{power:.2f}")
+    assert one.measured.endswith("from n = 1024 to 2048")
+
+
+def test_a_power_of_what_is_counted_is_exact() -> None:
+    one = judge(timed("sdpa.naive", lambda n: 1.0), quantity="memory_MiB", exponent=2, within=0.001)
+    assert (one.measured, one.verdict) == ("n^2.00 from n = 1024 to 2048", CONFIRMED)
+
+
+def test_along_n_only_the_widest_layers_are_looked_at() -> None:
+    narrow = [replace(line, d_model=64, time_s=1.0) for line in timed("sdpa.naive", lambda n: 1.0)]
+    assert judge([*narrow, *timed("sdpa.naive", lambda n: n / 1e6)], exponent=1, within=0.1).verdict == CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("lines", "between", "verdict", "measured"),
+    [
+        (pair(lambda n: n / 700), [512, 1024], CONFIRMED, "from n = 700 (690 to 710) on"),
+        (pair(lambda n: n / 700), [1024, 2048], REFUTED, "from n = 700 (690 to 710) on"),
+        (pair(lambda n: n / 700), [700, 1024], UNDETERMINED, "from n = 700 (690 to 710) on"),
+        (pair(lambda n: 2.0), [100, 512], CONFIRMED, "at every n measured, from 256 on"),
+        (pair(lambda n: 2.0), [512, 1024], REFUTED, "at every n measured, from 256 on"),
+        (pair(lambda n: 0.5), [512, 1024], REFUTED, "not below n = 2048"),
+        (pair(lambda n: 0.5), [4096, 8192], UNDETERMINED, "not below n = 2048"),
+        (pair(lambda n: 1.0), [512, 1024], UNDETERMINED, "undecided: the intervals overlap"),
+    ],
+)
+def test_one_overtakes_another_within_the_published_range_or_elsewhere(
+    lines: list[Line], between: list[int], verdict: str, measured: str
+) -> None:
+    one = judge(lines, RATIO, overtakes=between)
+    assert (one.verdict, one.measured) == (verdict, measured)
+
+
+def test_of_what_was_not_measured_nothing_is_claimed() -> None:
+    assert judge([], at_least=1) == Judgement("", UNDETERMINED, "no case of it was measured")
+    broken = [replace(line, time_s=None, status="oom") for line in timed("sdpa.naive", lambda n: 1.0)]
+    assert judge(broken, at_least=1) == Judgement("", UNDETERMINED, "no number was measured: oom")
+
+
+def test_a_single_trial_decides_nothing() -> None:
+    lines = [replace(line, time_lo_s=None, time_hi_s=None) for line in pair(lambda n: 5.0)]
+    assert judge(lines, RATIO, at_least=1).verdict == UNDETERMINED
+    assert judge(lines, exponent=0, within=0.1).verdict == UNDETERMINED
+
+
+def test_one_n_is_no_power() -> None:
+    assert judge(timed("sdpa.naive", lambda n: 1.0, sizes=SIZES[:1]), exponent=1).reason == "n was not varied"

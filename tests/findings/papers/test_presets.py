@@ -1,0 +1,60 @@
+"""Every paper in conf/paper/ can be measured at each scale, and says where its figures are from."""
+
+import pytest
+from rows import lines
+
+from harness import catalog
+from harness.case import Case, grid
+from harness.config import compose
+from harness.config.compose import conf_directory
+from harness.findings.papers.matching import measured
+from harness.findings.papers.paper import Paper
+from harness.findings.papers.read import paper_of
+
+NAMES = sorted(path.stem for path in (conf_directory() / "paper").glob("*.yaml"))
+SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory() / "paper" / name).glob("*.yaml"))]
+
+
+def asked(name: str, scale: str) -> tuple[Paper, list[Case]]:
+    config = compose([f"paper={name}", f"scale={scale}"], for_sweep=True)
+    cases = list(grid(config.axes, lambda impl: catalog.traits(impl).has_heads, config.together))
+    paper = paper_of({"paper": config.paper})
+    assert paper is not None
+    return paper, cases
+
+
+def test_each_paper_has_its_own_sizes_and_some_for_a_machine_without_a_gpu() -> None:
+    assert len(NAMES) >= 7
+    assert [(name, scale) for name in NAMES for scale in ("cpu", "full")] == SCALES
+
+
+@pytest.mark.parametrize(("name", "scale"), SCALES)
+def test_it_says_where_it_is_from_on_what_it_was_measured_and_what_is_smaller_here(name: str, scale: str) -> None:
+    paper, cases = asked(name, scale)
+    assert (paper.name, paper.scale) == (name, scale)
+    assert paper.source
+    assert paper.hardware
+    assert paper.setting
+    assert bool(paper.differs) == (scale == "cpu")
+    assert all(figure.source for figure in paper.figures)
+    assert {case.device for case in cases} == {"cuda" if scale == "full" else "cpu"}
+
+
+@pytest.mark.parametrize(("name", "scale"), SCALES)
+def test_every_claim_is_of_cases_that_are_measured_and_every_figure_of_layers_that_are(name: str, scale: str) -> None:
+    paper, cases = asked(name, scale)
+    found = lines(cases, lambda case: 1.0, lambda case: 1)
+    for claim in paper.claims:
+        points = measured(found, claim.quantity, claim.of, claim.over, claim.at)
+        assert points, claim.says
+        assert claim.kind not in ("exponent", "overtakes") or len({one.line.seq_len for one in points}) > 1, claim.says
+    impls = {case.impl for case in cases}
+    assert {layer for one in paper.figures for layer in (one.of, one.over) if layer} <= impls
+    somewhere = [measured(found, one.quantity, one.of, one.over, one.at) for one in paper.figures]
+    assert any(somewhere) or not paper.figures
+
+
+def test_what_is_claimed_is_a_ratio_or_a_shape_and_never_a_time() -> None:
+    for name in NAMES:
+        for claim in asked(name, "full")[0].claims:
+            assert claim.over or claim.kind == "exponent", claim.says
