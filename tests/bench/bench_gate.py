@@ -4,7 +4,8 @@
 
 runs comparisons in earnest, as many as asked for, kept in DIR so that they can go on later; draws thousands more from
 their blocks and from made-up noise; and prints the tables. With HARNESS_BENCH_ALIKE, _PLANTED and _BELOW of 0 it only
-prints. On two cores 40 runs of identical code take about 40 minutes, and 12 with planted slow-downs 20.
+prints. On two cores 40 runs of identical code take about an hour, and 6 with planted slow-downs half of one. With
+HARNESS_BENCH_DEVICE=cuda all of it is on a GPU, where other directories are other records.
 """
 
 import os

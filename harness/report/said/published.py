@@ -86,7 +86,7 @@ def _row(one: Beside) -> Row:
     figure, ratio = one.figure, one.ratio
     layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
     where = ", ".join(f"{_SYMBOLS.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.at.items())
-    published = figure.ended if figure.value is None else number(figure.value)
+    published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with the digits that it has
     return Row(layer, where, published, _measured(one), number(ratio) if ratio is not None else "")
 
 

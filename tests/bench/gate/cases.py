@@ -9,13 +9,15 @@ from harness.case import Case
 from harness.sweep.paired.comparison import Pair
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))
+DEVICE = os.environ.get("HARNESS_BENCH_DEVICE", "cpu")
 SIZES = ((64, 256), (128, 128), (256, 64))  # n, d
 # Smaller, as each is called many times.
 SMALL = ((16, 64), (32, 32), (16, 128))
 
 
 def _case(impl: str, n: int, d: int, heads: bool = True) -> Case:
-    return Case(impl, n, d, 4 if heads else 1, threads=THREADS, allocator="steady")
+    allocator = "steady" if DEVICE == "cpu" else "default"
+    return Case(impl, n, d, 4 if heads else 1, device=DEVICE, threads=THREADS, allocator=allocator)
 
 
 def alike() -> list[Pair]:

@@ -1,0 +1,84 @@
+"""The same call timed by this harness and by triton.testing.do_bench, in turns in one process; on a GPU.
+
+    python -m pytest -s tests/bench/bench_do_bench.py
+
+Both clear the L2 cache before each sample and time between two events; both are asked for their median. Beside the
+ratio stands what either side says of the host: ours labels a call host-bound whose launches take longer than its kernels;
+torch's profiler has the time in kernels, and where that is well below the time of calls back to back, the GPU has
+waited. To be reached: ratios within 1 % wherever a call takes more than 50 µs, and the same answer in both columns.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from harness.case import Case
+from harness.trial.build import build
+from harness.trial.timing.cuda.sample import sample_cuda
+from harness.trial.timing.cuda.torch_device import TorchDevice
+
+TURNS = int(os.environ.get("HARNESS_BENCH_TURNS", "7"))
+SAMPLING_S = 0.1
+# From kernels of some microseconds to some of many milliseconds; the loop of many launches is the host's matter.
+CASES = (
+    *(Case("sdpa.flash", n, 1024, 16, batch_size=4, dtype="bfloat16", device="cuda") for n in (256, 1024, 4096, 16384)),
+    *(Case("sdpa.naive", n, 1024, 16, dtype="bfloat16", device="cuda") for n in (256, 1024, 4096)),
+    *(Case("attention.fused", n, 1024, 16, dtype="bfloat16", device="cuda") for n in (256, 4096)),
+    Case("conv.conv1d", 4096, 1024, 1, dtype="bfloat16", device="cuda"),
+    Case("rnn.gru.torch", 512, 256, 1, device="cuda"),
+    Case("rnn.elman", 512, 256, 1, device="cuda"),
+)
+# Where kernels fill less than this of the time between calls, the GPU waits for the host.
+_BUSY = 0.9
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here")
+
+
+def test_beside_do_bench() -> None:
+    testing = pytest.importorskip("triton.testing")
+    table = Table(title=f"Ours over do_bench, medians of {TURNS} turns", title_justify="left")
+    for heading in ("case", "ours µs", "do_bench µs", "ratio", "host-bound: ours", "the profiler", "busy"):
+        table.add_column(heading, justify="right")
+    for case in CASES:
+        torch.set_grad_enabled(True)
+        call = build(case, seed=0).call
+        ours, theirs, labels = [], [], []
+        for _ in range(TURNS):
+            samples, extras = sample_cuda(call, SAMPLING_S, TorchDevice())
+            ours.append(median(samples.samples_s))
+            labels.append(bool(extras["host_bound"]))
+            theirs.append(testing.do_bench(call, warmup=25, rep=1e3 * SAMPLING_S, return_mode="median") / 1e3)
+        ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+        busy = _busy(call)
+        table.add_row(
+            str(case),
+            *(f"{1e6 * median(times):,.1f}" for times in (ours, theirs)),
+            f"{median(ratios):.3f}",
+            "yes" if sum(labels) > TURNS / 2 else "no",
+            "yes" if busy < _BUSY else "no",
+            f"{busy:.0%}",
+        )
+    Console(width=150).print(table)
+
+
+def _busy(call: Callable[[], Any], calls: int = 30) -> float:
+    """The share of the time of calls back to back in which kernels ran; they are counted without a profiler's cost."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(calls):
+        call()
+    torch.cuda.synchronize()
+    wall_s = time.perf_counter() - began
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+    kernels_s = sum(event.self_device_time_total for event in profile.key_averages()) / 1e6
+    return kernels_s / wall_s
