@@ -3,9 +3,9 @@
     python -m pytest -s tests/bench/bench_do_bench.py
 
 Both clear the L2 cache before each sample and time between two events; both are asked for their median. Beside the
-ratio stands what either side says of the host: ours labels a call host-bound whose launches take longer than its kernels;
-torch's profiler has the time in kernels, and where that is well below the time of calls back to back, the GPU has
-waited. To be reached: ratios within 1 % wherever a call takes more than 50 µs, and the same answer in both columns.
+ratio stands what either side says of the host: ours labels a call host-bound whose launches take longer than its
+kernels; torch's profiler has the time in kernels, and where that is well below the time of calls back to back, the GPU
+has waited. To be reached: ratios within 1 % wherever a call takes more than 50 µs, and the same answer in both columns.
 """
 
 import os
