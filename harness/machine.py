@@ -32,8 +32,16 @@ _DECISIVE = (
 )
 
 
-def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
-    """CPU, memory, kernel, libraries, commits; `torch` is what a trial said of torch."""
+def usable_cpus() -> int | None:
+    """How many CPUs this process may use; None where nobody knows."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def describe_machine(torch: dict[str, Any], usable: int | None = None) -> dict[str, Any]:
+    """CPU, memory, kernel, libraries, commits; `torch` is what a trial said of torch.
+
+    `usable`: how many CPUs there were, where this process has been bound to fewer since.
+    """
     project = Path(__file__).resolve().parents[1]
     return {
         "host": platform.node(),
@@ -41,7 +49,7 @@ def describe_machine(torch: dict[str, Any]) -> dict[str, Any]:
             "model": cpu_model(),
             "cores": psutil.cpu_count(logical=False),
             "threads": psutil.cpu_count(logical=True),
-            "usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "usable": usable or usable_cpus(),
             "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             "mhz": _mhz(),
             "load_average": os.getloadavg(),

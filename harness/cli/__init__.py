@@ -5,8 +5,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from types import FrameType
 
+from harness.cli.steady import Steady
 from harness.errors import UsageError, did_you_mean
 
 COMMANDS = {
@@ -27,15 +29,29 @@ COMMANDS = {
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130
+_UNSAID = "what was to be said there is lost, and nothing else"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. The exit status.
 
     0 done; 1 something got worse (check, compare); 2 usage; 3 done, but a case is wrong, in error or killed, or could
-    not be measured.
+    not be measured. A reader that has gone away, as `head` does, changes nothing of it; what could not be written to
+    standard output, as on a full disk, makes 2 of 0.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    out, err = Steady(sys.stdout), Steady(sys.stderr)
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            status = _carry_out(arguments)
+        finally:
+            out.flush()
+            if out.lost:
+                print(f"harness: standard output cannot be written to ({out.lost}): {_UNSAID}", file=sys.stderr)
+    return USAGE if out.lost and status == DONE else status
+
+
+def _carry_out(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
         return DONE if arguments else USAGE
@@ -50,10 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # a line break may be in what was given
         return USAGE
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; nothing is left to say, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except OSError as error:  # a disk that is full, a directory that has gone
         print(f"harness: {error}", file=sys.stderr)
         return USAGE

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from harness.calibration import record
 from harness.calibration.calibrate import Plan, calibrate
 from harness.calibration.show import show
 from harness.case import grid
 from harness.catalog import unsupported_reason
 from harness.cli import DONE
-from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse_intermixed_args(arguments)
     config = _config(options.overrides, options.config_dir)
     record.check_out(options.out)
-    console = SteadyConsole()
+    console = Console()
     plan = _plan(config, _precision_name(options.overrides))
     calibration = calibrate(
         plan,

@@ -48,8 +48,9 @@ def run(arguments: Sequence[str]) -> int:
     add_outputs(parser)
     options = parser.parse_intermixed_args(arguments)
     # Here: --help must not pay for what reads files and measures.
+    from rich.console import Console
+
     from harness.cli.choose import apart, choose
-    from harness.cli.console import SteadyConsole
     from harness.cli.remeasure import Remeasured
     from harness.config import compose
     from harness.gate.baseline_file import read
@@ -63,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         others.append(f"seed={was.seed}")
     config = compose(others)
     cases = choose(was.cases, axes, options.file)
-    console = SteadyConsole()
+    console = Console()
     with TemporaryDirectory(prefix="harness-check-") as scratch:
         measured = Remeasured(config, Path(scratch), console, timed=not options.exact)
         outcomes, now = _judged(was, cases, measured)

@@ -56,15 +56,16 @@ def run(arguments: Sequence[str]) -> int:
     add_outputs(parser)
     options = parser.parse_intermixed_args(arguments)
     # Here: --help must not pay for what measures.
+    from rich.console import Console
+
     from harness import store
     from harness.cli.compare_sides import read_asked
-    from harness.cli.console import SteadyConsole
 
     check_outputs(options)
     asked = read_asked(options.overrides, options.config_dir)
     out = asked.config.out or RESULTS / time.strftime("compare_%Y-%m-%d_%H-%M-%S")
     store.check_new(out)
-    console = SteadyConsole()
+    console = Console()
     try:
         comparison, properties, lacking = _compare(asked, out, console)
     except KeyboardInterrupt:

@@ -39,7 +39,8 @@ def run(arguments: Sequence[str]) -> int:
     plan = read_plan(path)
     if plan is not None:
         console.print(_shards(path, plan, lines))
-    console.print(escape(printable(_writer(path))), highlight=False)
+    if plan is None or holder(path)[0] is not None:  # shards hold nothing: their states say who is at work
+        console.print(escape(printable(_writer(path))), highlight=False)
     for notice in stored.notices:
         console.print(escape(printable(notice)), highlight=False)
     return DONE
@@ -85,4 +86,8 @@ def _writer(path: Path) -> str:
         return "No process of this command holds it now."
     if alive is None:
         return f"It is held by {who} of which nothing can be told here."
-    return f"It is being measured by {who.rstrip(',')}." if alive else f"{who} has not come to an end."
+    return (
+        f"It is being measured by {who.rstrip(',')}."
+        if alive
+        else f"{who} has not come to its end, and is gone: the same command goes on."
+    )

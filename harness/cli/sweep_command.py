@@ -12,16 +12,16 @@ from harness.calibration import record
 from harness.case import Case, grid
 from harness.catalog import Traits
 from harness.cli import CASES_FAILED, DONE, INTERRUPTED
-from harness.cli.console import SteadyConsole
 from harness.cli.parser import Parser
 from harness.cli.plan import show_plan
-from harness.cli.sweep_launched import check_nobody, launch
+from harness.cli.sweep_launched import check_cluster, check_nobody, launch
 from harness.cli.sweep_out import RESULTS, check_machine, check_out, out_of
 from harness.config import SweepConfig, compose
 from harness.config.launcher import HERE
 from harness.errors import UsageError
 from harness.findings.papers.read import paper_of
 from harness.machine import describe_machine
+from harness.summary import summarise_run
 from harness.summary.past import Past, past_of
 from harness.sweep.configured import ask, check_devices, describe_impl, runner_of
 from harness.sweep.driver import Sweep
@@ -72,9 +72,10 @@ def run(arguments: Sequence[str]) -> int:
         print(config.yaml, end="")
         return DONE
     paper_of({"paper": config.paper})  # what is wrong with it is told before anything is measured
+    check_cluster(config)
     out = out_of(config)
     goes_on = check_out(out, config, options.fresh)
-    console = SteadyConsole()
+    console = Console()
     with runner_of(config, out / COMPILE_CACHE) as runner:
         runner.start()
         if not options.dry_run:
@@ -85,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
         if not elsewhere:
             check_devices(config, runner)
         if options.dry_run:
-            show_plan(cases, traits, config)
+            show_plan(cases, traits, config, _finished(out, config) if goes_on else ())
             return DONE
         machine = describe_machine(_torch_facts(runner))
         if goes_on and not elsewhere:
@@ -141,7 +142,7 @@ def _torch_facts(runner: Runner) -> dict[str, Any]:
 
 def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -> None:
     """Make the run; if `fresh`, in the place of any that is there."""
-    if store.is_run(out):
+    if store.is_run(out) or store.lacks_config(out):
         if not fresh:
             raise UsageError(f"out={out}: another sweep was there just now: the same command again goes on with it")
         print(f"harness: what was in {out} is now in {store.set_aside(out)}", file=sys.stderr)
@@ -155,9 +156,16 @@ def _past(out: Path, cases: Sequence[Case], config: SweepConfig, console: Consol
     for notice in notices:
         print(f"harness: {notice}", file=sys.stderr)
     known = past.trials.keys() | past.failures.keys() | past.facts
-    begun = sum(case in known for case in cases)
-    console.out(f"{out}: going on; {begun} of {len(cases)} cases have rows", highlight=False)
+    begun = known.intersection(cases)
+    grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
+    console.out(f"{out}: going on; {len(begun)} of {len(cases)} cases have rows{grown}", highlight=False)
     return past.reopening(config.retry)
+
+
+def _finished(out: Path, config: SweepConfig) -> set[Case]:
+    """The cases of the run that are not measured any more."""
+    lines, _ = summarise_run(out, config.precision)
+    return {line.case for line in lines if line.stop_reason != "interrupted" and line.status not in config.retry}
 
 
 def _measure(

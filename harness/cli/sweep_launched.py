@@ -1,5 +1,7 @@
 """A sweep in shards, each a job of Slurm's or a process of its own: submit what is missing, and wait for it."""
 
+import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,12 +13,16 @@ from rich.console import Console
 from harness.case import Case
 from harness.catalog import Traits
 from harness.config import SweepConfig
+from harness.config.launcher import SLURM
 from harness.errors import UsageError
 from harness.sweep.launched.files import ENDED, LOGS, forget, read_plan, state_of, submitted, write_plan
 from harness.sweep.launched.shards import shards_of
-from harness.sweep.launched.submit import Job, has_ended, job_of, submit
+from harness.sweep.launched.submit import Job, has_ended, job_of, submit, submit_all
 from harness.sweep.launched.task import Shard
 from harness.sweep.launched.watch import wait_for
+
+# What ends when it is told to does so within this.
+_LEAVE_S = 15.0
 
 
 def launch(
@@ -28,12 +34,15 @@ def launch(
     if plan is None:
         plan = shards_of(cases, config.launcher.apart)
         write_plan(run, plan)
-    shards = [Shard(run, index, config, traits, sys.path) for index in range(len(plan))]
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    shards = [Shard(run, index, config, traits, sys.path, gpus) for index in range(len(plan))]
     left = [shard for shard in shards if not _is_done(shard)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
     tell = partial(console.out, highlight=False)
-    tell(f"{out}: {len(plan)} shards; {len(plan) - len(left)} have ended, {len(busy)} are under way")
+    several = "shards" if len(plan) > 1 else "shard"
+    begun = f"{len(plan) - len(left)} have ended, {len(busy)} are under way"
+    tell(f"{out}: {len(plan)} {several}; {begun}, {len(missing)} to submit")
     folder = run / LOGS
     for shard in missing:
         silent = job_of(shard, config.launcher)
@@ -42,22 +51,52 @@ def launch(
     if not config.wait:
         for shard in missing:
             forget(run, shard.index)
-        jobs = submit(missing, config.launcher, folder) if missing else []
+        jobs = submit_all(missing, config.launcher, folder) if missing else []
         for shard, job in zip(missing, jobs, strict=True):
             tell(f"shard {shard.index}: job {job.job_id}")
         tell(f"python -m harness status {out} tells how far it is; python -m harness report {out} what was found")
         return False
-    lost = wait_for(
-        missing,
-        busy,
-        config.launcher,
-        partial(submit, launcher=config.launcher, folder=folder),
-        tell,
-        cancel=_cancel,
-    )
+    jobs_here: list[Job] = []
+
+    def submitted_now(shards: Sequence[Shard]) -> list[Job]:
+        jobs = submit(shards, config.launcher, folder)
+        jobs_here.extend(jobs)
+        return jobs
+
+    try:
+        lost = wait_for(missing, busy, config.launcher, submitted_now, tell, cancel=_cancel)
+    except KeyboardInterrupt:
+        _interrupted(out, config, [*jobs_here, *(job_of(shard, config.launcher) for shard in busy)])
+        raise
     for shard in lost:
         print(f"harness: shard {shard.index} is not complete: its log is in {folder}", file=sys.stderr)
     return not lost
+
+
+def _interrupted(out: Path, config: SweepConfig, jobs: Sequence[Job | None]) -> None:
+    """Processes of this machine end with the command that has started them; Slurm's jobs have nodes of their own."""
+    left = [job for job in jobs if job is not None and not has_ended(job, config.launcher)]
+    if config.launcher.cluster == SLURM:
+        if left:
+            numbers = " ".join(job.job_id for job in left)
+            told = f"`python -m harness status {out}` tells how far they are, `scancel {numbers}` ends them"
+            print(f"harness: its jobs go on: {told}", file=sys.stderr)
+        return
+    for job in left:
+        _cancel(job)
+    end = time.monotonic() + _LEAVE_S
+    while any(not has_ended(job, config.launcher) for job in left) and time.monotonic() < end:
+        time.sleep(0.05)
+    print(f"harness: its shards have been ended; the same command goes on with {out}", file=sys.stderr)
+
+
+def check_cluster(config: SweepConfig) -> None:
+    """Raise UsageError where Slurm is asked for and is not to be had, before anything is written."""
+    if config.launcher.cluster == SLURM and shutil.which("sbatch") is None:
+        raise UsageError(
+            "launcher=slurm: there is no sbatch here: run it on a machine that submits to a cluster, "
+            "or with launcher=processes on this one"
+        )
 
 
 def check_nobody(out: Path, config: SweepConfig) -> None:

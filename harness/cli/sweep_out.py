@@ -33,10 +33,12 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
 
     `fresh`: a run that is there is none to go on with.
     """
+    if fresh and (store.is_run(out) or store.lacks_config(out)):
+        return False
+    if store.lacks_config(out):
+        raise UsageError(f"out={out} has rows/ and no {store.CONFIG}: put that back, or give --fresh to set it aside")
     if not store.is_run(out):
         store.check_new(out)
-        return False
-    if fresh:
         return False
     try:
         before = yaml.safe_load((out / store.CONFIG).read_text(encoding="utf-8"))

@@ -21,6 +21,7 @@ from harness.config.overrides import split
 from harness.config.paper import PAPER, SCALE, check_paper, scaled
 from harness.config.schema import Launcher, Precision, SweepConfig, SweepSchema
 from harness.config.together import Point, check_together
+from harness.config.wrong_type import told
 from harness.errors import UsageError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -67,10 +68,11 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool)
             OmegaConf.update(config, axis, values, merge=False)
         plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
-        raise UsageError(_one_line(error)) from error
+        raise UsageError(told(error, overrides)) from error
     OmegaConf.update(config, "retry", None)  # what is opened again today is no part of how the run is made
     together = _check_together(config, plain, axes)
     launcher = check_launcher(Launcher(**plain["launcher"]))
+    _check_elsewhere(launcher, plain["wait"], overrides)
     if launcher.cluster != HERE and plain["threads"] is None:
         plain["threads"] = threads_of(launcher)
     precision = _check_precision(Precision(**plain["precision"]))
@@ -108,7 +110,7 @@ def _hydra(overrides: list[str]) -> DictConfig:
         with initialize_config_dir(str(conf_directory()), version_base="1.3"):
             return hydra_compose("sweep", overrides=overrides)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
-        raise UsageError(_one_line(error)) from error
+        raise UsageError(told(error, overrides)) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"a file of --config-dir is not UTF-8: {error}") from error
 
@@ -129,6 +131,16 @@ def _groups(directories: Sequence[Path], for_sweep: bool) -> dict[str, list[str]
                 continue
             groups.setdefault(group.name, []).extend(sorted(file.stem for file in group.glob("*.yaml")))
     return groups
+
+
+def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Sequence[str]) -> None:
+    """Raise UsageError for what is asked of a cluster where none is asked for: it would do nothing."""
+    if launcher.cluster != HERE:
+        return
+    idle = [text for text in overrides if text.lstrip("+").startswith("launcher.") and "launcher.cluster=" not in text]
+    idle += [] if wait else ["wait=false"]
+    if idle:
+        raise UsageError(f"{idle[0]} says how to measure elsewhere: give launcher=slurm or launcher=processes too")
 
 
 def _check_precision(precision: Precision) -> Precision:
@@ -193,8 +205,3 @@ def _bytes(text: str | None) -> int | None:
     if not LEAST_MEMORY <= value < 2**62:
         raise UsageError(f"memory_limit={text}: give bytes, or a number with {', '.join(_UNITS)}; 16MiB at least")
     return value
-
-
-def _one_line(error: Exception) -> str:
-    told = [str(error), str(error.__cause__ or "")]
-    return "; ".join(dict.fromkeys(" ".join(text.split())[:300] for text in told if text)) or type(error).__name__

@@ -3,6 +3,7 @@
 The grammar is Hydra's, read by Hydra's own parser: `a=1,2`, `a=range(1,9,2)`, `a=glob(x.*)`, `a=[1,2]`.
 """
 
+import difflib
 import itertools
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -36,7 +37,7 @@ def split(
         if override.is_delete():
             raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
         if name not in keys and name not in groups:
-            raise UsageError(f"unknown key '{name}'{did_you_mean(name, [*keys, *groups])}")
+            raise UsageError(f"unknown key '{name}'{_nearest(name, [*keys, *groups])}")
         if name in AXES or name in LISTS:
             axes[name] = _values(override)
             if name not in groups:
@@ -51,6 +52,16 @@ def split(
                 raise UsageError(f"unknown {name} '{option}'{did_you_mean(option, groups[name])}")
         rest.append(argument)
     return axes, rest
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """What may have been meant: of `precision.foo` one of the parts of `precision`, or all of them."""
+    group, dot, part = name.rpartition(".")
+    parts = [key.removeprefix(group + dot) for key in known if dot and key.startswith(group + dot)]
+    if not parts:
+        return did_you_mean(name, known)
+    near = difflib.get_close_matches(part, parts, n=1)
+    return f"; did you mean '{group}.{near[0]}'?" if near else f"; known: {group}.{'|'.join(parts)}"
 
 
 def _parse(argument: str) -> Override:

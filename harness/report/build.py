@@ -1,5 +1,6 @@
 """Rebuild a run's tables, plots and reports from its rows alone, or make them of somebody's benchmarks."""
 
+import errno
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,15 @@ def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> R
             directory.mkdir(parents=True, exist_ok=True)
             return _build(stored, directory, opened)
         except OSError as error:
-            raise UsageError(f"{directory}: {error.strerror}") from error
+            raise UsageError(_told(error, directory, run)) from error
+
+
+def _told(error: OSError, directory: Path, run: Path) -> str:
+    """What could not be written, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        rows = "all that was measured is in its rows: " if run == directory else ""
+        return f"{directory}: {error.strerror}: {rows}make room, and give the same command again"
+    return f"{error.filename or directory}: {error.strerror}"
 
 
 def _build(stored: Stored, run: Path, studio: Studio) -> Report:

@@ -11,17 +11,19 @@ from harness.store.directory import (
     check_run,
     create,
     is_run,
+    lacks_config,
     link_latest,
     machines,
     set_aside,
 )
 from harness.store.lock import Lock
-from harness.store.reader import Part, Reading, notices, parts, read
+from harness.store.reader import NAMED, Part, Reading, copies, notices, parts, read
 from harness.store.writer import SCHEMA, RowWriter
 
 __all__ = [
     "CONFIG",
     "MACHINE",
+    "NAMED",
     "SCHEMA",
     "Lock",
     "Part",
@@ -30,8 +32,10 @@ __all__ = [
     "add_machine",
     "check_new",
     "check_run",
+    "copies",
     "create",
     "is_run",
+    "lacks_config",
     "link_latest",
     "machines",
     "notices",

@@ -19,6 +19,14 @@ def is_run(out: Path) -> bool:
     return (out / "rows").is_dir() and (out / CONFIG).is_file()
 
 
+def lacks_config(out: Path) -> bool:
+    """Whether there are rows at `out` without a word of what was asked for: a run whose configuration has gone."""
+    try:
+        return not (out / CONFIG).exists() and any((out / "rows").iterdir())
+    except OSError:
+        return False
+
+
 def check_new(out: Path) -> None:
     """Raise UsageError unless a run can be made at `out`; writes nothing."""
     try:
@@ -112,5 +120,10 @@ def link_latest(out: Path) -> None:
 
 def check_run(run: Path) -> None:
     """Raise UsageError unless `run` is a run's directory."""
+    if lacks_config(run):
+        raise UsageError(
+            f"{run} has rows/ and no {CONFIG}, which says what was asked for: put that back; "
+            f"or `sweep out={run} --fresh` sets it aside and measures anew"
+        )
     if not is_run(run):
         raise UsageError(f"{run} is not a run: it has no rows/ and config.yaml")

@@ -26,7 +26,8 @@ _NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK)
 class Lock:
     """Holds the run at `out`, whose directory it makes if need be. A context manager.
 
-    Entering raises UsageError where another process has it; `left_by` then tells of one that ended without letting go.
+    Entering raises UsageError where another process has it, or nothing can be written; `left_by` then tells of one that
+    ended without letting go.
     """
 
     def __init__(self, out: Path) -> None:
@@ -35,9 +36,15 @@ class Lock:
         self.left_by: str | None = None
 
     def __enter__(self) -> "Lock":
-        self._out.mkdir(parents=True, exist_ok=True)
-        while not self._taken():
-            pass
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+            while not self._taken():
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"out={self._out} cannot be written to ({error.strerror}): nothing was measured; "
+                "name another directory, or have this one written to"
+            ) from error
         try:
             self._take_over()
         except BaseException:

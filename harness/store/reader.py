@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from harness.store.writer import SCHEMA, number_of
+from harness.store.copies import without_copies
+from harness.store.writer import SCHEMA
 
 # So many lines are named one by one.
 NAMED = 10
@@ -51,8 +52,12 @@ class Reading:
 
 
 def parts(run: Path, number: int) -> list[list[Part]]:
-    """All lines of the run's rows in their order, in at most `number` shares of about as many bytes."""
-    files = [(path, path.stat().st_size) for path in sorted((run / "rows").glob("*.jsonl"), key=_order)]
+    """All lines of the run's rows in their order, in at most `number` shares of about as many bytes.
+
+    A file that is a copy of another is in none of them.
+    """
+    paths, _ = without_copies((run / "rows").glob("*.jsonl"))
+    files = [(path, path.stat().st_size) for path in paths]
     each = max(1, -(-sum(size for _, size in files) // number))
     shares: list[list[Part]] = [[]]
     room = each
@@ -67,11 +72,6 @@ def parts(run: Path, number: int) -> list[list[Part]]:
             room -= end - start
             start = end
     return shares
-
-
-def _order(path: Path) -> tuple[int, str]:
-    """By when its writer came."""
-    return number_of(path), path.name
 
 
 def read(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
@@ -122,6 +122,11 @@ def _as_python_writes(line: bytes) -> Any:
         return None
 
 
+def copies(run: Path) -> list[str]:
+    """A sentence for each file of rows that is a copy of another."""
+    return without_copies((run / "rows").glob("*.jsonl"))[1]
+
+
 def notices(readings: Iterable[Reading]) -> list[str]:
     """A sentence for each line left out, in the order of `parts`; one for all beyond the first few."""
     lines_before: Counter[Path] = Counter()
@@ -129,7 +134,7 @@ def notices(readings: Iterable[Reading]) -> list[str]:
     told: list[tuple[str, str]] = []
     for reading in readings:
         path = reading.part.path
-        told += [(f"{path.name}:{lines_before[path] + number}", why) for number, why in reading.first]
+        told += [(f"{path}:{lines_before[path] + number}", why) for number, why in reading.first]
         lines_before[path] += reading.lines
         left_out += reading.left_out
     sentences = [f"{place}: {why}, left out" for place, why in told[:NAMED]]

@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Mapping
 from operator import itemgetter
 from sys import intern
@@ -16,6 +17,8 @@ from harness.summary.trial_row import record_of
 Axes = tuple[Any, ...]
 # The purpose of a row that says: how this case has failed before counts no more.
 REOPEN = "reopen"
+# What is found out of a case once.
+_ONCE = ("facts", "compile")
 
 _axes = itemgetter(*AXES)
 _must = itemgetter("case", "family", "purpose", "round", "status")
@@ -32,7 +35,8 @@ class Fold:
     `cases` numbers the cases by their axes. By that number: the last family named, the first failure (status and
     reason) since the case was last `reopened`, the last facts (`FACTS`), how many seconds it took to compile, as said
     last, which `hosts` have timed it. Of each timed trial, in the order of the rows: its case, its round, its `RECORD`;
-    of those before the `since`-th, where a case has one, nothing counts.
+    of those before the `since`-th, where a case has one, nothing counts. `others` counts the rows of other kinds, by
+    what tells one from a copy of it.
     """
 
     def __init__(self) -> None:
@@ -44,6 +48,7 @@ class Fold:
         self.since: dict[int, int] = {}
         self.facts: dict[int, tuple[Any, ...]] = {}
         self.compiles_s: dict[int, float] = {}
+        self.others: Counter[tuple[int, str, float | None]] = Counter()
         self.trial_cases = array("q")
         self.trial_rounds = array("q")
         self.records = array("d")
@@ -93,7 +98,19 @@ class Fold:
             self.trial_cases.append(case)
             self.trial_rounds.append(number)
             self.records += record
+        else:
+            self._count(case, row)
         return True
+
+    def _count(self, case: int, row: Mapping[str, Any]) -> None:
+        """A case's facts, and how long it took to compile, are found out once. Verified it is as often as it is gone on
+        with, and it may fail as often as it is tried again: such rows are told apart by when they were written.
+        """
+        purpose, at = row["purpose"], row.get("at")
+        if row["status"] == "ok" and purpose in _ONCE:
+            self.others[case, purpose, None] += 1
+        elif isinstance(at, int | float):
+            self.others[case, purpose, at] += 1
 
     def _timed_on(self, case: int, *hosts: Any) -> None:
         known = self.hosts.get(case, ())
@@ -145,6 +162,8 @@ class Fold:
             self.facts[int(numbers[case])] = facts
         for case, compile_s in later.compiles_s.items():
             self.compiles_s[int(numbers[case])] = compile_s
+        for (case, purpose, at), times in later.others.items():
+            self.others[int(numbers[case]), purpose, at] += times
         self.trial_cases.frombytes(numbers[np.frombuffer(later.trial_cases, dtype=np.int64)].tobytes())
         self.trial_rounds += later.trial_rounds
         self.records += later.records

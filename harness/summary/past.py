@@ -9,6 +9,7 @@ import numpy as np
 from harness.case import Case
 from harness.stats.trials import Trial
 from harness.summary.read import read_run
+from harness.summary.repeated import repeated
 from harness.summary.trials import Trials
 
 Failure = tuple[str, str | None]
@@ -43,12 +44,13 @@ class Past:
 
 
 def past_of(run: Path) -> tuple[Past, list[str]]:
-    """The past of a run, and a notice for each line of its rows that could not be read."""
+    """The past of a run, and a notice for each line of its rows that could not be read, or is there twice."""
     fold, notices = read_run(run)
     cases = [Case(*axes) for axes in fold.cases]
     trials: dict[Case, list[Trial]] = {}
     every, no_pulse = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
-    for group in Trials(fold).groups(every, no_pulse):
+    timed = Trials(fold)
+    for group in timed.groups(every, no_pulse):
         columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "pulse_s")]
         for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
             trials[cases[number]] = [
@@ -62,4 +64,4 @@ def past_of(run: Path) -> tuple[Past, list[str]]:
         compiles_s={cases[number]: seconds for number, seconds in fold.compiles_s.items()},
         facts=frozenset(cases[number] for number in fold.facts),
     )
-    return past, notices
+    return past, [*notices, *repeated(run, fold, timed)]

@@ -4,7 +4,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from harness.store import notices, parts
+from harness.store import copies, notices, parts
 from harness.summary.fold import Fold
 from harness.summary.helper import Helper, fold_share
 
@@ -15,7 +15,10 @@ _MOST = 8
 
 
 def read_run(run: Path, processes: int | None = None) -> tuple[Fold, list[str]]:
-    """The rows of a run, and a notice for each line that is none. In as many `processes` as pay, if not said."""
+    """The rows of a run, and a notice for each line that is none, or file that is a copy of another.
+
+    In as many `processes` as pay, if not said.
+    """
     first, *others = parts(run, processes or _as_many_as_pay(run))
     with ExitStack() as stack:
         helpers = [stack.enter_context(Helper(share)) for share in others]
@@ -24,7 +27,7 @@ def read_run(run: Path, processes: int | None = None) -> tuple[Fold, list[str]]:
             later, more = helper.result()
             fold.follow(later)
             readings += more
-    return fold, notices(readings)
+    return fold, [*copies(run), *notices(readings)]
 
 
 def _as_many_as_pay(run: Path) -> int:

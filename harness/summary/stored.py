@@ -86,5 +86,5 @@ def _machine(path: Path) -> tuple[dict[str, Any], list[str]]:
     try:
         machine = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}, [f"{path.name}: cannot be read, the machine is not known"]
-    return (machine, []) if isinstance(machine, dict) else ({}, [f"{path.name}: holds no machine"])
+        return {}, [f"{path}: cannot be read, the machine is not known"]
+    return (machine, []) if isinstance(machine, dict) else ({}, [f"{path}: holds no machine"])

@@ -17,6 +17,7 @@ from harness.summary.fold import Fold
 from harness.summary.humps import humps
 from harness.summary.line import COLUMNS, Line
 from harness.summary.read import read_run
+from harness.summary.repeated import repeated
 from harness.summary.trials import Group, Trials
 
 
@@ -33,12 +34,9 @@ def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[Line]:
 
 
 def summarise_run(run: Path, limits: Limits) -> tuple[list[Line], list[str]]:
-    """The same of all rows of a run, with a notice for each line in its files that is no row."""
+    """The same of all rows of a run, with a notice for each line in its files that is no row, or there twice."""
     fold, notices = read_run(run)
-    repeated = Trials(fold).repeated
-    if repeated:
-        notices.append(f"{repeated:,} timed trials are in its rows twice, as if copied: each counts once")
-    return _lines_of(fold, limits), notices
+    return _lines_of(fold, limits), [*notices, *repeated(run, fold, Trials(fold))]
 
 
 def _lines_of(fold: Fold, limits: Limits) -> list[Line]:

@@ -39,8 +39,8 @@ class Group:
 class Trials:
     """The timed trials of all cases, by the numbers of the cases in the fold.
 
-    Of a round that was read twice the later reading counts, in the place of the first; `repeated` is how often that was
-    so. What was measured before a case was begun anew does not count.
+    Of a round that was read twice the later reading counts, in the place of the first; `repeated` are the cases and the
+    rounds, each as often as it was read again. What was measured before a case was begun anew does not count.
     """
 
     def __init__(self, fold: Fold) -> None:
@@ -51,8 +51,10 @@ class Trials:
             since = np.zeros(len(fold.cases), dtype=np.int64)
             since[list(fold.since)] = list(fold.since.values())
             counted = counted[counted >= since[cases]]
-        self._rows = counted[_in_order(cases[counted], np.frombuffer(fold.trial_rounds, dtype=np.int64)[counted])]
-        self.repeated = len(counted) - len(self._rows)
+        rounds = np.frombuffer(fold.trial_rounds, dtype=np.int64)
+        self._rows = counted[_in_order(cases[counted], rounds[counted])]
+        again = np.setdiff1d(counted, self._rows) if len(self._rows) < len(counted) else counted[:0]
+        self.repeated = cases[again].tolist(), rounds[again].tolist()
         self.numbers = np.bincount(cases[self._rows], minlength=len(fold.cases))
         self._starts = np.cumsum(self.numbers) - self.numbers
 

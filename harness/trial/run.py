@@ -71,8 +71,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, RuntimeError) and _NO_KERNEL.search(message):
         return {"status": "unsupported", "reason": message}
     frames = traceback.extract_tb(error.__traceback__)
-    # Of a layer's mistake the place is in the layer, and not in torch, which noticed it.
-    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), frames[-1] if frames else None)
+    # Of a layer's mistake the place is in the layer, and not in torch, which noticed it, or in what looked for it.
+    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), None)
     where = f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
     return {
         "status": "error",

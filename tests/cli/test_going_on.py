@@ -111,6 +111,46 @@ def test_a_configuration_that_is_none_is_named(here: Path, capsys: pytest.Captur
     )
 
 
+def test_a_configuration_that_has_gone_is_named_and_fresh_sets_the_rows_aside(
+    here: Path, capsys: pytest.CaptureFixture
+) -> None:
+    Path("run/config.yaml").unlink()
+    before = files()
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 2
+    assert capsys.readouterr().err == (
+        "harness: out=run has rows/ and no config.yaml: put that back, or give --fresh to set it aside\n"
+    )
+    for command in ("status", "report"):
+        assert main([command, "run"]) == 2
+        assert "run has rows/ and no config.yaml, " in capsys.readouterr().err
+    assert files() == before
+    assert main(["sweep", "seq_len=8", "--fresh", *TINY]) == 0
+    assert "what was in run is now in run.before-1" in capsys.readouterr().err
+    assert len(files("run.before-1")) == len(before)
+
+
+def test_a_dry_run_says_what_is_left(here: Path, capsys: pytest.CaptureFixture) -> None:
+    (file,) = Path("run/rows").iterdir()
+    whole = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in whole if '"seq_len": 16' not in line or '"time"' not in line))
+    before = files()
+    assert main(["sweep", "--dry-run", "seq_len=8,16", *TINY]) == 0
+    *cases, said = capsys.readouterr().out.splitlines()
+    assert [case.endswith("   # finished") for case in cases] == [True, False]
+    assert said.startswith("2 cases, 0 of them unsupported, 1 finished, 1 left to measure; about ")
+    assert files() == before
+
+
+def test_cases_to_which_it_has_grown_are_counted_apart(here: Path, capsys: pytest.CaptureFixture) -> None:
+    (file,) = Path("run/rows").iterdir()
+    grown = file.read_text().replace('"seq_len": 16', '"seq_len": 32').replace("seq_len=16", "seq_len=32")
+    with file.open("a") as rows_of_run:
+        rows_of_run.writelines(line for line in grown.splitlines(keepends=True) if '"seq_len": 32' in line)
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 0
+    said = capsys.readouterr().out
+    assert "run: going on; 2 of 2 cases have rows, and 1 more, to which it has grown" in said
+
+
 def test_fresh_measures_anew_and_sets_the_old_run_aside(here: Path, capsys: pytest.CaptureFixture) -> None:
     before = files()
     assert main(["sweep", "seq_len=8", "--fresh", *TINY]) == 0

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 import torch
 
@@ -50,7 +51,9 @@ def test_each_setting_is_a_shard_and_all_are_one_run(capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out
     assert "4 cases have rows: 4 finished, 0 begun" in said
     assert said.count("ended") == 2
-    assert main(["sweep", *QUICK]) == 0  # nothing is missing
+    assert main(["sweep", *QUICK]) == 0  # nothing is missing, to shards
+    alone = [argument for argument in QUICK if not argument.startswith("launcher")]
+    assert main(["sweep", *alone]) == 0  # … nor to this process alone
     assert timed_rounds() == before
 
 
@@ -98,6 +101,45 @@ def test_without_waiting_it_submits_and_the_files_tell_the_rest() -> None:
     assert measured() == IN_TWO
 
 
+def test_without_waiting_too_one_shard_is_measured_after_the_other() -> None:
+    slow = [*QUICK, "precision.min_rounds=20", "precision.max_rounds=20", "wait=false"]
+    command, environment = [sys.executable, "-m", "harness", "sweep", *slow], {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+    deadline = time.monotonic() + 60
+    while len([path for path in Path("run/shards").glob("0*.json") if "ended" in path.read_text()]) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    rows = [[json.loads(line) for line in path.read_text().splitlines()] for path in Path("run/rows").iterdir()]
+    spans = sorted((min(row["at"] for row in some), max(row["at"] for row in some)) for some in rows)
+    assert spans[0][1] < spans[1][0]
+
+
+def test_an_interrupted_command_takes_its_shards_with_it() -> None:
+    slow = [*QUICK, "precision.trial_s=0.3", "precision.min_rounds=30", "precision.max_rounds=30"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "sweep", *slow],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (states := list(Path("run/shards").glob("0*.json"))) or not list(Path("run/rows").iterdir()):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    shard = json.loads(states[0].read_text())["pid"]
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[0] == "harness: its shards have been ended; the same command goes on with run"
+    assert "Traceback" not in err
+    while psutil.pid_exists(shard):
+        assert time.monotonic() < deadline + 60
+        time.sleep(0.02)
+
+
 def test_whether_there_is_a_gpu_is_asked_where_it_is_measured(capsys: pytest.CaptureFixture) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one here")
@@ -112,7 +154,7 @@ def test_whether_there_is_a_gpu_is_asked_where_it_is_measured(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["launcher=slurm"], "Could not detect"),
+        (["launcher=slurm"], "launcher=slurm: there is no sbatch here"),
         (["launcher.cluster=cloud"], "launcher.cluster=cloud; known: here, slurm, processes"),
         (["launcher=slurm", "threads=null"], "launcher=slurm needs threads=N or launcher.cpus_per_task=N"),
         (["launcher.array_parallelism=0"], "launcher.array_parallelism=0: it takes a whole number from 1 on"),

@@ -29,9 +29,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["sweep", "--config-dir", "absent"], "no such directory"),
         (["sweep", "out=taken"], "out=taken is a file"),
         (["sweep", "out=taken/run"], "is a file"),
+        (["sweep", "out=/proc/absent"], "out=/proc/absent cannot be written to (no such file or directory): "),
+        (["sweep", "wait=false"], "wait=false says how to measure elsewhere"),
         (["sweep", "device=cuda"], "torch sees no CUDA device"),
-        (["sweep", "impl=absent_module:Layer"], "No module named 'absent_module'"),
-        (["sweep", "impl=planted:Absent"], "has no attribute 'Absent'"),
+        (["sweep", "impl=absent_module:Layer"], "No module named 'absent_module'\n"),  # not where Python looked
+        (["sweep", "impl=planted:Absent"], "has no attribute 'Absent'\n"),
         (["sweep", "impl=planted:NotALayer"], "is not a class"),
         (["report"], "the following arguments are required: RUN"),
         (["report", "absent"], "absent is not a run"),

@@ -144,10 +144,17 @@ def test_a_memory_limit_has_a_unit_or_is_in_bytes(text: str, number: int) -> Non
         ("precision=qick", "unknown precision 'qick'; did you mean 'quick'?"),
         ("precision=quick,strict", "precision takes one value"),
         ("precision.target=-1", "precision.target=-1.0: it takes a number above 0"),
-        ("precision.target=abc", "abc"),
+        ("precision.target=abc", "precision.target=abc: it takes a number"),
         ("precision.max_rounds=1", "precision.max_rounds=1 is below precision.min_rounds"),
         ("memory_limit=lots", "memory_limit=lots"),
-        ("seed=abc", "could not be converted to Integer"),
+        ("seed=abc", "seed=abc: it takes a whole number"),
+        ("seed=null", "seed=null: it takes a whole number"),
+        ("seed=${mode}", "seed=${mode}: it takes a whole number"),
+        ("seed=${nothing}", "seed=${nothing}: Interpolation key 'nothing' not found"),
+        ("compile_timeout_s=soon", "compile_timeout_s=soon: it takes a number"),
+        ("memory_limit=[1]", "memory_limit=[1]: it takes a text, or null"),
+        ("precision.max_rounds=1.5", "precision.max_rounds=1.5: it takes a whole number"),
+        ("precision.foo=1", "unknown key 'precision.foo'; known: precision.target|min_rounds|max_rounds|trial_s|"),
         ("seed=99999999999999999999", "seed=99999999999999999999: it takes whole numbers"),
         ("memory_limit=1", "16MiB at least"),
         ("memory_limit=99999999TiB", "memory_limit=99999999TiB"),
@@ -162,6 +169,43 @@ def test_bad_input_gets_one_line_that_names_it(override: str, message: str) -> N
         compose([override])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("wait=maybe", "wait=maybe: it takes true or false"),
+        ("launcher.time=soon", "launcher.time=soon: it takes a whole number"),
+        ("launcher.cpus_per_task=x", "launcher.cpus_per_task=x: it takes a whole number, or null"),
+        ("launcher.setup=3", "launcher.setup=3: it takes a list of texts"),
+        ("launcher.partion=x", "unknown key 'launcher.partion'; did you mean 'launcher.partition'?"),
+        ("launcher.bogus=1", "unknown key 'launcher.bogus'; known: launcher.cluster|partition|account|time|"),
+    ],
+)
+def test_so_does_what_only_a_sweep_takes(override: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compose([override], for_sweep=True)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "overrides", [["wait=false"], ["launcher.time=30"], ["launcher.partition=x", "launcher=here"]], ids=" ".join
+)
+def test_what_is_asked_of_a_cluster_is_refused_where_none_is(overrides: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        compose(overrides, for_sweep=True)
+    said = "says how to measure elsewhere: give launcher=slurm or launcher=processes too"
+    assert str(caught.value) == f"{overrides[0]} {said}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["wait=true"], ["launcher=here"], ["launcher=processes", "launcher.time=30", "threads=1", "wait=false"]],
+    ids=" ".join,
+)
+def test_and_is_taken_where_one_is_or_where_nothing_is_asked(overrides: list[str]) -> None:
+    assert compose(overrides, for_sweep=True).wait is ("wait=false" not in overrides)
 
 
 def test_a_broken_file_of_ones_own_is_one_line(tmp_path: Path) -> None:

@@ -62,12 +62,21 @@ def test_a_full_disk_ends_a_sweep_with_one_line_wherever_it_is_and_it_goes_on_on
     ballast.unlink()
     status, said = sweep_to_its_end(small_disk, *GRID, mark=mark)
     assert status == 2
-    is_one_line(said, "run: No space left on device")
+    is_one_line(said, "run: No space left on device: all that was measured is in its rows: make room")
     assert _mount("-o", "remount,size=32m", str(small_disk)).returncode == 0
     assert sweep_to_its_end(small_disk, *GRID, mark=mark) == (0, "")
     assert lines_of(run)[: len(before)] == before
     is_whole(run)
     assert nothing_remains(mark)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_sweep_that_cannot_say_how_it_goes_goes_on_and_says_so_at_its_end(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        status, said = sweep_to_its_end(tmp_path, *GRID, mark=str(tmp_path), stdout=full)
+    assert status == 2
+    is_one_line(said, "standard output cannot be written to (No space left on device)", "and nothing else")
+    is_whole(tmp_path / "run")
 
 
 def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: Path) -> None:
@@ -77,7 +86,7 @@ def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: P
         for directory in (run / "rows", run):
             directory.chmod(0o555)
         assert driver.ended() == 2
-        is_one_line(driver.err, "run: Permission denied")
+        is_one_line(driver.err, "run/summary.csv: Permission denied")
     # What was open is written to the end.
     before = lines_of(run)
     assert len(before) == ROWS
@@ -101,7 +110,7 @@ def test_a_file_system_that_is_read_only_is_refused_before_anything_is_measured(
     assert _mount("-o", "remount,ro", str(small_disk)).returncode == 0
     status, said = sweep_to_its_end(where, *GRID[:-1], "out=disk/run", mark=mark)
     assert status == 2
-    is_one_line(said, "Read-only file system", "disk/run")
+    is_one_line(said, "out=disk/run cannot be written to (Read-only file system): nothing was measured")
     assert lines_of(small_disk / "run") == before
     assert nothing_remains(mark)
 

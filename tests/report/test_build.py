@@ -1,5 +1,6 @@
 """From a run's rows to its tables and plots, measuring nothing."""
 
+import errno
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,26 @@ def test_a_spoilt_configuration_is_named(run: Path) -> None:
     (run / "config.yaml").write_text("precision: 3\n")
     with pytest.raises(UsageError, match=r"config\.yaml is not a sweep's configuration"):
         build(run)
+
+
+def test_a_table_in_whose_place_something_else_is_is_named(run: Path) -> None:
+    (run / "summary.csv").mkdir()
+    with pytest.raises(UsageError, match=rf"^{run}/summary\.csv: Is a directory$"):
+        build(run)
+    assert not [path for path in run.iterdir() if path.name.endswith(".part")]
+
+
+def test_where_a_report_has_no_room_the_rows_are_said_to_be_safe(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("harness.report.build.write_whole", full)
+    with pytest.raises(UsageError) as caught:
+        build(run)
+    assert str(caught.value) == (
+        f"{run}: No space left on device: all that was measured is in its rows: "
+        "make room, and give the same command again"
+    )
 
 
 def test_each_mode_has_pictures_of_its_own(tmp_path: Path) -> None:

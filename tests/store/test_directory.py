@@ -34,6 +34,7 @@ def test_what_was_killed_before_it_was_one_is_made_anew(tmp_path: Path, left: li
     assert store.is_run(run)
     (run / "config.yaml").unlink()
     (run / "rows" / "0001-a-1.jsonl").write_text("{}")
+    assert store.lacks_config(run)
     with pytest.raises(UsageError, match="is not empty"):
         store.check_new(run)
 
@@ -77,6 +78,16 @@ def test_latest_points_to_the_newest_run_and_never_replaces_a_directory(tmp_path
     (tmp_path / "latest").mkdir()
     store.link_latest(tmp_path / "first")
     assert not (tmp_path / "latest").is_symlink()
+
+
+def test_a_run_whose_configuration_has_gone_is_told_what_it_lacks(tmp_path: Path) -> None:
+    store.create(tmp_path, "seed: 0\n", {})
+    (tmp_path / "rows" / "0001-a-1.jsonl").write_text("{}")
+    (tmp_path / "config.yaml").unlink()
+    with pytest.raises(
+        UsageError, match=r"has rows/ and no config\.yaml, .*: put that back; or `sweep out=.* --fresh`"
+    ):
+        store.check_run(tmp_path)
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def test_within_one_process_too(tmp_path: Path) -> None:
         Lock(tmp_path).__enter__()
 
 
+def test_where_nothing_can_be_written_the_directory_is_named_and_what_to_do() -> None:
+    with pytest.raises(
+        UsageError, match=r"out=/proc/absent cannot be written to \(No such file .*\): .*; name another"
+    ):
+        Lock(Path("/proc/absent")).__enter__()
+
+
 def test_one_whose_holder_was_killed_is_taken_over_and_says_so(tmp_path: Path) -> None:
     first = holder(tmp_path)
     end(first)

@@ -37,7 +37,7 @@ def test_a_damaged_line_is_named_and_loses_no_other(run: Path, damage: bytes, no
     path.write_bytes(whole[0] + damage + (b"" if damage.endswith(b"\n") else b"\n") + whole[1])
     rows, notices = read(run)
     assert [row["a"] for row in rows] == [1, 2]
-    assert notices == [f"{path.name}:2: {notice}, left out"]
+    assert notices == [f"{path}:2: {notice}, left out"]
 
 
 def test_numbers_that_only_python_writes_are_read(run: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_read_is_named_and_loses_no_other(run: Path) -> No
     (run / "rows" / "0000-directory.jsonl").mkdir()
     rows, notices = read(run)
     assert [row["a"] for row in rows] == [1]
-    assert notices == ["0000-directory.jsonl:1: cannot be read from here on (Is a directory), left out"]
+    assert notices == [f"{run}/rows/0000-directory.jsonl:1: cannot be read from here on (Is a directory), left out"]
 
 
 def test_a_flood_of_garbage_is_told_in_a_few_lines(run: Path) -> None:
@@ -75,8 +75,35 @@ def test_a_flood_of_garbage_is_told_in_a_few_lines(run: Path) -> None:
     rows, notices = read(run)
     assert len(rows) == 1
     assert len(notices) == 11
-    assert notices[0] == f"{path.name}:2: not a whole row, left out"
+    assert notices[0] == f"{path}:2: not a whole row, left out"
     assert notices[-1] == "left out beside these: 990 × not a whole row, 2,000 × not a row of schema 2"
+
+
+def test_lines_are_named_as_the_run_was(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run / "rows" / "0001-a-1.jsonl").write_bytes(b"garbage\n")
+    monkeypatch.chdir(run.parent)
+    assert read(Path("run"))[1] == ["run/rows/0001-a-1.jsonl:1: not a whole row, left out"]
+
+
+def test_a_file_that_was_copied_is_read_once_and_told_in_one_line(run: Path) -> None:
+    first, second = write(run, {"a": 1}, {"a": 2}), write(run, {"a": 3})
+    later, unnumbered = run / "rows" / "0007-b-1.jsonl", run / "rows" / f"copy of {second.name}"
+    later.write_bytes(first.read_bytes())
+    unnumbered.write_bytes(second.read_bytes())
+    assert [row["a"] for row in read(run)[0]] == [1, 2, 3]
+    assert sorted(store.copies(run)) == [
+        f"{later}: a copy of {first.name}, left out",
+        f"{unnumbered}: a copy of {second.name}, left out",
+    ]
+
+
+def test_files_that_are_as_long_are_no_copies(run: Path) -> None:
+    write(run, {"a": 1})
+    write(run, {"a": 2})
+    for name in "xy":
+        (run / "rows" / f"{name}.jsonl").touch()
+    assert [row["a"] for row in read(run)[0]] == [1, 2]
+    assert store.copies(run) == []
 
 
 LINES = [b'{"schema": 2, "a": 1}\n', b'{"schema": 2, "a": 22222222222222222222}\n', b"garbage\n", b"\n"]
@@ -91,7 +118,8 @@ def test_however_it_is_shared_out_every_line_is_read_once_and_named_by_its_numbe
     for number, lines in enumerate(files):
         (run / "rows" / f"{number}.jsonl").write_bytes(b"".join(lines))
     assert read(run, shares) == read(run, 1)
-    assert len(read(run, shares)[0]) == sum(line in LINES[:2] for lines in files for line in lines)
+    different = {b"".join(lines): lines for lines in files}.values()  # the same once more is a copy
+    assert len(read(run, shares)[0]) == sum(line in LINES[:2] for lines in different for line in lines)
     assert len(store.parts(run, shares)) <= shares
 
 

@@ -62,7 +62,7 @@ def test_a_copied_file_counts_once_and_is_told(run: Path) -> None:
     (run / "rows" / f"copy-of-{file.name}").write_bytes(file.read_bytes())
     (line,), notices = summarise_run(run, PRECISION)
     assert line.trials == 3
-    assert notices == ["3 timed trials are in its rows twice, as if copied: each counts once"]
+    assert notices == [f"{run}/rows/copy-of-{file.name}: a copy of {file.name}, left out"]
     assert len(past_of(run)[0].trials[CASE]) == 3
 
 

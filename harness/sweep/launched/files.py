@@ -46,7 +46,8 @@ def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is not a plan of shards") from error
+        told = f"{path} is not a plan of shards: remove it, and the next sweep makes another; what has rows is kept"
+        raise UsageError(told) from error
 
 
 def say(run: Path, shard: int, state: str) -> None:

@@ -3,7 +3,9 @@
 import contextlib
 import io
 import platform
-from collections.abc import Sequence
+import signal
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,8 +14,8 @@ import psutil
 from harness.config.launcher import PROCESSES, SLURM
 from harness.config.schema import Launcher
 from harness.errors import UsageError
-from harness.sweep.launched.files import LOGS, State, say_submitted, state_of, submitted
-from harness.sweep.launched.task import Shard, measure
+from harness.sweep.launched.files import LOGS, say_submitted, state_of, submitted
+from harness.sweep.launched.task import Shard, measure, measure_each
 
 # What Slurm tells of a job that will never end well.
 _DEAD = (
@@ -27,8 +29,10 @@ _DEAD = (
     "DEADLINE",
     "REVOKED",
 )
-# What submitit says of a process of this machine that has gone.
-_GONE = ("INTERRUPTED", "FINISHED")
+# When a process has begun is told in seconds since the machine was started, which is told in whole ones.
+_COARSE_S = 2.0
+# Of a process of this machine that has gone.
+_GONE = ("FINISHED",)
 
 
 class Job(Protocol):
@@ -42,30 +46,52 @@ class Job(Protocol):
 
 
 def submit(shards: Sequence[Shard], launcher: Launcher, folder: Path) -> list[Job]:
-    """Submit the shards, logs and pickles into `folder`, which their nodes must see too.
+    """Submit the shards, a job each, logs and pickles into `folder`, which their nodes must see too.
 
     Raises UsageError where there is no submitit or no Slurm, or Slurm refuses.
     """
+    if launcher.cluster != SLURM:  # they begin at once, and say so themselves
+        return _start(measure, shards, launcher, folder)
     submitit = _submitit(launcher)
     try:
-        if launcher.cluster == SLURM:
-            executor: Any = submitit.SlurmExecutor(folder=folder)
-            executor.update_parameters(**_parameters(launcher))
-        else:
-            executor = submitit.LocalExecutor(folder=folder)
-            executor.update_parameters(timeout_min=launcher.time)
+        executor: Any = submitit.SlurmExecutor(folder=folder)
+        executor.update_parameters(**_parameters(launcher))
         with contextlib.redirect_stderr(io.StringIO()):  # what sbatch complains of is in the error too
             jobs = list(executor.map_array(measure, shards))
     except (RuntimeError, submitit.core.utils.FailedSubmissionError, submitit.core.utils.FailedJobError) as error:
         why = " ".join(str(error).split())[:300] or "it was refused without a word"
         raise UsageError(f"launcher={launcher.cluster}: {why}") from error
-    if launcher.cluster != SLURM:  # they begin at once, and say so themselves
-        return jobs
     from harness.sweep.launched.slurm import SlurmJob
 
     for shard, job in zip(shards, jobs, strict=True):
         say_submitted(shard.run, shard.index, job.job_id)
     return [SlurmJob(job.job_id, folder) for job in jobs]
+
+
+def submit_all(shards: Sequence[Shard], launcher: Launcher, folder: Path) -> list[Job]:
+    """The same where nobody waits; processes of this machine measure no more shards at a time than they may."""
+    if launcher.cluster == SLURM:
+        return submit(shards, launcher, folder)
+    rows = [shards[i :: launcher.array_parallelism] for i in range(min(launcher.array_parallelism, len(shards)))]
+    jobs = {}
+    for row, job in zip(rows, _start(measure_each, rows, launcher, folder), strict=True):
+        for shard in row:
+            say_submitted(shard.run, shard.index, job.job_id)
+            jobs[shard.index] = job
+    return [jobs[shard.index] for shard in shards]
+
+
+def _start(task: Callable[[Any], None], arguments: Sequence[Any], launcher: Launcher, folder: Path) -> list[Job]:
+    """A process of this machine for each of the task's arguments. Raises UsageError where there is no submitit."""
+    executor = _submitit(launcher).LocalExecutor(folder=folder)
+    executor.update_parameters(timeout_min=launcher.time)
+    # Ctrl-C reaches all that a terminal has started: these end when they are told to, and not with a traceback.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        jobs = executor.map_array(task, arguments)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return [_Process(int(job.job_id), time.time(), job) for job in jobs]
 
 
 def _submitit(launcher: Launcher) -> Any:
@@ -86,22 +112,29 @@ def job_of(shard: Shard, launcher: Launcher) -> Job | None:
         from harness.sweep.launched.slurm import SlurmJob
 
         return SlurmJob(number, shard.run / LOGS)
-    if launcher.cluster == PROCESSES and state is not None and state.host == platform.node():
-        return _Earlier(state)
+    if state is not None and not state.job and state.host == platform.node():
+        return _Process(state.pid, state.at)
+    if launcher.cluster == PROCESSES and state is None and given is not None:
+        return _Process(int(given[0]), given[1])
     return None
 
 
-class _Earlier:
-    """A process of this machine that an earlier command has started."""
+class _Process:
+    """A process of this machine, which was there at a time of the system's clock.
 
-    def __init__(self, said: State) -> None:
-        self.job_id, self._said = str(said.pid), said
+    `child`: submitit's own job, where this process has started it, and must ask how it has ended.
+    """
+
+    def __init__(self, pid: int, at: float, child: Any = None) -> None:
+        self.job_id, self._pid, self._at, self._child = str(pid), pid, at, child
 
     @property
     def state(self) -> str:
+        if self._child is not None:
+            return "RUNNING" if self._child.state == "RUNNING" else "FINISHED"
         try:
             # A younger one of the same number is another.
-            runs = psutil.Process(self._said.pid).create_time() <= self._said.at
+            runs = psutil.Process(self._pid).create_time() <= self._at + _COARSE_S
         except psutil.NoSuchProcess:
             runs = False
         return "RUNNING" if runs else "FINISHED"
@@ -109,7 +142,7 @@ class _Earlier:
     def cancel(self, check: bool) -> None:
         if self.state == "RUNNING":
             with contextlib.suppress(psutil.NoSuchProcess):
-                psutil.Process(self._said.pid).terminate()
+                psutil.Process(self._pid).terminate()
 
 
 def has_ended(job: Job, launcher: Launcher) -> bool:
