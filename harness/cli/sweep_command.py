@@ -15,7 +15,7 @@ from harness.cli import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.parser import Parser
 from harness.cli.plan import show_plan
 from harness.cli.sweep_launched import check_cluster, check_nobody, launch
-from harness.cli.sweep_out import RESULTS, check_machine, check_out, out_of
+from harness.cli.sweep_out import RESULTS, check_machine, check_out, out_of, renew_paper
 from harness.config import SweepConfig, compose
 from harness.config.launcher import HERE
 from harness.errors import UsageError
@@ -96,7 +96,9 @@ def run(arguments: Sequence[str]) -> int:
                 check_nobody(out, config)
             if lock.left_by:
                 console.out(f"{lock.left_by} has not come to an end there", highlight=False)
-            if not goes_on:
+            if goes_on:
+                renew_paper(out, config)
+            else:
                 _new(out, config, machine, options.fresh)
             if elsewhere:
                 return _elsewhere(cases, traits, config, runner, out, console)

@@ -13,6 +13,7 @@ from harness.config import SweepConfig
 from harness.config.difference import differences
 from harness.errors import UsageError
 from harness.machine import unlike
+from harness.whole_file import write_whole
 
 RESULTS = Path("results")
 # Of many differences the first ones say what has happened.
@@ -48,6 +49,15 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
         raise UsageError(f"{out / store.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
     _refuse(out, "is another sweep", differences(before, yaml.safe_load(config.yaml)))
     return True
+
+
+def renew_paper(out: Path, config: SweepConfig) -> None:
+    """Have the run hold what its paper's file says today: a figure that was put right is nothing to measure again."""
+    path = out / store.CONFIG
+    before = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if config.paper and before.get("paper") != config.paper:
+        renewed = {**before, "paper": yaml.safe_load(config.yaml)["paper"]}
+        write_whole(path, yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True))
 
 
 def check_machine(out: Path, machine: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool)
         if not config_dir.is_dir():
             raise UsageError(f"--config-dir {config_dir}: no such directory")
         directories.append(config_dir.resolve())
-    scale: list[str] = []
+    given, scale = overrides, list[str]()
     if for_sweep:
         overrides, scale = scaled(overrides, directories)
     axes, rest = split(overrides, _keys(for_sweep), _groups(directories, for_sweep))
@@ -71,6 +71,8 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool)
         raise UsageError(told(error, overrides)) from error
     OmegaConf.update(config, "retry", None)  # what is opened again today is no part of how the run is made
     together = _check_together(config, plain, axes)
+    paper = check_paper(plain[PAPER], given)
+    OmegaConf.update(config, PAPER, paper or None, merge=False)
     launcher = check_launcher(Launcher(**plain["launcher"]))
     _check_elsewhere(launcher, plain["wait"], overrides)
     if launcher.cluster != HERE and plain["threads"] is None:
@@ -79,7 +81,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool)
     return SweepConfig(
         axes=check_axes({axis: plain[axis] for axis in AXES}),
         together=together,
-        paper=check_paper(plain[PAPER]),
+        paper=paper,
         precision=precision,
         out=_check_out(plain["out"]),
         seed=_check_seed(plain["seed"]),

@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.case import AXES
 from harness.errors import UsageError, did_you_mean
 
 SCALE, PAPER = "scale", "paper"
+# Sizes that a paper's own would take the place of without a word.
+_ELSEWHERE = ("shape", "preset")
+_SETTINGS = (*AXES, "together")
 
 
 def scaled(overrides: Sequence[str], directories: Iterable[Path]) -> tuple[list[str], list[str]]:
@@ -26,17 +30,27 @@ def scaled(overrides: Sequence[str], directories: Iterable[Path]) -> tuple[list[
     return rest, [f"{PAPER}/{paper}@_global_={scale}"] if known else []  # of a paper that there is not, others tell
 
 
-def check_paper(given: Any) -> dict[str, Any]:
-    """What is published, as a dictionary; empty where no paper was asked for."""
-    if given is None:
+def check_paper(given: Any, overrides: Sequence[str]) -> dict[str, Any]:
+    """What is published, as a dictionary, and what was `changed` of its setting; empty where no paper was asked for.
+
+    Raises UsageError for a file of a paper that says no name, or another than its own, and for sizes from elsewhere.
+    """
+    asked = _last(overrides, PAPER)
+    if asked in (None, "null"):
         return {}
-    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-        raise UsageError("paper takes the name of one of the files in conf/paper/")
-    return dict(given)
+    if not isinstance(given, Mapping) or given.get("name") != asked:
+        raise UsageError(
+            f"paper={asked}: its file must begin with `# @package _global_`, and have `paper: {{name: {asked}, …}}`"
+        )
+    for override in overrides:
+        if _key(override) in _ELSEWHERE:
+            raise UsageError(f"{override}: paper={asked} has sizes of its own; override those: seq_len=…, d_model=…")
+    changed = [override for override in overrides if _key(override) in _SETTINGS]
+    return {**given, "changed": changed} if changed else dict(given)
 
 
 def _key(override: str) -> str:
-    return override.partition("=")[0].strip()
+    return override.partition("=")[0].strip().lstrip("+")
 
 
 def _last(overrides: Iterable[str], key: str) -> str | None:

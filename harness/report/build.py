@@ -9,6 +9,7 @@ from harness.errors import UsageError
 from harness.findings.crossovers import crossovers_table
 from harness.findings.findings import Findings, find
 from harness.findings.laws import laws_table
+from harness.findings.papers.claims import judged_table
 from harness.findings.papers.figures import published_table
 from harness.findings.verdicts import claims_table
 from harness.report.markdown import markdown
@@ -68,7 +69,9 @@ def _build(stored: Stored, run: Path, studio: Studio) -> Report:
         "report.md": markdown(lines, findings, where),
     }
     if findings.published is not None:
-        written["published.csv"] = published_table(findings.published.figures).to_csv(index=False, float_format="%.6g")
+        figures, claims = published_table(findings.published.figures), judged_table(findings.published.claims)
+        written["published.csv"] = figures.to_csv(index=False, float_format="%.6g")
+        written["published_claims.csv"] = claims.to_csv(index=False, float_format="%.6g")
     for name, text in written.items():
         write_whole(run / name, text)
     studio.finish()

@@ -46,7 +46,10 @@ def command(config: Mapping[str, Any]) -> str:
         for key in usual
         if key not in _LEFT_OUT and listed(config[key]) != listed(usual[key])
     ]
-    return shlex.join(["python", "-m", "harness", "sweep", *preset, *changed, *_precision(config["precision"], usual)])
+    own = preset and not (conf_directory() / "paper" / f"{config['paper']['name']}.yaml").is_file()
+    elsewhere = ["--config-dir", "DIR"] if own else []
+    precision = _precision(config["precision"], usual)
+    return shlex.join(["python", "-m", "harness", "sweep", *preset, *changed, *precision, *elsewhere])
 
 
 def _preset(paper: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """A published setting measured as a user would: one's own, of two tiny layers."""
 
 import shlex
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -74,7 +75,9 @@ def test_the_reports_have_each_figure_beside_the_measured_one(swept: tuple[Path,
 def test_the_figures_are_a_table_too(swept: tuple[Path, str]) -> None:
     table = pd.read_csv(swept[0] / "published.csv")
     assert table.published.tolist() == [13, 25, 50, 2, 4]
-    assert table.measured.tolist()[2] == "not measured"
+    assert table.measured_ended.tolist()[2] == "not measured"
+    claims = pd.read_csv(swept[0] / "published_claims.csv")
+    assert claims.verdict.tolist() == ["confirmed", "refuted"]
     assert (table.ratio.dropna() > 0).sum() == 4
     assert notebook.load(swept[0]).published.published.tolist() == table.published.tolist()
 
@@ -92,6 +95,18 @@ def test_the_command_that_repeats_it_names_the_paper(swept: tuple[Path, str]) ->
     [line] = [line for line in (swept[0] / "report.md").read_text().splitlines() if line.startswith("Again: ")]
     command = shlex.split(line.removeprefix("Again: `").removesuffix("`"))
     assert command[:6] == ["python", "-m", "harness", "sweep", "paper=mine", "scale=full"]
+    assert command[-2:] == ["--config-dir", "DIR"]
+
+
+def test_a_figure_that_is_put_right_needs_no_measuring(swept: tuple[Path, str], tmp_path: Path) -> None:
+    here = tmp_path / "again"
+    shutil.copytree(swept[0].parent, here)
+    file = here / "conf" / "paper" / "mine.yaml"
+    file.write_text(file.read_text().replace("[13, 25, 50]", "[13, 26, 50]"))
+    rows = sorted((here / "run" / "rows").iterdir())
+    finish(harness("sweep", "paper=mine", "out=run", "--config-dir", "conf", cwd=here), 0)
+    assert sorted((here / "run" / "rows").iterdir()) == rows
+    assert pd.read_csv(here / "run" / "published.csv").published.tolist() == [13, 26, 50, 2, 4]
 
 
 def test_a_paper_that_cannot_be_read_is_told_in_a_line(

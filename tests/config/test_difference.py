@@ -21,6 +21,11 @@ def config(*overrides: str) -> dict:
         (["out=a"], ["out=b"], []),
         ([], ["retry=timeout,oom"], []),
         ([], ["grow=seq_len"], ["grow=null before and seq_len now"]),
+        (
+            ["paper=mingru2024", "scale=cpu"],
+            ["paper=mingru2024", "batch_size=8", "device=cpu"],
+            ["paper.scale=cpu before and full now"],
+        ),
     ],
 )
 def test_every_setting_that_is_another_is_told(before: list[str], now: list[str], told: list[str]) -> None:

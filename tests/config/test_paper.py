@@ -32,6 +32,19 @@ def test_the_configuration_holds_what_is_published() -> None:
     assert compose([], for_sweep=True).paper == {}
 
 
+def test_what_was_asked_for_otherwise_is_kept() -> None:
+    config = compose(["paper=mingru2024", "scale=cpu", "seq_len=16", "seed=3"], for_sweep=True)
+    assert config.paper["changed"] == ["seq_len=16"]
+    assert "changed" not in compose(["paper=mingru2024", "scale=cpu", "seed=3"], for_sweep=True).paper
+
+
+def test_a_file_that_is_no_papers_says_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "paper").mkdir()
+    (tmp_path / "paper" / "mine.yaml").write_text("# @package _global_\nseq_len: 8\n")
+    with pytest.raises(UsageError, match="paper=mine: its file must begin with"):
+        compose(["paper=mine"], tmp_path, for_sweep=True)
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
@@ -41,6 +54,7 @@ def test_the_configuration_holds_what_is_published() -> None:
         (["paper=flashatention1"], "unknown paper 'flashatention1'; did you mean 'flashattention1'?"),
         (["paper=flashatention1", "scale=cpu"], "unknown paper 'flashatention1'; did you mean 'flashattention1'?"),
         (["paper={name: 3}"], "unknown paper"),
+        (["paper=mingru2024", "shape=gpt2"], "shape=gpt2: paper=mingru2024 has sizes of its own"),
     ],
 )
 def test_what_is_no_paper_or_scale_gets_a_line(overrides: list[str], said: str) -> None:

@@ -83,4 +83,4 @@ def test_a_published_setting_and_points_are_asked_for_as_they_were(overrides: li
 def test_a_paper_that_is_not_ours_is_named_with_all_that_differs_from_the_default_sweep() -> None:
     config = yaml.safe_load(compose(["impl=rnn.elman"], for_sweep=True).yaml)
     told = shlex.split(command({**config, "paper": {"name": "mine", "scale": "full"}}))
-    assert told[4:] == ["paper=mine", "scale=full", "impl=rnn.elman"]
+    assert told[4:] == ["paper=mine", "scale=full", "impl=rnn.elman", "--config-dir", "DIR"]

@@ -3,13 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from harness.case import AXES
 from harness.findings.claimed import CONFIRMED, REFUTED, UNDETERMINED, Judgement
 from harness.findings.papers.matching import measured
-from harness.findings.papers.paper import Claim, Paper
+from harness.findings.papers.paper import Claim, Paper, written
 from harness.findings.papers.quantities import Known
 from harness.scaling.crossover import Gap, overtaking
 from harness.summary import Line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_Points = Sequence[tuple[Line, Known]]
 
 
 @dataclass(frozen=True)
@@ -29,17 +37,29 @@ def _judge(claim: Claim, lines: Sequence[Line]) -> Judgement:
     found = measured(lines, claim.quantity, claim.of, claim.over, claim.at)
     if not found:
         return Judgement("", UNDETERMINED, "no case of it was measured")
-    known = [(one.line, one.known) for one in found if one.known is not None]
+    known: _Points = [(one.line, one.known) for one in found if one.known is not None]
     if not known:
         return Judgement("", UNDETERMINED, f"no number was measured: {found[0].ended}")
-    if claim.kind in ("exponent", "overtakes"):  # along n, of one width alone
-        widest = max((line.d_model, line.num_heads) for line, _ in known)
-        known = [(line, one) for line, one in known if (line.d_model, line.num_heads) == widest]
+    known = _along_n(known) if claim.kind in ("exponent", "overtakes") else _widest(known)
     judge = {"about": _about, "at_least": _bound, "at_most": _bound, "exponent": _exponent, "overtakes": _overtakes}
     return judge[claim.kind](claim, known)
 
 
-_Points = Sequence[tuple[Line, Known]]
+_OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
+
+
+def _widest(points: _Points) -> _Points:
+    """Those of the widest layers, of these with the most heads."""
+    widest = max((line.d_model, line.num_heads) for line, _ in points)
+    return [(line, known) for line, known in points if (line.d_model, line.num_heads) == widest]
+
+
+def _along_n(points: _Points) -> _Points:
+    """Those that differ in n alone: of several such rows the longest, of the longest the widest."""
+    rows: dict[tuple[object, ...], list[tuple[Line, Known]]] = {}
+    for line, known in points:
+        rows.setdefault(tuple(getattr(line, axis) for axis in _OTHERS), []).append((line, known))
+    return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
 
 
 def _about(claim: Claim, points: _Points) -> Judgement:
@@ -73,7 +93,7 @@ def _within(points: _Points, least: float, most: float, said: str) -> Judgement:
 def _exponent(claim: Claim, points: _Points) -> Judgement:
     by_n = {line.seq_len: known for line, known in points}
     if len(by_n) < 2:
-        return Judgement("", UNDETERMINED, "n was not varied")
+        return Judgement("", UNDETERMINED, "n was not varied alone")
     small, large = sorted(by_n)[-2:]
     run = math.log(large / small)
     (v0, lo0, hi0), (v1, lo1, hi1) = by_n[small], by_n[large]
@@ -96,12 +116,12 @@ def _exponent(claim: Claim, points: _Points) -> Judgement:
 def _overtakes(claim: Claim, points: _Points) -> Judgement:
     gaps = [Gap(line.seq_len, *(math.log(end) if end > 0 else -math.inf for end in known)) for line, known in points]
     over, (least, most) = overtaking(gaps), claim.wanted
-    said = f"from an n between {least:.0f} and {most:.0f} on"
+    said = f"from an n between {least:.0f} and {most:.0f} on" if least > 0 else f"from n = {most:.0f} on at the latest"
     largest, smallest = gaps[-1].n, gaps[0].n
-    if over.n == 0:
-        text = f"at every n measured, from {smallest:.0f} on"
-        verdict = CONFIRMED if smallest >= least else REFUTED
-        return Judgement(text, verdict if smallest != largest else UNDETERMINED, f"the paper has it {said}")
+    if over.n == 0:  # it was above before the smallest n
+        earlier = CONFIRMED if least <= 0 else REFUTED if smallest <= least else UNDETERMINED
+        verdict = earlier if smallest <= most else UNDETERMINED
+        return Judgement(f"at every n measured, from {smallest:.0f} on", verdict, f"the paper has it {said}")
     if over.n is not None and over.lo is not None and over.hi is not None:
         text = f"from n = {over.n:.0f} ({over.lo:.0f} to {over.hi:.0f}) on"
         outside = over.lo > most or over.hi < least
@@ -125,3 +145,41 @@ def _number(value: float) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "−∞"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+COLUMNS = (
+    "claim",
+    "verdict",
+    "measured",
+    "reason",
+    "kind",
+    "quantity",
+    "impl",
+    "over",
+    "at",
+    "wanted",
+    "within",
+    "source",
+)
+
+
+def judged_table(found: Sequence[Judged]) -> "pd.DataFrame":
+    """The verdicts as a tidy DataFrame: `published_claims.csv`."""
+    import pandas as pd
+
+    rows = [
+        {
+            **vars(one.judgement),
+            "claim": one.claim.says,
+            "kind": one.claim.kind,
+            "quantity": one.claim.quantity,
+            "impl": one.claim.of,
+            "over": one.claim.over,
+            "at": written(one.claim.at),
+            "wanted": " ".join(f"{number:g}" for number in one.claim.wanted),
+            "within": one.claim.within,
+            "source": one.claim.source,
+        }
+        for one in found
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))

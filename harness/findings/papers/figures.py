@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.findings.papers.matching import Measured, measured
-from harness.findings.papers.paper import Figure, Paper
+from harness.findings.papers.paper import Figure, Paper, written
 from harness.findings.papers.quantities import QUANTITIES
 from harness.summary import Line
 
@@ -41,13 +41,13 @@ def beside(paper: Paper, lines: Sequence[Line]) -> list[Beside]:
 
 
 COLUMNS = (
-    *("table", "quantity", "unit", "impl", "over", "at", "published", "measured", "measured_lo", "measured_hi"),
-    *("ratio", "case", "source", "second_hand"),
+    *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
+    *("measured_hi", "measured_ended", "ratio", "case", "source", "second_hand"),
 )
 
 
 def published_table(found: Sequence[Beside]) -> "pd.DataFrame":
-    """The figures as a tidy DataFrame; a case that ended without a number has its end in the number's place."""
+    """The figures as a tidy DataFrame; of a case that ended without a number, how."""
     import pandas as pd
 
     return pd.DataFrame([_row(one) for one in found], columns=list(COLUMNS))
@@ -56,18 +56,19 @@ def published_table(found: Sequence[Beside]) -> "pd.DataFrame":
 def _row(one: Beside) -> dict[str, object]:
     figure, line = one.figure, one.measured
     known = line.known if line is not None else None
-    at = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in figure.at.items())
     return {
         "table": figure.table,
         "quantity": figure.quantity,
         "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
         "impl": figure.of,
         "over": figure.over,
-        "at": at,
-        "published": figure.ended or figure.value,
-        "measured": known[0] if known else line.ended if line is not None else NOT_MEASURED,
+        "at": written(figure.at),
+        "published": figure.value,
+        "published_ended": figure.ended,
+        "measured": known[0] if known else None,
         "measured_lo": known[1] if known else None,
         "measured_hi": known[2] if known else None,
+        "measured_ended": "" if known else line.ended if line is not None else NOT_MEASURED,
         "ratio": one.ratio,
         "case": line.line.case.key if line is not None else "",
         "source": figure.source,

@@ -47,9 +47,10 @@ def about(published: Published, hardware: str) -> list[str]:
     paper = published.paper
     return [
         *([f"{paper.source.rstrip('.')}."] if paper.source else []),
-        *([f"Published: {paper.setting.rstrip('.')}; on {paper.hardware}."] if paper.setting else []),
+        *([f"Published: {'; on '.join(filter(None, (paper.setting.rstrip('.'), paper.hardware)))}."]),
         f"Measured on {hardware or 'a machine that is not known'}."
-        + (f" {paper.differs.rstrip('.')}." if paper.differs else ""),
+        + (f" {paper.differs.rstrip('.')}." if paper.differs else "")
+        + (f" But for what was asked for otherwise: {' '.join(paper.changed)}." if paper.changed else ""),
         *(f"{note.rstrip('.')}." for note in paper.notes),
     ]
 
@@ -85,7 +86,7 @@ def sentence(one: Judged) -> str:
 def _row(one: Beside) -> Row:
     figure, ratio = one.figure, one.ratio
     layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
-    where = ", ".join(f"{_SYMBOLS.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.at.items())
+    where = ", ".join(f"{_SYMBOLS.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.told.items())
     published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with the digits that it has
     return Row(layer, where, published, _measured(one), number(ratio) if ratio is not None else "")
 

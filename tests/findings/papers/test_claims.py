@@ -25,6 +25,7 @@ def pair(ratio: Callable[[int], float]) -> list[Line]:
 
 
 RATIO = "sdpa.naive / sdpa.flash"
+ALONE = "n was not varied alone"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,9 @@ def test_along_n_only_the_widest_layers_are_looked_at() -> None:
         (pair(lambda n: n / 700), [512, 1024], CONFIRMED, "from n = 700 (690 to 710) on"),
         (pair(lambda n: n / 700), [1024, 2048], REFUTED, "from n = 700 (690 to 710) on"),
         (pair(lambda n: n / 700), [700, 1024], UNDETERMINED, "from n = 700 (690 to 710) on"),
-        (pair(lambda n: 2.0), [100, 512], CONFIRMED, "at every n measured, from 256 on"),
+        (pair(lambda n: 2.0), [0, 512], CONFIRMED, "at every n measured, from 256 on"),
+        (pair(lambda n: 2.0), [0, 128], UNDETERMINED, "at every n measured, from 256 on"),
+        (pair(lambda n: 2.0), [100, 512], UNDETERMINED, "at every n measured, from 256 on"),
         (pair(lambda n: 2.0), [512, 1024], REFUTED, "at every n measured, from 256 on"),
         (pair(lambda n: 0.5), [512, 1024], REFUTED, "not below n = 2048"),
         (pair(lambda n: 0.5), [4096, 8192], UNDETERMINED, "not below n = 2048"),
@@ -105,4 +108,9 @@ def test_a_single_trial_decides_nothing() -> None:
 
 
 def test_one_n_is_no_power() -> None:
-    assert judge(timed("sdpa.naive", lambda n: 1.0, sizes=SIZES[:1]), exponent=1).reason == "n was not varied"
+    assert judge(timed("sdpa.naive", lambda n: 1.0, sizes=SIZES[:1]), exponent=1, within=0.1).reason == ALONE
+
+
+def test_n_that_is_varied_together_with_the_batch_says_nothing_of_a_power_of_n() -> None:
+    lines = [replace(line, batch_size=4096 // line.seq_len) for line in timed("sdpa.naive", lambda n: 1.0)]
+    assert judge(lines, exponent=1, within=0.1).reason == ALONE

@@ -15,7 +15,8 @@ FLASH = timed("sdpa.flash", lambda n: 1e-3 * n / 256)
 
 def found(lines: list[Line], rows: dict[str, list[Any]], **table: Any) -> list[Beside]:
     columns = [256, 512, 4096]
-    held = {"title": "T", "quantity": "time_ms", "along": "seq_len", "columns": columns, "rows": rows, **table}
+    told = {"title": "T", "quantity": "time_ms", "source": "S"}
+    held = {**told, "along": "seq_len", "columns": columns, "rows": rows, **table}
     return beside(paper(tables=[held]), lines)
 
 
@@ -46,7 +47,10 @@ def test_what_ended_without_a_number_says_how() -> None:
     assert (first.figure.ended, first.measured.ended if first.measured else "") == ("oom", "oom")
     assert second.ratio is None
     table = published_table(found([*broken, *FLASH], {"sdpa.naive": ["oom", 3, 5]}))
-    assert table[["published", "measured"]].to_numpy().tolist() == [["oom", "oom"], [3, "oom"], [5, "not measured"]]
+    assert table.published_ended.tolist() == ["oom", "", ""]
+    assert table.measured_ended.tolist() == ["oom", "oom", "not measured"]
+    assert table.published.tolist()[1:] == [3, 5]
+    assert table.measured.isna().all()
 
 
 def test_it_is_found_by_what_the_table_is_at() -> None:

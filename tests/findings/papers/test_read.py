@@ -8,8 +8,12 @@ from findings.papers.settings import paper
 from harness.errors import UsageError
 from harness.findings.papers.read import paper_of
 
-TABLE = {"title": "T", "quantity": "time_ms", "along": "seq_len", "columns": [512, 1024], "rows": {"a": [1, 2]}}
-CLAIM = {"says": "C", "of": "a / b", "quantity": "time_ms", "at_least": 1}
+A, B = "sdpa.naive", "sdpa.flash"
+TABLE = {
+    **{"title": "T", "quantity": "time_ms", "source": "table 1"},
+    **{"along": "seq_len", "columns": [512, 1024], "rows": {A: [1, 2]}},
+}
+CLAIM = {"says": "C", "of": f"{A} / {B}", "quantity": "time_ms", "at_least": 1}
 
 
 def test_a_run_of_no_paper_has_none() -> None:
@@ -17,22 +21,34 @@ def test_a_run_of_no_paper_has_none() -> None:
 
 
 def test_a_cell_is_a_figure_at_its_column() -> None:
-    table = {**TABLE, "at": {"mask": "none"}, "rows": {"a": [3.67, "oom"], "a / b": [None, 2]}, "source": "table 1"}
+    table = {**TABLE, "at": {"mask": "none"}, "rows": {A: [3.67, "oom"], f"{A} / {B}": [None, 2]}}
     figures = paper(tables=[table]).figures
     assert [(one.of, one.over, one.value, one.ended) for one in figures] == [
-        ("a", "", 3.67, ""),
-        ("a", "", None, "oom"),
-        ("a", "b", 2.0, ""),
+        (A, "", 3.67, ""),
+        (A, "", None, "oom"),
+        (A, B, 2.0, ""),
     ]
     assert dict(figures[1].at) == {"mask": ("none",), "seq_len": (1024,)}
     assert figures[0].source == "table 1"
 
 
+def test_what_all_of_it_is_at_is_said_once() -> None:
+    read = paper(at={"mode": "train"}, tables=[{**TABLE, "at": {"mask": "none"}}], claims=[CLAIM])
+    assert dict(read.figures[0].at) == {"mode": ("train",), "mask": ("none",), "seq_len": (512,)}
+    assert dict(read.figures[0].told) == {"mask": ("none",), "seq_len": (512,)}
+    assert dict(read.claims[0].at) == {"mode": ("train",)}
+
+
 def test_a_claim_has_one_kind() -> None:
-    claims = paper(claims=[{**CLAIM, "at": {"seq_len": [1, 2]}}, {**CLAIM, "of": "a", "within": 0.1}]).claims
+    claims = paper(
+        claims=[
+            {**CLAIM, "at": {"seq_len": [1, 2]}},
+            {"says": "D", "of": A, "quantity": "work", "exponent": 2, "within": 0.1},
+        ]
+    ).claims
     assert [(one.of, one.over, one.kind, one.wanted, one.within) for one in claims] == [
-        ("a", "b", "at_least", (1.0,), 0.0),
-        ("a", "", "at_least", (1.0,), 0.1),
+        (A, B, "at_least", (1.0,), 0.0),
+        (A, "", "exponent", (2.0,), 0.1),
     ]
     assert dict(claims[0].at) == {"seq_len": (1, 2)}
 
@@ -44,17 +60,31 @@ def test_a_claim_has_one_kind() -> None:
         ({"tables": [3]}, "paper test: a table is no table"),
         ({"tables": [{**TABLE, "quantity": "time"}]}, "paper test: T: quantity: time; did you mean 'time_ms'?"),
         ({"tables": [{**TABLE, "along": "seqlen"}]}, "paper test: T: along: seqlen; did you mean 'seq_len'?"),
-        ({"tables": [{**TABLE, "rows": {"a": [1]}}]}, "paper test: T: a has 1 cells for 2 columns"),
-        ({"tables": [{**TABLE, "rows": {"a": [1, "om"]}}]}, "paper test: T: a: om; did you mean 'oom'?"),
-        ({"tables": [{**TABLE, "rows": {"a": [1, -1]}}]}, "paper test: T: a: -1"),
+        ({"tables": [{**TABLE, "rows": {A: [1]}}]}, "paper test: T: sdpa.naive has 1 cells for 2 columns"),
+        ({"tables": [{**TABLE, "rows": {A: [1, "om"]}}]}, "om: a cell is a number above 0, null, or one of oom,"),
+        ({"tables": [{**TABLE, "rows": {A: [1, -1]}}]}, "paper test: T: sdpa.naive: -1: a cell is a number"),
         ({"tables": [{**TABLE, "rows": []}]}, "paper test: T: rows is no table of rows"),
         ({"tables": [{**TABLE, "at": 3}]}, "paper test: T: at is no table of axes"),
         ({"claims": [{**CLAIM, "about": 2}]}, "paper test: C: it takes one of about, at_least, at_most"),
         ({"claims": [{"says": "C"}]}, "paper test: C: it takes one of about"),
         ({"claims": [{**CLAIM, "at_least": "x"}]}, "paper test: C: at_least: x is no number"),
-        ({"claims": [{"says": "C", "overtakes": 3}]}, "paper test: C: overtakes takes two numbers"),
+        ({"claims": [{"says": "C", "of": CLAIM["of"], "overtakes": 3}]}, "paper test: C: overtakes takes two numbers"),
         ({"claims": [{**CLAIM, "at_least": [1, 2]}]}, "paper test: C: at_least takes one number"),
         ({"hardware": 3}, "paper test: hardware: 3 is no text"),
+        ({"hardwear": "x"}, "paper test: hardwear; did you mean 'hardware'?"),
+        ({"tables": [{**TABLE, "source": ""}]}, "paper test: T: source: say where its figures are from"),
+        ({"tables": [{**TABLE, "colums": []}]}, "paper test: T: colums; did you mean 'columns'?"),
+        ({"tables": [{**TABLE, "columns": [512, 512]}]}, "paper test: T: seq_len has a value twice"),
+        ({"tables": [{**TABLE, "columns": ["a", "b"]}]}, "paper test: T: seq_len=a: it takes whole numbers"),
+        ({"tables": [{**TABLE, "at": {"mask": "nobody"}}]}, "paper test: T: unknown mask 'nobody'"),
+        ({"tables": [{**TABLE, "rows": {"sdpa.nave": [1, 2]}}]}, "did you mean 'sdpa.naive'?"),
+        ({"tables": [{**TABLE, "rows": {"sdpa.naive/sdpa.flash": [1, 2]}}]}, "unknown impl 'sdpa.naive/sdpa.flash'"),
+        ({"tables": [{**TABLE, "rows": {f"{A} / ": [1, 2]}}]}, "unknown impl ''"),
+        ({"claims": [{**CLAIM, "says": ""}]}, "paper test: says: say in words what each claim is"),
+        ({"claims": [{**CLAIM, "within": 0.1}]}, "paper test: C: within goes with about and exponent"),
+        ({"claims": [{"says": "C", "of": A, "quantity": "work", "exponent": 2}]}, "C: within goes with about and"),
+        ({"claims": [{"says": "C", "of": A, "quantity": "work", "about": 2, "within": -1}]}, "C: within=-1: it takes"),
+        ({"claims": [{"says": "C", "of": f"{A} / {B}", "overtakes": [64, 8]}]}, "two n, the smaller first"),
     ],
 )
 def test_what_cannot_be_read_is_told_in_a_line(parts: dict[str, Any], said: str) -> None:
@@ -66,4 +96,4 @@ def test_what_cannot_be_read_is_told_in_a_line(parts: dict[str, Any], said: str)
 
 def test_one_overtakes_another() -> None:
     with pytest.raises(UsageError, match="of takes 'impl / other'"):
-        paper(claims=[{"says": "C", "of": "a", "quantity": "time_ms", "overtakes": [1, 2]}])
+        paper(claims=[{"says": "C", "of": A, "quantity": "time_ms", "overtakes": [1, 2]}])
