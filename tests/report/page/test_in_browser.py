@@ -179,7 +179,7 @@ def test_with_every_layer_hidden_it_says_so_instead_of_bare_axes(browser, usual:
 def test_where_nothing_was_measured_no_chart_is_promised(browser, written: Callable[[str], Path]) -> None:
     nothing = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes", "flops", "min_bytes"))
     lines = [replace(line, status="error", reason="boom", **nothing) for line in some_lines()]
-    empty = Findings(**{name: [] for name in Findings.__dataclass_fields__})
+    empty = Findings()
     browser.open(written(page(lines, empty, some_origin())))
     assert "Nothing was measured" in browser.run("return document.getElementById('charts').innerText")
     assert browser.run("return document.querySelectorAll('figure').length") == 0
