@@ -87,7 +87,9 @@ def _interrupted(out: Path, config: SweepConfig, jobs: Sequence[Job | None]) -> 
     end = time.monotonic() + _LEAVE_S
     while any(not has_ended(job, config.launcher) for job in left) and time.monotonic() < end:
         time.sleep(0.05)
-    print(f"harness: its shards have been ended; the same command goes on with {out}", file=sys.stderr)
+    still = [job.job_id for job in left if not has_ended(job, config.launcher)]
+    told = f"processes {' '.join(still)} have not ended yet" if still else "its shards have been ended"
+    print(f"harness: {told}; the same command goes on with {out}", file=sys.stderr)
 
 
 def check_cluster(config: SweepConfig) -> None:

@@ -41,6 +41,16 @@ def measured() -> set[tuple[int, str]]:
     return set(zip(frame.seq_len, frame["mode"], strict=True))
 
 
+def first_shard(sweep: subprocess.Popen) -> int:
+    """The process of the first shard, once it has written rows."""
+    deadline = time.monotonic() + 60
+    while not (states := list(Path("run/shards").glob("0*.json"))) or not list(Path("run/rows").iterdir()):
+        assert sweep.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return int(json.loads(states[0].read_text())["pid"])
+
+
 def test_each_setting_is_a_shard_and_all_are_one_run(capsys: pytest.CaptureFixture) -> None:
     assert main(["sweep", *QUICK]) == 0
     assert measured() == IN_TWO
@@ -66,13 +76,7 @@ def test_a_shard_that_is_killed_is_finished_by_the_next_command() -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
-    while not (states := list(Path("run/shards").glob("0*.json"))) or not list(Path("run/rows").iterdir()):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    shard = json.loads(states[0].read_text())
-    os.kill(shard["pid"], signal.SIGKILL)
+    os.kill(first_shard(process), signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert "harness: shard 0 is not complete: its log is in " in err
     assert process.returncode == 3
@@ -124,19 +128,15 @@ def test_an_interrupted_command_takes_its_shards_with_it() -> None:
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while not (states := list(Path("run/shards").glob("0*.json"))) or not list(Path("run/rows").iterdir()):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    shard = json.loads(states[0].read_text())["pid"]
+    shard = first_shard(process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[0] == "harness: its shards have been ended; the same command goes on with run"
     assert "Traceback" not in err
+    deadline = time.monotonic() + 60
     while psutil.pid_exists(shard):
-        assert time.monotonic() < deadline + 60
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 

@@ -18,12 +18,11 @@ _PASSES = {"forward": 1.0, "backward": 2.5, "train": 3.5}
 
 @dataclass(frozen=True)
 class Quantity:
-    """`of` a line is the number in `unit`, None where it was not measured. A rate is better the larger it is."""
+    """`of` a line is the number in `unit`, None where it was not measured."""
 
     title: str
     unit: str
     of: Callable[[Line], Known | None]
-    is_rate: bool = False
 
 
 def _time(line: Line) -> Known | None:
@@ -38,15 +37,12 @@ def _memory(line: Line) -> Known | None:
 
 
 def _attention_work(line: Line) -> float:
-    of_all = 4.0 * line.batch_size * line.seq_len**2 * line.d_model * _PASSES.get(line.mode, math.nan)
+    of_all = 4.0 * line.batch_size * line.seq_len**2 * line.d_model * _PASSES[line.mode]
     return of_all / 2 if line.mask == "causal" else of_all
 
 
 def _tflops(line: Line) -> Known | None:
-    if line.mode not in _PASSES:
-        return None
-    rate = _per(lambda line: _attention_work(line) / 1e12)
-    return rate(line)
+    return _per(lambda one: _attention_work(one) / 1e12)(line) if line.mode in _PASSES else None
 
 
 def _per(amount: Callable[[Line], float]) -> Callable[[Line], Known | None]:
@@ -87,8 +83,8 @@ QUANTITIES = {
     "time_ms": Quantity("time of a call", "ms", _in(_time, 1e-3)),
     "memory_MiB": Quantity("peak memory, weights and inputs included", "MiB", _in(_memory, 2**20)),
     "memory_GB": Quantity("peak memory, weights and inputs included", "GB", _in(_memory, 1e9)),
-    "attention_tflops": Quantity("4n²d a pass over the time", "TFLOP/s", _tflops, is_rate=True),
-    "calls_per_s": Quantity("calls a second", "1/s", _per(lambda line: 1.0), is_rate=True),
+    "attention_tflops": Quantity("4n²d a pass over the time", "TFLOP/s", _tflops),
+    "calls_per_s": Quantity("calls a second", "1/s", _per(lambda line: 1.0)),
     "work": Quantity("work", "FLOPs", _count("flops")),
     "depth": Quantity("sequential operations", "", _count("depth")),
 }
