@@ -57,11 +57,11 @@ class Case:
         return self.batch_size * (1 if self.mode == "decode" else self.seq_len)
 
     def small(self) -> "Case":
-        """The case that stands for its kind where correctness is at stake: n halved until small, b at most 2."""
+        """The case that stands for its kind where correctness is at stake: n as `_small`, b at most 2."""
         return replace(
             self,
-            seq_len=_halved(self.seq_len),
-            source_len=_halved(self.source_len),
+            seq_len=_small(self.seq_len),
+            source_len=_small(self.source_len),
             batch_size=min(self.batch_size, _SMALL_BATCH),
         )
 
@@ -89,10 +89,16 @@ class Case:
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 
-def _halved(length: int) -> int:
-    while length > _SMALL_SEQ_LEN:
-        length //= 2
-    return length
+def _small(length: int) -> int:
+    """The largest length that is small, and as often divisible by two.
+
+    So a kernel's last tile is as full or as ragged as at the length itself, and one that takes full tiles alone can be
+    asked.
+    """
+    if length <= _SMALL_SEQ_LEN:
+        return length
+    tile = min(length & -length, _SMALL_SEQ_LEN)
+    return tile * ((_SMALL_SEQ_LEN // tile - 1) | 1)  # an odd number of them: 255, 254, 252, 248, … 256
 
 
 # Axes that are no sizes: two cases that differ along one of them are never held against each other.

@@ -1,10 +1,11 @@
 """Find an impl by its name: one of ours from the registry, or anybody's as `module:Class` or `path/to/a.py:Class`."""
 
-import functools
 import importlib
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from harness import own_file
@@ -16,6 +17,8 @@ _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 _FOREIGN = re.compile(f"{_DOTTED}:{_DOTTED}")
 # With a slash: `layers.py:Layer` is of the module `py` in the package `layers`.
 _IN_A_FILE = re.compile(f".*/.*\\.py:{_DOTTED}", re.DOTALL)
+# Of many classes the first ones show which file it is.
+_MOST_NAMED = 12
 
 
 def names() -> list[str]:
@@ -47,10 +50,13 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class Traits:
-    """What the grid and the tables must know of an impl: its family, and whether it has heads."""
+    """What must be known of an impl before it is measured: its family, whether it has heads, and, of somebody's own,
+    which code it is, as `harness.layer_files` has it.
+    """
 
     family: str
     has_heads: bool
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 def traits(name: str) -> Traits:
@@ -101,10 +107,23 @@ def reference_options(name: str) -> dict[str, Any]:
 def _load(target: str) -> type:
     place, _, attribute = target.rpartition(":")
     module = own_file.load(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
-    found = functools.reduce(getattr, attribute.split("."), module)
+    found: Any = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            # By the user's own name for it: a file that is in no package has another one as a module.
+            raise AttributeError(f"{place} has no class '{attribute}'; {_classes_in(module)}")
+        found = getattr(found, name)
     if not isinstance(found, type):
-        raise TypeError(f"{target} is not a class")
+        raise TypeError(f"{target} is not a class; {_classes_in(module)}")
     return found
+
+
+def _classes_in(module: ModuleType) -> str:
+    """Those that are its own and meant for others."""
+    classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}
+    names = [name for name, value in classes.items() if value.__module__ == module.__name__]
+    more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"it has {', '.join(names[:_MOST_NAMED])}{more}" if names else "it has no class at all"
 
 
 def unsupported_reason(case: Case, has_heads: bool) -> str | None:

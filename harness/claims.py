@@ -17,11 +17,20 @@ from impls.registry import IMPLS
 
 CLAIMS = ("work", "work_train", "work_decode", "memory", "depth", "path")
 
-_POWERS = {"": 1, "²": 2, "³": 3, "⁴": 4}
-_SUPERSCRIPT = {power: text for text, power in _POWERS.items()}
+_POWERS = {"": 1, "²": 2, "³": 3, "⁴": 4, "1": 1, "2": 2, "3": 3, "4": 4}
+_SUPERSCRIPT = {1: "", 2: "²", 3: "³", 4: "⁴"}
+_POWER = r"(?:\s*(?:\^|\*\*)\s*([1-4])|([²³⁴]))?"
 _SIGN = re.compile(r"\s*([+−-]?)\s*")
-_TERM = re.compile(r"(\d*)((?:[ndh][²³⁴]?)*)( ?log n)?((?:/h[²³⁴]?)?)")
-_FACTOR = re.compile(r"([ndh])([²³⁴]?)")
+_TIMES = re.compile(r"\s*(\*(?!\*)|·)?\s*")
+_FACTOR = re.compile(rf"(?P<number>[0-9]+)|(?P<log>log n)|(?P<name>[ndh]){_POWER}")
+_OVER = re.compile(rf"\s*/\s*h{_POWER}")
+_BIG_O = re.compile(r"\s*O\((.*)\)\s*")
+# Claimed by order, where O(…) says no more than what is in it.
+_BY_ORDER = ("memory", "depth", "path")
+_GRAMMAR = (
+    "it takes whole numbers, n, d, h and log n, powers as d², d^2 or d**2, products as nd, n d, n*d or n·d, "
+    "/h at a term's end, + and −"
+)
 
 
 @dataclass(frozen=True)
@@ -73,28 +82,48 @@ class Polynomial:
 
 
 def parse(text: str) -> Polynomial:
-    """Read a formula: whole coefficients, n, d and h with ², ³ or ⁴, `log n`, `/h`, joined by + and −.
+    """Read a formula: whole numbers, n, d and h to powers (`d²`, `d^2`, `d**2`), `log n`, `/h`, joined by + and −.
 
-    Raises UsageError.
+    Of a product the factors stand side by side, or with a space, `*` or `·` between. Raises UsageError.
     """
     terms: list[Term] = []
     place = 0
-    while place < len(text):
+    while place < len(text.rstrip()):
         sign = _SIGN.match(text, place)
-        term = _TERM.match(text, sign.end()) if sign else None
-        if not sign or not term or not term[0].strip() or (terms and not sign[1]) or term[0].startswith("/"):
-            raise _malformed(text)
-        powers = dict.fromkeys("ndh", 0)
-        for name, power in _FACTOR.findall(term[2]):
-            powers[name] += _POWERS[power]
-        if term[4]:
-            powers["h"] -= _POWERS[term[4][2:]]
-        coefficient = int(term[1] or 1) * (1 if sign[1] in ("", "+") else -1)
-        terms.append(Term(coefficient, **powers, log=bool(term[3]) * 1))
-        place = term.end()
+        if not sign or (terms and not sign[1]):
+            raise _malformed(text, place)
+        term, place = _term(text, sign.end(), -1 if sign[1] in ("−", "-") else 1)
+        terms.append(term)
     if not terms:
-        raise _malformed(text)
+        raise _malformed(text, 0)
     return Polynomial(text, tuple(terms))
+
+
+def _term(text: str, place: int, coefficient: int) -> tuple[Term, int]:
+    """A product and its end. A number or whatever follows `log n` needs a sign of multiplication before it."""
+    powers = dict.fromkeys(("n", "d", "h", "log"), 0)
+    factor = _FACTOR.match(text, place)
+    if not factor:
+        raise _malformed(text, place)
+    while factor:
+        if factor["number"]:
+            coefficient *= int(factor["number"])
+        else:
+            powers[factor["name"] or "log"] += _POWERS[factor[4] or factor[5] or ""]
+        place = factor.end()
+        times = _TIMES.match(text, place)
+        following = _FACTOR.match(text, times.end()) if times else None
+        if times and times[1] and not following:
+            raise _malformed(text, place)
+        if following and not (times and times[1]) and (following["number"] or factor["log"]):
+            raise _malformed(text, following.start())
+        factor = following
+    if over := _OVER.match(text, place):
+        powers["h"] -= _POWERS[over[1] or over[2] or ""]
+        place = over.end()
+    if powers["log"] > 1 or max(powers.values()) > max(_SUPERSCRIPT):
+        raise _malformed(text, 0)
+    return Term(coefficient, **powers), place
 
 
 def _written(terms: tuple[Term, ...]) -> str:
@@ -113,8 +142,10 @@ def _written(terms: tuple[Term, ...]) -> str:
     return " ".join([first, *(f"{sign} {part}" for sign, part in parts[1:])])
 
 
-def _malformed(text: str) -> UsageError:
-    return UsageError(f"claim '{text}' is no sum of terms in n, d and h, as 8nd² + 4n²d is")
+def _malformed(text: str, place: int) -> UsageError:
+    part = text[place:].strip()
+    where = f": '{part}' cannot be read" if part and part != text.strip() else ""
+    return UsageError(f"claim '{text}' is no sum of terms in n, d and h, as 8nd² + 4n²d is{where}; {_GRAMMAR}")
 
 
 def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
@@ -141,6 +172,21 @@ def of_class(layer_class: Any) -> dict[str, Polynomial]:
         raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")
     for claim, text in stated.items():
         if claim not in CLAIMS:
-            raise UsageError(f"unknown claim '{claim}'{did_you_mean(claim, CLAIMS)} (there are {', '.join(CLAIMS)})")
-        claims[claim] = parse(str(text))
+            raise UsageError(
+                f"unknown claim '{claim}'{did_you_mean(str(claim), CLAIMS)} (there are {', '.join(CLAIMS)})"
+            )
+        claims[claim] = _claimed(claim, str(text))
     return claims
+
+
+def _claimed(claim: str, text: str) -> Polynomial:
+    of_order = _BIG_O.fullmatch(text)
+    if of_order and claim not in _BY_ORDER:
+        raise UsageError(
+            f"claims['{claim}'] is '{text}': an order is no count, and work is claimed to the last digit, as "
+            f"8nd² + 4n²d; {', '.join(_BY_ORDER)} may be O(…)"
+        )
+    try:
+        return parse(of_order[1] if of_order else text)
+    except UsageError as error:
+        raise UsageError(f"claims['{claim}']: {error}") from error

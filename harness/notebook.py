@@ -89,13 +89,15 @@ class Plots:
 
     def time(self, **setting: Any) -> "Picture":
         """Time of one call against n. `setting` chooses where there are several: `mode="train"`."""
-        from harness.report.plots.curves import TIME, curves
+        from harness.report.plots.cost import TIME
+        from harness.report.plots.curves import curves
 
         return self._picture(lambda one: curves(one, TIME), setting)
 
     def memory(self, **setting: Any) -> "Picture":
         """Peak memory of one call against n."""
-        from harness.report.plots.curves import MEMORY, curves
+        from harness.report.plots.cost import MEMORY
+        from harness.report.plots.curves import curves
 
         return self._picture(lambda one: curves(one, MEMORY), setting)
 

@@ -11,9 +11,17 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from harness.errors import did_you_mean
+
 
 def load(file: Path) -> ModuleType:
-    """The module in `file`, run once a process. Raises what running it raises; ImportError where it is none."""
+    """The module in `file`, run once a process. Raises what running it raises; ImportError where it is none.
+
+    FileNotFoundError, as it was named, where there is no such file.
+    """
+    if not file.is_file():
+        beside = sorted(other.name for other in file.parent.glob("*.py")) if file.parent.is_dir() else []
+        raise FileNotFoundError(f"there is no file {file}{did_you_mean(file.name, beside)}")
     file = file.absolute()
     packages = _packages(file)
     if not packages:

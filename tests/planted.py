@@ -80,6 +80,12 @@ class Greedy(Identity):
             hoard.append(torch.ones(2**24))
 
 
+class Crashes(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return x
+
+
 class KillsItself(Identity):
     def forward(self, x: Tensor) -> Tensor:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -135,6 +141,11 @@ class Drops(Identity):
 class HasAFloat32Constant(Identity):
     def forward(self, x: Tensor) -> Tensor:
         return x @ torch.eye(x.shape[-1])
+
+
+class RaisesInColour(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        raise RuntimeError("\x1b[31mno such\x07 luck\x1b[0m")
 
 
 class RaisesInConstructor(Identity):

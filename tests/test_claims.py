@@ -23,6 +23,11 @@ from impls.registry import IMPLS
         ("4nd²/h²", 90),
         ("log n", 4),
         ("3n log n + 2", 122),
+        ("2nd^2", 180),
+        ("2*n*d**2", 180),
+        ("2 n d²", 180),
+        ("4n·192·d", 4 * 10 * 192 * 3),
+        ("2·3n^2/h^2 + log n·d", 6 * 25 + 4 * 3),
     ],
 )
 def test_a_formula_is_evaluated_exactly(text: str, value: int) -> None:
@@ -37,7 +42,25 @@ def test_large_values_lose_no_digit() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "n +", "+ ", "8nx²", "n^2", "2n 3d", "n*d", "__import__('os')", "1.5n", "n++d", "/h", "n/d", "log d"],
+    [
+        "",
+        " ",
+        "n +",
+        "+ ",
+        "8nx²",
+        "n^",
+        "n^5",
+        "2n 3d",
+        "n*",
+        "n²n³",
+        "log nd",
+        "__import__('os')",
+        "1.5n",
+        "n++d",
+        "/h",
+        "n/d",
+        "log d",
+    ],
 )
 def test_what_is_no_formula_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no sum of terms in n, d and h"):
@@ -79,3 +102,22 @@ def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
 
     with pytest.raises(UsageError, match="unknown claim 'works'; did you mean 'work'"):
         claims.of_class(Theirs)
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"work": "2nd^x"}, r"claims\['work'\]: claim '2nd\^x' is .*: '\^x' cannot be read; it takes whole numbers"),
+        ({"work": "O(nd²)"}, r"claims\['work'\] is 'O\(nd²\)': an order is no count"),
+        ({"wrok": "2nd²"}, "unknown claim 'wrok'; did you mean 'work'.*there are work, work_train"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_is_named_with_its_part_and_what_is_taken(
+    stated: dict[str, str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        claims.of_class(type("Theirs", (), {"claims": stated}))
+
+
+def test_what_is_claimed_by_order_may_be_written_as_an_order() -> None:
+    assert str(claims.of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"

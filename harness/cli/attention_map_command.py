@@ -28,7 +28,7 @@ keys:
   impl=attention.packed       a layer with attention_weights(x, attn_mask); your own too: module:Class
   d_model=64 num_heads=4      its size
   mask=none|causal            causal: no word looks at a later one
-  seed=0                      draws the layer's weights: it has learned nothing
+  seed=0                      draws the layer's weights, unless it loads its own: it has learned nothing
   out=DIR                     a new directory, or a run, to whose plots/ the pictures go; else results/<time>
 
 The sentence is split on white space. Each word's vector is drawn from a generator that the word itself seeds (the same
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.parse_intermixed_args(arguments)
     # Here: --help must not pay for what sweeps and fits laws.
     from harness.cli.asked import keys
-    from harness.cli.looking import number, place, plots, runner, with_heads
+    from harness.cli.looking import number, place, plots, runner, weights_said, with_heads
 
     words = _words(options.sentence)
     given = keys(options.keys, _KEYS)
@@ -76,10 +76,11 @@ def run(arguments: Sequence[str]) -> int:
     if outcome["status"] != "ok":
         raise UsageError(f"{case.impl}: {outcome['reason']}")
     weights = np.array(outcome["weights"])  # (h, n, n)
-    figure = attention_map(words, weights, case.mask == "causal", _heading(case, weights))
+    whose = weights_said(outcome["own_weights"], f"seed {seed}")
+    figure = attention_map(words, weights, case.mask == "causal", f"{_heading(case, weights)}, {whose}")
     saved = save(figure, plots(directory) / "attention_map")
     _write(directory / _TABLE, words, weights)
-    _show(words, weights)
+    _show(words, weights, whose)
     print(f"Every row sums to 1, to within {outcome['row_error']:.1e}.")
     if fonts_for(words)[1]:
         print("No font here has all of its letters: they are boxes in the .png, and text in the .svg.")
@@ -133,8 +134,8 @@ def _write(path: Path, words: Sequence[str], weights: "Weights") -> None:
                     table.writerow((head, words[i], i + 1, words[j], j + 1, f"{weight:.9g}"))
 
 
-def _show(words: Sequence[str], weights: "Weights") -> None:
-    """Of a short sentence: which word each one looks at most, by each head."""
+def _show(words: Sequence[str], weights: "Weights", whose: str) -> None:
+    """Of a short sentence: which word each one looks at most, by each head, and by whose weights."""
     if len(words) > _PRINTED_WORDS or len(weights) > _PRINTED_HEADS:
         return
     from rich.box import SIMPLE_HEAD
@@ -144,7 +145,7 @@ def _show(words: Sequence[str], weights: "Weights") -> None:
 
     from harness.report.plots.letters import label
 
-    table = Table(title="Each word looks most at", box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("word", overflow="fold")
     for head in range(len(weights)):
         table.add_column(f"head {head + 1}", overflow="fold")
@@ -152,4 +153,6 @@ def _show(words: Sequence[str], weights: "Weights") -> None:
         strongest = [(matrix[i].argmax(), matrix[i].max()) for matrix in weights]
         cells = [f"{escape(label(words[j], 16))} {weight:.2f}" for j, weight in strongest]
         table.add_row(escape(label(word, 24)), *cells)
-    Console().print(table)
+    console = Console()
+    console.out(f"Each word looks most at ({whose}):", highlight=False)
+    console.print(table)

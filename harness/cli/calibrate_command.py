@@ -72,7 +72,7 @@ def _parser() -> Parser:
 
 def _config(overrides: Sequence[str], config_dir: Path | None) -> SweepConfig:
     on_gpu = ("dtype=bfloat16",) if "device=cuda" in overrides else ()  # flash attention has no float32 there
-    config = compose([*_DEFAULTS, *on_gpu, *overrides], config_dir)
+    config = compose(overrides, config_dir, usual=[*_DEFAULTS, *on_gpu])
     if config.out is not None:
         raise UsageError(f"out={config.out} is where a sweep goes; a calibration goes to --out FILE")
     for axis in _ONE_VALUE:

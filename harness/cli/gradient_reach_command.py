@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     # Here: --help must not pay for what sweeps and fits laws.
     from harness.cli.asked import keys
-    from harness.cli.looking import number, place, plots, runner
+    from harness.cli.looking import number, place, plots, runner, weights_said
 
     given = keys(options.keys, _KEYS)
     impls = list(dict.fromkeys(given.get("impl", _IMPLS).split(",")))
@@ -67,31 +67,34 @@ def run(arguments: Sequence[str]) -> int:
         from harness.report.plots.save import save
         from harness.scaling.decay import decay
 
-        norms, failed = _measure([Case(impl, n, d, h, mode="train", dtype="float64") for impl in impls], seeds, started)
+        norms, own, failed = _measure(
+            [Case(impl, n, d, h, mode="train", dtype="float64") for impl in impls], seeds, started
+        )
     for impl, outcome in failed.items():
         if not norms:
             raise UsageError(f"{impl}: {outcome['reason']}")
         print(f"harness: {impl}: {outcome['status']}: {outcome['reason']}", file=sys.stderr)
     found = {impl: decay(of_seeds) for impl, of_seeds in norms.items()}
-    legend = {impl: _legend(impl, found[impl]) for impl in norms}
-    times = f"{seeds} seeds" if seeds > 1 else "one seed"
-    figure = gradient_reach(norms, legend, f"How far back the last output feels its input: n = {n}, d = {d}, {times}")
+    whose = weights_said(own == norms.keys(), f"seeds 0 to {seeds - 1}" if seeds > 1 else "seed 0")
+    legend = {impl: _legend(impl, found[impl], impl in own) for impl in norms}
+    figure = gradient_reach(norms, legend, f"How far back the last output feels its input: n = {n}, d = {d}\n{whose}")
     saved = save(figure, plots(directory) / "gradient_reach")
     _write(directory / _TABLE, norms)
-    _show(norms, found)
+    _show(norms, found, whose, own)
     print(*(str(path) for path in (*saved, directory / _TABLE)), sep="\n")
     return CASES_FAILED if any(outcome["status"] in _BAD for outcome in failed.values()) else DONE
 
 
 def _measure(
     cases: Sequence[Case], seeds: int, started: "Runner"
-) -> tuple[dict[str, "Norms"], dict[str, dict[str, Any]]]:
-    """Norms (seeds, n) by distance of each layer, and the outcomes that are none."""
+) -> tuple[dict[str, "Norms"], set[str], dict[str, dict[str, Any]]]:
+    """Norms (seeds, n) by distance of each layer, layers that have weights of their own, and outcomes without norms."""
     import numpy as np
 
     from harness.cli.looking import with_heads
 
     norms: dict[str, Norms] = {}
+    own: set[str] = set()
     failed: dict[str, dict[str, Any]] = {}
     for case in cases:
         case = with_heads(case, started)
@@ -105,19 +108,21 @@ def _measure(
             outcomes.append(_ask(case, len(outcomes), started))
         if outcomes[-1]["status"] == "ok":
             norms[case.impl] = np.array([outcome["norms"] for outcome in outcomes])
+            own |= {case.impl} if outcomes[0]["own_weights"] else set()
         else:
             failed[case.impl] = outcomes[-1]
-    return norms, failed
+    return norms, own, failed
 
 
 def _ask(case: Case, seed: int, started: "Runner") -> dict[str, Any]:
     return started.run("gradient_reach", case, {"seed": seed})
 
 
-def _legend(impl: str, found: "Decay") -> str:
+def _legend(impl: str, found: "Decay", own: bool) -> str:
     from harness.report.names import short
 
-    return f"{short(impl)}: keeps {found.rate.value:.3f} a step" if found.rate else f"{short(impl)}: no rate"
+    rate = f"keeps {found.rate.value:.3f} a step" if found.rate else "no rate"
+    return f"{short(impl)}: {rate}{', own weights' if own else ''}"
 
 
 def _write(path: Path, norms: Mapping[str, "Norms"]) -> None:
@@ -129,7 +134,7 @@ def _write(path: Path, norms: Mapping[str, "Norms"]) -> None:
                 table.writerows((impl, seed, distance, f"{norm:.9g}") for distance, norm in enumerate(values))
 
 
-def _show(norms: Mapping[str, "Norms"], found: Mapping[str, "Decay"]) -> None:
+def _show(norms: Mapping[str, "Norms"], found: Mapping[str, "Decay"], whose: str, own: Collection[str]) -> None:
     import numpy as np
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -138,7 +143,7 @@ def _show(norms: Mapping[str, "Norms"], found: Mapping[str, "Decay"]) -> None:
 
     from harness.report.said.gradient_reach import half_distance, interval, sentence
 
-    table = Table(title="What each step back keeps", box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("impl", overflow="fold", min_width=18)
     farthest = max(of_seeds.shape[1] for of_seeds in norms.values()) - 1
     for heading in ("a step", "with 95 %", "half after", "at 0", f"at {farthest}"):
@@ -148,6 +153,8 @@ def _show(norms: Mapping[str, "Norms"], found: Mapping[str, "Decay"]) -> None:
         rate = f"{one.rate.value:.3f}" if one.rate else ""
         table.add_row(escape(impl), rate, interval(one), half_distance(one), *(f"{end:.2g}" for end in ends))
     console = Console()
+    console.out(f"What each step back keeps ({whose}):", highlight=False)
     console.print(table)
     for impl, one in found.items():
-        console.print(escape(f"{impl}: {sentence(one)}"), highlight=False)
+        brings = " (own weights)" if impl in own else ""
+        console.print(escape(f"{impl}{brings}: {sentence(one)}"), highlight=False)

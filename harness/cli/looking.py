@@ -63,3 +63,8 @@ def with_heads(case: Case, started: Runner) -> Case:
     if reason:
         raise UsageError(reason)
     return case if has_heads else Case(**{**case.as_dict(), "num_heads": 1})
+
+
+def weights_said(own: bool, seeds: str) -> str:
+    """Whose weights a layer was looked at with: random ones say nothing of what a layer learns."""
+    return "own weights" if own else f"untrained, {seeds}"

@@ -1,5 +1,6 @@
 """What a sweep would measure, and about how long that would take: `--dry-run`."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from harness import catalog
@@ -7,6 +8,7 @@ from harness.case import Case
 from harness.catalog import Traits
 from harness.config import SweepConfig
 from harness.stats.stopping import fewest
+from harness.sweep.refusals import Refusal, refusals
 
 # What a trial and a whole sweep cost beside sampling, in seconds …
 _TRIAL_COST_S = 0.05
@@ -22,25 +24,33 @@ def show_plan(
 
     `finished` are those that need no more trials.
     """
-    unsupported = left = compiled = 0
+    refused = _refused(cases, traits, config.precision.timeout_s, finished)
+    left = [case for case in cases if case not in refused and case not in finished]
     for case in cases:
-        reason = catalog.unsupported_reason(case, traits[case.impl].has_heads)
-        unsupported += reason is not None
-        if reason is None and case not in finished:
-            left += 1
-            compiled += catalog.is_compiled(case.impl)
-        note = f"unsupported: {reason}" if reason else "finished" if case in finished else ""
+        note = ": ".join(refused[case]) if case in refused else "finished" if case in finished else ""
         print(case.key + (f"   # {note}" if note else ""))
     p = config.precision
-    once = _SWEEP_COST_S + _COMPILE_S * compiled
+    once = _SWEEP_COST_S + _COMPILE_S * sum(catalog.is_compiled(case.impl) for case in left)
     rounds = (fewest(p), p.max_rounds)
-    least, most = (once + left * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
+    least, most = (once + len(left) * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
     to = f" to {_duration(most)}" if most > least else ""
-    there = f", {len(cases) - unsupported - left} finished, {left} left to measure" if finished else ""
+    done = len(cases) - len(refused) - len(left)
+    there = f", {done} finished, {len(left)} left to measure" if finished else ""
+    ends = Counter(status for status, _ in refused.values())
+    others = "".join(f", {number} {status}" for status, number in sorted(ends.items()) if status != "unsupported")
     print(
-        f"{len(cases)} cases, {unsupported} of them unsupported{there}; "
+        f"{len(cases)} cases, {ends['unsupported']} of them unsupported{others}{there}; "
         f"about {_duration(least)}{to}, more where one call takes longer than {p.trial_s:g} s"
     )
+
+
+def _refused(
+    cases: Sequence[Case], traits: Mapping[str, Traits], timeout_s: float, finished: Collection[Case]
+) -> dict[Case, Refusal]:
+    """How those cases end that cannot be: by their numbers, or else by what their layers say."""
+    by_numbers = {case: catalog.unsupported_reason(case, traits[case.impl].has_heads) for case in cases}
+    refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
+    return refused | refusals((case for case in cases if case not in refused and case not in finished), timeout_s)
 
 
 def _duration(seconds: float) -> str:

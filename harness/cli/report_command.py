@@ -23,14 +23,14 @@ def run(arguments: Sequence[str]) -> int:
     with Studio() as studio:
         # Here: what draws loads meanwhile.
         from harness.report.answer import show
-        from harness.report.build import WRITTEN, build
+        from harness.report.build import build
 
         report = build(path, studio, out)
     for notice in report.notices:
         print(f"harness: {notice}", file=sys.stderr)
     console = Console()
     show(report.lines, report.findings, console)
-    console.out(f"{out or path}: {WRITTEN}", highlight=False)
+    console.out(f"{out or path}: {', '.join(report.written)}", highlight=False)
     return DONE
 
 

@@ -1,6 +1,7 @@
 """`python -m harness sweep`."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,17 @@ from harness.cli import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.parser import Parser
 from harness.cli.plan import show_plan
 from harness.cli.sweep_launched import check_cluster, check_nobody, launch
-from harness.cli.sweep_out import RESULTS, check_machine, check_out, out_of, renew_paper
+from harness.cli.sweep_out import (
+    CODE,
+    RESULTS,
+    check_code,
+    check_machine,
+    check_out,
+    code_of,
+    out_of,
+    renew_code,
+    renew_paper,
+)
 from harness.config import SweepConfig, compose
 from harness.config.launcher import HERE
 from harness.errors import UsageError
@@ -81,6 +92,9 @@ def run(arguments: Sequence[str]) -> int:
         if not options.dry_run:
             _load_report()
         traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
+        code = code_of(traits)
+        if goes_on:
+            check_code(out, code, config.retry)
         cases = list(grid(config.axes, lambda impl: traits[impl].has_heads, config.together))
         elsewhere = config.launcher.cluster != HERE
         if not elsewhere:
@@ -98,8 +112,9 @@ def run(arguments: Sequence[str]) -> int:
                 console.out(f"{lock.left_by} has not come to an end there", highlight=False)
             if goes_on:
                 renew_paper(out, config)
+                renew_code(out, code)
             else:
-                _new(out, config, machine, options.fresh)
+                _new(out, config, {**machine, CODE: code}, options.fresh)
             if elsewhere:
                 return _elsewhere(cases, traits, config, runner, out, console)
             past = _past(out, cases, config, console) if goes_on else Past()
@@ -161,6 +176,13 @@ def _past(out: Path, cases: Sequence[Case], config: SweepConfig, console: Consol
     begun = known.intersection(cases)
     grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
     console.out(f"{out}: going on; {len(begun)} of {len(cases)} cases have rows{grown}", highlight=False)
+    left = Counter(past.failures[case][0] for case in begun & past.failures.keys())
+    again = [status for status in left if status not in ("unsupported", *config.retry)]
+    if again:
+        ended = ", ".join(f"{left[status]} {status}" for status in again)
+        console.out(
+            f"of these ended without a time: {ended}; retry={','.join(again)} takes them again", highlight=False
+        )
     return past.reopening(config.retry)
 
 
@@ -204,11 +226,11 @@ def _load_report() -> None:
 
 def _report(out: Path, console: Console) -> int:
     from harness.report.answer import show
-    from harness.report.build import WRITTEN, build
+    from harness.report.build import build
 
     report = build(out)
     if out.absolute().parent == RESULTS.absolute():
         store.link_latest(out)
     show(report.lines, report.findings, console)
-    console.out(f"{out}: {WRITTEN}", highlight=False)
+    console.out(f"{out}: {', '.join(report.written)}", highlight=False)
     return CASES_FAILED if any(line.status in _BAD for line in report.lines) else DONE

@@ -2,20 +2,24 @@
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness import store
+from harness import catalog, layer_files, store
+from harness.catalog import Traits
 from harness.config import SweepConfig
 from harness.config.difference import differences
 from harness.errors import UsageError
 from harness.machine import unlike
+from harness.summary.past import past_of
 from harness.whole_file import write_whole
 
 RESULTS = Path("results")
+# In machine.json, by impl.
+CODE = "layers"
 # Of many differences the first ones say what has happened.
 _MOST_TOLD = 6
 
@@ -66,8 +70,54 @@ def check_machine(out: Path, machine: Mapping[str, Any]) -> None:
         _refuse(out, "was measured on another machine", unlike(before, machine))
 
 
-def _refuse(out: Path, what: str, found: list[str]) -> None:
+def code_of(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
+    """By impl, which code it is: as a run remembers it."""
+    here, ours = Path.cwd(), layer_files.of_ours()
+    return {
+        impl: layer_files.as_told(known.files, here) if catalog.is_foreign(impl) else ours
+        for impl, known in traits.items()
+    }
+
+
+def check_code(out: Path, code: Mapping[str, Mapping[str, str]], retry: Collection[str]) -> None:
+    """Raise UsageError where a layer is not the one of which the run at `out` has rows that would be kept.
+
+    Of a run that does not know its layers' code, as earlier ones, nothing is said.
+    """
+    found = _changed(out, code)
+    if not found:
+        return
+    past = past_of(out)[0].reopening(retry)
+    kept = {case.impl for case in (*past.trials, *past.facts)}
+    ended: dict[str, set[str]] = {}
+    for case, (status, _) in past.failures.items():
+        ended.setdefault(case.impl, set()).add(status)
+    told = [f"{impl} in {', '.join(files)}" for impl, files in found.items() if impl in kept or impl in ended]
+    if not told:
+        return
+    only_ended = {status for impl in found for status in ended.get(impl, ())} if not kept & found.keys() else set()
+    # A layer without any numbers has none that its new code could be mixed with.
+    again = f", or take them again with retry={','.join(sorted(only_ended))}" if only_ended else ""
+    _refuse(out, "has rows of other code", [f"changed since: {'; '.join(told)}"], again)
+
+
+def renew_code(out: Path, code: Mapping[str, Mapping[str, str]]) -> None:
+    """Have the run know the code of layers that it has nothing left of (`check_code`)."""
+    if _changed(out, code):
+        store.remember(out, CODE, code)
+
+
+def _changed(out: Path, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    before = store.remembered(out, CODE)
+    return {
+        impl: files
+        for impl, now in code.items()
+        if isinstance(before.get(impl), Mapping) and (files := layer_files.changed(before[impl], now))
+    }
+
+
+def _refuse(out: Path, what: str, found: list[str], otherwise: str = "") -> None:
     if found:
         more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
         told = "; ".join(found[:_MOST_TOLD])
-        raise UsageError(f"out={out} {what} ({told}{more}): name another, or give --fresh to set it aside")
+        raise UsageError(f"out={out} {what} ({told}{more}): name another, or give --fresh to set it aside{otherwise}")

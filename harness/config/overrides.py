@@ -37,7 +37,7 @@ def split(
         if override.is_delete():
             raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
         if name not in keys and name not in groups:
-            raise UsageError(f"unknown key '{name}'{_nearest(name, [*keys, *groups])}")
+            raise UsageError(f"unknown key '{name}'{nearest(name, [*keys, *groups])}")
         if name in AXES or name in LISTS:
             axes[name] = _values(override)
             if name not in groups:
@@ -54,7 +54,12 @@ def split(
     return axes, rest
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
+def key_of(override: str) -> str:
+    """The setting that an override is of."""
+    return override.partition("=")[0].strip().lstrip("+")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
     """What may have been meant: of `precision.foo` one of the parts of `precision`, or all of them."""
     group, dot, part = name.rpartition(".")
     parts = [key.removeprefix(group + dot) for key in known if dot and key.startswith(group + dot)]

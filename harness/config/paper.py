@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import AXES
+from harness.config.overrides import key_of
 from harness.errors import UsageError, did_you_mean
 
 SCALE, PAPER = "scale", "paper"
@@ -18,7 +19,7 @@ _SETTINGS = (*AXES, "together")
 
 def scaled(overrides: Sequence[str], directories: Iterable[Path]) -> tuple[list[str], list[str]]:
     """`(overrides without scale, what Hydra is told instead)`. Raises UsageError for a scale that there is not."""
-    rest = [override for override in overrides if _key(override) != SCALE]
+    rest = [override for override in overrides if key_of(override) != SCALE]
     scale, paper = _last(overrides, SCALE), _last(overrides, PAPER)
     if scale is None:
         return rest, []
@@ -43,16 +44,12 @@ def check_paper(given: Any, overrides: Sequence[str]) -> dict[str, Any]:
             f"paper={asked}: its file must begin with `# @package _global_`, and have `paper: {{name: {asked}, …}}`"
         )
     for override in overrides:
-        if _key(override) in _ELSEWHERE:
+        if key_of(override) in _ELSEWHERE:
             raise UsageError(f"{override}: paper={asked} has sizes of its own; override those: seq_len=…, d_model=…")
-    changed = [override for override in overrides if _key(override) in _SETTINGS]
+    changed = [override for override in overrides if key_of(override) in _SETTINGS]
     return {**given, "changed": changed} if changed else dict(given)
 
 
-def _key(override: str) -> str:
-    return override.partition("=")[0].strip().lstrip("+")
-
-
 def _last(overrides: Iterable[str], key: str) -> str | None:
-    values = [override.partition("=")[2].strip() for override in overrides if _key(override) == key]
+    values = [override.partition("=")[2].strip() for override in overrides if key_of(override) == key]
     return values[-1] if values else None

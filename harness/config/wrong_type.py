@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
 
-from omegaconf.errors import OmegaConfBaseException, ValidationError
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException, ValidationError
 
 from harness.config.schema import SweepSchema
 
@@ -26,9 +26,11 @@ def told(error: BaseException, overrides: Sequence[str]) -> str:
         return "; ".join(dict.fromkeys(_short(str(one)) for one in chain[:2] if str(one))) or type(error).__name__
     key = str(found.full_key)
     given = next((text for text in reversed(overrides) if text.partition("=")[0] == key), key)
-    takes = _takes(key)
-    if isinstance(found, ValidationError) and takes:
-        return f"{_short(given)}: it takes {takes}"
+    if isinstance(found, MissingMandatoryValue):
+        return f"{key} has no value: no file that is chosen says one; give {key}=…"
+    wanted = takes(key)
+    if isinstance(found, ValidationError) and wanted:
+        return f"{_short(given)}: it takes {wanted}"
     return f"{_short(given)}: {_short(str(found).partition('full_key:')[0])}"
 
 
@@ -38,7 +40,7 @@ def _chain(error: BaseException | None) -> Iterable[BaseException]:
         error = error.__cause__
 
 
-def _takes(key: str) -> str | None:
+def takes(key: str) -> str | None:
     """What the setting takes in words; None where there is no such setting, or it takes anything."""
     hint: Any = SweepSchema
     for part in key.split("."):

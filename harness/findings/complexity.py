@@ -36,8 +36,11 @@ def worst(found: Sequence[Cell]) -> Cell:
     return min(found, key=lambda one: weight[one.verdict])
 
 
-def held_against(order: Order, terms: Sequence[WorkTerm]) -> Cell:
-    """The cell for work that is the sum of `terms`."""
+def held_against(order: Order, terms: Sequence[WorkTerm], at_most: bool = False) -> Cell:
+    """The cell for work that is the sum of `terms`.
+
+    `at_most`: whose kind is only told from its family, to which the order is no more than a bound from above.
+    """
     measured = written(terms)
     projections = (order.n, order.d + 1, 0, 0, 0)
     aside = [t for t in terms if order.beside_projections and (t.n, t.d, t.h, t.b, t.log) == projections]
@@ -46,6 +49,9 @@ def held_against(order: Order, terms: Sequence[WorkTerm]) -> Cell:
         return Cell(order.text, measured, REFUTED, f"{faster[0]} grows faster")
     of_that = [term for term in terms if (term.n, term.d, term.log) == (order.n, order.d, 0)]
     of_order = max(of_that, key=lambda term: (term.h, term.b), default=None)
+    if of_order is None and at_most:
+        why = f"does less than {order.text}, which as a bound from above is not broken: it may be of another kind"
+        return Cell(order.text, measured, UNDETERMINED, why)
     if of_order is None or of_order.coefficient <= 0:
         return Cell(order.text, measured, REFUTED, f"there is no term of {order.text}")
     # Fewer factors of n but more of d: not of lower order where d is large.
@@ -58,12 +64,12 @@ def held_against(order: Order, terms: Sequence[WorkTerm]) -> Cell:
     return Cell(order.text, measured, CONFIRMED, f"{of_order} {leads}; {said}")
 
 
-def one_token_more(order: Order, terms: Sequence[WorkTerm]) -> Cell:
+def one_token_more(order: Order, terms: Sequence[WorkTerm], at_most: bool = False) -> Cell:
     """The cell of W(n) − W(n − 1): with all that was computed before kept, the nth token adds no more than this."""
     more = of_one_token_more(terms)
     if not more:
         return Cell(order.text, "", UNDETERMINED, "its work has no difference that is a formula")
-    cell = held_against(order, more)
+    cell = held_against(order, more, at_most)
     said = f"{cell.reason}; decoding itself was not timed"
     if any(term.n > 1 for term in terms):
         said += ", and does less: in it no earlier token meets the new one"

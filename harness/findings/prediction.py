@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
+
 from harness.findings.laws import FittedLaw, law_of, predictor_of
 from harness.findings.series import Point
 from harness.scaling.prediction import Predictor
@@ -54,9 +56,11 @@ class Forecast:
             tuple(point for point in fitted.series.points if lo <= point.n < hi) for lo, hi in pairwise(self._edges)
         ]
         self._known: dict[int, Predictor] = {}
+        self._rising = _rising(fitted.series.points)
 
     def __call__(self, n: int, d: int, h: int, b: int) -> Prediction:
-        """The cost at a size; the measurement's own where it was measured.
+        """The cost at a size; the measurement's own where it was measured, and no less than a smaller size is known to
+        cost.
 
         Raises ValueError, which says why, for a size of which the law can say nothing, such as one that differs along
         an axis of which one value was measured.
@@ -65,9 +69,20 @@ class Forecast:
             if point.size == (n, d, h, b):
                 return Prediction(point.value, point.lo, point.hi, measured=True)
         said = [self._by(part, (n, d, h, b)) for part in self._at(n)]
-        if len(said) == 1:
-            return said[0]
-        below, above = said
+        one = said[0] if len(said) == 1 else self._either(*said)
+        least = self._least(n, d, h, b)
+        return replace(one, value=max(one.value, least), lo=max(one.lo, least), hi=max(one.hi, least))
+
+    def _least(self, n: int, d: int, h: int, b: int) -> float:
+        """What the dearest smaller size costs at least: its interval's lower end; 0 where none is smaller.
+
+        Only of as many heads: more of them share the same width, and may well cost less.
+        """
+        smaller = (point for point in self._rising if point.n <= n and point.d <= d and point.h == h and point.b <= b)
+        return max((point.lo for point in smaller), default=0.0)
+
+    @staticmethod
+    def _either(below: Prediction, above: Prediction) -> Prediction:
         between = "between the sizes measured here another law begins: the interval holds both"
         return Prediction(
             math.sqrt(below.value * above.value),
@@ -105,6 +120,17 @@ class Forecast:
         return Prediction(said.value, said.lo, said.hi, False, _warnings(points, predict, *size))
 
 
+def _rising(points: Sequence[Point]) -> list[Point]:
+    """Those beyond the largest n that was seen to cost more than a larger size: up to there cost may fall."""
+    sizes, ends = np.array([point.size for point in points]), np.array([point.hi for point in points])
+    fell = 0.0
+    for point, size in zip(points, sizes, strict=True):
+        larger = (sizes >= size).all(axis=1) & (sizes[:, AXES.index("h")] == point.h)
+        if (ends[larger] < point.lo).any():
+            fell = max(fell, point.n)
+    return [point for point in points if point.n > fell]
+
+
 def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tuple[str, ...]:
     said = []
     asked = dict(zip(AXES, size, strict=True))
@@ -119,5 +145,15 @@ def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tupl
         if factor > 1 and values == 2:
             said.append(f"{_NAMES[axis]} took 2 values only: how the cost grows with it is known from these alone")
     if not predict.law.determined:
-        said.append(f"the law is undetermined: {predict.law.reason}")
+        # Along several axes it need not be n that leaves the law open.
+        more = _more(points, asked["n"]) if set(predict.highest) == {"n"} else ""
+        said.append(f"the law is undetermined: {predict.law.reason}{more}")
     return tuple(said)
+
+
+def _more(points: Sequence[Point], asked: float) -> str:
+    """What to measure, so that the law can be told: the next doublings of n, none beyond what was asked."""
+    sizes = sorted({point.n for point in points})
+    beyond = [n for n in (2 * sizes[-1], 4 * sizes[-1]) if n <= max(asked, 2 * sizes[-1])]
+    number = f"{len(sizes)} value{'s' if len(sizes) > 1 else ''} of seq_len"
+    return f"; {number} from {sizes[0]} to {sizes[-1]}: measure seq_len={','.join(map(str, beyond))} too"

@@ -8,7 +8,9 @@ one of its power of n; what comes on top is said in the reason. Sequential opera
 attention keeps the keys and values of all n tokens before, and a recurrent layer one state. Where decoding was not
 measured, one token more is held against W(n) − W(n − 1), W being the counted work of a forward pass.
 
-A layer is of the kind that its `family` says, somebody's own too if its work was counted.
+A layer is of the kind that its `family` says, somebody's own too if its work was counted. Attention of somebody's own
+whose claim of work is confirmed and has no n² is of the restricted kind where it meets r tokens each, and else of none,
+as linear attention of ours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness.claims import parse
-from harness.findings.claimed import CONFIRMED, UNDETERMINED
+from harness.findings.claimed import CONFIRMED, UNDETERMINED, degree
 from harness.findings.complexity import Cell, Order, held_against, one_token_more, worst
 from harness.findings.exact_claims import judge_depth, judge_path
 from harness.findings.laws import FittedLaw
@@ -79,6 +81,8 @@ _KINDS = (
 )
 # Somebody's own layer is of the kind that most of its family are.
 _OF_FAMILY = {"attention": "self-attention", "sdpa": "self-attention", "rnn": "recurrent", "conv": "convolutional"}
+# Of a claim's terms, by their powers of n, d, h and log n: those of the projections, and of r tokens met by each.
+_PROJECTIONS, _MEETS_R = (1, 2, 0, 0), (1, 1, 0, 0)
 _NONE = "no layer of this kind measured"
 
 
@@ -140,9 +144,23 @@ class _Seen:
             for (name, setting), lines in self._lines.items()
             if name not in IMPLS
             and setting.mode in modes
-            and any(_OF_FAMILY.get(line.family) == kind and line.flops is not None for line in lines)
+            and any(self._kind(name, line.family) == kind and line.flops is not None for line in lines)
         }
         return [*ours, *others]
+
+    def _kind(self, impl: str, family: str) -> str | None:
+        """The kind of somebody's own layer: that of its family, unless its confirmed claim of work is another's."""
+        of_family = _OF_FAMILY.get(family)
+        claimed = [
+            parse(one.claimed)
+            for (name, _, quantity), one in self._verdicts.items()
+            if name == impl and quantity in ("work", "work_train") and one.verdict == CONFIRMED
+            if one.claimed != OWN_FORMULA
+        ]
+        if of_family != "self-attention" or not claimed or degree(claimed[0], "n") > 1:
+            return of_family
+        between = {term.factors for term in claimed[0].terms if term.n} - {_PROJECTIONS}
+        return "restricted" if between == {_MEETS_R} else None
 
     def _settings(self, impl: str, mode: str) -> list[Setting]:
         return [setting for name, setting in self._lines if (name, setting.mode) == (impl, mode)]
@@ -184,7 +202,8 @@ class _Seen:
         terms = self._work_terms(impl, setting)
         if not terms:
             return Cell(order.text, "", UNDETERMINED, f"its work is not known as a formula (mode={setting.mode})")
-        return one_token_more(order, terms) if by_difference else held_against(order, terms)
+        hold = one_token_more if by_difference else held_against
+        return hold(order, terms, at_most=impl not in IMPLS)
 
     def _work_terms(self, impl: str, setting: Setting) -> list[WorkTerm]:
         """What the work is made of: the claim that every count bears out, else the exact law of the counts."""

@@ -8,7 +8,7 @@ import yaml
 
 from harness.case import AXES, DEFAULTS, Case, grid
 from harness.config.axes import check_axes
-from harness.config.compose import conf_directory
+from harness.config.files import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
 from harness.pytest_plugin.naming import name_of

@@ -20,20 +20,23 @@ from harness.summary import Line, table
 from harness.summary.stored import Stored, read_stored
 from harness.whole_file import write_whole
 
-WRITTEN = "report.html, report.md, summary.csv, laws.csv, claims.csv, crossovers.csv, plots/"
+PLOTS = "plots"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was made of a run: its lines, what they say, and a notice for each row that could not be read."""
+    """What was made of a run: its lines, what they say, a notice for each row that could not be read, and the names
+    of what was `written`.
+    """
 
     lines: list[Line]
     findings: Findings
     notices: list[str]
+    written: tuple[str, ...]
 
 
 def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> Report:
-    """Write what `WRITTEN` names into `out`, or into the run's own directory.
+    """Write reports, tables and plots into `out`, or into the run's own directory.
 
     `studio`: one that was opened before, to save the time that it takes. Raises UsageError where `run` is no run or
     the directory cannot be written.
@@ -58,15 +61,15 @@ def _told(error: OSError, directory: Path, run: Path) -> str:
 
 def _build(stored: Stored, run: Path, studio: Studio) -> Report:
     lines, notices, where = stored.lines, stored.notices, origin(stored)
-    studio.begin(run / "plots", lines, stored.machine)
+    studio.begin(run / PLOTS, lines, stored.machine)
     findings = find(lines, stored.machine, stored.config)
     written = {
+        "report.html": page(lines, findings, where, notices),
+        "report.md": markdown(lines, findings, where),
         "summary.csv": table(lines).to_csv(index=False, float_format="%.6g"),
         "laws.csv": laws_table(findings.laws).to_csv(index=False, float_format="%.6g"),
         "claims.csv": claims_table(findings.verdicts).to_csv(index=False),
         "crossovers.csv": crossovers_table(findings.crossovers).to_csv(index=False, float_format="%.6g"),
-        "report.html": page(lines, findings, where, notices),
-        "report.md": markdown(lines, findings, where),
     }
     if findings.published is not None:
         figures, claims = published_table(findings.published.figures), judged_table(findings.published.claims)
@@ -75,4 +78,4 @@ def _build(stored: Stored, run: Path, studio: Studio) -> Report:
     for name, text in written.items():
         write_whole(run / name, text)
     studio.finish()
-    return Report(lines, findings, notices)
+    return Report(lines, findings, notices, (*written, f"{PLOTS}/"))

@@ -1,6 +1,7 @@
-"""One colour and one marker for one impl, the same in every picture and on the page."""
+"""One colour, marker and dash for one impl, the same in every picture and on the page."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from harness import catalog
 
@@ -11,15 +12,29 @@ PALETTE = (
     *("#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9"),
 )
 MARKERS = "osD^vP*Xph"
+# In points, on and off: a colour comes again only with another of these.
+DASHES = ((), (5, 1.5), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
 # Those of the default sweep: colours are fewer than layers.
 FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")
 
 
-def looks(impls: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker by impl: ours alike in every run, those that are measured most in colours of their own."""
+class Look(NamedTuple):
+    """How an impl is drawn: a colour, matplotlib's marker, and the dashes of its line, none for a solid one."""
+
+    colour: str
+    marker: str
+    dash: tuple[float, ...]
+
+
+def looks(impls: Iterable[str]) -> dict[str, Look]:
+    """The look by impl: ours alike in every run, those that are measured most in colours of their own."""
     ours = [*FIRST, *(name for name in catalog.names() if name not in FIRST)]
     order = [*ours, *sorted(set(impls) - set(ours))]
     return {
-        impl: (PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)])
+        impl: Look(
+            PALETTE[i % len(PALETTE)],
+            MARKERS[(i + i // len(PALETTE)) % len(MARKERS)],
+            DASHES[i // len(PALETTE) % len(DASHES)],
+        )
         for i, impl in enumerate(order)
     }

@@ -58,8 +58,7 @@ def _published(found: Published | None, origin: Origin) -> list[str]:
         _table(["the paper's claim", "verdict", "measured", "why"], claims, "llll") if claims else "",
     ]
     for table in published.tables(found):
-        second_hand = f"; second-hand: {table.second_hand}" if table.second_hand else ""
-        parts.append(escape(f"{table.title}: {table.quantity} ({table.source}{second_hand})"))
+        parts.append(escape(f"{table.title}: {table.quantity} ({table.origin})"))
         rows = [[row.layer, row.where, row.published, row.measured, row.ratio] for row in table.rows]
         parts.append(_table(["layer", "at", "published", "measured", "measured / published"], rows, "llrrr"))
     return parts

@@ -52,14 +52,14 @@ def settings(lines: Iterable[Line]) -> list[Setting]:
     ]
 
 
-def readable(setting: Setting) -> Setting:
-    """The setting as one picture can show it: of many widths, heads and sizes some, the ends among them.
+def readable(setting: Setting, most: int = MOST_SHOWN) -> Setting:
+    """The setting as one picture can show it: of many widths and numbers of heads `most`, the ends among them.
 
     The title says what is left out; report.html and the tables have it all.
     """
     widths = sorted({panel.d_model for panel in setting.panels})
     heads = sorted({panel.num_heads for panel in setting.panels})
-    some_widths, some_heads = _spread(widths), _spread(heads)
+    some_widths, some_heads = _spread(widths, most), _spread(heads, most)
     if (some_widths, some_heads) == (widths, heads):
         return setting
     kept = tuple(p for p in setting.panels if p.d_model in some_widths and p.num_heads in some_heads)
@@ -67,11 +67,11 @@ def readable(setting: Setting) -> Setting:
     return replace(setting, title=setting.title + left_out, panels=kept)
 
 
-def _spread(values: Sequence[int]) -> list[int]:
-    """At most so many of ascending values as fit, evenly from the first to the last."""
-    if len(values) <= MOST_SHOWN:
+def _spread(values: Sequence[int], most: int) -> list[int]:
+    """At most so many of ascending values, evenly from the first to the last."""
+    if len(values) <= most:
         return list(values)
-    return [values[round(i * (len(values) - 1) / (MOST_SHOWN - 1))] for i in range(MOST_SHOWN)]
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
 
 
 def _name(values: Sequence, varying: Sequence[int]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from harness.config import compose
-from harness.config.compose import conf_directory
 from harness.config.difference import listed
+from harness.config.files import conf_directory
 from harness.errors import UsageError
 
 # What Hydra's grammar reads as a value of its own without quotes.

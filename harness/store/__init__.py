@@ -14,6 +14,8 @@ from harness.store.directory import (
     lacks_config,
     link_latest,
     machines,
+    remember,
+    remembered,
     set_aside,
 )
 from harness.store.lock import Lock
@@ -41,5 +43,7 @@ __all__ = [
     "notices",
     "parts",
     "read",
+    "remember",
+    "remembered",
     "set_aside",
 ]

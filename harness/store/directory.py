@@ -88,6 +88,24 @@ def machines(run: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def remembered(run: Path, name: str) -> dict[str, Any]:
+    """What the run's machine.json holds under the name; nothing where it has not, or cannot be read."""
+    try:
+        found = json.loads((run / MACHINE).read_text(encoding="utf-8")).get(name)
+    except (OSError, ValueError, AttributeError):
+        return {}  # a run whose machine is not known is a run all the same
+    return found if isinstance(found, dict) else {}
+
+
+def remember(run: Path, name: str, what: Mapping[str, Any]) -> None:
+    """Put it there, in the place of what was. Raises UsageError where that cannot be."""
+    try:
+        machine = json.loads((run / MACHINE).read_text(encoding="utf-8"))
+        write_whole(run / MACHINE, _text({**machine, name: what}))
+    except OSError as error:
+        raise UsageError(f"out={run}: {error.strerror}") from error
+
+
 def _text(machine: Mapping[str, Any]) -> str:
     return json.dumps(machine, indent=2, ensure_ascii=False) + "\n"
 

@@ -10,13 +10,14 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from harness.case import AXES, Case
+from harness.case import AXES, FAILURES, Case
 from harness.summary.facts_row import facts_of
 from harness.summary.trial_row import record_of
 
 Axes = tuple[Any, ...]
 # The purpose of a row that says: how this case has failed before counts no more.
 REOPEN = "reopen"
+_STATUSES = frozenset(("ok", *FAILURES))
 # What is found out of a case once.
 _ONCE = ("facts", "compile")
 
@@ -63,6 +64,8 @@ class Fold:
         except KeyError:
             return False
         if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
+            return False
+        if status not in _STATUSES or not isinstance(row.get("at"), int | float | None):
             return False
         failed, record, facts, compile_s = status != "ok", None, None, None
         if purpose == "time" and not failed:

@@ -34,14 +34,16 @@ def ask(runner: Runner, purpose: str, case: Case | None = None) -> dict[str, Any
 def describe_impl(impl: str, runner: Runner) -> Traits:
     """The impl's traits; somebody's own is looked at in a trial: its module is not ours to import.
 
-    Raises UsageError where its module or class cannot be had.
+    Raises UsageError where its module or class cannot be had, or its claims cannot be read.
     """
     if not catalog.is_foreign(impl):
         return catalog.traits(impl)
     found = ask(runner, "describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
     if found["status"] != "ok":
         raise UsageError(f"impl '{impl}': {found['reason']}")
-    return Traits(found["family"], found["has_heads"])
+    if found.get("claims_refused"):
+        raise UsageError(f"impl '{impl}': {found['claims_refused']}")
+    return Traits(found["family"], found["has_heads"], found["files"])
 
 
 def check_devices(config: SweepConfig, runner: Runner) -> None:

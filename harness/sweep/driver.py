@@ -14,44 +14,21 @@ earlier one has ended verifies again what is not finished, and measures only wha
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from harness.case import Case
 from harness.catalog import Traits, unsupported_reason
 from harness.config import Precision
-from harness.config.axes import LARGEST
-from harness.stats.stopping import restless, stop_reason
-from harness.stats.trials import Trial, best_pulse, quiet
+from harness.stats.trials import Trial
 from harness.summary.fold import REOPEN
 from harness.summary.past import Past
 from harness.summary.trial_row import trial_of
+from harness.sweep.growing import doubled_along, largest_along
+from harness.sweep.protocols import Sink, TrialRunner, Watcher
+from harness.sweep.quiet_moments import QuietMoments
 
-# Between two looks at whether the machine is quiet again, in seconds: short against a disturbance of seconds.
-_LOOK_EVERY_S = 0.25
-# No case gets more than so many times its rounds, however restless the machine.
-_MOST_ROUNDS = 2
-
-
-class TrialRunner(Protocol):
-    """Where trials run: `harness.sweep.runner.Runner`, or anything that gives an outcome for a case."""
-
-    def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]: ...
-    def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None: ...
-
-
-class Sink(Protocol):
-    """Where rows go."""
-
-    def write(self, row: Mapping[str, Any]) -> None: ...
-
-
-class Watcher(Protocol):
-    """Who is told how the sweep goes."""
-
-    def starting(self, phase: str, number: int) -> None: ...
-    def trial(self, case: Case, outcome: Mapping[str, Any]) -> None: ...
-    def finished(self, case: Case, status: str) -> None: ...
-    def added(self, cases: Collection[Case]) -> None: ...
+# With those that it is driven between, for whoever drives one.
+__all__ = ["Sink", "Sweep", "TrialRunner", "Watcher"]
 
 
 class Sweep:
@@ -73,15 +50,14 @@ class Sweep:
         past: Past | None = None,
         grow: str | None = None,
     ) -> None:
-        self._precision = precision
+        self._moments, self._patience_s = QuietMoments(precision, runner, sleep), precision.patience_s
         self._traits = traits
-        self._runner, self._sink, self._watcher, self._sleep = runner, sink, watcher, sleep
+        self._runner, self._sink, self._watcher = runner, sink, watcher
         self._random = random.Random(seed)
         self._cases, self._past, self._grow = cases, past or Past(), grow
         # Every case that has not failed, with its timed trials; `_open` are those that need more.
         self._trials: dict[Case, list[Trial]] = {}
         self._open: set[Case] = set()
-        self._best_pulses: dict[int, float] = {}  # by the number of threads
         self._verified: dict[Case, dict[str, Any]] = {}  # by kind, what came of it
         self._compiled: set[Case] = set()  # as their verification has shown
         self._begin(cases)
@@ -102,7 +78,7 @@ class Sweep:
         for case in cases:
             if case not in self._past.failures:
                 self._trials[case] = list(self._past.trials.get(case, ()))
-                self._note_pulse(case, self._trials[case])
+                self._moments.note(case, self._trials[case])
                 self._open.add(case)
 
     def _set_aside_done(self, cases: Collection[Case]) -> None:
@@ -115,7 +91,7 @@ class Sweep:
                 self._record(REOPEN, case, 0, {"status": "ok", "reason": f"after {status}: {reason}"})
             if case in self._past.anew:
                 self._record(REOPEN, case, 0, {"status": "ok", "reason": self._past.anew[case], "anew": True})
-            if case in self._open and case in self._past.facts and self._is_done(case):
+            if case in self._open and case in self._past.facts and self._moments.is_done(case, self._trials[case]):
                 self._finish(case, "ok")
 
     def _prepare(self, cases: Collection[Case]) -> None:
@@ -131,16 +107,12 @@ class Sweep:
 
     def _go_on_along(self, axis: str) -> None:
         """Double the largest size of each layer as long as a trial there ends well."""
-        ends: dict[Case, Case] = {}
-        for case in sorted(self._cases):
-            ends[case.at(axis, 1)] = case
-        front = {case for case in ends.values() if case in self._trials}
+        front = {case for case in largest_along(axis, self._cases) if case in self._trials}
         while front:
             self._watcher.starting("grow", len(front))
             for case in self._shuffled({case for case in front if not self._trials[case]}):
                 self._time(case)
-            doubled = {case.at(axis, 2 * getattr(case, axis)) for case in front if case in self._trials}
-            larger = {case for case in doubled if getattr(case, axis) <= LARGEST[axis]}
+            larger = doubled_along(axis, (case for case in front if case in self._trials))
             self._watcher.added(larger)
             self._begin(larger)
             self._prepare(larger)
@@ -175,10 +147,10 @@ class Sweep:
         kinds: dict[Case, list[Case]] = {}
         for case in sorted(cases):
             kinds.setdefault(case.small(), []).append(case)
-        self._watcher.starting("verify", len(kinds.keys() - self._verified))
+        self._watcher.starting("verify", len(cases))
         for kind, of_kind in kinds.items():
             if kind not in self._verified:
-                self._verified[kind] = {**self._runner.run("verify", kind), "verified": kind.as_dict()}
+                self._verified[kind] = {"verified": kind.as_dict(), **self._runner.run("verify", kind)}
             outcome = self._verified[kind]
             if outcome.get("compiled"):
                 self._compiled.update(of_kind)
@@ -202,48 +174,20 @@ class Sweep:
             return
         trial = trial_of(outcome)
         self._trials[case].append(trial)
-        self._note_pulse(case, [trial])
-        if case in self._open and self._is_done(case):
+        self._moments.note(case, [trial])
+        if case in self._open and self._moments.is_done(case, self._trials[case]):
             self._finish(case, "ok")
-
-    def _is_done(self, case: Case) -> bool:
-        """Whether it has had its rounds, or fewer and needs no more."""
-        judged = self._trials[case], self._best_pulses.get(case.threads), self._precision
-        return bool(stop_reason(*judged) or restless(*judged))
 
     def _again(self) -> None:
         """Repeat, in quiet moments, the cases whose trials were disturbed, as judged by the best pulse of all."""
-        patience = self._precision.patience_s
-        while waiting := {case for case in self._trials if self._wants_quiet(case)}:
+        patience_s = self._patience_s
+        while waiting := {case for case in self._trials if self._moments.wants(case, self._trials[case])}:
             self._watcher.starting("again", len(waiting))
             for case in self._shuffled(waiting):
-                patience = self._wait_for_quiet(case, patience)
-                if patience <= 0:
+                patience_s = self._moments.wait(case, patience_s)
+                if patience_s <= 0:
                     return
                 self._time(case)
-
-    def _wants_quiet(self, case: Case) -> bool:
-        trials = self._trials[case]
-        return len(trials) < _MOST_ROUNDS * self._precision.max_rounds and (
-            stop_reason(trials, self._best_pulses.get(case.threads), self._precision) is None
-        )
-
-    def _wait_for_quiet(self, case: Case, patience: float) -> float:
-        """What is left of the patience once the machine is quiet; 0 or less if it did not get so in time."""
-        while patience > 0:
-            now = self._runner.run("pulse", case)
-            seen = Trial((), pulse_s=now.get("pulse_s"))
-            if quiet([seen], self._best_pulses.get(case.threads)):
-                break
-            self._sleep(_LOOK_EVERY_S)
-            patience -= _LOOK_EVERY_S
-        return patience
-
-    def _note_pulse(self, case: Case, trials: Sequence[Trial]) -> None:
-        """The best pulse is that of all cases with as many threads: kept, as looking through all of them takes long."""
-        best = best_pulse(trials)
-        if best is not None:
-            self._best_pulses[case.threads] = min(best, self._best_pulses.get(case.threads, best))
 
     def _trial(self, purpose: str, case: Case, number: int) -> dict[str, Any]:
         outcome = self._runner.run(purpose, case)

@@ -20,6 +20,8 @@ from harness.config import Precision
 _REDRAW_S = 0.2
 _PLAIN_LINE_S = 10.0
 _BAR = 12
+# No case is done in these: without a count of their own they would seem to stand still.
+_BEFORE_ROUNDS = ("verify", "compile", "facts")
 
 
 class Screen:
@@ -31,6 +33,7 @@ class Screen:
         self._cases = len(cases)
         self._done = 0
         self._phase = ""
+        self._looked_at, self._to_look_at = 0, 0  # cases, in a phase before the rounds
         self._began = self._last_drawn = time.monotonic()
         self._timed_trials = 0
         self._timed_s = 0.0
@@ -56,8 +59,9 @@ class Screen:
             self._live.stop()
 
     def starting(self, phase: str, number: int) -> None:
-        """A phase begins: `verify`, `facts` or `again` of so many, or round `number`."""
+        """A phase begins: `verify`, `compile`, `facts`, `grow` or `again` of so many cases, or round `number`."""
         self._phase = f"round {number}" if phase == "round" else phase
+        self._looked_at, self._to_look_at = 0, number if phase in _BEFORE_ROUNDS else 0
         if not self._console.is_terminal:
             self._plain()
 
@@ -69,6 +73,7 @@ class Screen:
 
     def trial(self, case: Case, outcome: Mapping[str, Any]) -> None:
         """A trial has ended."""
+        self._looked_at += 1
         if "samples_s" in outcome:
             self._timed_trials += 1
             self._timed_s += outcome["wall_s"]
@@ -102,7 +107,14 @@ class Screen:
         self._console.out(f"{elapsed:5.0f} s  {self._line()}", highlight=False)
 
     def _line(self, case: str = "") -> str:
-        parts = [self._phase, f"{self._done}/{self._cases} cases done", self._time_left(), self._failed(), case]
+        looked_at = f"{self._looked_at}/{self._to_look_at}" if self._to_look_at else ""
+        parts = [
+            f"{self._phase} {looked_at}".rstrip(),
+            f"{self._done}/{self._cases} cases done",
+            self._time_left(),
+            self._failed(),
+            case,
+        ]
         return "  ".join(part for part in parts if part)
 
     def _time_left(self) -> str:

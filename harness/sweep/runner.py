@@ -12,8 +12,9 @@ import psutil
 from harness.case import Case
 from harness.errors import UsageError
 from harness.sweep.compiling import Compiling
+from harness.sweep.outcome import failed
 from harness.sweep.turn_trial import TurnTrial
-from harness.sweep.warm_parent import WarmParent, WarmParentLost, failed
+from harness.sweep.warm_parent import WarmParent, WarmParentLost
 
 # Left free for the machine when the user sets no limit.
 _FREE_SHARE = 0.1

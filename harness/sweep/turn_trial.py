@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from harness.sweep.warm_parent import WarmParent, WarmParentLost, failed
+from harness.sweep.outcome import failed
+from harness.sweep.warm_parent import WarmParent, WarmParentLost
 from harness.trial.compile_notice import NOTICE
 
 # Places are numbered in one byte.

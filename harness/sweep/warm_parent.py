@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from harness.sweep.outcome import death, failed, outcome_of
 from harness.trial.compile_notice import NOTICE
 
 # How long a trial may take to end after its last word.
@@ -114,8 +115,12 @@ class WarmParent:
             return failed("timeout", f"no result after {timeout_s:g} s")
         sent = sent.removeprefix(NOTICE)
         if sent.endswith(b"\n"):
-            return _outcome(sent)
-        return _death(status) if ended else failed("killed", "it closed its pipe without a result and went on running")
+            return outcome_of(sent)
+        return (
+            death(os.waitstatus_to_exitcode(status))
+            if ended
+            else failed("killed", "it closed its pipe without a result and went on running")
+        )
 
     def close(self) -> None:
         """End the trial that is running, if any, with what it started, and the parent."""
@@ -180,25 +185,3 @@ def _occupy_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)  # the parent is to have them too
     os.close(descriptor)
-
-
-def _outcome(sent: bytes) -> dict[str, Any]:
-    """What the trial says in its first line: a layer that forks, or finds the pipe, may have written there too."""
-    try:
-        outcome = json.loads(sent.partition(b"\n")[0])
-    except ValueError:
-        outcome = None
-    if isinstance(outcome, dict) and isinstance(outcome.get("status"), str):
-        return outcome
-    return failed("error", "what its process answered is no result")
-
-
-def _death(status: int) -> dict[str, Any]:
-    if os.WIFSIGNALED(status):
-        return failed("killed", f"by {signal.Signals(os.WTERMSIG(status)).name}")
-    return failed("error", f"its process ended with exit status {os.WEXITSTATUS(status)} and without a result")
-
-
-def failed(status: str, reason: str) -> dict[str, Any]:
-    """The outcome of a trial that has none of its own."""
-    return {"status": status, "reason": reason}

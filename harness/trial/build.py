@@ -13,6 +13,7 @@ from harness.case import Case
 from harness.trial.calls import Call, Forward, backward_call, decode_call, forward_call, train_call
 from harness.trial.contract import input_width, refusal, source_len
 from harness.trial.given import counted, given
+from harness.trial.precision import exact_float32
 
 
 class Unsupported(Exception):
@@ -79,8 +80,7 @@ def build(case: Case, seed: int) -> Workload:
         raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU, whatever the device
     dtype = getattr(torch, case.dtype)
-    # float32 is float32: cuDNN would round its factors to 10 bits unasked, which no other kernel does.
-    torch.backends.cudnn.allow_tf32 = False
+    exact_float32()
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
     wide = case.d_model * input_width(layer_class)
     x = torch.randn(case.batch_size, case.seq_len, wide).to(case.device, dtype)

@@ -11,6 +11,9 @@ _NO_CXX = (
     "or name yours in the environment variable CXX"
 )
 _NO_TRITON = "torch.compile needs Triton on a GPU: `pip install triton`"
+# A kernel that Triton has made needs more shared memory or registers than this GPU has. That is no lack of memory:
+# with less of anything else it would not run either.
+TOO_LARGE = re.compile(r"out of resources?: [^\n]*")
 # Lowering an operator says so in words, the exception itself being lost on the way.
 _NOT_IMPLEMENTED = re.compile(r"NotImplementedError: ([^\n]+)")
 
@@ -40,6 +43,9 @@ def compile_failure(error: BaseException) -> dict[str, Any] | None:
         return {"status": "unsupported", "reason": _NO_TRITON}
     if any(isinstance(one, MemoryError) or type(one).__name__ == "OutOfMemoryError" for one in chain):
         return {"status": "oom", "reason": "out of memory while compiling"}
+    too_large = TOO_LARGE.search(str(error))
+    if too_large:
+        return {"status": "unsupported", "reason": too_large[0][:300]}
     missing = _NOT_IMPLEMENTED.search(str(error))
     if missing or "GPUTooOldForTriton" in names:
         return {"status": "unsupported", "reason": missing[1][:300] if missing else _first_line(chain[-1])}

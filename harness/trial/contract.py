@@ -13,10 +13,14 @@ prefill(x, state) -> state    what t steps would make of the state, at once
 """
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 from harness.case import Case
 from harness.errors import UsageError
+
+# A float64 reference of so many tokens is still a matter of a second.
+_MOST_VERIFIED = 1024
 
 
 def refusal(layer_class: Any, case: Case) -> str | None:
@@ -52,6 +56,23 @@ def refusal(layer_class: Any, case: Case) -> str | None:
     if case.mask == "padding" and not takes(layer_class, "attn_mask"):
         return "its forward takes no attn_mask, and it has no causal = True"
     return None
+
+
+def to_verify(layer_class: Any, small: Case) -> Case:
+    """The small case that is verified: where the layer refuses it for its n, that at the nearest n below that it takes,
+    else above; where it refuses all of them, the case itself.
+    """
+    if refusal(layer_class, small) is None:
+        return small
+    below = range(small.seq_len - 1, 0, -1)
+    above = range(small.seq_len + 1, _MOST_VERIFIED + 1)
+    others = (replace(small, seq_len=n) for n in (*below, *above))
+    return next((other for other in others if refusal(layer_class, other) is None), small)
+
+
+def refusal_in_a_sweep(layer_class: Any, case: Case) -> str | None:
+    """As `refusal`, of all that a sweep asks of the layer: it is verified at a small n before."""
+    return refusal(layer_class, to_verify(layer_class, case.small())) or refusal(layer_class, case)
 
 
 def source_len(layer_class: Any, case: Case) -> int:

@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 
+from harness import claims, layer_files
 from harness.case import Case
+from harness.errors import UsageError
 from harness.trial.build import takes_heads
 from harness.trial.own_module import timed_import
 
@@ -13,7 +15,7 @@ from harness.trial.own_module import timed_import
 def describe(case: Case) -> dict[str, Any]:
     """Family and heads of the case's impl, and whether it says that it compiles: by the class's attributes, heads else
     by its constructor. And how long its module takes to import, whether trials may be forked off after that, and what
-    file it is from, None of a module without one.
+    file it is from, None of a module without one; and its code, as `harness.layer_files` has it.
     """
     layer_class, import_s, forkable = timed_import(case.impl)
     return {
@@ -22,8 +24,19 @@ def describe(case: Case) -> dict[str, Any]:
         "family": str(getattr(layer_class, "family", "own")),
         "has_heads": bool(getattr(layer_class, "has_heads", takes_heads(layer_class))),
         "compiled": bool(getattr(layer_class, "compiled", False)),
+        "claims_refused": _refused_claims(layer_class),
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
+        "files": layer_files.of_class(layer_class),
     }
+
+
+def _refused_claims(layer_class: type) -> str | None:
+    """What is wrong with its claims: told before anything is measured, since a trial would lose all facts by it."""
+    try:
+        claims.of_class(layer_class)
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def torch_facts() -> dict[str, Any]:

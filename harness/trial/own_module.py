@@ -15,6 +15,8 @@ import torch
 
 from harness import catalog
 
+_CUDA_FILE = "/dev/nvidia-uvm"
+
 
 def timed_import(impl: str) -> tuple[type, float, bool]:
     """`(class, seconds, whether it may be forked from)`. Raises what importing it raises."""
@@ -29,7 +31,19 @@ def _left_running() -> bool:
         return True
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     threads = max(len(list(tasks.iterdir())), threading.active_count())
-    return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized()
+    return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or is_on_gpu()
+
+
+def is_on_gpu(open_files: Path = Path("/proc/self/fd")) -> bool:
+    """Whether CUDA's driver is at work here, whoever called it: Triton, CuPy, or torch asked for a number of GPUs.
+
+    It then has this file open. NVML, which survives a fork, has not.
+    """
+    for one in open_files.iterdir():
+        with contextlib.suppress(OSError):  # closed since
+            if os.readlink(one) == _CUDA_FILE:
+                return True
+    return False
 
 
 def bring_in(impl: str) -> None:

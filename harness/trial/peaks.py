@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from harness.case import Case
+from harness.trial.precision import exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from a hundredth of a millisecond of work to a GPU's second
 # Each size has this share of the budget, and the next is begun only if so many of its calls still fit in.
@@ -69,9 +70,10 @@ def best_rate(
 def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
     """`flops_per_s` of square matrix products in the case's dtype: 2n³ a product, n where it was fastest.
 
-    float32 as torch has it by default: on a GPU without TF32.
+    float32 as layers are measured in it: on a GPU without TF32.
     """
     torch.set_num_threads(case.threads)
+    exact_float32()
     dtype = getattr(torch, case.dtype)
     most = _memory(case, memory_limit) // _OPERAND_SHARE
     sizes = [n for n in SIZES if n == SIZES[0] or n * n * dtype.itemsize <= most]

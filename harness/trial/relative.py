@@ -28,3 +28,21 @@ def check(what: str, got: Tensor, want: Tensor, limit: float) -> float:
     if not error <= limit:
         raise WrongResult(f"{what} is off by {error:.1e} of its norm, where rounding explains {limit:.1e}")
     return error
+
+
+def check_output(y: object, x: Tensor, d_model: int) -> Tensor:
+    """The output, of the shape (b, n, d) that belongs to an input (b, n, ·). Raises WrongResult where it is not one."""
+    if not isinstance(y, Tensor):
+        raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
+    wanted = (*x.shape[:-1], d_model)
+    if y.shape != wanted:
+        but = f", where {wanted} is wanted" if x.shape != wanted else ""
+        raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
+    return y
+
+
+def check_finite(y: Tensor, real: Tensor | None) -> None:
+    """Raises WrongResult where a number of the output is none; `real` (b, n, 1) says which tokens are no padding."""
+    finite = y.detach().isfinite()
+    if not (finite if real is None else finite | ~real).all():
+        raise WrongResult(f"its output is not finite at n = {y.shape[1]}")

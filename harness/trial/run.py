@@ -14,7 +14,7 @@ from harness.case import Case
 from harness.trial import compiler, isolate
 from harness.trial.build import Unsupported
 from harness.trial.compile_case import take_compile
-from harness.trial.compile_failure import compile_failure
+from harness.trial.compile_failure import TOO_LARGE, compile_failure
 from harness.trial.describe import describe, torch_facts
 from harness.trial.facts.facts import take_facts
 from harness.trial.inside.attention_map import attention_map
@@ -46,7 +46,8 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
     """
     began = time.monotonic()
     try:
-        isolate.enter(request["memory_limit"])
+        # A CUDA context, which the machine's facts are asked of, is larger than some limits for layers.
+        isolate.enter(None if request["purpose"] == "machine" else request["memory_limit"])
         outcome = {"status": "ok", "reason": None, **_measure(request)}
     except BaseException as error:
         outcome = failure(error)
@@ -69,6 +70,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     ):
         return {"status": "oom", "reason": message or "out of memory"}
     if isinstance(error, RuntimeError) and _NO_KERNEL.search(message):
+        return {"status": "unsupported", "reason": message}
+    if TOO_LARGE.search(message):  # of an exception of Triton's own, or of torch's around it
         return {"status": "unsupported", "reason": message}
     frames = traceback.extract_tb(error.__traceback__)
     # Of a layer's mistake the place is in the layer, and not in torch, which noticed it, or in what looked for it.

@@ -18,4 +18,5 @@ def g(x: Tensor) -> Tensor:
 def log_g(x: Tensor) -> Tensor:
     """log g, elementwise, without going through g, which a very negative x would round to 0."""
     # The side that is not taken has a gradient, too, and a logarithm of what is below 0 would make that NaN.
-    return torch.where(x >= 0, torch.log(x.clamp_min(0) + 0.5), logsigmoid(x))
+    # The clamp is below 0 and not at it: at its bound a clamp has no gradient in torch 2.11, and one in 2.13.
+    return torch.where(x >= 0, torch.log(x.clamp_min(-0.25) + 0.5), logsigmoid(x))

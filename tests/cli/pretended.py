@@ -41,7 +41,7 @@ class PretendedRunner(Runner):
         if case is None:
             return {**done, **_MACHINE["torch"]}
         if purpose == "describe":
-            found = {"family": "own", "has_heads": True}
+            found = {"family": "own", "has_heads": True, "files": {}}
             return {**done, **found} if case.impl == "own:Layer" else {**done, "status": "error", "reason": "absent"}
         if purpose == "verify" and case.dtype == "float64":
             return {**done, "status": "wrong", "reason": "off by\na lot"}
@@ -65,7 +65,7 @@ def pretending() -> Iterator[None]:
 
     def build(run: Path) -> Report:
         stored = read_stored(run)
-        return Report(stored.lines, None, stored.notices)  # type: ignore[arg-type]
+        return Report(stored.lines, None, stored.notices, ())  # type: ignore[arg-type]
 
     command = "harness.cli.sweep_command"
     with ExitStack() as stack:
@@ -73,6 +73,7 @@ def pretending() -> Iterator[None]:
             "harness.sweep.configured.Runner": PretendedRunner,
             f"{command}.describe_machine": lambda _: _MACHINE,
             f"{command}.grid": lambda *arguments: islice(grid(*arguments), _CASES),
+            "harness.cli.plan.refusals": lambda *_: {},
             "harness.report.build.build": build,
             "harness.report.answer.show": lambda *_: None,
             "os.fsync": lambda _: None,

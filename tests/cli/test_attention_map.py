@@ -59,6 +59,19 @@ def test_a_sentence_becomes_pictures_and_a_table(elsewhere: Path, capsys: pytest
             assert sum(float(row["weight"]) for row in of_row) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("impl", "whose"),
+    [("attention.packed", "untrained, seed 3"), (f"{LAYERS}:BringsItsWeights", "own weights")],
+)
+def test_the_table_and_the_picture_say_whose_weights_they_show(
+    elsewhere: Path, capsys: pytest.CaptureFixture, impl: str, whose: str
+) -> None:
+    assert main(["attention-map", "the cat sat", *SMALL, f"impl={impl}", "seed=3", "out=map"]) == 0
+    assert f"Each word looks most at ({whose}):\n" in capsys.readouterr().out
+    shown = ElementTree.parse(elsewhere / "map/plots/attention_map.svg").iter()
+    assert whose in " ".join(element.text or "" for element in shown)
+
+
 def test_words_may_be_anything_and_are_read_as_nothing_else(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["attention-map", ODD, *SMALL, "out=map"]) == 0
     shown = [element.text for element in ElementTree.parse(elsewhere / "map/plots/attention_map.svg").iter()]

@@ -83,17 +83,21 @@ def test_a_regression_is_1_and_everywhere_to_be_read(
     assert main(["baseline", "kept"]) == 0  # what was measured is a run
 
 
-def test_what_cannot_be_measured_is_3(baseline: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_cannot_be_measured_is_3_and_so_is_a_layer_that_is_gone(
+    baseline: Path, capsys: pytest.CaptureFixture
+) -> None:
     planted.rewrite(baseline.parent, planted.RAISES)
-    assert main(["check", str(baseline), "--exact", "seq_len=32"]) == 3
-    assert "no such luck" in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_layer_that_is_gone_is_3(baseline: Path, capsys: pytest.CaptureFixture) -> None:
     file = Path("b.json")
     file.write_text(baseline.read_text().replace("rnn.elman", "rnn.ellman"))
-    assert main(["check", str(file), "--exact", "impl=rnn.*", "seq_len=32"]) == 3
-    assert "unknown impl 'rnn.ellman'; did you mean 'rnn.elman'?" in " ".join(capsys.readouterr().out.split())
+    assert main(["check", str(file), "--exact", "seq_len=32", "--json", "found.json"]) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no such luck" in said
+    assert "unknown impl 'rnn.ellman'; did you mean 'rnn.elman'?" in said
+    found = json.loads(Path("found.json").read_text())["outcomes"]
+    assert {one["subject"].split()[0]: one["verdict"] for one in found} == {
+        planted.IMPL: "unmeasured",
+        "rnn.ellman": "unmeasured",
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ import pandas as pd
 import psutil
 import pytest
 
+from harness.cli import main
+
 TESTS = Path(__file__).resolve().parents[1]
-TINY = ["seq_len=32,64", "d_model=16", "num_heads=2", "precision.trial_s=0.01", "precision.patience_s=0.3"]
+TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
+TINY = ["seq_len=32,64", "d_model=16", "num_heads=2", "precision.trial_s=0.01", *TWO_ROUNDS]
 
-
-# Of the interrupted sweeps' cases all are verified, their facts are taken, and round 1 has begun.
-HALFWAY = 2 * 6 + 3
+# Of the interrupted sweeps' cases both are verified, their facts are taken, and round 1 is over.
+HALFWAY = 2 * 2 + 2
 
 
 def harness(*arguments: str, cwd: Path, **options) -> subprocess.Popen:
@@ -72,19 +74,20 @@ def test_a_sweep_leaves_a_run_that_report_rebuilds(tmp_path: Path) -> None:
     made = {name: (run / name).read_text() for name in {*tables, "report.html", "report.md"}}
     for name in made:
         (run / name).unlink()
-    finish(harness("report", "results/latest", cwd=tmp_path), 0)
+    assert main(["report", str(run)]) == 0
     assert {name: (run / name).read_text() for name in made} == made
 
 
-def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(tmp_path: Path) -> None:
+def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
     layers = ("SleepsWhenLong", "Greedy", "KillsItself", "ReturnsGarbage", "RaisesInConstructor", "Identity")
-    arguments = [f"impl={','.join(f'planted:{layer}' for layer in layers)}", *TINY, "seq_len=64,128", "out=run"]
-    out, _ = finish(
-        harness("sweep", *arguments, "precision.timeout_s=4", "memory_limit=256MiB", cwd=tmp_path),
-        3,
-    )
-    summary = pd.read_csv(tmp_path / "run" / "summary.csv")
-    status = {(row.impl.removeprefix("planted:"), row.seq_len): row.status for row in summary.itertuples()}
+    asked = [f"impl={','.join(f'planted:{layer}' for layer in layers)}", *TINY, "seq_len=64,128", "num_heads=2,3"]
+    assert main(["sweep", *asked, "out=run", "precision.timeout_s=3", "memory_limit=256MiB"]) == 3
+    summary = pd.read_csv("run/summary.csv")
+    possible = summary.query("num_heads == 2")
+    status = {(row.impl.removeprefix("planted:"), row.seq_len): row.status for row in possible.itertuples()}
     assert status == {
         ("SleepsWhenLong", 64): "ok",
         ("SleepsWhenLong", 128): "timeout",
@@ -94,34 +97,35 @@ def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(tmp_path: Path) 
         **{("RaisesInConstructor", n): "error" for n in (64, 128)},
         **{("Identity", n): "ok" for n in (64, 128)},
     }
-    assert summary[summary.status != "ok"].reason.notna().all()
-    assert "killed: planted:KillsItself n=64 d=16 h=2 and 1 more: by SIGKILL" in " ".join(out.split())
+    assert possible[possible.status != "ok"].reason.notna().all()
+    impossible = summary.query("num_heads == 3")
+    assert len(impossible) == len(possible)
+    assert set(impossible.status) == {"unsupported"}
+    assert set(impossible.reason) == {"d_model=16 is not divisible by num_heads=3"}
+    said = " ".join(capsys.readouterr().out.split())
+    assert "killed: planted:KillsItself n=64 d=16 h=2 and 1 more: by SIGKILL" in said
 
 
-def test_a_layer_of_ones_own_is_found_in_the_current_directory(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from torch import nn\n"
-        "class Mixer(nn.Module):\n"
-        "    def __init__(self, d_model, num_heads):\n"
-        "        super().__init__()\n"
-        "        self.mix = nn.Linear(d_model, d_model)\n"
-        "    def forward(self, x):\n"
-        "        return self.mix(x)\n"
-    )
-    finish(harness("sweep", "impl=mine:Mixer,attention.naive", *TINY, "out=run", cwd=tmp_path), 0)
-    summary = pd.read_csv(tmp_path / "run" / "summary.csv")
-    assert set(summary.impl) == {"mine:Mixer", "attention.naive"}
-    assert (summary.status == "ok").all()
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["mine.py", "run"]
-
-
-def test_what_lies_in_the_current_directory_does_not_stand_in_for_ours_or_torch(tmp_path: Path) -> None:
+def test_verify_agrees_with_ours_and_what_lies_in_the_current_directory_does_not_stand_in_for_them_or_torch(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "impls").mkdir()
     (tmp_path / "impls" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
     (tmp_path / "torch.py").write_text("raise RuntimeError('not torch')\n")
-    out, err = finish(harness("verify", "impl=rnn.torch", cwd=tmp_path), 0)
-    assert "ElmanReference" in "".join(out.split())
+    out, err = finish(harness("verify", "--all", cwd=tmp_path), 0)
+    assert out.count(" 1 ok; largest error ") == 5
+    assert "against ElmanReference" in " ".join(out.split())
     assert err == ""
+
+
+def test_verify_fails_a_planted_wrong_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", "impl=planted:ForgetsTheScale,attention.naive"]) == 3
+    out = capsys.readouterr().out
+    assert out.startswith("planted:ForgetsTheScale n=64 d=64 h=4 b=2 train float32: wrong\n    output is off by ")
+    assert "\nplanted:ForgetsTheScale  1 wrong\n" in out
 
 
 def test_a_sweep_goes_on_when_its_reader_has_seen_enough(tmp_path: Path) -> None:
@@ -132,20 +136,6 @@ def test_a_sweep_goes_on_when_its_reader_has_seen_enough(tmp_path: Path) -> None
     assert process.wait(timeout=60) == 0
     process.stderr.close()
     assert len(pd.read_csv(tmp_path / "run" / "summary.csv")) == 2
-
-
-def test_cases_that_cannot_be_are_unsupported_and_no_failure(tmp_path: Path) -> None:
-    finish(harness("sweep", "impl=attention.fused", *TINY, "num_heads=2,3", "out=run", cwd=tmp_path), 0)
-    summary = pd.read_csv(tmp_path / "run" / "summary.csv").query("num_heads == 3")
-    assert set(summary.status) == {"unsupported"}
-    assert set(summary.reason) == {"d_model=16 is not divisible by num_heads=3"}
-
-
-def test_verify_agrees_with_ours_and_fails_a_planted_wrong_layer(tmp_path: Path) -> None:
-    out, _ = finish(harness("verify", cwd=tmp_path), 0)
-    assert out.count("ok") >= 5
-    out, _ = finish(harness("verify", "impl=planted:ForgetsTheScale,attention.naive", cwd=tmp_path), 3)
-    assert "wrong" in out
 
 
 def wait_for_rows(run: Path, number: int) -> None:
@@ -168,8 +158,9 @@ def our_processes(run: Path) -> list[psutil.Process]:
 
 @pytest.fixture
 def sweeping(tmp_path: Path):
-    few = ["impl=rnn.elman,rnn.torch,attention.fused", "seq_len=64,128", "d_model=64", "num_heads=2"]
-    process = harness("sweep", "out=run", *few, "precision.trial_s=0.1", cwd=tmp_path)
+    few = ["impl=rnn.torch,attention.fused", "seq_len=64", "d_model=16", "num_heads=2"]
+    endless = ["precision.target=0.001", "precision.min_rounds=1000", "precision.max_rounds=1000"]
+    process = harness("sweep", "out=run", *few, *endless, cwd=tmp_path)
     wait_for_rows(tmp_path / "run", HALFWAY)
     yield process, tmp_path / "run"
     process.kill()
@@ -186,8 +177,8 @@ def test_a_sweep_killed_halfway_keeps_every_finished_row_and_leaves_no_process(s
     while our_processes(run) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert our_processes(run) == []
-    finish(harness("report", "run", cwd=run.parent), 0)
-    assert len(pd.read_csv(run / "summary.csv")) == 6
+    assert main(["report", str(run)]) == 0
+    assert len(pd.read_csv(run / "summary.csv")) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -55,6 +55,20 @@ def test_what_is_known_of_a_layer_is_what_is_told_of_it(capsys: pytest.CaptureFi
     assert "TakesNoMask: no fading over 23 tokens" in text  # it was asked without one
 
 
+def test_the_table_and_the_picture_say_whose_weights_they_are_of(
+    elsewhere: Path, capsys: pytest.CaptureFixture
+) -> None:
+    theirs = f"{LAYERS}:BringsItsWeights"
+    text = said(capsys, f"impl=rnn.elman,{theirs}", "out=reach")
+    assert "What each step back keeps (untrained, seeds 0 to 3):" in text
+    assert f"{theirs} (own weights): " in text
+    assert "rnn.elman: " in text
+    picture = (elsewhere / "reach/plots/gradient_reach.svg").read_text()
+    assert "untrained, seeds 0 to 3" in picture
+    assert picture.count("own weights") == 1  # in the legend
+    assert "What each step back keeps (own weights):" in said(capsys, f"impl={theirs}", "out=alone")
+
+
 def test_a_single_token_has_no_distance(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["gradient-reach", "seq_len=1", "d_model=4", "seeds=1", "impl=rnn.elman", "out=reach"]) == 0
     assert "too few distances to tell a rate." in capsys.readouterr().out

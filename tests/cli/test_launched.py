@@ -15,9 +15,11 @@ import torch
 
 from harness.cli import main
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train", "threads=1"]
-QUICK = [*TINY, "precision.trial_s=0.01", "precision.patience_s=0.1", "launcher=processes", "out=run"]
+TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
+QUICK = [*TINY, "precision.trial_s=0.01", *TWO_ROUNDS, "launcher=processes", "out=run"]
 IN_TWO = {(n, mode) for n in (8, 16) for mode in ("forward", "train")}
 
 
@@ -68,7 +70,7 @@ def test_each_setting_is_a_shard_and_all_are_one_run(capsys: pytest.CaptureFixtu
 
 
 def test_a_shard_that_is_killed_is_finished_by_the_next_command() -> None:
-    slow = [*QUICK, "precision.trial_s=0.3", "launcher.attempts=1"]
+    slow = [*QUICK, "precision.trial_s=0.3", "precision.min_rounds=3", "precision.max_rounds=3", "launcher.attempts=1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", "sweep", *slow],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

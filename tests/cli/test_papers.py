@@ -53,6 +53,15 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return here / "run", out
 
 
+def test_the_last_line_names_all_that_was_written(swept: tuple[Path, str]) -> None:
+    where, _, names = swept[1].splitlines()[-1].partition(": ")
+    assert where == "run"
+    kept = {"config.yaml", "machine.json", "rows"}
+    written = {f"{path.name}{'/' * path.is_dir()}" for path in swept[0].iterdir() if path.name not in kept}
+    assert sorted(names.split(", ")) == sorted(written)
+    assert "published.csv" in written
+
+
 def test_each_claim_is_told_with_its_verdict(swept: tuple[Path, str]) -> None:
     said = " ".join(swept[1].split())
     assert "Of 2 claims of the paper 1 confirmed, 1 refuted." in said
@@ -67,7 +76,7 @@ def test_the_reports_have_each_figure_beside_the_measured_one(swept: tuple[Path,
     assert "| rnn.elman | n = 32 | 50 | not measured |  |" in markdown
     assert "attention works less \\| everywhere" in markdown
     for text in (markdown, html):
-        assert "second-hand: from hearsay" in text
+        assert "table 1; on a machine; second-hand: from hearsay" in text
         assert "It is an &lt;example&gt;." in text
     assert 'id="published"' in html
 

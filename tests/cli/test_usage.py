@@ -33,7 +33,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["sweep", "wait=false"], "wait=false says how to measure elsewhere"),
         (["sweep", "device=cuda"], "torch sees no CUDA device"),
         (["sweep", "impl=absent_module:Layer"], "No module named 'absent_module'\n"),  # not where Python looked
-        (["sweep", "impl=planted:Absent"], "has no attribute 'Absent'\n"),
+        (["sweep", "impl=planted:Absent"], "planted has no class 'Absent'; it has "),
         (["sweep", "impl=planted:NotALayer"], "is not a class"),
         (["report"], "the following arguments are required: RUN"),
         (["report", "absent"], "absent is not a run"),
@@ -134,3 +134,18 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 0
+
+
+@pytest.mark.parametrize("claim", ['{"work": "2nd^x"}', '{"wrok": "2nd²"}', '{"work": "O(nd²)"}'])
+def test_a_claim_that_cannot_be_read_is_told_before_anything_is_measured(
+    elsewhere: Path, claim: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (elsewhere / "theirs").mkdir()
+    (elsewhere / "theirs/layer.py").write_text(
+        f"import torch\nclass Claims(torch.nn.Identity):\n    claims = {claim}\n"
+    )
+    assert main(["sweep", "impl=./theirs/layer.py:Claims", "out=run"]) == 2
+    said = capsys.readouterr().err
+    assert "layer.py:Claims': " in said
+    assert "'work'" in said
+    assert not (elsewhere / "run").exists()

@@ -51,6 +51,16 @@ def test_what_is_no_list_of_points_gets_a_line(overrides: list[str], said: str) 
     assert "\n" not in str(caught.value)
 
 
+def test_what_goes_with_a_larger_size_no_point_says_so_that_none_can_grow() -> None:
+    with pytest.raises(UsageError) as caught:
+        compose([POINTS, "grow=seq_len"], for_sweep=True)
+    said = "grow=seq_len: no point of together says what goes with a larger seq_len: leave grow out, or give "
+    assert str(caught.value) == f"{said}together=null seq_len=… batch_size=…"
+    with pytest.raises(UsageError, match="no point of together of paper=flashattention2 says"):
+        compose(["paper=flashattention2", "scale=cpu", "grow=batch_size"], for_sweep=True)
+    assert compose([POINTS, "grow=d_model"], for_sweep=True).grow == "d_model"
+
+
 def test_only_a_sweep_takes_points() -> None:
     with pytest.raises(UsageError, match="unknown key 'together'"):
         compose([POINTS])

@@ -86,7 +86,7 @@ def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: P
         for directory in (run / "rows", run):
             directory.chmod(0o555)
         assert driver.ended() == 2
-        is_one_line(driver.err, "run/summary.csv: Permission denied")
+        is_one_line(driver.err, "run/report.html: Permission denied")
     # What was open is written to the end.
     before = lines_of(run)
     assert len(before) == ROWS

@@ -16,10 +16,9 @@ from faults.disturbance import SIGNALS, TARGETS, disturb, random_blow
 from faults.driver import DEADLINE_S, GRID, ROWS
 
 from harness.cli import main
+from harness.sweep.outcome import failed
 from harness.sweep.runner import Runner
-from harness.sweep.warm_parent import failed
 
-SWEEPS = 2
 # A trial whose parent is killed before the trial has asked to end with it.
 ORPHAN = """
 import os, signal, time
@@ -36,17 +35,12 @@ os.kill(parent, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_driver_parent_and_trial_are_ended_twice_each_and_every_case_is_there_once(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_driver_parent_and_trial_are_ended_and_every_case_is_there_once(number: signal.Signals, tmp_path: Path) -> None:
     draw = random.Random(number)
-    each = len(TARGETS) * SWEEPS
-    # The driver comes last, as that sweep is over then.
-    sweeps = [
-        [random_blow(draw, number, target, ROWS // each) for target in (*draw.sample(TARGETS[1:], 2), "driver")]
-        for _ in range(SWEEPS)
-    ]
-    left = disturb(tmp_path, sweeps, mark=str(tmp_path))
+    # The driver comes last, as the sweep is over then.
+    targets = (*draw.sample(TARGETS[1:], 2), "driver")
+    blows = [random_blow(draw, number, target, ROWS // len(TARGETS)) for target in targets]
+    left = disturb(tmp_path, [blows], mark=str(tmp_path))
     assert left.wrong == []
     assert left.arrived > 0  # the others found a sweep that had ended
     assert left.ends[-1] == 0

@@ -104,3 +104,24 @@ def test_a_law_that_took_over_from_another_is_trusted_the_less_for_that() -> Non
         return said.hi / said.lo
 
     assert reach(5) > 1.5 * reach(1)
+
+
+def test_nothing_is_predicted_to_cost_less_than_a_smaller_size_did() -> None:
+    few = [line for line in usual_lines() if line.seq_len <= 128 and (line.d_model, line.num_heads) == (256, 8)]
+    for metric in ("time", "memory"):
+        found = law(metric=metric, of=few)
+        least = max(point.lo for point in found.series.points)
+        for n in (200, 1024, 65536):
+            said = predict_cost(found, n, 256, 8, 1)
+            assert least <= said.lo <= said.value <= said.hi
+
+
+def test_where_cost_was_seen_to_fall_a_smaller_size_says_nothing_of_a_larger_one() -> None:
+    cases = [Case("attention.fused", n, 64, 1) for n in (*SIZES, 4096)]
+    found = law(of=lines(cases, lambda c: 1e-8 * c.seq_len * (0.1 if c.seq_len >= 512 else 1), lambda c: 8))
+    assert predict_cost(found, 600, 64, 1, 1).value == pytest.approx(6e-7, rel=0.05)
+
+
+def test_a_law_that_few_lengths_leave_open_is_told_with_what_to_measure() -> None:
+    few = [line for line in usual_lines() if line.seq_len <= 128 and (line.d_model, line.num_heads) == (256, 8)]
+    assert "measure seq_len=256,512 too" in " ".join(predict_cost(law(of=few), 1024, 256, 8, 1).warnings)

@@ -88,6 +88,35 @@ def test_the_claimed_work_of_somebodys_own_layer_is_its_formula_once_confirmed()
     assert (cell.measured, cell.verdict) == ("4n²d + 8nd²", "confirmed")
 
 
+def own_of_work(cost: Cost, claims: str | None = None) -> list[Line]:
+    of = measured("their:Layer", cost, family="attention", widths=(64, 128, 256), claims=claims)
+    return [replace(line, batch_size=1, flops=line.flops // 2, flops_full=line.flops // 2) for line in of]
+
+
+def test_a_window_of_somebodys_own_is_restricted_by_its_confirmed_claim() -> None:
+    def window(n: int, d: int, h: int) -> int:
+        return 8 * n * d * d + 384 * n * d
+
+    rows = rows_of(own_of_work(window, '{"work": "8*n*d^2 + 4·96·n·d"}'))
+    assert rows["Self-Attention (restricted)", "their:Layer"].complexity.verdict == "confirmed"
+    assert ("Self-Attention", "their:Layer") not in rows
+    refuted = rows_of(own_of_work(window, '{"work": "8nd² + 4nd"}'))
+    assert ("Self-Attention (restricted)", "their:Layer") not in refuted
+
+
+def test_linear_attention_of_somebodys_own_is_of_no_kind_by_its_confirmed_claim() -> None:
+    of = own_of_work(lambda n, d, h: 8 * n * d * d + 4 * n * d * d // h, '{"work": "8nd² + 4nd²/h"}')
+    assert {impl for _, impl in rows_of(of)} == {None}
+
+
+def test_a_layer_of_somebodys_own_that_does_less_than_its_familys_bound_does_not_refute_it() -> None:
+    cell = rows_of(own_of_work(recurrent))["Self-Attention", "their:Layer"].complexity
+    assert (cell.measured, cell.verdict) == ("4nd²", "undetermined")
+    assert cell.reason.startswith("does less than O(n²·d)")
+    more = rows_of(own_of_work(lambda n, d, h: n**3))["Self-Attention", "their:Layer"].complexity
+    assert more.verdict == "refuted"
+
+
 @pytest.mark.parametrize("lines", [own("own"), own(mode="train"), [replace(line, flops=None) for line in own()]])
 def test_a_layer_of_another_family_or_mode_or_without_counted_work_is_no_row(lines: list[Line]) -> None:
     assert {impl for _, impl in rows_of(lines)} == {None}

@@ -31,7 +31,7 @@ def test_the_claims_in_the_rows_of_somebodys_own_layer_are_judged_as_ours_are() 
     }
 
 
-@pytest.mark.parametrize("stated", ['{"work": "8nd^2"}', '["work"]', "no JSON"])
+@pytest.mark.parametrize("stated", ['{"work": "8nd^^2"}', '["work"]', "no JSON"])
 def test_claims_that_cannot_be_read_are_undetermined_with_the_reason(stated: str) -> None:
     one = verdict("work", measured("their:Layer", attention, claims=stated))
     assert (one.verdict, "is no sum of terms" in one.reason) == ("undetermined", True)

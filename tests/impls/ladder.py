@@ -1,6 +1,8 @@
-"""What the tests of the ladder share: a layer of the registry by name, and whether it can be asked for a case."""
+"""What the tests of the ladder share: layers of the registry by name, and what each can be asked for."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,16 +15,59 @@ from impls.registry import IMPLS
 
 # Compiling takes seconds each: the compiled rungs have tests of their own.
 EAGER = [name for name, impl in IMPLS.items() if not impl.compiled]
+_AROUND_A_RUNG = ("encoder", "decoder", "encoder6")
+# A block knows of its rung which masks, which source and which steps it takes, and nothing else: one of each kind.
+BLOCK_OF_EACH_KIND = (
+    "encoder.naive",
+    "encoder.fused",  # told of a causal mask without one
+    "encoder.window",  # prepares a layout of its own
+    "encoder.linear.chunked",  # causal by nature
+    "decoder.fused",
+    "decoder.gqa",  # a cache of another width
+    "decoder.module",  # has no steps
+    "decoder.linear.parallel",  # decodes from a state, the source's too
+    "decoder.window",  # another looks over the source
+    "decoder.linear.recurrent",
+    "encoder6.fused",
+)
 
 
-def case_of(name: str, n: int, d: int, h: int, **more: object) -> Case:
+def asked(name: str, n: int, d: int, h: int, **more: Any) -> tuple[Case, str | None]:
+    """The case, of one head where the layer has none, and why the layer cannot be asked for it; None if it can."""
+    case = replace(Case(name, n, d, h if IMPLS[name].has_heads else 1), **more)
+    return case, catalog.unsupported_reason(case, IMPLS[name].has_heads) or refusal(catalog.load_class(name), case)
+
+
+def case_of(name: str, n: int, d: int, h: int, **more: Any) -> Case:
     """The case, of one head where the layer has none. Skips, with the reason, what the layer cannot be asked for."""
-    case = Case(name, n, d, h if IMPLS[name].has_heads else 1)
-    case = replace(case, **more)
-    reason = catalog.unsupported_reason(case, IMPLS[name].has_heads) or refusal(catalog.load_class(name), case)
+    case, reason = asked(name, n, d, h, **more)
     if reason:
         pytest.skip(reason)
     return case
+
+
+def can(name: str, **more: Any) -> bool:
+    """Whether the layer can be asked for such a case."""
+    return asked(name, 40, 48, 4, **more)[1] is None
+
+
+# Those that run on any CPU; the others need a GPU, or somebody's package.
+HERE = [name for name in EAGER if can(name)]
+BLOCKS = [name for name in HERE if IMPLS[name].family in _AROUND_A_RUNG]
+RUNGS = [name for name in HERE if name not in BLOCKS]
+# Every rung, and a block of each kind: what is asked of these is asked of the mathematics, mask by mask.
+VARIED = [*RUNGS, *BLOCK_OF_EACH_KIND]
+OTHER_BLOCKS = [name for name in BLOCKS if name not in VARIED]
+
+
+def cells(names: Iterable[str], settings: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+    """Parameters `name, setting` of each layer and each of the settings that it can be asked for."""
+    return [
+        pytest.param(name, dict(setting), id=f"{name}-{label}")
+        for name in names
+        for label, setting in settings.items()
+        if can(name, **setting)
+    ]
 
 
 def make(case: Case) -> torch.nn.Module:

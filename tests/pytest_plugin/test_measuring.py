@@ -33,7 +33,7 @@ class TooLong(Exception):
     pass
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def measuring() -> Iterator[Measuring]:
     started = Measuring()
     yield started

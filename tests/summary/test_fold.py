@@ -60,6 +60,8 @@ BAD_TIMED = [
     {"round": 2**80},
     {"family": None},
     {"status": ["ok"]},
+    {"status": "fine"},
+    {"at": "soon"},
     {"purpose": 3},
     {"case": None},
     {"case": "attention.fused"},

@@ -130,7 +130,7 @@ def test_facts_can_be_taken_and_nothing_timed() -> None:
 
 def test_one_verification_serves_all_cases_of_a_kind() -> None:
     sweep(runner := Pretender(steady))
-    # 512 is halved to 256, which nobody asked for; the others are small as they are.
+    # 256 stands for 512, which nobody asked for; the others are small as they are.
     assert [case.seq_len for case in runner.order("verify")] == [8, 16, 32, 256]
 
 
@@ -224,3 +224,9 @@ def test_a_case_that_cannot_be_compiled_is_finished_and_not_timed() -> None:
 def test_a_wrong_layer_is_not_compiled_again() -> None:
     sweep(runner := Pretender(steady, verify={**COMPILED, "status": "wrong", "reason": "off"}))
     assert runner.order("compile") == []
+
+
+def test_who_watches_is_told_of_as_many_cases_as_a_phase_will_end_with() -> None:
+    log = sweep(Pretender(steady))
+    assert log.phases[:2] == [("verify", len(CASES)), ("facts", len(CASES))]
+    assert [row["purpose"] for row in log.rows[: 2 * len(CASES)]] == ["verify"] * len(CASES) + ["facts"] * len(CASES)

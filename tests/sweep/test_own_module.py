@@ -8,6 +8,7 @@ import pytest
 
 from harness.case import Case
 from harness.sweep.runner import Runner
+from harness.trial.own_module import is_on_gpu
 
 LAYER = """
 from torch import nn
@@ -27,16 +28,23 @@ with open({marks!r}, "a") as marks:
 """
 
 
-@pytest.fixture
-def runner() -> Iterator[Runner]:
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the modules are."""
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module")
+def runner(directory: Path) -> Iterator[Runner]:
+    path = [*sys.path, str(directory)]
+    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=path) as started:
         yield started
 
 
-def module(directory: Path, name: str, more: str, monkeypatch: pytest.MonkeyPatch) -> Case:
+def module(directory: Path, name: str, more: str) -> Case:
     """A module in the directory that marks its imports; a case of its layer."""
-    (directory / f"{name}.py").write_text(MARK.format(marks=str(directory / "marks")) + more + LAYER)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(directory)])
+    marks = str(directory / f"{name}.marks")
+    (directory / f"{name}.py").write_text(MARK.format(marks=marks) + more + LAYER)
     return Case(f"{name}:Layer", 8, 4, 1)
 
 
@@ -46,19 +54,17 @@ def imports(runner: Runner, case: Case, directory: Path) -> int:
     for _ in range(3):
         outcome = runner.run("time", case)
         assert outcome["status"] == "ok", outcome["reason"]
-    return len((directory / "marks").read_text().splitlines())
+    return len((directory / f"{case.impl.partition(':')[0]}.marks").read_text().splitlines())
 
 
-def test_a_slow_import_is_made_once_to_look_and_once_for_all_trials(
-    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = module(tmp_path, "slow_to_import", "time.sleep(0.3)\nprint('loud')\n", monkeypatch)
-    assert imports(runner, case, tmp_path) == 2
+def test_a_slow_import_is_made_once_to_look_and_once_for_all_trials(runner: Runner, directory: Path) -> None:
+    case = module(directory, "slow_to_import", "time.sleep(0.3)\nprint('loud')\n")
+    assert imports(runner, case, directory) == 2
 
 
-def test_a_quick_one_is_each_trials_own(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = module(tmp_path, "quick_to_import", "", monkeypatch)
-    assert imports(runner, case, tmp_path) == 4
+def test_a_quick_one_is_each_trials_own(runner: Runner, directory: Path) -> None:
+    case = module(directory, "quick_to_import", "")
+    assert imports(runner, case, directory) == 4
 
 
 @pytest.mark.parametrize(
@@ -69,16 +75,23 @@ def test_a_quick_one_is_each_trials_own(runner: Runner, tmp_path: Path, monkeypa
     ],
 )
 def test_what_an_import_leaves_running_is_not_forked_from(
-    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, leaves: str
+    runner: Runner, directory: Path, name: str, leaves: str
 ) -> None:
-    case = module(tmp_path, name, f"time.sleep(0.3)\n{leaves}\n", monkeypatch)
-    assert imports(runner, case, tmp_path) == 4
+    case = module(directory, name, f"time.sleep(0.3)\n{leaves}\n")
+    assert imports(runner, case, directory) == 4
 
 
-def test_what_it_changes_in_torch_does_not_reach_other_layers(
-    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("file", "seen"), [("/dev/nvidia-uvm", True), ("/dev/nvidiactl", False), ("/dev/null", False)])
+def test_cudas_driver_at_work_is_seen_whoever_called_it_and_nvml_is_not_taken_for_it(
+    tmp_path: Path, file: str, seen: bool
 ) -> None:
+    (tmp_path / "0").symlink_to("/dev/null")
+    (tmp_path / "7").symlink_to(file)
+    assert is_on_gpu(tmp_path) is seen
+
+
+def test_what_it_changes_in_torch_does_not_reach_other_layers(runner: Runner, directory: Path) -> None:
     meddles = "time.sleep(0.3)\nimport torch\ntorch.nn.functional.linear = None\n"
-    case = module(tmp_path, "meddles_with_torch", meddles, monkeypatch)
-    imports(runner, case, tmp_path)
+    case = module(directory, "meddles_with_torch", meddles)
+    imports(runner, case, directory)
     assert runner.run("time", Case("attention.packed", 8, 4, 1))["status"] == "ok"

@@ -49,3 +49,21 @@ def test_elsewhere_there_are_plain_lines_without_control_codes(monkeypatch: pyte
 
 def test_a_narrow_terminal_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "round 1" in shown(True, monkeypatch, width=40)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_before_the_first_round_it_says_how_many_cases_were_looked_at(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_REDRAW_S", 0.0)
+    monkeypatch.setattr(progress, "_PLAIN_LINE_S", 0.0)
+    file = io.StringIO()
+    with Screen(CASES, PRECISION, Console(file=file, force_terminal=terminal, width=100, color_system=None)) as screen:
+        for phase in ("verify", "facts"):
+            screen.starting(phase, len(CASES))
+            for case in CASES[:2]:
+                screen.trial(case, {"status": "ok"})
+        screen.starting("round", 1)
+        screen.trial(CASES[0], TIMED)
+    for line in ("verify 1/3", "verify 2/3", "facts 1/3", "facts 2/3", "round 1"):
+        assert f"{line}  0/3 cases done" in file.getvalue()

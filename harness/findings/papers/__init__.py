@@ -2,6 +2,7 @@
 
 paper.py        a paper: its figures, its claims
 read.py         what conf/paper/NAME.yaml holds of one, checked
+parts.py        … and of what that is made
 quantities.py   what a figure is of, and how it follows from a line of a run
 matching.py     which lines of a run a figure or a claim is of
 figures.py      each published figure beside the measured one

@@ -34,7 +34,7 @@ def judged(paper: Paper, lines: Sequence[Line]) -> list[Judged]:
 
 
 def _judge(claim: Claim, lines: Sequence[Line]) -> Judgement:
-    found = measured(lines, claim.quantity, claim.of, claim.over, claim.at)
+    found = measured(lines, claim.quantity, claim.of, claim.over, claim.at, claim.against)
     if not found:
         return Judgement("", UNDETERMINED, "no case of it was measured")
     known: _Points = [(one.line, one.known) for one in found if one.known is not None]
@@ -157,6 +157,7 @@ COLUMNS = (
     "impl",
     "over",
     "at",
+    "against",
     "wanted",
     "within",
     "source",
@@ -176,6 +177,7 @@ def judged_table(found: Sequence[Judged]) -> "pd.DataFrame":
             "impl": one.claim.of,
             "over": one.claim.over,
             "at": written(one.claim.at),
+            "against": written(one.claim.against),
             "wanted": " ".join(f"{number:g}" for number in one.claim.wanted),
             "within": one.claim.within,
             "source": one.claim.source,

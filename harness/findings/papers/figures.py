@@ -42,7 +42,7 @@ def beside(paper: Paper, lines: Sequence[Line]) -> list[Beside]:
 
 COLUMNS = (
     *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
-    *("measured_hi", "measured_ended", "ratio", "case", "source", "second_hand"),
+    *("measured_hi", "measured_ended", "ratio", "case", "hardware", "source", "second_hand"),
 )
 
 
@@ -71,6 +71,7 @@ def _row(one: Beside) -> dict[str, object]:
         "measured_ended": "" if known else line.ended if line is not None else NOT_MEASURED,
         "ratio": one.ratio,
         "case": line.line.case.key if line is not None else "",
+        "hardware": figure.hardware,
         "source": figure.source,
         "second_hand": figure.second_hand,
     }

@@ -1,8 +1,8 @@
 """Which lines of a run a figure or a claim is of, and what they say of a quantity."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.case import AXES
@@ -22,11 +22,20 @@ class Measured:
     ended: str
 
 
-def measured(lines: Sequence[Line], quantity: str, of: str, over: str, at: At) -> list[Measured]:
+def measured(
+    lines: Sequence[Line], quantity: str, of: str, over: str, at: At, against: At | None = None
+) -> list[Measured]:
     """Of every line of `of` at `at`, in the order of n, the quantity; over that of `over` at the same point, if named.
 
-    Points at which there is no line of `over` are left out. Layers without heads are at every number of heads.
+    With `against`, all of that over the same at another value on some of the axes. Points at which there is nothing to
+    divide by are left out. Layers without heads are at every number of heads.
     """
+    if against:
+        elsewhere = measured(lines, quantity, of, over, {**at, **against})
+        there = {_place(one.line, False, against): one for one in elsewhere}
+        here = measured(lines, quantity, of, over, at)
+        both = [(one, there.get(_place(one.line, False, against))) for one in here]
+        return [_divided(one.line, one, other) for one, other in both if other is not None]
     mine = sorted((line for line in lines if line.impl == of and is_at(line, at)), key=lambda line: line.seq_len)
     if not over:
         return [Measured(line, *_known(line, quantity)) for line in mine]
@@ -45,9 +54,10 @@ def _value(line: Line, axis: str) -> Any:
     return line.d_model // line.num_heads if axis == "head_dim" else getattr(line, axis)
 
 
-def _place(line: Line, any_heads: bool) -> tuple[Any, ...]:
-    """The point that a line was measured at, whatever its number of heads if one side has none."""
-    return (*(getattr(line, axis) for axis in AXES if axis not in ("impl", "num_heads")), any_heads or line.num_heads)
+def _place(line: Line, any_heads: bool, but: Collection[str] = ()) -> tuple[Any, ...]:
+    """The point that a line was measured at, `but` for some axes, whatever its number of heads if one side has none."""
+    axes = (axis for axis in AXES if axis not in ("impl", "num_heads", *but))
+    return (*(getattr(line, axis) for axis in axes), any_heads or "num_heads" in but or line.num_heads)
 
 
 def _known(line: Line, quantity: str) -> tuple[Known | None, str]:
@@ -56,11 +66,16 @@ def _known(line: Line, quantity: str) -> tuple[Known | None, str]:
 
 
 def _ratio(line: Line, other: Line, quantity: str) -> Measured:
-    (mine, ended), (its, also) = _known(line, quantity), _known(other, quantity)
-    if mine is None or its is None:
-        said = [f"{name} {end}" for name, end in ((line.impl, ended), (other.impl, also)) if end]
-        return Measured(line, None, ", ".join(said))
-    if min(mine[0], its[0]) <= 0:
+    mine, its = (Measured(one, *_known(one, quantity)) for one in (line, other))
+    named = (replace(one, ended=one.ended and f"{one.line.impl} {one.ended}") for one in (mine, its))
+    return _divided(line, *named)
+
+
+def _divided(line: Line, one: Measured, other: Measured) -> Measured:
+    """One quantity over another as that of `line`, the interval that of independent errors."""
+    if one.known is None or other.known is None:
+        return Measured(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
+    if min(one.known[0], other.known[0]) <= 0:
         return Measured(line, None, "nothing to divide")
-    between = gap(line.seq_len, mine, its)
+    between = gap(line.seq_len, one.known, other.known)
     return Measured(line, (math.exp(between.value), math.exp(between.lo), math.exp(between.hi)), "")

@@ -12,7 +12,7 @@ At = Mapping[str, tuple[Any, ...]]
 class Figure:
     """One published number: of `of`, or of `of` over `over`. `value` is None where the case `ended` without one.
 
-    `told` is the part of `at` that tells it from other figures of the paper.
+    `told` is the part of `at` that tells it from other figures of the paper; `hardware` is what it was measured on.
     """
 
     table: str
@@ -23,6 +23,7 @@ class Figure:
     told: At
     value: float | None
     ended: str
+    hardware: str
     source: str
     second_hand: str
 
@@ -30,6 +31,8 @@ class Figure:
 @dataclass(frozen=True)
 class Claim:
     """What a paper says of a quantity of `of`, or of `of` over `over`; `kind` is one of `KINDS`.
+
+    With `against`, which names axes of `at` and another value of each, it is of the quantity over the same one there.
 
     | kind | holds where the quantity |
     | --- | --- |
@@ -45,6 +48,7 @@ class Claim:
     of: str
     over: str
     at: At
+    against: At
     wanted: tuple[float, ...]
     within: float
     source: str

@@ -21,7 +21,7 @@ def show(title: str, comparison: Comparison, console: Console) -> None:
     """Print the table (`could see`: the smallest slow-down that it would show), and what to know of it."""
     table = Table(title=escape(printable(title)), box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
     table.add_column("head", overflow="fold")
-    for heading in ("time, with 95 %", "could see", "memory", "flops"):
+    for heading in ("time, and between", "could see", "memory", "flops"):
         table.add_column(heading, justify="right" if heading == "could see" else "left")
     for one in comparison.compared:
         # The impl on a line of its own: in one line neither fits a narrow terminal.

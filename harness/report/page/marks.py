@@ -1,4 +1,4 @@
-"""How an impl looks on the page: the colour and marker of the static plots, as the page's own charts name them."""
+"""How an impl looks on the page: colour, marker and dash of the static plots, as the page's own charts name them."""
 
 from collections.abc import Iterable
 
@@ -18,13 +18,17 @@ _SHAPES = {
     "h": ("hexagon", "M0-5.4L4.7-2.7V2.7L0 5.4L-4.7 2.7V-2.7Z"),
 }
 
+# Of a dash's length, for a line as thick as the page's.
+_PIXELS = 2
+
 
 def marks(impls: Iterable[str]) -> dict[str, dict[str, str]]:
-    """`{impl: {colour, symbol, path}}` of each of the impls, in the order in which the plots have them."""
+    """`{impl: {colour, symbol, path, dash}}` of each of the impls, in the order in which the plots have them."""
     wanted = set(impls)
     found = {}
-    for impl, (colour, marker) in looks(wanted).items():
+    for impl, look in looks(wanted).items():
         if impl in wanted:
-            symbol, path = _SHAPES[marker]
-            found[impl] = {"colour": colour, "symbol": symbol, "path": path}
+            symbol, path = _SHAPES[look.marker]
+            dash = ",".join(f"{length * _PIXELS:g}px" for length in look.dash) or "solid"
+            found[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
     return found

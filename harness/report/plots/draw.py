@@ -4,9 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from harness.findings.roofline import roof_points, roofs
-from harness.report.panels import readable, settings
-from harness.report.plots.curves import MEMORY, TIME, curves
+from harness.report.panels import Setting, readable, settings
+from harness.report.plots.cost import MEMORY, TIME, Cost
+from harness.report.plots.crowd import is_crowded
+from harness.report.plots.curves import curves
 from harness.report.plots.ladder import ladder
 from harness.report.plots.roofline import roofline
 from harness.report.plots.save import save
@@ -23,9 +27,9 @@ def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> 
         setting = readable(whole)
         end = f"_{setting.name}" if setting.name else ""
         if any(line.time_s is not None for panel in setting.panels for line in panel.lines):
-            save(curves(setting, TIME), directory / f"time{end}")
+            save(_curves(whole, TIME), directory / f"time{end}")
         if any(line.peak_bytes for panel in setting.panels for line in panel.lines):
-            save(curves(setting, MEMORY), directory / f"memory{end}")
+            save(_curves(whole, MEMORY), directory / f"memory{end}")
         others = {
             "ladder": ladder(whole),
             "speedup": speedup(setting),
@@ -34,3 +38,8 @@ def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> 
         for name, figure in others.items():
             if figure is not None:
                 save(figure, directory / f"{name}{end}")
+
+
+def _curves(whole: Setting, cost: Cost) -> Figure:
+    """Where it is crowded, axes for each family are cut down to fewer widths and heads there."""
+    return curves(whole if is_crowded(whole.panels, cost) else readable(whole), cost)

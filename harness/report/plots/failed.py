@@ -1,12 +1,18 @@
 """Failed cases in a picture: a cross each where it would have been, and once for all that lie together why."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
+
+from harness.report.failures import would_cost
+from harness.report.looks import looks
+from harness.report.panels import Panel
+from harness.report.plots.cost import Cost, known
 
 # Of the height of a panel: crosses nearer to each other than this have one text.
 _NEAR = 0.08
@@ -32,6 +38,26 @@ class Place:
 
     x: float
     y: float
+
+
+def mark_failures(axes: Axes, panel: Panel, cost: Cost, impls: Collection[str] | None = None) -> None:
+    """Draw the failed cases of a panel, all or those of some impls, on axes whose limits are final."""
+    some = panel.impls() if impls is None else [impl for impl in panel.impls() if impl in impls]
+    style = looks(some)
+    failed = [
+        Failed(line.seq_len, would_cost(line.seq_len, known(panel, impl, cost)), line.status, style[impl].colour)
+        for impl in some
+        for line in panel.of(impl)
+        if line.status != "ok" and cost.value(line) is None
+    ]
+    mark(axes, failed, [known(panel, impl, cost) for impl in panel.impls()])
+
+
+def failures_named(panels: Iterable[Panel]) -> list[Line2D]:
+    """What a legend says of them, if there are any."""
+    if all(line.status == "ok" for panel in panels for line in panel.lines):
+        return []
+    return [Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label="failed, where\nit would have been")]
 
 
 def mark(axes: Axes, failed: Sequence[Failed], curves: Iterable[Sequence[tuple[float, float]]]) -> None:

@@ -14,7 +14,7 @@ from harness.report import units
 from harness.report.absent import absent
 from harness.report.names import short
 from harness.report.panels import Panel, Setting
-from harness.report.plots.curves import MEMORY, TIME, Cost
+from harness.report.plots.cost import MEMORY, TIME, Cost
 from harness.report.plots.style import MANY, THEME, title
 from harness.report.said.costs import fullest
 from harness.summary import Line

@@ -82,9 +82,9 @@ def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
         groups.setdefault((point.line.impl, point.line.d_model, point.line.num_heads), []).append(point)
     for (impl, _, _), members in groups.items():
         members.sort(key=lambda point: point.line.seq_len)
-        colour, marker = style[impl]
+        colour, marker, dash = style[impl]
         x, y = [p.flops_per_byte for p in members], [p.flops_per_s for p in members]
-        axes.plot(x, y, color=colour, lw=0.8, alpha=0.5)
+        axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
         area = [18 + 50 * _grown(p.line.seq_len, sizes) for p in members]
         axes.scatter(x, y, s=area, color=colour, marker=marker, alpha=0.85, lw=0, zorder=3)
         known = [p for p in members if p.flops_per_s_lo > 0 and p.flops_per_s_hi < math.inf]
@@ -116,8 +116,8 @@ def _legend(points: Sequence[RoofPoint]) -> list[tuple[Line2D | tuple[Line2D, ..
     """(what is drawn, what it says)"""
     impls = {point.line.impl for point in points}
     handles: list[tuple[Line2D | tuple[Line2D, ...], str]] = [
-        (Line2D([], [], color=colour, marker=marker, ms=6, lw=0.8), short(impl))
-        for impl, (colour, marker) in looks(impls).items()
+        (Line2D([], [], color=colour, ls=(0, dash), marker=marker, ms=6, lw=0.8), short(impl))
+        for impl, (colour, marker, dash) in looks(impls).items()
         if impl in impls
     ]
     growing = tuple(Line2D([], [], color="0.4", marker="o", ms=size, ls="") for size in (3, 5, 7))

@@ -27,13 +27,20 @@ class Row:
 
 @dataclass(frozen=True)
 class FigureTable:
-    """One published table: what it is of, where it is from, and its rows."""
+    """One published table: what it is of, on what hardware that was measured, where it is from, and its rows."""
 
     title: str
     quantity: str
+    hardware: str
     source: str
     second_hand: str
     rows: tuple[Row, ...]
+
+    @property
+    def origin(self) -> str:
+        """`figure 4; on NVIDIA A100; second-hand: from a summary`."""
+        parts = {"": self.source, "on ": self.hardware, "second-hand: ": self.second_hand}
+        return "; ".join(f"{says}{part}" for says, part in parts.items() if part)
 
 
 def title(published: Published) -> str:
@@ -65,7 +72,8 @@ def tables(published: Published) -> list[FigureTable]:
         first = group[0].figure
         unit = f" [{QUANTITIES[quantity].unit}]" if QUANTITIES[quantity].unit and not first.over else ""
         rows = tuple(map(_row, group))
-        found.append(FigureTable(name, QUANTITIES[quantity].title + unit, first.source, first.second_hand, rows))
+        quantity = QUANTITIES[quantity].title + unit
+        found.append(FigureTable(name, quantity, first.hardware, first.source, first.second_hand, rows))
     return found
 
 

@@ -16,7 +16,7 @@ _POWER = 0.8
 @dataclass(frozen=True)
 class Evidence:
     """Of blocks' log ratios. Each p already pays for as many looks as there may be (Bonferroni), and so does the
-    interval, which holds the ratio 95 times in 100 whenever it was stopped.
+    interval, which misses the ratio as seldom as was asked for, whenever it was stopped.
 
     `slower`, `faster`: p of a ratio that is not above, not below the floor. `equivalent`: of one that is not within it
     (two one-sided tests: Schuirmann 1987). `ratio`, `lo`, `hi`: B's time over A's.
@@ -31,12 +31,15 @@ class Evidence:
     hi: float
 
 
-def evidence(logs: Sequence[float], rules: Rules) -> Evidence:
-    """Of each block's log(B's time / A's time). Without blocks nothing is known."""
+def evidence(logs: Sequence[float], rules: Rules, misses: float | None = None) -> Evidence:
+    """Of each block's log(B's time / A's time). Without blocks nothing is known.
+
+    `misses`: how often the interval may miss the ratio, half of it at either end; the rules' alpha, if not given.
+    """
     if not logs:
         return Evidence(0, 1.0, 1.0, 1.0, math.nan, 0.0, math.inf)
     averages, floor, looks = signed_rank.walsh(logs), rules.log_floor, len(rules.looks)
-    lo, hi = signed_rank.interval(averages, rules.alpha / looks)
+    lo, hi = signed_rank.interval(averages, (rules.alpha if misses is None else misses) / looks)
     within = max(signed_rank.p_above(averages, -floor), signed_rank.p_below(averages, floor))
     return Evidence(
         blocks=len(logs),

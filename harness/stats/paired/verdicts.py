@@ -16,7 +16,8 @@ class Verdict:
     """Of one case: one of the five, why, and the evidence that it rests on.
 
     The evidence of a case that was measured a second time is that of the second time alone: the first time chose it
-    for being large. `blocks` counts those of both.
+    for being large. Its interval is that of the test which decided: above the floor if it is slower, below if faster,
+    and not so if that was not confirmed. `blocks` counts those of both.
     """
 
     verdict: str
@@ -75,21 +76,40 @@ def verdicts_of(measured: Measured, rules: Rules) -> list[Verdict]:
     }
     found = []
     for number, blocks in enumerate(measured.cases):
-        shown = evidence(blocks.again if blocks.flagged else blocks.first, rules)
+        own = evidence(blocks.again, rules.again) if blocks.flagged else evidence(blocks.first, rules)
+        shown = own
+        if blocks.flagged:
+            called = sum(confirmed[_before(blocks, rules)].values())
+            shown = evidence(blocks.again, rules, _misses(called, len(again), rules))
         verdict, reason = _verdict(blocks, {side for side, of in confirmed.items() if of.get(number)}, shown, rules)
         if why_not and verdict != UNMEASURED:
             verdict, reason = UNDECIDED, f"{why_not}: it measured as {verdict}"
         asked = (len(again), rules.again) if blocks.flagged else (len(measured.cases), rules)
-        least = smallest_detectable(shown, *asked)
+        least = smallest_detectable(own, *asked)
         found.append(Verdict(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
     return found
+
+
+def _misses(called: int, tested: int, rules: Rules) -> float:
+    """How often the interval may miss of what was measured a second time, so that it says what the test said.
+
+    Either end is a one-sided test. Of so many called, each had to pass that share of alpha (Benjamini and Yekutieli
+    2005, "False discovery rate-adjusted multiple confidence intervals for selected parameters"); who was not called
+    does not pass it either.
+    """
+    return 2 * rules.alpha_again * max(called, 1) / tested
+
+
+def _before(blocks: Blocks, rules: Rules) -> str:
+    """What a flagged case was the first time."""
+    return SLOWER if evidence(blocks.first, rules).slower <= rules.alpha else FASTER
 
 
 def _verdict(blocks: Blocks, confirmed: set[str], shown: Evidence, rules: Rules) -> tuple[str, str]:
     if blocks.failure is not None:
         return UNMEASURED, blocks.failure
     if blocks.flagged:
-        before = SLOWER if evidence(blocks.first, rules).slower <= rules.alpha else FASTER
+        before = _before(blocks, rules)
         if before in confirmed:
             return before, f"by more than {100 * rules.floor:g} %, and so again in new processes"
         return UNDECIDED, f"{before} at first, and not so in new processes"

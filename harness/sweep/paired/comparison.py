@@ -14,8 +14,9 @@ from harness.catalog import Traits
 from harness.config import Precision
 from harness.stats.paired.procedure import Measured, NoBlock, measure
 from harness.stats.paired.rules import Rules
-from harness.sweep.driver import Sink, Sweep, Watcher
+from harness.sweep.driver import Sweep
 from harness.sweep.paired.block import Block, Side, Timing, take_block
+from harness.sweep.protocols import Sink, Watcher
 from harness.sweep.runner import Runner
 
 # Every so many rounds all trials come from new warm parents: what luck one of these has with its memory, all its trials

@@ -14,6 +14,8 @@ from harness.trial.facts.backend import backend
 from harness.trial.facts.memory import allocator_peak, resident_peak
 from harness.trial.facts.observe import Observation, observe
 from harness.trial.facts.saved import saved_bytes
+from harness.trial.given import counted
+from harness.trial.relative import check_finite, check_output
 from harness.trial.timing.compiled import graphs, triton_kernels
 
 _Fact = TypeVar("_Fact")
@@ -44,8 +46,11 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     Each kind of fact has a call of its own, so that taking one does not disturb another.
     """
     work = build(case, seed)
-    work.call()  # pools, caches and code are loaded by the first call, and are not its memory
+    y = work.call()  # pools, caches and code are loaded by the first call, and are not its memory
     work.sync()
+    if case.mode in ("forward", "train"):  # values are verified at a small n; what can be seen at this one, is
+        check_finite(check_output(y, work.x, case.d_model), counted(work.layer, case))
+    del y
     work.forget()
     peak, operations = allocator_peak(work.call, case.device)
     work.forget()

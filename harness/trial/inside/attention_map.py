@@ -2,8 +2,8 @@
 
     a_ij = softmax_j(q_i · k_j / √head_dim),   x_i = vector(word_i) + PE(i)
 
-Vaswani et al. 2017, sections 3.2.1 and 3.5. The weights of the layer are those that the seed draws: it has learned
-nothing, and looks at words by chance.
+Vaswani et al. 2017, sections 3.2.1 and 3.5. The weights of the layer are those that the seed draws, unless it
+loads its own: it has learned nothing, and looks at words by chance.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,14 @@ from harness import catalog
 from harness.case import Case
 from harness.trial.build import Unsupported, build_layer
 from harness.trial.contract import input_width
+from harness.trial.inside.own_weights import has_own_weights
 from harness.trial.relative import WrongResult, tolerance
 from impls.blocks.positions import sinusoids
 
 
 def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]:
     """`weights`, one n × n matrix a head, and `row_error`, by how much the worst row's sum differs from 1.
+    `own_weights`: the layer's own are those that it brings, whatever the seed.
 
     `words` has a number for each word, which draws its vector: the same word, the same vector. Raises Unsupported where
     there is nothing to look at, WrongResult where it is no attention: a row's sum is not 1, or it looks ahead in spite
@@ -45,7 +47,8 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
     error = _row_error(weights, n)
     if case.mask == "causal" and weights.triu(1).any():
         raise WrongResult("its attention_weights look ahead in spite of the mask")
-    return {"weights": weights[0].tolist(), "row_error": error}
+    own_weights = has_own_weights(layer, case, seed)
+    return {"weights": weights[0].tolist(), "row_error": error, "own_weights": own_weights}
 
 
 def _refusal(layer_class: Any, case: Case) -> str | None:

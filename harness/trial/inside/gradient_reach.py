@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harness.case import Case
 from harness.trial.build import build
+from harness.trial.inside.own_weights import has_own_weights
 from harness.trial.relative import WrongResult
 
 # So many features of h_n are differentiated at once, each in a sequence of its own, all alike.
@@ -22,7 +23,8 @@ _MOST_AT_ONCE = 32
 
 
 def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
-    """`norms` by distance 0, 1, … n − 1, with weights and input that the seed draws.
+    """`norms` by distance 0, 1, … n − 1, with weights and input that the seed draws, and `own_weights`: whether the
+    layer brings its own, whatever the seed.
 
     The case is one of `train`. Sequences of a batch must not see one another. Raises Unsupported as `build` does, and
     WrongResult where a gradient is no finite number.
@@ -43,7 +45,7 @@ def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
         norms = torch.hypot(norms, _norm(rows))
     if not norms.isfinite().all():
         raise WrongResult("its gradient is not finite")
-    return {"norms": norms.flip(0).tolist()}
+    return {"norms": norms.flip(0).tolist(), "own_weights": has_own_weights(work.layer, case, seed)}
 
 
 def _norm(rows: Tensor) -> Tensor:

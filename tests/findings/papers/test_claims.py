@@ -95,6 +95,34 @@ def test_one_overtakes_another_within_the_published_range_or_elsewhere(
     assert (one.verdict, one.measured) == (verdict, measured)
 
 
+def masked(ratio: float, **changed: Any) -> list[Line]:
+    """sdpa.naive takes twice as long as sdpa.flash, and under a causal mask `ratio` times as long."""
+    free, causal = pair(lambda n: 2.0), pair(lambda n: ratio)
+    return [*free, *(replace(line, mask="causal", **changed) for line in causal)]
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(3.0, CONFIRMED), (1.5, REFUTED), (2.02, UNDETERMINED)])
+def test_two_ratios_are_held_against_each_other_at_the_same_point(ratio: float, verdict: str) -> None:
+    between = {"at": {"mask": "causal"}, "against": {"mask": "none"}}
+    one = judge(masked(ratio), RATIO, at_least=1, **between)
+    assert one.verdict == verdict
+    assert one.measured.startswith(f"{ratio / 2:.3g} (")
+    assert one.measured.count("at n = ") == len(SIZES)
+
+
+def test_four_intervals_make_that_of_a_ratio_of_ratios() -> None:
+    one = judge(masked(3.0), RATIO, at_least=1, at={"mask": "causal", "seq_len": 512}, against={"mask": "none"})
+    assert one.measured == "1.5 (1.47 to 1.53)"  # four times 1 %, as independent errors add up
+
+
+def test_a_point_that_differs_in_more_is_no_point_to_be_held_against() -> None:
+    between = {"at": {"mask": "causal"}, "against": {"mask": "none"}}
+    one = judge(masked(3.0, batch_size=7), RATIO, at_least=1, **between)
+    assert one == Judgement("", UNDETERMINED, "no case of it was measured")
+    lost = [replace(line, time_s=None, status="oom") if line.mask == "none" else line for line in masked(3.0)]
+    assert judge(lost, RATIO, at_least=1, **between).reason == "no number was measured: sdpa.naive oom, sdpa.flash oom"
+
+
 def test_of_what_was_not_measured_nothing_is_claimed() -> None:
     assert judge([], at_least=1) == Judgement("", UNDETERMINED, "no case of it was measured")
     broken = [replace(line, time_s=None, status="oom") for line in timed("sdpa.naive", lambda n: 1.0)]

@@ -62,10 +62,13 @@ def test_it_is_found_by_what_the_table_is_at() -> None:
 
 
 def test_the_table_has_a_line_a_figure_with_its_source_and_the_case_to_measure_again() -> None:
-    table = published_table(found(NAIVE, {"sdpa.naive": [2, 4, 100]}, source="table 2", second_hand="a summary"))
+    table = published_table(
+        found(NAIVE, {"sdpa.naive": [2, 4, 100]}, source="table 2", second_hand="a summary", hardware="A100")
+    )
     assert table.published.tolist() == [2, 4, 100]
     assert table["at"].tolist() == ["seq_len=256", "seq_len=512", "seq_len=4096"]
     assert table.ratio.tolist()[:2] == pytest.approx([2, 2])
     assert table.source.unique().tolist() == ["table 2"]
+    assert table.hardware.unique().tolist() == ["A100"]
     assert table.second_hand.unique().tolist() == ["a summary"]
     assert table.case[0] == NAIVE[0].case.key

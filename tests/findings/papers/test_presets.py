@@ -6,7 +6,7 @@ from rows import lines
 from harness import catalog
 from harness.case import Case, grid
 from harness.config import compose
-from harness.config.compose import conf_directory
+from harness.config.files import conf_directory
 from harness.findings.papers.matching import measured
 from harness.findings.papers.paper import Paper
 from harness.findings.papers.read import paper_of
@@ -45,7 +45,7 @@ def test_every_claim_is_of_cases_that_are_measured_and_every_figure_of_layers_th
     paper, cases = asked(name, scale)
     found = lines(cases, lambda case: 1.0, lambda case: 1)
     for claim in paper.claims:
-        points = measured(found, claim.quantity, claim.of, claim.over, claim.at)
+        points = measured(found, claim.quantity, claim.of, claim.over, claim.at, claim.against)
         assert points, claim.says
         assert claim.kind not in ("exponent", "overtakes") or len({one.line.seq_len for one in points}) > 1, claim.says
     impls = {case.impl for case in cases}

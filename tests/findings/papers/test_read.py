@@ -13,6 +13,7 @@ TABLE = {
     **{"title": "T", "quantity": "time_ms", "source": "table 1"},
     **{"along": "seq_len", "columns": [512, 1024], "rows": {A: [1, 2]}},
 }
+CAUSAL = {"at": {"mask": "causal"}}
 CLAIM = {"says": "C", "of": f"{A} / {B}", "quantity": "time_ms", "at_least": 1}
 
 
@@ -30,6 +31,11 @@ def test_a_cell_is_a_figure_at_its_column() -> None:
     ]
     assert dict(figures[1].at) == {"mask": ("none",), "seq_len": (1024,)}
     assert figures[0].source == "table 1"
+
+
+def test_a_table_is_of_the_papers_hardware_unless_it_says_another() -> None:
+    read = paper(hardware="A100 and H100", tables=[TABLE, {**TABLE, "title": "H", "hardware": "H100"}])
+    assert {(one.table, one.hardware) for one in read.figures} == {("T", "A100 and H100"), ("H", "H100")}
 
 
 def test_what_all_of_it_is_at_is_said_once() -> None:
@@ -70,6 +76,17 @@ def test_a_claim_has_one_kind() -> None:
         ({"claims": [{**CLAIM, "at_least": "x"}]}, "paper test: C: at_least: x is no number"),
         ({"claims": [{"says": "C", "of": CLAIM["of"], "overtakes": 3}]}, "paper test: C: overtakes takes two numbers"),
         ({"claims": [{**CLAIM, "at_least": [1, 2]}]}, "paper test: C: at_least takes one number"),
+        (
+            {"claims": [{**CLAIM, "against": {"mask": "none"}}]},
+            "paper test: C: against: mask: it takes axes of at, with",
+        ),
+        ({"claims": [{**CLAIM, **CAUSAL, "against": CAUSAL["at"]}]}, "paper test: C: against: mask: it takes axes of"),
+        (
+            {"claims": [{**CLAIM, **CAUSAL, "against": {"mask": ["none", "padding"]}}]},
+            "with one value there and another",
+        ),
+        ({"claims": [{**CLAIM, **CAUSAL, "against": {"msk": "none"}}]}, "C: against: at: msk; did you mean 'mask'?"),
+        ({"tables": [{**TABLE, "hardware": 3}]}, "paper test: T: hardware: 3 is no text"),
         ({"hardware": 3}, "paper test: hardware: 3 is no text"),
         ({"hardwear": "x"}, "paper test: hardwear; did you mean 'hardware'?"),
         ({"tables": [{**TABLE, "source": ""}]}, "paper test: T: source: say where its figures are from"),

@@ -58,12 +58,12 @@ def test_it_computes_what_its_reference_does_in_as_few_programs_as_it_says(
 
 
 def test_a_padding_mask_becomes_a_block_mask_outside_the_call() -> None:
-    case = Case(FLEX, 40, 16, 2, batch_size=3, mask="padding", real_share=0.5)
+    case = Case(FLEX, 48, 16, 2, batch_size=3, mask="padding", real_share=0.5)
     layer = FlexAttention(16, 2)
-    real = torch.arange(40)[None] < torch.tensor([[10], [20], [30]])
-    given = layer.prepare(torch.zeros(3, 40, 16), attn_mask=real[:, None, None])
+    real = torch.arange(48)[None] < torch.tensor([[10], [20], [30]])
+    given = layer.prepare(torch.zeros(3, 48, 16), attn_mask=real[:, None, None])
     assert set(given) == {"source", "block_mask"}
-    assert given["block_mask"].shape == (3, 1, 40, 40)
+    assert given["block_mask"].shape == (3, 1, 48, 48)
     assert verify(case, seed=0)["output_error"] >= 0
     assert programs() == 1
 
@@ -107,7 +107,7 @@ def test_what_flex_attention_cannot_do_has_its_reason(changes: dict[str, Any], w
         (RNN, "decode", "work_decode"),
     ],
 )
-@pytest.mark.parametrize(("b", "n", "d", "h"), [(1, 17, 8, 2), (2, 1, 12, 3), (3, 40, 16, 1)])
+@pytest.mark.parametrize(("b", "n", "d", "h"), [(1, 17, 8, 2), (2, 1, 12, 3), (3, 48, 16, 1)])
 def test_the_work_is_what_it_claims(impl: str, mode: str, claim: str, b: int, n: int, d: int, h: int) -> None:
     case = Case(impl, n, d, h, batch_size=b, mode=mode, mask="causal" if mode == "decode" else "none")
     with torch.compiler.set_stance("force_eager"):  # work is counted uncompiled, and nothing else is asked for here

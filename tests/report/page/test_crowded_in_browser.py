@@ -38,13 +38,33 @@ def legend(browser) -> int:
 
 
 def test_many_are_drawn_without_bands_and_without_a_legend_over_the_chart(browser, crowded: Path) -> None:
-    browser.open(crowded)
+    browser.look(crowded)
     for chart in CHARTS:
         assert "band" not in kinds(browser, chart)
     assert legend(browser) == 0
     heights = browser.run("return [...document.querySelectorAll('.plot')].map((plot) => plot._fullLayout?._size?.h)")
     assert min(height for height in heights[:3]) > 300
     assert browser.complaints() == []
+
+
+def test_what_cannot_be_measured_here_is_nothing_to_choose(browser, crowded: Path) -> None:
+    browser.look(crowded)
+    assert browser.run("return document.querySelectorAll('#filters .impls input').length") == len(MANY) - 1
+    assert "failed" not in kinds(browser, "chart-time")
+
+
+def test_of_hundreds_of_crossovers_some_are_drawn_and_the_rest_is_counted(browser, crowded: Path) -> None:
+    browser.look(crowded)
+    assert len(browser.traces("chart-crossovers")) == 40
+    texts = browser.run("return document.querySelector('#chart-crossovers .plot').textContent")
+    assert "more: choose fewer layers above, or see crossovers.csv" in texts
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_bar_that_chooses_leaves_room_for_the_charts(browser, crowded: Path, width: int) -> None:
+    browser.look(crowded, width=width)
+    assert browser.run("return document.querySelector('#filters').getBoundingClientRect().height") < 300
+    assert browser.run("return document.documentElement.scrollWidth") <= width
 
 
 def test_none_and_then_a_few_give_bands_and_legend_back(browser, crowded: Path) -> None:
@@ -58,26 +78,6 @@ def test_none_and_then_a_few_give_bands_and_legend_back(browser, crowded: Path) 
     assert legend(browser) > 0
     browser.click("#choose-all")
     assert browser.impls("chart-time") == set(MANY) - {AWAY}
-
-
-def test_what_cannot_be_measured_here_is_nothing_to_choose(browser, crowded: Path) -> None:
-    browser.open(crowded)
-    assert browser.run("return document.querySelectorAll('#filters .impls input').length") == len(MANY) - 1
-    assert "failed" not in kinds(browser, "chart-time")
-
-
-def test_of_hundreds_of_crossovers_some_are_drawn_and_the_rest_is_counted(browser, crowded: Path) -> None:
-    browser.open(crowded)
-    assert len(browser.traces("chart-crossovers")) == 40
-    texts = browser.run("return document.querySelector('#chart-crossovers .plot').textContent")
-    assert "more: choose fewer layers above, or see crossovers.csv" in texts
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_bar_that_chooses_leaves_room_for_the_charts(browser, crowded: Path, width: int) -> None:
-    browser.open(crowded, width=width)
-    assert browser.run("return document.querySelector('#filters').getBoundingClientRect().height") < 300
-    assert browser.run("return document.documentElement.scrollWidth") <= width
 
 
 def test_few_layers_need_no_buttons_for_all_and_none(browser, usual: Path) -> None:

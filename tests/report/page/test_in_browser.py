@@ -15,7 +15,7 @@ CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "char
 
 
 def test_every_chart_is_drawn_and_nothing_complains(browser, usual: Path) -> None:
-    browser.open(usual)
+    browser.look(usual)
     drawn = browser.run(
         "return Object.fromEntries(arguments[0].map((id) => [id, document.querySelectorAll(`#${id} .trace`).length]))",
         CHARTS,
@@ -25,14 +25,27 @@ def test_every_chart_is_drawn_and_nothing_complains(browser, usual: Path) -> Non
 
 
 def test_it_asks_for_nothing_but_itself(browser, usual: Path) -> None:
-    browser.open(usual)
+    browser.look(usual)
     asked = [address for address in browser.requests() if not address.startswith(("data:", "blob:"))]
     assert asked == [usual.as_uri()]
 
 
 def test_it_opens_with_the_panel_of_the_answer(browser, usual: Path) -> None:
-    browser.open(usual)
+    browser.look(usual)
     assert browser.run("return document.getElementById('selection').textContent").startswith("d = 256, h = 8; forward")
+
+
+def test_colours_and_markers_are_those_of_the_plots(browser, usual: Path) -> None:
+    browser.look(usual)
+    curves = {one["impl"]: one for one in browser.traces("chart-time") if one["kind"] == "curve"}
+    for impl, look in looks(curves).items():
+        if impl in curves:
+            assert curves[impl]["colour"] == look.colour
+    assert {impl: curve["symbol"] for impl, curve in curves.items()} == {
+        "rnn.torch": "square",
+        "attention.naive": "diamond",
+        "attention.fused": "triangle-down",
+    }
 
 
 def test_an_impl_is_hidden_in_every_chart_and_comes_back(browser, usual: Path) -> None:
@@ -120,19 +133,6 @@ def test_the_speed_up_is_over_the_layer_that_is_chosen(browser, usual: Path) -> 
         one for one in browser.traces("chart-speedup") if (one["impl"], one["kind"]) == ("attention.naive", "curve")
     ]
     assert naive["y"] == pytest.approx([0.5] * 6)
-
-
-def test_colours_and_markers_are_those_of_the_plots(browser, usual: Path) -> None:
-    browser.open(usual)
-    curves = {one["impl"]: one for one in browser.traces("chart-time") if one["kind"] == "curve"}
-    for impl, (colour, _) in looks(curves).items():
-        if impl in curves:
-            assert curves[impl]["colour"] == colour
-    assert {impl: curve["symbol"] for impl, curve in curves.items()} == {
-        "rnn.torch": "square",
-        "attention.naive": "diamond",
-        "attention.fused": "triangle-down",
-    }
 
 
 def test_a_page_without_a_single_case_complains_of_nothing(browser, written: Callable[[str], Path]) -> None:

@@ -3,13 +3,25 @@
 from dataclasses import replace
 from pathlib import Path
 
-from report.many import many_lines
+from rows import lines
 
+from harness.case import Case
 from harness.report.plots.draw import draw
+from harness.summary import Line
+
+
+def a_few() -> list[Line]:
+    return lines(
+        [Case("rnn.gru", n, 8, 1) for n in (8, 16)], lambda case: 1e-6 * case.seq_len, lambda case: case.seq_len
+    )
+
+
+def test_each_mode_has_pictures_of_its_own(tmp_path: Path) -> None:
+    draw(tmp_path, [replace(line, mode=mode) for line in a_few() for mode in ("forward", "train")], {})
+    assert {path.name for path in tmp_path.glob("time*.png")} == {"time_forward.png", "time_train.png"}
 
 
 def test_shares_of_real_tokens_have_files_of_their_own(tmp_path: Path) -> None:
-    lines = many_lines(["rnn.gru"])
-    draw(tmp_path, [replace(line, mask="padding", real_share=share) for line in lines for share in (0.25, 0.75)], {})
+    draw(tmp_path, [replace(line, mask="padding", real_share=share) for line in a_few() for share in (0.25, 0.75)], {})
     pictures = {path.name for path in tmp_path.glob("time*.png")}
     assert pictures == {"time_real_share0.25.png", "time_real_share0.75.png"}

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from harness.stats.paired.procedure import Measured, NoBlock, TakeBlock, measure
+from harness.stats.paired.procedure import Blocks, Measured, NoBlock, TakeBlock, measure
 from harness.stats.paired.rules import Rules
 from harness.stats.paired.verdicts import EQUIVALENT, FASTER, SLOWER, UNDECIDED, UNMEASURED, controls_of, verdicts_of
 
@@ -73,6 +73,22 @@ def test_what_is_not_so_again_is_undecided() -> None:
     found = verdicts_of(Script([0.0, 0.3, -0.3], again=[0.0, 0.0, 0.3]).measure(), RULES)
     assert [one.verdict for one in found] == [EQUIVALENT, UNDECIDED, UNDECIDED]
     assert "slower at first, and not so in new processes" in found[1].reason
+
+
+@pytest.mark.parametrize("shift", [n / 2000 for n in range(-100, 101, 4)])
+def test_the_interval_beside_what_was_measured_again_says_what_its_test_said(shift: float) -> None:
+    first = [0.3 if shift >= 0 else -0.3] * 3
+    noise = (-0.03, -0.02, -0.01, 0.0, 0.005, 0.01, 0.02, 0.04)
+    measured = Measured(
+        [
+            Blocks([log] * 8, [part + shift + at for at in noise], True)
+            for part, log in zip((0, 0.01, 0.05), first, strict=True)
+        ],
+        {0: Blocks(list(noise), list(noise))},
+    )
+    for one in verdicts_of(measured, RULES):
+        assert (one.verdict == SLOWER) == (shift >= 0 and one.evidence.lo > 1 + RULES.floor)
+        assert (one.verdict == FASTER) == (shift < 0 and one.evidence.hi < 1 / (1 + RULES.floor))
 
 
 @pytest.mark.parametrize("control", [0.2, -0.2])

@@ -26,14 +26,17 @@ KEYS = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("impl", FIRST)
-def test_every_fact_of_our_layers_is_known_and_repeats_exactly(runner: Runner, impl: str, mode: str) -> None:
-    case = Case(impl, 20, 16, 2, mode=mode)
+def test_every_fact_of_our_layers_is_known_repeats_exactly_and_is_the_work_that_was_claimed(
+    runner: Runner, impl: str, mode: str
+) -> None:
+    case = Case(impl, 20, 16, 2, batch_size=3, mode=mode)
     first, second = runner.run("facts", case), runner.run("facts", case)
     assert first.keys() >= KEYS
     assert [key for key in KEYS - {"backend_fallback"} if first[key] is None] == []
     assert first["facts_unknown"] == []
     exact = sorted(KEYS - {"peak_resident_bytes"})  # the kernel counts in pages, and lends them as it likes
     assert [first[key] for key in exact] == [second[key] for key in exact]
+    assert first["flops_claimed"] == first["flops"] > 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -71,15 +74,6 @@ def test_a_layer_that_does_many_things_can_be_watched(runner: Runner, mode: str,
     assert (facts["status"], facts["facts_unknown"]) == ("ok", [])
     forward = 2 * (2 * 16 * 8 * 8 * 3 + 2 * 2 * 16 * 16 * 8)  # the convolution, and two products without weights
     assert facts["flops"] == passes * forward
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("impl", FIRST)
-def test_the_work_that_a_layer_claims_stands_beside_the_work_that_was_counted(
-    runner: Runner, impl: str, mode: str
-) -> None:
-    facts = runner.run("facts", Case(impl, 20, 16, 2, batch_size=3, mode=mode))
-    assert facts["flops_claimed"] == facts["flops"] > 0
 
 
 def test_somebodys_own_claim_is_read_and_where_there_is_none_none_is_made(runner: Runner) -> None:

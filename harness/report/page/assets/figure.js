@@ -44,7 +44,7 @@ function curve(impl, look, x, y, hover, more = {}) {
   return {
     type: "scatter", mode: "lines+markers", name: lines(impl, 36), meta: { impl, kind: "curve" }, x, y,
     customdata: hover, hovertemplate: "%{customdata}<extra></extra>",
-    line: { color: look.colour, width: 2 }, marker: { color: look.colour, symbol: look.symbol, size: 8 }, ...more,
+    line: { color: look.colour, width: 2, dash: look.dash }, marker: { color: look.colour, symbol: look.symbol, size: 8 }, ...more,
   };
 }
 

@@ -1,0 +1,102 @@
+"""What a setting that is no axis may be: each value checked, with one line for what cannot be."""
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.case import FAILURES, GROWING
+from harness.config.axes import flat
+from harness.config.schema import Precision
+from harness.errors import UsageError, did_you_mean
+
+# Less, and no layer's process would come to its first line.
+LEAST_MEMORY = 16 * 2**20
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def check_out(out: str | None) -> Path | None:
+    """Where a sweep writes, if that is said."""
+    if out is None:
+        return None
+    if not out:
+        raise UsageError("out=: name a directory")
+    # No file system takes a NUL, no terminal half of a surrogate pair, and what is said of a run is one line.
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in out):
+        raise UsageError(f"out={out!a}: a control character, or a byte that is not UTF-8, is in it")
+    return Path(out)
+
+
+def check_seed(seed: int) -> int:
+    """What weights and inputs are drawn from."""
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"seed={seed}: it takes whole numbers from 0 to 2^63 - 1")
+    return seed
+
+
+def check_bytes(text: str | None) -> int | None:
+    """`"8GiB"` or a plain number of bytes."""
+    if text is None:
+        return None
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    try:
+        value = int(float(text.removesuffix(unit)) * _UNITS.get(unit, 1))
+    except (ValueError, OverflowError):
+        value = 0
+    if not LEAST_MEMORY <= value < 2**62:
+        raise UsageError(f"memory_limit={text}: give bytes, or a number with {', '.join(_UNITS)}; 16MiB at least")
+    return value
+
+
+def check_seconds(seconds: float) -> float:
+    """How long a trial that compiles may take."""
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"compile_timeout_s={seconds}: it takes a number above 0")
+    return seconds
+
+
+def check_grow(axis: str | None) -> str | None:
+    """The axis along which sizes are doubled, if any."""
+    if axis is not None and axis not in GROWING:
+        raise UsageError(f"grow={axis}{did_you_mean(axis, GROWING)}")
+    return axis
+
+
+def check_retry(statuses: Any) -> tuple[str, ...]:
+    """How cases have ended that are opened again."""
+    chosen = tuple(map(str, [] if statuses is None else flat(statuses)))
+    for status in chosen:
+        if status not in FAILURES:
+            raise UsageError(f"retry={status}{did_you_mean(status, FAILURES)}")
+    return chosen
+
+
+def check_precision(precision: Precision) -> Precision:
+    """All of it, each part by itself and the rounds with each other."""
+    check_parts(asdict(precision))
+    if precision.max_rounds < precision.min_rounds:
+        raise UsageError(
+            f"precision.max_rounds={precision.max_rounds} is below precision.min_rounds={precision.min_rounds}"
+        )
+    return precision
+
+
+def check_parts(precision: Mapping[str, float]) -> None:
+    """Parts of a precision, each by itself."""
+    for name, value in precision.items():
+        if name == "patience_s" and value == 0:
+            continue  # nobody need wait
+        if not 0 < value < float("inf"):
+            raise UsageError(f"precision.{name}={value}: it takes a number above 0")
+
+
+# By the setting's name, for whoever has one of them alone.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "out": check_out,
+    "seed": check_seed,
+    "memory_limit": check_bytes,
+    "compile_timeout_s": check_seconds,
+    "grow": check_grow,
+    "retry": check_retry,
+}

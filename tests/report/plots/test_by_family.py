@@ -1,0 +1,110 @@
+"""Costs against n of more layers than one pair of axes has room for: each family has its own, each curve its name."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from report.many import many_lines, without
+
+from harness import catalog
+from harness.report.looks import looks
+from harness.report.panels import settings
+from harness.report.plots.cost import MEMORY, TIME
+from harness.report.plots.curves import curves
+from harness.report.plots.end_labels import spread
+from harness.summary import Line
+
+LADDER = [*(name for name in catalog.names() if name.split(".")[0] in ("rnn", "attention", "conv")), "encoder.naive"]
+
+
+def drawn(lines: Sequence[Line]) -> Figure:
+    (setting,) = settings(lines)
+    return curves(setting, TIME)
+
+
+def shown(figure: Figure) -> dict[str, Axes]:
+    return {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+
+
+def names(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts if text.get_text()]
+
+
+@pytest.fixture(scope="module")
+def ladder() -> Figure:
+    return drawn(many_lines(LADDER))
+
+
+def test_each_family_has_axes_and_small_ones_share_them(ladder: Figure) -> None:
+    assert list(shown(ladder)) == ["rnn", "attention", "conv, encoder"]
+
+
+def test_each_curve_has_its_name_at_its_end_without_what_the_title_says(ladder: Figure) -> None:
+    axes = shown(ladder)
+    of_rnns = [name for name in LADDER if name.startswith("rnn.")]
+    assert sorted(names(axes["rnn"])) == sorted(name.removeprefix("rnn.") for name in of_rnns)
+    assert sorted(names(axes["conv, encoder"])) == ["conv.conv1d", "encoder.naive"]
+
+
+def test_names_stand_in_the_order_of_their_curves_and_on_no_other(ladder: Figure) -> None:
+    ladder.draw_without_rendering()
+    for axes in shown(ladder).values():
+        boxes = [text.get_window_extent() for text in axes.texts if text.get_text()]
+        assert all(below.y1 <= above.y0 + 1 for below, above in pairwise(sorted(boxes, key=lambda box: box.y0)))
+    ends = sorted((line.time_s, line.impl) for line in many_lines(LADDER) if line.seq_len == 512)
+    from_below = [name.removeprefix("attention.") for _, name in ends if name.startswith("attention.")]
+    assert names(shown(ladder)["attention"]) == from_below
+
+
+def test_the_other_families_are_grey_behind(ladder: Figure) -> None:
+    for axes in shown(ladder).values():
+        marked = [line for line in axes.lines if line.get_marker() not in ("None", None, "")]
+        assert len(marked) == len(names(axes))
+        assert len(axes.lines) == len(LADDER) + 2  # and two guides
+
+
+def test_a_failed_case_is_marked_among_its_own_family_alone() -> None:
+    axes = shown(drawn(without(many_lines(LADDER), "rnn.gru", "oom", "full", from_n=512)))
+    crosses = {title: sum(line.get_marker() == "x" for line in one.lines) for title, one in axes.items()}
+    assert crosses == {"rnn": 1, "attention": 0, "conv, encoder": 0}
+
+
+def test_of_many_widths_those_at_the_ends_are_shown() -> None:
+    lines = many_lines(LADDER)
+    figure = drawn([replace(line, d_model=d) for d in (32, 64, 128) for line in lines])
+    assert [title for title in shown(figure) if title.startswith("rnn")] == [
+        "rnn, d = 32, h = 2",
+        "rnn, d = 128, h = 2",
+    ]
+    assert "(2 of 3 panels)" in figure.get_suptitle()
+
+
+def test_no_two_layers_look_alike() -> None:
+    every = looks(catalog.names())
+    assert len(set(every.values())) == len(every)
+    for colour in {look.colour for look in every.values()}:
+        dashes = [look.dash for look in list(every.values())[:40] if look.colour == colour]
+        assert len(set(dashes)) == len(dashes)
+
+
+def test_a_setting_without_a_value_of_one_kind_is_drawn_all_the_same() -> None:
+    (setting,) = settings([replace(line, peak_bytes=None) for line in many_lines(LADDER[:12])])
+    assert curves(setting, MEMORY).axes
+
+
+@pytest.mark.parametrize(
+    ("wanted", "placed"),
+    [
+        ([], []),
+        ([0.2, 0.9], [0.2, 0.9]),
+        ([0.5, 0.5], [0.45, 0.55]),
+        ([0.0, 0.0, 0.0], [0.0, 0.1, 0.2]),
+        ([0.5, 0.5, 0.9, 1.0], [0.45, 0.55, 0.9, 1.0]),
+        ([0.98, 0.99], [0.9, 1.0]),
+    ],
+)
+def test_names_keep_apart_and_as_near_to_their_curves_as_they_can(wanted: list[float], placed: list[float]) -> None:
+    assert spread(wanted, 0.1) == pytest.approx(placed)
