@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from harness.case import Case
-from harness.report.studio import Studio
 from harness.sweep.runner import Runner
 
 
@@ -14,16 +13,6 @@ def runner() -> Iterator[Runner]:
     """Real trials, short ones, with 512 MiB to spend and time enough to spend it."""
     with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def no_pictures() -> Iterator[None]:
-    """Reports that this process makes are without plots/: for tests of what comes before, seconds each."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Studio, "__enter__", lambda self: self)
-        for name in ("__exit__", "begin", "finish"):
-            patch.setattr(Studio, name, lambda *_: None)
-        yield
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -17,10 +18,11 @@ def run(arguments: Sequence[str]) -> int:
     parser = Parser("report", "Rebuild the tables and plots of a run from its rows. Measures nothing.")
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to; into the run, if not given")
+    parser.add_argument("--no-plots", action="store_true", help="tables and reports alone: seconds less")
     options = parser.parse_args(arguments)
     path, out = options.run, options.out
     _check(path, out)
-    with Studio() as studio:
+    with nullcontext() if options.no_plots else Studio() as studio:
         # Here: what draws loads meanwhile.
         from harness.report.answer import show
         from harness.report.build import build

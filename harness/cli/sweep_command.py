@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from harness.config.launcher import HERE
 from harness.errors import UsageError
 from harness.findings.papers.read import paper_of
 from harness.machine import describe_machine
+from harness.report.studio import Studio
 from harness.summary import summarise_run
 from harness.summary.past import Past, past_of
 from harness.sweep.configured import ask, check_devices, describe_impl, runner_of
@@ -116,10 +118,10 @@ def run(arguments: Sequence[str]) -> int:
             else:
                 _new(out, config, {**machine, CODE: code}, options.fresh)
             if elsewhere:
-                return _elsewhere(cases, traits, config, runner, out, console)
+                return _elsewhere(cases, traits, config, runner, out, not options.no_plots, console)
             past = _past(out, cases, config, console) if goes_on else Past()
             finished = _measure(cases, traits, config, runner, out, past, console)
-            status = _report(out, console)
+            status = _report(out, not options.no_plots, console)
     if not finished:
         print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
         return INTERRUPTED
@@ -127,14 +129,20 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _elsewhere(
-    cases: Sequence[Case], traits: dict[str, Traits], config: SweepConfig, runner: Runner, out: Path, console: Console
+    cases: Sequence[Case],
+    traits: dict[str, Traits],
+    config: SweepConfig,
+    runner: Runner,
+    out: Path,
+    plots: bool,
+    console: Console,
 ) -> int:
     """Have it measured in shards, and report what there is then."""
     runner.drop()  # nothing more is measured here
     complete = launch(cases, traits, config, out, console)
     if not config.wait:
         return DONE
-    status = _report(out, console)
+    status = _report(out, plots, console)
     return status if complete else CASES_FAILED
 
 
@@ -144,6 +152,7 @@ def _parser() -> Parser:
     parser.add_argument("--dry-run", action="store_true", help="print the cases and the expected time; measure nothing")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="measure anew where a run is, which is set aside")
+    parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`: seconds less")
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
     parser.add_argument("-m", "--multirun", action="store_true", help="accepted and not needed: axes always sweep")
     return parser
@@ -224,11 +233,12 @@ def _load_report() -> None:
     import harness.report.build  # noqa: F401
 
 
-def _report(out: Path, console: Console) -> int:
+def _report(out: Path, plots: bool, console: Console) -> int:
     from harness.report.answer import show
     from harness.report.build import build
 
-    report = build(out)
+    with Studio() if plots else nullcontext() as studio:
+        report = build(out, studio)
     if out.absolute().parent == RESULTS.absolute():
         store.link_latest(out)
     show(report.lines, report.findings, console)

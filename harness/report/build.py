@@ -1,7 +1,6 @@
 """Rebuild a run's tables, plots and reports from its rows alone, or make them of somebody's benchmarks."""
 
 import errno
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,19 +35,17 @@ class Report:
 
 
 def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> Report:
-    """Write reports, tables and plots into `out`, or into the run's own directory.
+    """Write reports, tables and, with a `studio` to draw them, plots into `out`, or into the run's own directory.
 
-    `studio`: one that was opened before, to save the time that it takes. Raises UsageError where `run` is no run or
-    the directory cannot be written.
+    Raises UsageError where `run` is no run or the directory cannot be written.
     """
     stored = read_stored(run)
     directory = out or run
-    with nullcontext(studio) if studio else Studio() as opened:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            return _build(stored, directory, opened)
-        except OSError as error:
-            raise UsageError(_told(error, directory, run)) from error
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return _build(stored, directory, studio)
+    except OSError as error:
+        raise UsageError(_told(error, directory, run)) from error
 
 
 def _told(error: OSError, directory: Path, run: Path) -> str:
@@ -59,9 +56,10 @@ def _told(error: OSError, directory: Path, run: Path) -> str:
     return f"{error.filename or directory}: {error.strerror}"
 
 
-def _build(stored: Stored, run: Path, studio: Studio) -> Report:
+def _build(stored: Stored, run: Path, studio: Studio | None) -> Report:
     lines, notices, where = stored.lines, stored.notices, origin(stored)
-    studio.begin(run / PLOTS, lines, stored.machine)
+    if studio:
+        studio.begin(run / PLOTS, lines, stored.machine)
     findings = find(lines, stored.machine, stored.config)
     written = {
         "report.html": page(lines, findings, where, notices),
@@ -77,5 +75,6 @@ def _build(stored: Stored, run: Path, studio: Studio) -> Report:
         written["published_claims.csv"] = claims.to_csv(index=False, float_format="%.6g")
     for name, text in written.items():
         write_whole(run / name, text)
-    studio.finish()
-    return Report(lines, findings, notices, (*written, f"{PLOTS}/"))
+    if studio:
+        studio.finish()
+    return Report(lines, findings, notices, (*written, *([f"{PLOTS}/"] if studio else ())))

@@ -20,7 +20,8 @@ _GRACE_S = 1.0
 # The parent finds what the driver finds, wherever it was started from; layers it may be told to find elsewhere, but the
 # harness that measures them is always the driver's.
 _BOOT = """
-import json, sys
+import gc, json, sys
+gc.disable()  # over a hundred thousand objects that all stay: until `serve` has set them aside
 sys.path[:] = json.loads(sys.argv[1])
 import harness
 sys.path[:] = json.loads(sys.argv[2])

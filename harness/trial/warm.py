@@ -27,8 +27,8 @@ from harness.trial.run import carry_out
 MAX_REQUEST = 65536
 
 
-def serve(descriptor: int) -> None:
-    """Serve requests on the socket `descriptor` until the driver closes it."""
+def serve(descriptor: int) -> NoReturn:
+    """Serve requests on the socket `descriptor` until the driver closes it, which is the end of the process."""
     isolate.adopt_orphans()
     # However the driver ends: first what runs here, then this process.
     signal.signal(signal.SIGTERM, _end)
@@ -39,12 +39,13 @@ def serve(descriptor: int) -> None:
     for name in catalog.names():
         catalog.load_class(name)
     _freeze()
+    gc.enable()
     with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"ready\n")
         while True:
             message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 2)
             if not message:
-                return
+                break
             _prepare(message)
             pid = os.fork()
             if pid == 0:
@@ -54,6 +55,7 @@ def serve(descriptor: int) -> None:
                 os.close(descriptor)
             connection.sendall(f"started {pid}\n".encode())
             connection.sendall(f"ended {_reap(pid)}\n".encode())
+    os._exit(0)  # freeing what the kernel frees faster takes torch 0.4 s
 
 
 def _prepare(message: bytes) -> None:

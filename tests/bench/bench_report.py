@@ -31,7 +31,9 @@ summarise_run(run, compose(["precision=strict"]).precision)
 """
 _REPORT = """
 from harness.report.build import build
-build(run)
+from harness.report.studio import Studio
+with Studio() as studio:
+    build(run, studio)
 """
 _PROGRAM = """
 import resource, sys

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class PretendedRunner(Runner):
 def pretending() -> Iterator[None]:
     """While it lasts: nothing is measured, no disk waited for, and of the report only the lines are made."""
 
-    def build(run: Path) -> Report:
+    def build(run: Path, studio: None) -> Report:
         stored = read_stored(run)
         return Report(stored.lines, None, stored.notices, ())  # type: ignore[arg-type]
 
@@ -71,6 +71,7 @@ def pretending() -> Iterator[None]:
     with ExitStack() as stack:
         for target, replacement in {
             "harness.sweep.configured.Runner": PretendedRunner,
+            f"{command}.Studio": nullcontext,
             f"{command}.describe_machine": lambda _: _MACHINE,
             f"{command}.grid": lambda *arguments: islice(grid(*arguments), _CASES),
             "harness.cli.plan.refusals": lambda *_: {},

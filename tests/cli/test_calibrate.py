@@ -20,7 +20,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_it_is_saved_and_goes_with_later_sweeps_of_the_same_threads(elsewhere: Path, capsys) -> None:
     assert main(["calibrate", "impl=rnn.torch,attention.fused", *TINY]) == 0
     out = capsys.readouterr().out
@@ -34,7 +33,7 @@ def test_it_is_saved_and_goes_with_later_sweeps_of_the_same_threads(elsewhere: P
     assert made.bandwidth_bytes_per_s > 0
     assert (made.threads, made.device, made.failures) == (1, "cpu", ())
 
-    assert main(["sweep", "impl=rnn.torch", *TINY, "out=same"]) == 0
+    assert main(["sweep", "impl=rnn.torch", *TINY, "out=same", "--no-plots"]) == 0
     machine = json.loads(Path("same/machine.json").read_text())
     assert machine["calibration"]["noise_floor"] == made.noise_floor
     assert machine["calibration_note"] is None

@@ -84,7 +84,7 @@ def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(
     monkeypatch.chdir(tmp_path)
     layers = ("SleepsWhenLong", "Greedy", "KillsItself", "ReturnsGarbage", "RaisesInConstructor", "Identity")
     asked = [f"impl={','.join(f'planted:{layer}' for layer in layers)}", *TINY, "seq_len=64,128", "num_heads=2,3"]
-    assert main(["sweep", *asked, "out=run", "precision.timeout_s=3", "memory_limit=256MiB"]) == 3
+    assert main(["sweep", *asked, "out=run", "precision.timeout_s=3", "memory_limit=256MiB", "--no-plots"]) == 3
     summary = pd.read_csv("run/summary.csv")
     possible = summary.query("num_heads == 2")
     status = {(row.impl.removeprefix("planted:"), row.seq_len): row.status for row in possible.itertuples()}
@@ -129,13 +129,14 @@ def test_verify_fails_a_planted_wrong_layer(
 
 
 def test_a_sweep_goes_on_when_its_reader_has_seen_enough(tmp_path: Path) -> None:
-    process = harness("sweep", "impl=rnn.torch", *TINY, "out=run", cwd=tmp_path)
+    process = harness("sweep", "impl=rnn.torch", *TINY, "out=run", "--no-plots", cwd=tmp_path)
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=60) == 0
     process.stderr.close()
     assert len(pd.read_csv(tmp_path / "run" / "summary.csv")) == 2
+    assert not (tmp_path / "run" / "plots").exists()
 
 
 def wait_for_rows(run: Path, number: int) -> None:
@@ -160,7 +161,7 @@ def our_processes(run: Path) -> list[psutil.Process]:
 def sweeping(tmp_path: Path):
     few = ["impl=rnn.torch,attention.fused", "seq_len=64", "d_model=16", "num_heads=2"]
     endless = ["precision.target=0.001", "precision.min_rounds=1000", "precision.max_rounds=1000"]
-    process = harness("sweep", "out=run", *few, *endless, cwd=tmp_path)
+    process = harness("sweep", "out=run", "--no-plots", *few, *endless, cwd=tmp_path)
     wait_for_rows(tmp_path / "run", HALFWAY)
     yield process, tmp_path / "run"
     process.kill()
@@ -177,7 +178,7 @@ def test_a_sweep_killed_halfway_keeps_every_finished_row_and_leaves_no_process(s
     while our_processes(run) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert our_processes(run) == []
-    assert main(["report", str(run)]) == 0
+    assert main(["report", str(run), "--no-plots"]) == 0
     assert len(pd.read_csv(run / "summary.csv")) == 2
 
 

@@ -14,9 +14,8 @@ from harness.cli import main
 from harness.cli.sweep_out import out_of
 from harness.config import compose
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
-TINY = ["impl=rnn.elman", "d_model=8", "threads=1", "precision.trial_s=0.01", *TWO_ROUNDS, "out=run"]
+TINY = ["impl=rnn.elman", "d_model=8", "threads=1", "precision.trial_s=0.01", *TWO_ROUNDS, "out=run", "--no-plots"]
 LAYER = """\
 import time
 from pathlib import Path
@@ -45,7 +44,7 @@ class Layer(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def measured(no_pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a sweep of two cases has come to its end, in `run`."""
     where = tmp_path_factory.mktemp("measured")
     with pytest.MonkeyPatch.context() as patch:

@@ -15,11 +15,10 @@ import torch
 
 from harness.cli import main
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train", "threads=1"]
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
-QUICK = [*TINY, "precision.trial_s=0.01", *TWO_ROUNDS, "launcher=processes", "out=run"]
+QUICK = [*TINY, "precision.trial_s=0.01", *TWO_ROUNDS, "launcher=processes", "out=run", "--no-plots"]
 IN_TWO = {(n, mode) for n in (8, 16) for mode in ("forward", "train")}
 
 
@@ -103,7 +102,7 @@ def test_without_waiting_it_submits_and_the_files_tell_the_rest() -> None:
     while len([path for path in Path("run/shards").glob("0*.json") if "ended" in path.read_text()]) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert main(["report", "run"]) == 0
+    assert main(["report", "run", "--no-plots"]) == 0
     assert measured() == IN_TWO
 
 

@@ -19,7 +19,7 @@ defaults:
 impl: [attention.fused, rnn.elman]
 d_model: 16
 num_heads: 2
-precision: {trial_s: 0.01, patience_s: 0.1}
+precision: {trial_s: 0.01, min_rounds: 1, max_rounds: 1, patience_s: 0}
 paper:
   name: mine
   source: Somebody 2026, "Two layers"

@@ -14,6 +14,7 @@ import psutil
 TESTS = Path(__file__).resolve().parents[1]
 IMPLS, LENGTHS, ROUNDS = ("attention.fused", "rnn.elman"), (8, 16), 3
 GRID = [
+    "--no-plots",
     f"impl={','.join(IMPLS)}",
     f"seq_len={','.join(map(str, LENGTHS))}",
     "d_model=8",

@@ -15,7 +15,6 @@ from harness.cli import main
 from harness.cli.sweep_out import out_of
 from harness.config import compose
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 _DAY_S = 86400.0
 
 

@@ -34,6 +34,7 @@ ENDS = {
 }
 MOST_BYTES = 2**28
 SETTINGS = [
+    "--no-plots",
     "seq_len=8",
     "d_model=8",
     "threads=1",

@@ -34,12 +34,12 @@ def taken(runner: Runner, purpose: str, case: Case) -> dict:
 
 
 def least(runner: Runner, case: Case, at_most_s: float) -> float:
-    """The fastest sample of as many trials as it takes, twenty at most.
+    """The fastest sample of as many trials as it takes, sixty at most.
 
     A trial on a machine that is slow just then is too long, whoever measures; it is never too short.
     """
     fastest = math.inf
-    for _ in range(20):
+    for _ in range(60):
         fastest = min(fastest, *taken(runner, "time", case)["samples_s"])
         if fastest <= at_most_s:
             break

@@ -11,7 +11,8 @@ import pytest
 
 HERE = Path(__file__).parent
 FILES = ("averaging.py", "averaging_more.py", "packed_kernel.py", "published.py")
-QUICK = ["num_heads=2", "precision.trial_s=0.01", "precision.min_rounds=1", "precision.max_rounds=1", "out=out"]
+QUICK = ["num_heads=2", "precision.trial_s=0.01", "precision.min_rounds=1", "precision.max_rounds=1"]
+QUICK += ["precision.patience_s=0", "out=out", "--no-plots"]
 # In every way that it can be asked for at all: what cannot be is refused in a line.
 EVERYTHING = ("mode=train,backward,decode", "mask=none,causal,padding")
 

@@ -21,6 +21,7 @@ from harness.report.panels import readable, settings
 from harness.report.plots.cost import TIME
 from harness.report.plots.curves import curves
 from harness.report.plots.speedup import speedup
+from harness.report.studio import Studio
 
 
 def make_run(path: Path, rows: Sequence[dict]) -> Path:
@@ -48,7 +49,8 @@ def run(tmp_path: Path) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     """A run with its tables and pictures, and what was said of it."""
     run = make_run(tmp_path_factory.mktemp("built") / "run", rows_of_a_run())
-    return run, build(run)
+    with Studio() as studio:
+        return run, build(run, studio)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,12 @@ def test_a_run_gets_its_tables_and_plots(built: tuple[Path, Report]) -> None:
         assert "<svg" in (run / "plots" / f"{name}.svg").read_text()
     assert {"claim", "claimed", "verdict"} & set(pd.read_csv(run / "claims.csv").columns)
     assert {"slower", "faster", "seq_len"} <= set(pd.read_csv(run / "crossovers.csv").columns)
+
+
+def test_without_a_studio_everything_is_written_but_the_plots(torn: tuple[Path, Report]) -> None:
+    run, report = torn
+    assert set(report.written) == {path.name for path in run.iterdir()} - {"config.yaml", "machine.json", "rows"}
+    assert "plots" not in {path.name for path in run.iterdir()}
 
 
 def test_a_run_gets_its_reports(torn: tuple[Path, Report]) -> None:
@@ -99,7 +107,8 @@ def test_a_torn_last_line_costs_only_itself(built: tuple[Path, Report], torn: tu
 
 def test_a_run_of_nothing_but_failures_still_has_its_table(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [row(Case("rnn.elman", 8, 4, 1), "verify", status="wrong", reason="off")])
-    build(run)
+    with Studio() as studio:
+        build(run, studio)
     assert pd.read_csv(run / "summary.csv").status.tolist() == ["wrong"]
     assert list((run / "plots").iterdir()) == []
 

@@ -14,7 +14,13 @@ pytest.importorskip("submitit", reason="launcher=slurm needs submitit: pip insta
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train"]
-QUICK = ["precision.trial_s=0.01", "precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
+QUICK = [
+    "precision.trial_s=0.01",
+    "precision.min_rounds=2",
+    "precision.max_rounds=2",
+    "precision.patience_s=0",
+    "--no-plots",
+]
 SAID = [
     *["launcher.partition=fast", "launcher.account=lab", "launcher.time=30", "launcher.gres=gpu:1"],
     *["launcher.cpus_per_task=1", "launcher.array_parallelism=1"],

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from harness.stats.paired import signed_rank
 from harness.stats.paired.rules import Rules
@@ -67,5 +67,5 @@ def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
     half = math.log(found.hi / found.lo) / 2 if found.lo > 0 else math.inf
     looks = len(rules.looks)
     # Of the interval's half width, what a standard error is; of that, what a test of all cases needs.
-    error = half / norm.isf(rules.alpha / looks / 2)
-    return math.expm1(rules.log_floor + error * (norm.isf(rules.alpha / looks / cases) + norm.isf(1 - _POWER)))
+    error = half / -ndtri(rules.alpha / looks / 2)
+    return math.expm1(rules.log_floor + error * (ndtri(_POWER) - ndtri(rules.alpha / looks / cases)))

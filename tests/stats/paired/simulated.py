@@ -15,8 +15,8 @@ def quiet(rng: np.random.Generator, number: int, state: dict[str, float]) -> flo
 
 def two_level(rng: np.random.Generator, number: int, state: dict[str, float]) -> float:
     """Now and then one side has a slow process, by a tenth, throughout its block."""
-    slow = rng.random(2) < 0.15
-    return quiet(rng, number, state) + 0.1 * (float(slow[1]) - float(slow[0]))
+    base, head = rng.random() < 0.15, rng.random() < 0.15
+    return quiet(rng, number, state) + 0.1 * (head - base)
 
 
 def bursty(rng: np.random.Generator, number: int, state: dict[str, float]) -> float:
