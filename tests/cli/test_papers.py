@@ -48,7 +48,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (here / "conf" / "paper" / "mine").mkdir(parents=True)
     (here / "conf" / "paper" / "mine.yaml").write_text(PAPER)
     (here / "conf" / "paper" / "mine" / "full.yaml").write_text(SCALE)
-    out, err = finish(harness("sweep", "paper=mine", "out=run", "--config-dir", "conf", cwd=here), 0)
+    out, err = finish(harness("sweep", "paper=mine", "out=run", "--no-plots", "--config-dir", "conf", cwd=here), 0)
     assert err == ""
     return here / "run", out
 
@@ -113,7 +113,7 @@ def test_a_figure_that_is_put_right_needs_no_measuring(swept: tuple[Path, str], 
     file = here / "conf" / "paper" / "mine.yaml"
     file.write_text(file.read_text().replace("[13, 25, 50]", "[13, 26, 50]"))
     rows = sorted((here / "run" / "rows").iterdir())
-    finish(harness("sweep", "paper=mine", "out=run", "--config-dir", "conf", cwd=here), 0)
+    finish(harness("sweep", "paper=mine", "out=run", "--no-plots", "--config-dir", "conf", cwd=here), 0)
     assert sorted((here / "run" / "rows").iterdir()) == rows
     assert pd.read_csv(here / "run" / "published.csv").published.tolist() == [13, 26, 50, 2, 4]
 

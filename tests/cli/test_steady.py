@@ -42,7 +42,6 @@ def asked_of(run: Path) -> list[list[str]]:
         ["list"],
         ["--help"],
         ["sweep", "--cfg"],
-        ["sweep", "--dry-run"],
         ["predict", str(run), *at, "impl=attention.fused"],
         ["recommend", str(run), *at],
         ["export", str(run), "--format", "csv"],

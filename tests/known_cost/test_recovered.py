@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from known_cost.layers import BRANCHES, CHAIN, HELD_BYTES, PAGES, SPIN_S
+from known_cost.layers import BRANCHES, CHAIN, HELD_BYTES, PAGES, SPIN_S, STEP_S
 from rows import PRECISION, row
 
 from harness.case import Case
@@ -52,9 +52,9 @@ def test_a_known_time_is_recovered_within_one_per_cent(roomy: Runner) -> None:
 
 @pytest.mark.parametrize("n", [500, 1000])
 def test_a_time_linear_in_n_is_recovered_at_every_n(roomy: Runner, n: int) -> None:
-    # x * 1.0 and a few calls in Python take microseconds too.
-    most = 1.01e-6 * n + 20e-6
-    assert 1e-6 * n <= least(roomy, known("SpinsInSteps", seq_len=n, d_model=1, batch_size=1), most) <= most
+    time_s = STEP_S * n
+    case = known("SpinsInSteps", seq_len=n, d_model=1, batch_size=1)
+    assert time_s <= least(roomy, case, 1.01 * time_s) <= 1.01 * time_s
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -10,6 +10,7 @@ from harness.case import Case
 from harness.sweep.runner import Runner
 from harness.trial.own_module import is_on_gpu
 
+pytestmark = pytest.mark.usefixtures("forked_parents")
 LAYER = """
 from torch import nn
 

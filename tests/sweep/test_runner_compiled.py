@@ -10,6 +10,7 @@ from compilers import needs_cxx
 from harness.case import Case
 from harness.sweep.runner import Runner
 
+pytestmark = pytest.mark.usefixtures("forked_parents")
 LIMITS = {"seed": 0, "trial_s": 0.01, "timeout_s": 60, "memory_limit": 2**30}
 
 
