@@ -14,6 +14,7 @@ from harness.trial.decoding import check_decoding
 from harness.trial.given import counted, given
 from harness.trial.masking import check_mask
 from harness.trial.relative import WrongResult, check, check_output, tolerance
+from harness.trial.second_input import check_second_input
 
 _ITSELF = "itself in float64"
 # Held against itself a layer can only show that it loses digits, not that its formula is wrong. How many it may lose is
@@ -100,7 +101,10 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             pairs += [pair for _ in range(2) for pair in _again(work, pairs)]
         errors = (check(f"gradient of {name}", got, want, of_gradients) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
-    check_mask(case, work, seed, limit)  # last: it changes the input, on which a graph may rest
+    # Last: they change the input, on which a graph may rest.
+    another, _ = _reference(case, work.layer)  # one that has kept nothing either
+    check_second_input(work, lambda inputs: _expected(another, case, inputs), real, seed, limit)
+    check_mask(case, work, seed, limit)
     return result
 
 

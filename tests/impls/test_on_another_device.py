@@ -152,7 +152,7 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
         assert (got.device, want.device, got.shape) == (THERE, THERE, want.shape), what
         return 0.0
 
-    for module in ("verify", "decoding", "masking"):
+    for module in ("verify", "decoding", "masking", "second_input"):
         monkeypatch.setattr(f"harness.trial.{module}.check", check)
     with AnotherDevice():
         verify(replace(case, batch_size=2, device="cuda"), seed=0)

@@ -30,6 +30,7 @@ def test_every_layer_agrees_with_its_reference(runner: Runner, impl: str, mode: 
         ("ReturnsTheWrongShape", "forward", r"it returned shape (1, 31, 8) for an input of shape (1, 32, 8)"),
         ("ReturnsNaN", "forward", "output is not finite"),
         ("ReturnsGarbage", "forward", "output is off by"),
+        ("KeepsItsResult", "forward", "with a second input its output is off by"),
     ],
 )
 def test_a_wrong_layer_is_wrong_and_says_how(runner: Runner, layer: str, mode: str, reason: str) -> None:

@@ -142,8 +142,19 @@ def _watched(seen: Observation | None, unknown: list[str]) -> dict[str, Any]:
         facts |= dict.fromkeys(("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"))
     elif triton_kernels() and not seen.has_own_operators:
         unknown.append("flops, ops, depth, min_bytes: a Triton kernel is called past torch's dispatcher, and not seen")
-        facts |= dict.fromkeys(_WATCHED) | {"flops_unknown": [], "output_bytes": seen.output_bytes}
+        facts |= _unseen(seen)
+    elif seen.past_torch:
+        unknown.append(
+            "flops, ops, depth, min_bytes: a part of its result is of no operation that torch dispatches: of a kernel "
+            "bound to Python by hand, of numpy, or of an earlier call"
+        )
+        facts |= _unseen(seen)
     return facts
+
+
+def _unseen(seen: Observation) -> dict[str, Any]:
+    """Of a call that did more than was seen."""
+    return dict.fromkeys(_WATCHED) | {"flops_unknown": [], "output_bytes": seen.output_bytes}
 
 
 def _as_facts(seen: Observation) -> dict[str, Any]:

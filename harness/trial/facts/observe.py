@@ -16,11 +16,14 @@ from harness.trial.facts.observer import Observer
 from harness.trial.facts.operations import tensors
 from harness.trial.facts.storages import Storages
 from harness.trial.facts.traffic import Traffic
+from harness.trial.facts.written import Written
 
 
 @dataclass(frozen=True)
 class Observation:
-    """`materialised_bytes`: the least traffic beyond weights, inputs and outputs. The rest as in `take_facts`."""
+    """`materialised_bytes`: the least traffic beyond weights, inputs and outputs. `past_torch`: whether something that
+    torch does not dispatch has had a part in the result. The rest as in `take_facts`.
+    """
 
     work: Work | None
     flops_unknown: list[str]
@@ -32,6 +35,7 @@ class Observation:
     output_bytes: int
     fallback: str | None
     has_own_operators: bool
+    past_torch: bool
 
 
 def observe(work: Workload) -> Observation:
@@ -40,8 +44,8 @@ def observe(work: Workload) -> Observation:
     flops = Flops(getattr(type(work.layer), "kernels", None))
     depth = Depth(flops.declared_depth)
     traffic = Traffic(storages)
-    fallback = Fallback()
-    observer = Observer(storages, (flops, depth, traffic, fallback))
+    written, fallback = Written(storages), Fallback()
+    observer = Observer(storages, (flops, depth, traffic, written, fallback))
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
@@ -51,6 +55,7 @@ def observe(work: Workload) -> Observation:
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     outputs = [*tensors(result), *gradients]
+    given = [*leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops.work,
         flops.unknown,
@@ -62,6 +67,7 @@ def observe(work: Workload) -> Observation:
         sum(tensor.nbytes for tensor in outputs),
         fallback.reason,
         flops.has_own_operators,
+        written.past_torch(given, outputs),
     )
 
 

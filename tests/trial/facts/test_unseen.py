@@ -29,6 +29,27 @@ def test_where_a_triton_kernel_ran_and_no_operator_stands_for_it_work_and_traffi
     ]
 
 
+@pytest.mark.parametrize("layer", ["Numpy", "NumpyInTheMiddle", "WrittenByHand", "KeepsItsResult"])
+def test_what_is_computed_past_torch_is_unknown_and_not_free(layer: str) -> None:
+    facts = take_facts(Case(f"trial.facts.unseen:{layer}", 16, 8, 1), seed=0)
+    assert [facts[name] for name in ("flops", "flops_full", "ops", "depth", "min_bytes")] == [None] * 5
+    (reason,) = facts["facts_unknown"]
+    assert reason.startswith(
+        "flops, ops, depth, min_bytes: a part of its result is of no operation that torch dispatch"
+    )
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+@pytest.mark.parametrize(
+    ("layer", "forward_flops"),
+    [("Identity", 0), ("HasConstants", 0), ("FillsWhatWasEmpty", 2 * 16 * 8**2), ("IgnoresTheSum", 4 * 16**2 * 8)],
+)
+def test_what_is_only_laid_out_by_hand_is_known(layer: str, forward_flops: int, mode: str) -> None:
+    facts = take_facts(Case(f"trial.facts.unseen:{layer}", 16, 8, 1, mode=mode), seed=0)
+    assert facts["facts_unknown"] == []
+    assert facts["flops"] == forward_flops * {"forward": 1, "train": 3, "backward": 2}[mode]
+
+
 def test_without_one_they_are_known() -> None:
     facts = take_facts(CASE, seed=0)
     assert facts["flops"] == facts["flops_claimed"]

@@ -1,0 +1,54 @@
+"""Memory that something torch does not see has written: a kernel bound to Python by hand, numpy, an earlier call."""
+
+from collections.abc import Iterable
+
+import torch
+
+from harness.trial.facts.operations import Operation, tensors
+from harness.trial.facts.storages import Storages
+
+# What `torch.tensor` does with the numbers that it was given, and `torch.from_numpy` with somebody else's memory, which
+# cannot be resized.
+_TAKES_IN = "aten::lift_fresh"
+
+
+class Written:
+    """Follows which memory the operations of a call have written, and whether any reads what none has.
+
+    What was there before the call may have been written by anybody, and new memory is as yet written by nobody. What
+    came from nowhere, and is gone again after the call, was not there before.
+    """
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        self._made: set[int] = set()
+        self._read: set[int] = set()
+        self._unwritten: set[int] = set()
+        self._unwritten_was_read = False
+
+    def add(self, operation: Operation) -> None:
+        """Take in what the operation reads and writes."""
+        self._read.update(operation.reads)
+        if not _ignores_its_sum(operation):
+            unwritten = self._unwritten.intersection(operation.reads)
+            self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
+        self._unwritten.difference_update(operation.written)
+        self._made.update(operation.written, operation.fresh)
+        if operation.traits.name == _TAKES_IN:
+            own = (tensor for tensor in tensors(operation.out) if tensor.untyped_storage().resizable())
+            self._made.update(map(self._storages.key, own))
+        if operation.traits.leaves_unwritten:
+            self._unwritten.update(operation.fresh)
+
+    def past_torch(self, known: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> bool:
+        """Whether an output, or what an operation has read, was written past torch. `known` was there before."""
+        before = {self._storages.key(tensor) for tensor in known}
+        written = before | (self._made - self._unwritten)
+        passing = (self._read - self._made - before) & self._storages.freed()
+        given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
+        return self._unwritten_was_read or bool(passing) or not written.issuperset(given)
+
+
+def _ignores_its_sum(operation: Operation) -> bool:
+    """Whether it is one as `baddbmm(sum, a, b, beta=0)`, which is given memory for its shape alone."""
+    return bool(operation.kwargs.get("beta", 1) == 0)
