@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from harness.errors import UsageError, did_you_mean
 from harness.findings.laws import FittedLaw
-from harness.findings.series import Setting
+from harness.findings.series import Series, Setting
 
 SIZES = ("seq_len", "d_model", "num_heads")
 SETTING = tuple(field.name for field in fields(Setting))
@@ -51,27 +51,52 @@ def keys(texts: Iterable[str], known: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def whole(name: str, text: str | None) -> int:
-    """A size. Raises UsageError where it is missing or none."""
-    if text is None:
-        raise UsageError(f"{name} is missing: give {', '.join(f'{size}=…' for size in SIZES)}")
+def whole(name: str, text: str) -> int:
+    """A size. Raises UsageError where it is none."""
     # Beyond 10⁹ no size is meant, and its powers are no numbers that a law could be evaluated at.
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:11]) <= 10**9):
         raise UsageError(f"{name}={text}: it takes a whole number from 1 to 10⁹")
     return int(text)
 
 
-def asked(given: dict[str, str], laws: Iterable[FittedLaw], run: object) -> Asked:
-    """The size and the one setting of the run that are meant. Raises UsageError where they are not clear."""
-    n, d, h = (whole(name, given.get(name)) for name in SIZES)
-    if d % h:
-        raise UsageError(f"d_model={d} is not divisible by num_heads={h}")
-    timed = [law for law in laws if law.series.metric == "time"]
+def asked(given: dict[str, str], laws: Iterable[FittedLaw], run: object) -> list[Asked]:
+    """The sizes that are meant, one for each `seq_len`, and the one setting of the run. What is not given is as in the
+    run, where that has one value of it. Raises UsageError where they are not clear.
+    """
+    if "seq_len" not in given:
+        raise UsageError("seq_len is missing: give seq_len=…, or several: seq_len=1024,4096")
+    lengths = [whole("seq_len", text) for text in dict.fromkeys(given["seq_len"].split(","))]
+    timed = [law.series for law in laws if law.series.metric == "time"]
     if not timed:
         raise UsageError(f"{run} has no times to go by")
-    setting = _setting(run, [law.series.setting for law in timed], given)
-    b = whole("batch_size", given["batch_size"]) if "batch_size" in given else _batch(timed, setting)
-    return Asked(n, d, h, b, setting)
+    setting = _setting(run, [series.setting for series in timed], given)
+    there = [series for series in timed if series.setting == setting]
+    if "impl" in given:  # of others it does not matter what they were measured at
+        there = [series for series in there if series.impl in given["impl"].split(",")] or there
+    points = [point for series in there for point in series.points]
+    d = _given("d_model", given, {point.d for point in points})
+    h = _given("num_heads", given, _heads(there))
+    if d % h:
+        raise UsageError(f"d_model={d} is not divisible by num_heads={h}")
+    b = _given("batch_size", given, {point.b for point in points})
+    return [Asked(n, d, h, b, setting) for n in lengths]
+
+
+def _given(name: str, given: dict[str, str], known: Collection[int]) -> int:
+    """What was given, or else the one value in the run."""
+    if name in given:
+        return whole(name, given[name])
+    if len(known) > 1:
+        raise UsageError(f"the run has {_listed(name, [str(value) for value in sorted(known)])}: say which")
+    return next(iter(known))
+
+
+def _heads(there: Iterable[Series]) -> set[int]:
+    """The numbers of heads of the layers that have any: those without were measured at one."""
+    of_each: dict[str, set[int]] = {}
+    for series in there:
+        of_each.setdefault(series.impl, set()).update(point.h for point in series.points)
+    return set().union(*(heads for heads in of_each.values() if heads != {1})) or {1}
 
 
 def _setting(run: object, known: Iterable[Setting], given: dict[str, str]) -> Setting:
@@ -91,13 +116,6 @@ def _setting(run: object, known: Iterable[Setting], given: dict[str, str]) -> Se
         elif len(values) > 1:
             raise UsageError(f"{run} has {_listed(name, values)}: say which")
     return left[0]
-
-
-def _batch(timed: Iterable[FittedLaw], setting: Setting) -> int:
-    batches = sorted({point.b for law in timed if law.series.setting == setting for point in law.series.points})
-    if len(batches) > 1:
-        raise UsageError(f"the run has {_listed('batch_size', [str(b) for b in batches])}: say which")
-    return batches[0]
 
 
 def _listed(name: str, values: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""`python -m harness predict RUN impl=… seq_len=… d_model=… num_heads=…`."""
+"""`python -m harness predict RUN impl=… seq_len=…`."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -27,15 +27,15 @@ _Found = tuple["FittedLaw", "Prediction"]
 _EPILOG = """\
 keys:
   impl                                    a layer of the run, or several: attention.fused,rnn.torch; all, if not given
-  seq_len d_model num_heads               the size; it need not have been measured
-  batch_size                              as measured, unless given
+  seq_len                                 the length, or several: 1024,4096; it need not have been measured
+  d_model num_heads batch_size            as measured, if there is one value of each; need not have been either
   mode dtype device threads allocator mask real_share source_len
                                           which of the run's settings, where there are several; mode=forward
 
 A pytest-benchmark JSON stands in for a run if its benchmarks say their seq_len in extra_info.
 
 examples:
-  python -m harness predict results/latest impl=attention.fused seq_len=8192 d_model=512 num_heads=8
+  python -m harness predict results/latest impl=attention.fused seq_len=8192,16384
   python -m harness predict results/latest seq_len=3000 d_model=256 num_heads=8 mode=train
 
 exit status: 0 done; 2 usage, or a size of which the run cannot say anything
@@ -43,7 +43,7 @@ exit status: 0 done; 2 usage, or a size of which the run cannot say anything
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print what a layer costs at a size."""
+    """Print what a layer costs at each size."""
     parser = Parser("predict", "What a layer costs at a size that was not measured. Measures nothing.", _EPILOG)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
@@ -59,11 +59,15 @@ def run(arguments: Sequence[str]) -> int:
     given = keys(options.keys, ("impl", *SIZES, "batch_size", *SETTING))
     lines = lines_of(options.run)
     laws = fit_laws(lines)
-    where = asked(given, laws, options.run)
-    found, unknown = _predict(_wanted(given.get("impl"), laws, where, options.run), where, headless(lines))
-    if not found:
-        raise UsageError(unknown[0])
-    _show(found, where, [*unknown, *_warnings(found), *sentences(hold_out(lines))], Console())
+    sizes = asked(given, laws, options.run)
+    wanted, without_heads = _wanted(given.get("impl"), laws, sizes[0], options.run), headless(lines)
+    predicted = [(where, *_predict(wanted, where, without_heads)) for where in sizes]
+    if not any(found for _, found, _ in predicted):
+        raise UsageError(predicted[0][2][0])
+    console = Console()
+    for where, found, unknown in predicted:
+        _show(found, where, [*unknown, *_warnings(found)], console)
+    _say(sentences(hold_out(lines)), console)
     return DONE
 
 
@@ -117,6 +121,10 @@ def _show(found: Sequence[_Found], where: "Asked", sentences: Sequence[str], con
         one = law.series
         table.add_row(escape(printable(one.impl)), one.metric, *_cells(one.metric, prediction), _kind(prediction))
     console.print(table)
+    _say(sentences, console)
+
+
+def _say(sentences: Sequence[str], console: Console) -> None:
     for sentence in sentences:
         console.print(escape(printable(sentence)), highlight=False)
 

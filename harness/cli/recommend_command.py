@@ -1,4 +1,4 @@
-"""`python -m harness recommend RUN seq_len=… d_model=… num_heads=…`."""
+"""`python -m harness recommend RUN seq_len=…`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +25,8 @@ _GUESS = 100
 
 _EPILOG = """\
 keys:
-  seq_len d_model num_heads               the size you want to know of; it need not have been measured
-  batch_size                              as measured, unless given
+  seq_len                                 the length, or several: 1024,4096; it need not have been measured
+  d_model num_heads batch_size            as measured, if there is one value of each; need not have been either
   memory=8GiB                             leave out what may need more, beyond weights and inputs
   mode dtype device threads allocator mask real_share source_len
                                           which of the run's settings, where there are several; mode=forward
@@ -42,7 +42,7 @@ exit status: 0 done; 2 usage, or no layer fits
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print which layer to use."""
+    """Print which layer to use at each size."""
     parser = Parser("recommend", "Which layer to use at a size, by how much, and how sure. Measures nothing.", _EPILOG)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
@@ -58,10 +58,18 @@ def run(arguments: Sequence[str]) -> int:
     memory = _bytes(given["memory"]) if "memory" in given else None
     lines = lines_of(options.run)
     laws = fit_laws(lines)
-    where = asked(given, laws, options.run)
-    found = recommend(lines, laws, where.setting, where.size, memory, predict_cost)
-    _check(found, memory)
-    _show(found, where, memory, Console())
+    sizes = asked(given, laws, options.run)
+    console, refused = Console(), []
+    for where in sizes:
+        found = recommend(lines, laws, where.setting, where.size, memory, predict_cost)
+        if reason := _refusal(found, memory):
+            refused.append(f"At {where}: {reason}." if len(sizes) > 1 else reason)
+        else:
+            _show(found, where, memory, console)
+    if len(refused) == len(sizes):
+        raise UsageError(refused[0])
+    for sentence in refused:
+        console.print(escape(printable(sentence)), highlight=False)
     return DONE
 
 
@@ -76,17 +84,17 @@ def _bytes(text: str) -> int:
     return value
 
 
-def _check(found: "Recommendation", memory: int | None) -> None:
-    """Raise UsageError where there is nothing to recommend."""
+def _refusal(found: "Recommendation", memory: int | None) -> str | None:
+    """Why there is nothing to recommend, if there is nothing."""
     if found.ranked:
-        return
+        return None
     if found.too_large and memory is not None:
         least = min(found.too_large, key=lambda one: one.memory.hi if one.memory else 0.0)
-        raise UsageError(
+        return (
             f"no layer is sure to fit into memory={units.size(memory)}: {least.impl} needs least, "
             f"up to {units.size(least.memory.hi if least.memory else 0.0)}"
         )
-    raise UsageError(f"nothing can be said there: {found.unknown[0][0]}: {found.unknown[0][1]}")
+    return f"nothing can be said there: {found.unknown[0][0]}: {found.unknown[0][1]}"
 
 
 def _show(found: "Recommendation", where: "Asked", memory: int | None, console: Console) -> None:

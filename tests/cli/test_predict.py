@@ -33,6 +33,21 @@ def test_every_prediction_comes_with_how_well_laws_predicted_here(run: Path, cap
     assert "rnn.torch time" in text
 
 
+def test_several_lengths_are_a_table_each(run: Path, capsys: pytest.CaptureFixture) -> None:
+    text = said(capsys, run, "impl=attention.fused", "seq_len=1024,4096", "d_model=256", "num_heads=8")
+    assert text.index("At n = 1024, d = 256, h = 8") < text.index("At n = 4096, d = 256, h = 8")
+    assert text.count("and below predict the time there") == 1
+
+
+def test_what_the_run_has_one_value_of_need_not_be_said(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    narrow = write(tmp_path / "run", [case for case in cases() if (case.d_model, case.num_heads) in ((64, 4), (64, 1))])
+    assert "At n = 4096, d = 64, h = 4, batch 1" in said(capsys, narrow, "seq_len=4096")
+    # The heads of others are nothing to a layer that has none.
+    assert "rnn.torch time" in said(capsys, run, "impl=rnn.torch", "seq_len=4096", "d_model=256")
+
+
 def test_what_was_measured_is_said_to_be(run: Path, capsys: pytest.CaptureFixture) -> None:
     assert "measured" in said(capsys, run, "impl=rnn.torch", "seq_len=2048", "d_model=256", "num_heads=8")
 
@@ -46,7 +61,7 @@ def test_far_outside_is_a_plain_warning_told_once(run: Path, capsys: pytest.Capt
     ("keys", "says"),
     [
         ("impl=rnn.torh seq_len=64 d_model=64 num_heads=2", "did you mean 'rnn.torch'?"),
-        ("impl=rnn.torch seq_len=64 d_model=64", "num_heads is missing"),
+        ("seq_len=64 d_model=64", "the run has num_heads=2,4,8: say which"),
         ("impl=rnn.torch seq_len=64 d_model=64 num_heads=3", "not divisible"),
         ("impl=rnn.torch seq_len=0 d_model=64 num_heads=2", "seq_len=0: it takes a whole number"),
         ("seqlen=64 d_model=64 num_heads=2", "did you mean 'seq_len'?"),

@@ -83,7 +83,9 @@ def test_what_does_not_fit_is_left_out_and_said_to_be(run: Path, capsys: pytest.
     ("keys", "message"),
     [
         ("", "seq_len is missing"),
-        ("seq_len=128 d_model=256", "num_heads is missing"),
+        ("seq_len=128,", "seq_len=: it takes a whole number"),
+        ("seq_len=128 num_heads=4", "the run has d_model=64,128,256: say which"),
+        ("seq_len=128 d_model=256", "the run has num_heads=2,4,8: say which"),
         ("seqlen=128", "unknown key 'seqlen'; did you mean 'seq_len'?"),
         ("seq_len", "'seq_len' is not of the form key=value"),
         ("seq_len=1 seq_len=2", "seq_len is given twice"),
@@ -131,6 +133,18 @@ def test_what_failed_at_the_size_is_left_out_with_the_reason(tmp_path: Path, cap
         file.write(json.dumps({"schema": 2, **row(at, "facts", status="oom", reason="can't allocate")}) + "\n")
     text = said(capsys, run, "seq_len=4096", "d_model=256", "num_heads=8")
     assert "Left out: attention.fused: oom there: can't allocate." in text
+
+
+def test_several_lengths_are_answered_one_after_the_other(run: Path, capsys: pytest.CaptureFixture) -> None:
+    at = ("d_model=256", "num_heads=4")
+    text = said(capsys, run, "seq_len=128,2048", *at)
+    assert text.index("Use attention.fused at n = 128") < text.index("Use rnn.torch at n = 2048")
+    # Where nothing fits at one of them, it is said of that one.
+    text = said(capsys, run, "seq_len=128,2048", *at, "memory=1MiB")
+    assert "Use attention.fused at n = 128" in text
+    assert (
+        "At n = 2048, d = 256, h = 4, batch 1 (forward, float32, cpu, 1 thread): no layer is sure to fit into" in text
+    )
 
 
 def test_a_run_of_several_settings_asks_which(several: Path, capsys: pytest.CaptureFixture) -> None:
