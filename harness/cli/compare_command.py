@@ -33,6 +33,8 @@ settings:
   floor=0.03                             a change no larger than this does not matter
   blocks=120                             a case that is undecided after so many stays so; what is slower or faster may
                                          get as many again
+  minutes=20                             the timing ends after so long, half of it for what turns out slower or faster;
+                                         what is undecided then stays so
   out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
 
 Each case ends as slower, faster, equivalent or undecided; what is slower or faster has been measured a second time in
@@ -99,7 +101,9 @@ def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison
             stack.callback(log.close)
             chosen = [Pair(*pairs[number]) for number in timed]
             screen = PairScreen(len(chosen), console)
-            measured = time_pairs(chosen, found.sides, asked.rules, Timing(), asked.config.seed, log.write, screen)
+            measured = time_pairs(
+                chosen, found.sides, asked.rules, Timing(), asked.config.seed, log.write, screen, asked.limit_s
+            )
     comparison = compared_of(pairs, timed, measured, both.base, both.head, asked.rules)
     return comparison, {**found.properties, "torch": str(both.torch)}, found.lacking
 

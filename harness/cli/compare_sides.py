@@ -1,5 +1,6 @@
 """What `compare` is asked, and the two sides that it measures: two layers of one tree, or one layer of two commits."""
 
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from harness.sweep.runner import Runner
 from harness.worktree import Worktree, worktree
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
-_OWN = ("ref", "floor", "blocks")
+_OWN = ("ref", "floor", "blocks", "minutes")
 # A change below this is not told from none on any machine; one above is no floor.
 _LEAST_FLOOR, _LARGEST_FLOOR = 0.001, 1.0
 _MOST_BLOCKS = 1000
@@ -32,12 +33,15 @@ _MOST_BLOCKS = 1000
 
 @dataclass(frozen=True)
 class Asked:
-    """A checked command line. `impls` are the base's and the head's, `None` where `ref` is compared with."""
+    """A checked command line. `impls` are the base's and the head's, `None` where `ref` is compared with. The timing
+    ends after `limit_s` seconds.
+    """
 
     config: SweepConfig
     rules: Rules
     ref: str | None
     impls: tuple[str, str] | None
+    limit_s: float = math.inf
 
     @property
     def title(self) -> str:
@@ -69,7 +73,7 @@ def read_asked(overrides: Sequence[str], config_dir: Path | None) -> Asked:
         rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
     if "allocator" not in given:
         rest.append("allocator=steady")
-    return Asked(compose(rest, config_dir), _rules(own), own.get("ref"), impls)
+    return Asked(compose(rest, config_dir), _rules(own), own.get("ref"), impls, 60 * _minutes(own))
 
 
 def _own(overrides: Sequence[str]) -> dict[str, str]:
@@ -107,6 +111,13 @@ def _rules(own: dict[str, str]) -> Rules:
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
     return Rules(floor=floor, looks=(*(look for look in looks if look < most), int(most)))
+
+
+def _minutes(own: dict[str, str]) -> float:
+    minutes = _number("minutes", own["minutes"]) if "minutes" in own else math.inf
+    if not minutes > 0:
+        raise UsageError(f"minutes={own['minutes']}: it takes a number above 0")
+    return minutes
 
 
 def _number(name: str, text: str) -> float:

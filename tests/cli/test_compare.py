@@ -99,6 +99,14 @@ def test_two_layers_are_compared_at_every_size(elsewhere: Path, capsys: pytest.C
     assert main(["baseline", "found/head"]) == 0  # each side is a run
 
 
+def test_it_ends_when_its_time_is_up_and_says_what_is_undecided(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
+    asked = [*(key for key in TINY if key != "blocks=8"), "blocks=1000", "floor=0.001", "minutes=0.02"]
+    assert main(["compare", "impl=rnn.torch,rnn.torch", "seq_len=16", *asked]) in (0, 3)  # 3: the control failed
+    (row,) = pd.read_csv("found/comparison.csv").itertuples()
+    assert row.verdict == "undecided"
+    assert row.blocks < 1000
+
+
 def test_a_working_tree_that_does_three_times_the_work_is_slower(
     repository: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -202,6 +210,8 @@ def test_what_cannot_be_held_against_another_commit_is_2(
         (["impl=rnn.torch,rnn.elman", "blocks=8.5"], "blocks=8.5: it takes a whole number"),
         (["impl=rnn.torch,rnn.elman", "blocks=nan"], "blocks=nan: it takes a whole number"),
         (["impl=rnn.torch,rnn.elman", "blocks=inf"], "blocks=inf: it takes a whole number"),
+        (["impl=rnn.torch,rnn.elman", "minutes=0"], "minutes=0: it takes a number above 0"),
+        (["impl=rnn.torch,rnn.elman", "minutes=nan"], "minutes=nan: it takes a number above 0"),
         (["impl=rnn.torch,rnn.elman", "blocks"], "'blocks' is not of the form blocks=…"),
         (["ref="], "'ref=' is not of the form ref=…"),
         (["ref=main", "ref=HEAD"], "ref is given twice"),

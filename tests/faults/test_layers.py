@@ -12,7 +12,7 @@ from faults.driver import Driver, nothing_remains
 ENDS = {
     "Good": ("ok", ""),
     "ForksChildren": ("ok", ""),
-    "IgnoresSigterm": ("timeout", "no result after 4 s"),
+    "IgnoresSigterm": ("timeout", "no result after 3 s"),
     "ClosesItsPipe": ("killed", "it closed its pipe without a result and went on running"),
     "ClosesItsPipeAndGoesOn": ("error", "its process ended with exit status 0 and without a result"),
     "ForksAndReturnsInTheChild": ("ok", ""),
@@ -39,7 +39,7 @@ SETTINGS = [
     "d_model=8",
     "threads=1",
     "precision.trial_s=0.01",
-    "precision.timeout_s=4",
+    "precision.timeout_s=3",
     "precision.min_rounds=1",
     "precision.max_rounds=1",
     "precision.patience_s=0",

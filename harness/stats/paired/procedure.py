@@ -46,20 +46,24 @@ def measure(
     rules: Rules,
     seed: int = 0,
     between: Callable[[str, int], None] = lambda stage, number: None,
+    is_over: Callable[[str], bool] = lambda stage: False,
 ) -> Measured:
     """Measure `cases` cases, and `controls`, some of them, against themselves.
 
     `between` is called before each round, with "first" or "again" and the round's number from 1: what is flagged in the
     first rounds is measured again, and `between` has new processes made for that.
+
+    `is_over`, asked after each round, may end the first rounds, and the others. What is looked at then is one look more
+    and leaves out all later ones, of which there is one at least: there are never more than was paid for.
     """
     draw = random.Random(seed)
     measured = Measured([Blocks() for _ in range(cases)], {case: Blocks() for case in controls})
-    _rounds(measured, range(cases), "first", take, rules, draw, between)
+    _rounds(measured, range(cases), "first", take, rules, draw, between, is_over)
     for case in flagged(measured, rules):
         measured.cases[case].flagged = True
     again = [case for case, blocks in enumerate(measured.cases) if blocks.flagged]
     if again:
-        _rounds(measured, again, "again", take, rules.again, draw, between)
+        _rounds(measured, again, "again", take, rules.again, draw, between, is_over)
     return measured
 
 
@@ -79,6 +83,7 @@ def _rounds(
     rules: Rules,
     draw: random.Random,
     between: Callable[[str, int], None],
+    is_over: Callable[[str], bool],
 ) -> None:
     """Every open case, and every open control, once a round in a new random order; at a look those decided are closed.
 
@@ -88,7 +93,7 @@ def _rounds(
     blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
     waiting = [key for key, one in blocks.items() if one.failure is None]
     for number in range(1, rules.most_blocks + 1):
-        if all(control for _, control in waiting):
+        if all(control for _, control in waiting) or (number > 1 and is_over(stage)):
             return
         between(stage, number)
         for key in draw.sample(waiting, len(waiting)):

@@ -112,6 +112,8 @@ def _verdict(blocks: Blocks, confirmed: set[str], shown: Evidence, rules: Rules)
         before = _before(blocks, rules)
         if before in confirmed:
             return before, f"by more than {100 * rules.floor:g} %, and so again in new processes"
+        if len(blocks.again) < rules.looks[0]:
+            return UNDECIDED, f"{before} at first, and time was up before new processes could tell"
         return UNDECIDED, f"{before} at first, and not so in new processes"
     if shown.equivalent <= rules.alpha:
         return EQUIVALENT, f"within ±{100 * rules.floor:g} %"

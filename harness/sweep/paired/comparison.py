@@ -1,6 +1,7 @@
 """Compare pairs of cases: verify both sides, take their facts, then time them in blocks."""
 
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -119,8 +120,13 @@ def time_pairs(
     seed: int,
     log: Callable[[Mapping[str, Any]], None],
     progress: Progress,
+    limit_s: float = math.inf,
 ) -> Measured:
-    """Blocks of all pairs until they are decided, what is flagged once more, and the controls beside."""
+    """Blocks of all pairs until they are decided, what is flagged once more, and the controls beside.
+
+    It ends with the round in which `limit_s` seconds are over; the first half of them is for what is not yet flagged.
+    """
+    begin = time.monotonic()
     draw = random.Random(seed)
     now = {"stage": "first", "round": 0}
     # On a shared machine a trial may be killed for no fault of its own: once a case is forgiven.
@@ -152,7 +158,10 @@ def time_pairs(
         progress.block(pair)
         return block.log_ratio
 
-    return measure(len(pairs), controls_among(len(pairs)), take, rules, seed, between)
+    def is_over(stage: str) -> bool:
+        return time.monotonic() - begin >= (limit_s / 2 if stage == "first" else limit_s)
+
+    return measure(len(pairs), controls_among(len(pairs)), take, rules, seed, between, is_over)
 
 
 def _which(pair: Pair, control: bool) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Whole comparisons of twelve cases on simulated noise: what is called and is not so, what is so and not called."""
 
+from collections.abc import Callable
+
 import pytest
 from stats.paired.simulated import KINDS, Machine, Noise, quiet
 
@@ -11,9 +13,9 @@ RULES = Rules()
 CASES, CONTROLS = 12, (0, 4, 8)
 
 
-def compare(ratios: list[float], noise: Noise, seed: int) -> list[Verdict]:
+def compare(ratios: list[float], noise: Noise, seed: int, **ends: Callable[[str], bool]) -> list[Verdict]:
     machine = Machine(ratios, noise, seed)
-    return verdicts_of(measure(len(ratios), CONTROLS, machine.take, RULES, seed), RULES)
+    return verdicts_of(measure(len(ratios), CONTROLS, machine.take, RULES, seed, **ends), RULES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -27,6 +29,24 @@ def test_where_every_case_lies_right_at_the_floor_one_run_in_fifty_calls_any_slo
     # Promised is one in 200, of a direction; of 150 runs more than four are then as good as impossible.
     runs = [compare([1 + RULES.floor] * CASES, KINDS[kind], seed) for seed in range(150)]
     assert sum(any(one.verdict == SLOWER for one in run) for run in runs) <= 4
+
+
+def test_a_limit_of_time_makes_no_more_false_ones_and_leaves_what_is_plain() -> None:
+    def ending(first: int, again: int) -> Callable[[str], bool]:
+        left = {"first": first, "again": again}
+
+        def is_over(stage: str) -> bool:
+            left[stage] -= 1
+            return left[stage] == 0
+
+        return is_over
+
+    ratios = [1.1] + [1.0] * (CASES - 1)
+    ends = [ending(10 + seed % 17, 10 + seed % 11) for seed in range(150)]
+    found = [compare(ratios, KINDS["heavy-tailed"], seed, is_over=end) for seed, end in enumerate(ends)]
+    assert all(_fine(one) for run in found for one in run[1:])
+    assert sum(run[0].verdict == SLOWER for run in found) >= 0.9 * len(found)
+    assert max(one.blocks for run in found for one in run) <= 26 + 20
 
 
 def _fine(one: Verdict) -> bool:
