@@ -117,4 +117,5 @@ def _verdict(blocks: Blocks, confirmed: set[str], shown: Evidence, rules: Rules)
         return UNDECIDED, f"{before} at first, and not so in new processes"
     if shown.equivalent <= rules.alpha:
         return EQUIVALENT, f"within ±{100 * rules.floor:g} %"
-    return UNDECIDED, f"after {shown.blocks} blocks its interval is neither within ±{100 * rules.floor:g} % nor beyond"
+    number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
+    return UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.floor:g} % nor beyond"

@@ -66,6 +66,9 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     seen = _told(lambda: observe(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
     inputs = _inputs(case, work)
     facts = _watched(seen, unknown)
+    past_allocator = seen is not None and seen.past_torch and seen.past_allocator
+    if past_allocator:
+        unknown.append("peak_bytes: memory that torch has not allocated is a part of it, as numpy's is")
     return {
         **facts,
         **_claimed(case),
@@ -74,13 +77,19 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
         else facts["min_bytes"] + _bytes([*weights, *_moved(case, work)]),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes(inputs),
-        "saved_bytes": saved,
-        "transient_bytes": peak if case.mode == "backward" else None if saved is None else peak - saved,
-        "peak_bytes": peak,
+        **_peak(case, None if past_allocator else peak, saved),
         "peak_resident_bytes": resident,
         "backend": backend(operations),
         "facts_unknown": unknown,
     }
+
+
+def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | None]:
+    """The peak and its parts; None of what is not known."""
+    if peak is None:
+        return dict.fromkeys(("peak_bytes", "saved_bytes", "transient_bytes"))
+    transient = peak if case.mode == "backward" else None if saved is None else peak - saved
+    return {"peak_bytes": peak, "saved_bytes": saved, "transient_bytes": transient}
 
 
 def _moved(case: Case, work: Workload) -> list[torch.Tensor]:

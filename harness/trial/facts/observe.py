@@ -22,7 +22,8 @@ from harness.trial.facts.written import Written
 @dataclass(frozen=True)
 class Observation:
     """`materialised_bytes`: the least traffic beyond weights, inputs and outputs. `past_torch`: whether something that
-    torch does not dispatch has had a part in the result. The rest as in `take_facts`.
+    torch does not dispatch has had a part in the result; `past_allocator`: whether in memory that is not torch's. The
+    rest as in `take_facts`.
     """
 
     work: Work | None
@@ -36,6 +37,7 @@ class Observation:
     fallback: str | None
     has_own_operators: bool
     past_torch: bool
+    past_allocator: bool
 
 
 def observe(work: Workload) -> Observation:
@@ -68,6 +70,7 @@ def observe(work: Workload) -> Observation:
         fallback.reason,
         flops.has_own_operators,
         written.past_torch(given, outputs),
+        written.somebody_elses,
     )
 
 

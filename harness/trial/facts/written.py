@@ -16,7 +16,8 @@ class Written:
     """Follows which memory the operations of a call have written, and whether any reads what none has.
 
     What was there before the call may have been written by anybody, and new memory is as yet written by nobody. What
-    came from nowhere, and is gone again after the call, was not there before.
+    came from nowhere, and is gone again after the call, was not there before. `somebody_elses`: memory that is not
+    torch's was taken in.
     """
 
     def __init__(self, storages: Storages) -> None:
@@ -25,6 +26,7 @@ class Written:
         self._read: set[int] = set()
         self._unwritten: set[int] = set()
         self._unwritten_was_read = False
+        self.somebody_elses = False
 
     def add(self, operation: Operation) -> None:
         """Take in what the operation reads and writes."""
@@ -35,8 +37,11 @@ class Written:
         self._unwritten.difference_update(operation.written)
         self._made.update(operation.written, operation.fresh)
         if operation.traits.name == _TAKES_IN:
-            own = (tensor for tensor in tensors(operation.out) if tensor.untyped_storage().resizable())
-            self._made.update(map(self._storages.key, own))
+            for tensor in tensors(operation.out):
+                if tensor.untyped_storage().resizable():
+                    self._made.add(self._storages.key(tensor))
+                else:
+                    self.somebody_elses = True
         if operation.traits.leaves_unwritten:
             self._unwritten.update(operation.fresh)
 
