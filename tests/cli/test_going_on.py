@@ -30,17 +30,6 @@ class Layer(nn.Module):
             time.sleep(60)
         return x * 1.0
 """
-OWN = """\
-from beside import FACTOR
-from torch import nn
-
-class Layer(nn.Module):
-    def __init__(self, d_model):
-        super().__init__()
-
-    def forward(self, x):
-        return x * FACTOR
-"""
 
 
 @pytest.fixture(scope="module")
@@ -203,86 +192,12 @@ def test_what_timed_out_is_tried_again_if_asked_to(
     assert "retry" not in capsys.readouterr().err
 
 
-def sweep_of_own_layer(where: Path, code: str, *more: str) -> int:
-    """Of it, as `mine.py` has it now, and one of ours."""
-    (where / "mine.py").write_text(code)
-    asked = ["impl=mine:Layer,rnn.elman", "seq_len=8,16", *TINY[1:], *more]
-    return main(["sweep", *asked])
-
-
-@pytest.fixture
-def measured_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a run of a layer in `mine.py`, which takes a number from `beside.py`."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "beside.py").write_text("FACTOR = 1.0\n")
-    assert sweep_of_own_layer(tmp_path, OWN) == 0
-    return tmp_path
-
-
-@pytest.mark.parametrize("file", ["mine.py", "beside.py"])
-def test_a_layer_whose_code_has_changed_is_refused_by_name_and_file(
-    file: str, measured_own: Path, capsys: pytest.CaptureFixture
-) -> None:
-    before = files()
-    own = OWN
-    if file == "mine.py":
-        own += "# another\n"
-    else:
-        (measured_own / file).write_text("FACTOR = 2.0\n")
-    capsys.readouterr()
-    assert sweep_of_own_layer(measured_own, own) == 2
-    assert capsys.readouterr().err == (
-        f"harness: out=run has rows of other code (changed since: mine:Layer in {file}): "
-        "name another, or give --fresh to set it aside\n"
-    )
-    assert files() == before
-
-
-def test_code_that_has_not_changed_is_gone_on_with_wherever_it_was_moved_to(
-    measured_own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = rows()
-    monkeypatch.chdir(measured_own.rename(measured_own.with_name("moved")))
-    assert sweep_of_own_layer(Path.cwd(), OWN) == 0
-    assert rows() == before
-
-
-def test_a_run_that_does_not_know_its_layers_code_is_gone_on_with(measured_own: Path) -> None:
-    machine = json.loads(Path("run/machine.json").read_text())
-    assert list(machine.pop("layers")) == ["mine:Layer", "rnn.elman"]
-    Path("run/machine.json").write_text(json.dumps(machine))
-    assert sweep_of_own_layer(measured_own, OWN + "# another\n") == 0
-
-
 def test_other_code_of_ours_is_refused_too(here: Path, capsys: pytest.CaptureFixture) -> None:
     machine = json.loads(Path("run/machine.json").read_text())
     machine["layers"]["rnn.elman"] = {"impls/": "0123456789abcdef"}
     Path("run/machine.json").write_text(json.dumps(machine))
     assert main(["sweep", "seq_len=8,16", *TINY]) == 2
     assert "changed since: rnn.elman in impls/" in capsys.readouterr().err
-
-
-def test_a_layer_that_had_no_numbers_is_put_right_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "beside.py").write_text("FACTOR = 1.0\n")
-    assert sweep_of_own_layer(tmp_path, OWN.replace("FACTOR", "FUCTOR")) == 2  # nothing can be described
-    bad = OWN.replace("x * FACTOR", "x.no_such_thing")
-    assert sweep_of_own_layer(tmp_path, bad) == 3
-    capsys.readouterr()
-    assert sweep_of_own_layer(tmp_path, bad) == 3
-    said = capsys.readouterr().out
-    assert "run: going on; 4 of 4 cases have rows" in said
-    assert "of these ended without a time: 2 error; retry=error takes them again" in said
-    assert sweep_of_own_layer(tmp_path, OWN) == 2
-    assert "give --fresh to set it aside, or take them again with retry=error\n" in capsys.readouterr().err
-    assert sweep_of_own_layer(tmp_path, OWN, "retry=error") == 0
-    assert "retry=error takes" not in capsys.readouterr().out
-    assert sweep_of_own_layer(tmp_path, OWN) == 0  # and now it is this code that it has rows of
-    assert sweep_of_own_layer(tmp_path, bad) == 2
 
 
 @pytest.mark.parametrize(
