@@ -7,31 +7,8 @@ import pandas as pd
 import psutil
 import pytest
 from faults.driver import Driver, nothing_remains
+from faults.table import LAYERS
 
-# What becomes of each, and what is said of it.
-ENDS = {
-    "Good": ("ok", ""),
-    "ForksChildren": ("ok", ""),
-    "IgnoresSigterm": ("timeout", "no result after 3 s"),
-    "ClosesItsPipe": ("killed", "it closed its pipe without a result and went on running"),
-    "ClosesItsPipeAndGoesOn": ("error", "its process ended with exit status 0 and without a result"),
-    "ForksAndReturnsInTheChild": ("ok", ""),
-    "AnswersForItself": ("error", "what its process answered is no result"),
-    "WritesAGigabyte": ("ok", ""),
-    "ReadsItsInput": ("error", "EOFError: EOF when reading a line (layers.py:"),
-    "ChangesDirectory": ("ok", ""),
-    "ExitsAtOnce": ("error", "its process ended with exit status 0 and without a result"),
-    "CallsSysExit": ("error", "SystemExit: enough (layers.py:"),
-    "Raises": ("error", "RuntimeError: no such luck (layers.py:"),
-    "ReturnsNaN": ("wrong", "not finite"),
-    "ReturnsTheWrongShape": ("wrong", "it returned shape (1, 7, 8) for an input of shape (1, 8, 8)"),
-    "LeaksThreads": ("ok", ""),
-    "Greedy": ("oom", "memory"),
-    "GreedyInPython": ("oom", "memory"),
-    "GreedyInPieces": ("oom", "memory"),
-    "SignalsItsParent": ("killed", "together with the process it was forked from"),
-    "KillsItsParent": ("killed", "together with the process it was forked from"),
-}
 MOST_BYTES = 2**28
 SETTINGS = [
     "--no-plots",
@@ -52,7 +29,7 @@ SETTINGS = [
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, int]]:
     """One sweep of all of them, ended; and the most bytes that a trial was seen to hold beyond the warm parent's."""
     where = tmp_path_factory.mktemp("swept")
-    impls = ",".join(f"faults.layers:{name}" for name in ENDS)
+    impls = ",".join(f"faults.layers:{name}" for name in LAYERS)
     most = 0
     with Driver(where, f"impl={impls}", *SETTINGS, mark=str(where)) as driver:
         while driver.runs():
@@ -78,8 +55,8 @@ def test_each_ends_as_it_must(swept) -> None:
     driver, _ = swept
     assert (driver.ended(), driver.err) == (3, "")
     summary = summary_of(driver)
-    assert dict(summary.status) == {name: status for name, (status, _) in ENDS.items()}
-    for name, (_, reason) in ENDS.items():
+    assert dict(summary.status) == {name: status for name, (status, _) in LAYERS.items()}
+    for name, (_, reason) in LAYERS.items():
         assert reason in summary.reason.fillna("")[name], name
 
 
