@@ -35,7 +35,7 @@ _UNSAID = "what was to be said there is lost, and nothing else"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. The exit status.
 
-    0 done; 1 something got worse (check, compare); 2 usage; 3 done, but a case is wrong, in error or killed, or could
+    0 done; 1 something got worse (check, compare); 2 usage; 3 a case is wrong, in error, killed or unfinished, or could
     not be measured. A reader that has gone away, as `head` does, changes nothing of it; what could not be written to
     standard output, as on a full disk, makes 2 of 0.
     """

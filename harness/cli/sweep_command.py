@@ -34,7 +34,7 @@ from harness.errors import UsageError
 from harness.findings.papers.read import paper_of
 from harness.machine import describe_machine
 from harness.report.studio import Studio
-from harness.summary import summarise_run
+from harness.summary import Line, summarise_run
 from harness.summary.past import Past, past_of
 from harness.sweep.configured import ask, check_devices, describe_impl, runner_of
 from harness.sweep.driver import Sweep
@@ -44,6 +44,8 @@ from harness.sweep.runner import Runner
 # In a run's directory, and only where a layer compiles: what its trials share.
 COMPILE_CACHE = "compile-cache"
 _BAD = ("wrong", "error", "killed")
+# What `summary.csv` gives as the stop reason of a case that needs more trials.
+_UNFINISHED = "interrupted"
 
 _EPILOG = """\
 settings (a value, a list, or Hydra's sweep grammar on the axes):
@@ -73,7 +75,7 @@ examples:
   python -m harness sweep 'impl=glob(attention.*)' seq_len=128,256,512 shape=gpt2
   python -m harness sweep impl=my.module:MyLayer,attention.fused 'seq_len=range(256,2049,256)'
 
-exit status: 0 done; 2 usage; 3 done, but some case is wrong, in error or killed; 130 interrupted
+exit status: 0 done; 2 usage; 3 some case is wrong, in error, killed or unfinished; 130 interrupted
 """
 
 
@@ -121,11 +123,11 @@ def run(arguments: Sequence[str]) -> int:
                 return _elsewhere(cases, traits, config, runner, out, not options.no_plots, console)
             past = _past(out, cases, config, console) if goes_on else Past()
             finished = _measure(cases, traits, config, runner, out, past, console)
-            status = _report(out, not options.no_plots, console)
+            lines = _report(out, not options.no_plots, console)
     if not finished:
         print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
         return INTERRUPTED
-    return status
+    return _status(cases, lines, out)
 
 
 def _elsewhere(
@@ -142,8 +144,8 @@ def _elsewhere(
     complete = launch(cases, traits, config, out, console)
     if not config.wait:
         return DONE
-    status = _report(out, plots, console)
-    return status if complete else CASES_FAILED
+    lines = _report(out, plots, console)
+    return _status(cases, lines, out) if complete else CASES_FAILED
 
 
 def _parser() -> Parser:
@@ -198,7 +200,7 @@ def _past(out: Path, cases: Sequence[Case], config: SweepConfig, console: Consol
 def _finished(out: Path, config: SweepConfig) -> set[Case]:
     """The cases of the run that are not measured any more."""
     lines, _ = summarise_run(out, config.precision)
-    return {line.case for line in lines if line.stop_reason != "interrupted" and line.status not in config.retry}
+    return {line.case for line in lines if line.stop_reason != _UNFINISHED and line.status not in config.retry}
 
 
 def _measure(
@@ -233,7 +235,8 @@ def _load_report() -> None:
     import harness.report.build  # noqa: F401
 
 
-def _report(out: Path, plots: bool, console: Console) -> int:
+def _report(out: Path, plots: bool, console: Console) -> Sequence[Line]:
+    """Write the report and show its answer; the line of each case."""
     from harness.report.answer import show
     from harness.report.build import build
 
@@ -243,4 +246,17 @@ def _report(out: Path, plots: bool, console: Console) -> int:
         store.link_latest(out)
     show(report.lines, report.findings, console)
     console.out(f"{out}: {', '.join(report.written)}", highlight=False)
-    return CASES_FAILED if any(line.status in _BAD for line in report.lines) else DONE
+    return report.lines
+
+
+def _status(cases: Sequence[Case], lines: Sequence[Line], out: Path) -> int:
+    """The exit status of a sweep that was not interrupted. Unfinished cases are reported on stderr.
+
+    A case can be unfinished because its rows cannot be read back, or because most of its trials were disturbed.
+    """
+    finished = {line.case for line in lines if line.stop_reason != _UNFINISHED}
+    unfinished = len(finished.union(cases, (line.case for line in lines))) - len(finished)
+    if unfinished:
+        number = f"{unfinished} cases are" if unfinished > 1 else "1 case is"
+        print(f"harness: {number} unfinished: run the same command with 'out={out}' again", file=sys.stderr)
+    return CASES_FAILED if unfinished or any(line.status in _BAD for line in lines) else DONE

@@ -55,7 +55,8 @@ class Lock:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         # First the name, then the lock: whoever waits for neither finds a file that is gone, and makes its own.
         try:
-            self._path.unlink()
+            if os.path.samestat(self._path.stat(), os.fstat(self._file)):  # a new directory may have this name by now
+                self._path.unlink()
         except OSError:  # a directory that has become read-only, or has gone
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, 0)  # nobody is left who has not come to an end

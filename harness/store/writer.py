@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UsageError
+
 SCHEMA = 2
 _NUMBERED = re.compile(r"(\d{4,})-")
 
@@ -31,18 +33,25 @@ class RowWriter:
 
     def __init__(self, run: Path) -> None:
         rows = run / "rows"
+        self._run = run
         number = 1 + max(map(number_of, rows.glob("*.jsonl")), default=0)
         self._host = platform.node()  # as in machine.json
         self.path = rows / f"{number:04d}-{self._host}-{os.getpid()}.jsonl"
         self._file: io.FileIO | None = None  # until there is a row
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Append one row and have the disk hold it before returning. Raises OSError, with the file's name."""
+        """Append one row and have the disk hold it before returning. Raises OSError, with the file's name.
+
+        Raises UsageError if the run's directory was removed, renamed or replaced since the writer was made.
+        """
         line = json.dumps({"schema": SCHEMA, "host": self._host, **row}, ensure_ascii=False) + "\n"
         # A path in some error's text may hold bytes that are no UTF-8: a question mark each, and not a sweep that ends.
         if self._file is None:
             # Unbuffered: a row is one write, and a reader meanwhile finds it whole or not at all.
-            self._file = self.path.open("xb", buffering=0)
+            try:
+                self._file = self.path.open("xb", buffering=0)
+            except FileNotFoundError as error:
+                raise UsageError(f"out={self._run} was removed or renamed before its first row was written") from error
         size = self._file.tell()
         try:
             self._append(self._file, line.encode("utf-8", "replace"))
@@ -50,6 +59,24 @@ class RowWriter:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._file.seek(size))  # of a row that is not whole nothing had better be there
             raise OSError(error.errno, error.strerror, str(self.path)) from error
+        self._check_in_place(self._file)  # afterwards: a renamed directory then has this row too
+
+    def _check_in_place(self, file: io.FileIO) -> None:
+        """Raise UsageError unless `path` still names the open file."""
+        mine = os.fstat(file.fileno())
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if os.path.samestat(mine, self.path.stat()):
+                return
+        if mine.st_nlink == 0:
+            raise UsageError(f"out={self._run} was removed during the sweep: its rows are gone")
+        try:
+            now = Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+        except OSError as error:  # no /proc
+            raise UsageError(f"out={self._run} was renamed during the sweep: its rows are in the new place") from error
+        raise UsageError(
+            f"out={self._run} was renamed during the sweep: its rows are in {now.parent}; "
+            f"run the same command with 'out={now.parents[1]}' to continue"
+        )
 
     @staticmethod
     def _append(file: io.FileIO, line: bytes) -> None:

@@ -35,9 +35,9 @@ class Fold:
 
     `cases` numbers the cases by their axes. By that number: the last family named, the first failure (status and
     reason) since the case was last `reopened`, the last facts (`FACTS`), how many seconds it took to compile, as said
-    last, which `hosts` have timed it. Of each timed trial, in the order of the rows: its case, its round, its `RECORD`;
-    of those before the `since`-th, where a case has one, nothing counts. `others` counts the rows of other kinds, by
-    what tells one from a copy of it.
+    last, which `hosts` have timed it, and the highest round in its rows, whether their trials count or not (`rounds`).
+    Of each timed trial, in the order of the rows: its case, its round, its `RECORD`; of those before the `since`-th,
+    where a case has one, nothing counts. `others` counts the rows of other kinds, by what tells one from a copy of it.
     """
 
     def __init__(self) -> None:
@@ -47,6 +47,7 @@ class Fold:
         self.reopened: set[int] = set()
         self.hosts: dict[int, tuple[str, ...]] = {}
         self.since: dict[int, int] = {}
+        self.rounds: dict[int, int] = {}
         self.facts: dict[int, tuple[Any, ...]] = {}
         self.compiles_s: dict[int, float] = {}
         self.others: Counter[tuple[int, str, float | None]] = Counter()
@@ -96,6 +97,8 @@ class Fold:
             self.facts[case] = facts
         if compile_s is not None:
             self.compiles_s[case] = compile_s
+        if purpose == "time" and self.rounds.get(case, 0) < number < _MOST_ROUND:
+            self.rounds[case] = number
         if record is not None:
             self._timed_on(case, row.get("host"))
             self.trial_cases.append(case)
@@ -159,6 +162,8 @@ class Fold:
             self.hosts.pop(int(numbers[case]), None)
         for case, hosts in later.hosts.items():
             self._timed_on(int(numbers[case]), *hosts)
+        for case, number in later.rounds.items():
+            self.rounds[int(numbers[case])] = max(number, self.rounds.get(int(numbers[case]), 0))
         for case, failure in later.failures.items():
             self.failures.setdefault(int(numbers[case]), failure)
         for case, facts in later.facts.items():

@@ -20,11 +20,14 @@ class Past:
     """By case: its timed trials in their order, how it failed (status and reason), how long it took to compile, in
     seconds, which hosts have timed it; and which cases have their facts. Failures that are to be tried again are in
     `reopened`; cases that are to be timed anew have no trials, and why so in `anew`.
+
+    `rounds` is the highest round of a case in any row, whether the trial counts or not. A new trial needs a higher one.
     """
 
     trials: Mapping[Case, list[Trial]] = field(default_factory=dict)
     failures: Mapping[Case, Failure] = field(default_factory=dict)
     reopened: Mapping[Case, Failure] = field(default_factory=dict)
+    rounds: Mapping[Case, int] = field(default_factory=dict)
     compiles_s: Mapping[Case, float] = field(default_factory=dict)
     hosts: Mapping[Case, tuple[str, ...]] = field(default_factory=dict)
     anew: Mapping[Case, str] = field(default_factory=dict)
@@ -60,6 +63,7 @@ def past_of(run: Path) -> tuple[Past, list[str]]:
     past = Past(
         trials=trials,
         failures={cases[number]: failure for number, failure in fold.failures.items()},
+        rounds={cases[number]: highest for number, highest in fold.rounds.items()},
         hosts={cases[number]: hosts for number, hosts in fold.hosts.items()},
         compiles_s={cases[number]: seconds for number, seconds in fold.compiles_s.items()},
         facts=frozenset(cases[number] for number in fold.facts),

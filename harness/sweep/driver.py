@@ -58,6 +58,7 @@ class Sweep:
         # Every case that has not failed, with its timed trials; `_open` are those that need more.
         self._trials: dict[Case, list[Trial]] = {}
         self._open: set[Case] = set()
+        self._rounds: dict[Case, int] = {}  # the highest round that a row of the case holds
         self._verified: dict[Case, dict[str, Any]] = {}  # by kind, what came of it
         self._compiled: set[Case] = set()  # as their verification has shown
         self._begin(cases)
@@ -78,6 +79,8 @@ class Sweep:
         for case in cases:
             if case not in self._past.failures:
                 self._trials[case] = list(self._past.trials.get(case, ()))
+                # Rows of earlier rounds may be lost, so the number of trials is not the highest round.
+                self._rounds[case] = max(self._past.rounds.get(case, 0), len(self._trials[case]))
                 self._moments.note(case, self._trials[case])
                 self._open.add(case)
 
@@ -169,7 +172,8 @@ class Sweep:
             self._trial("compile", case, 0)
 
     def _time(self, case: Case) -> None:
-        outcome = self._trial("time", case, len(self._trials[case]) + 1)
+        self._rounds[case] += 1
+        outcome = self._trial("time", case, self._rounds[case])
         if outcome["status"] != "ok":
             return
         trial = trial_of(outcome)

@@ -1,11 +1,14 @@
 """Rows survive whatever becomes of their writer."""
 
 import platform
+import shutil
 from pathlib import Path
 
+import pytest
 from store.reading import BARE, new_run, read, write
 
 from harness import store
+from harness.errors import UsageError
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
@@ -42,3 +45,12 @@ def test_one_that_writes_nothing_leaves_nothing(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
     write(run)
     assert list((run / "rows").iterdir()) == []
+
+
+def test_a_run_that_is_removed_before_its_first_row_is_not_made_again(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    writer = store.RowWriter(run)
+    shutil.rmtree(run)
+    with pytest.raises(UsageError, match="was removed or renamed before its first row was written"):
+        writer.write(BARE)
+    assert not run.exists()

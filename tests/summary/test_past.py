@@ -78,3 +78,12 @@ def test_what_another_machine_has_timed_is_timed_anew_and_counts_no_more(run: Pa
     assert [round(trial.value_s, 2) for trial in again.trials[CASE]] == [3.0, 3.0]
     (line, other), notices = summarise_run(run, PRECISION)
     assert (line.trials, line.host, other.host, notices) == (2, "new", "new", [])
+
+
+def test_the_highest_round_is_known_of_rows_that_do_not_count_too(run: Path) -> None:
+    timed = measured(CASE, 1.0, 8)
+    write(run, *timed, row(OTHER, "time", 9, status="timeout", reason="slow"), row(OTHER, "time", 2**70, status="oom"))
+    write(run, row(CASE, "reopen", anew=True, reason="on another machine"))
+    past = past_of(run)[0]
+    assert past.trials == {}
+    assert past.rounds == {CASE: timed[-1]["round"], OTHER: 9}

@@ -51,6 +51,12 @@ def test_rounds_are_counted_on() -> None:
     assert [row["round"] for row in log.rows if row["purpose"] == "time"] == [3, 4, 5]
 
 
+def test_a_new_trial_gets_a_round_above_all_that_were_ever_read() -> None:
+    past = Past(trials={CASES[0]: DONE[:2]}, rounds={CASES[0]: 4}, facts=frozenset(CASES))
+    _, log = go_on(past, cases=CASES[:1])
+    assert [row["round"] for row in log.rows if row["purpose"] == "time"] == [5, 6, 7]
+
+
 def test_what_has_failed_stays_so_and_is_not_run() -> None:
     runner, log = go_on(Past(failures={CASES[0]: TIMEOUT}))
     assert all(case != CASES[0] for purpose, case in runner.asked if purpose != "verify")

@@ -1,0 +1,41 @@
+"""The run's directory is removed, renamed or replaced during the sweep: it stops at the next row, in one line."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from faults.driver import GRID, Driver, becomes_true, lines_of, nothing_remains
+
+# So many that none of them is the last.
+SWEEP = [*(given for given in GRID if "_rounds=" not in given), "precision.min_rounds=200", "precision.max_rounds=200"]
+
+
+def rename(run: Path) -> None:
+    run.rename(run.with_name("elsewhere"))
+
+
+def replace(run: Path) -> None:
+    rename(run)
+    (run / "rows").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("move", [rename, replace, shutil.rmtree])
+def test_the_sweep_stops_and_says_where_its_rows_are(move, tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    with Driver(tmp_path, *SWEEP, mark=str(tmp_path)) as driver:
+        assert becomes_true(lambda: len(lines_of(run)) > 9)
+        move(run)
+        assert driver.ended() == 2
+        if move is shutil.rmtree:
+            assert driver.err == "harness: out=run was removed during the sweep: its rows are gone\n"
+        else:
+            assert driver.err == (
+                f"harness: out=run was renamed during the sweep: its rows are in {elsewhere}/rows; "
+                f"run the same command with 'out={elsewhere}' to continue\n"
+            )
+            assert all(line.endswith("}") for line in lines_of(elsewhere))
+            assert not list(elsewhere.glob("*.md"))
+    # Nothing is made in the old place.
+    assert [path for path in run.rglob("*") if path.is_file()] == []
+    assert run.exists() == (move is replace)
+    assert nothing_remains(str(tmp_path))
