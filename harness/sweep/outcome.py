@@ -1,28 +1,32 @@
 """What came of a trial, whatever its process has said, or ended without saying."""
 
-import json
 import re
 import signal
 from typing import Any
 
-from harness.case import FAILURES
+from harness.sweep.answers import OF_FAILURES, InvalidAnswer, check, parsed
 
-_STATUSES = ("ok", *FAILURES)
+# Reasons are a line; the first characters of a longer one say enough.
+_LONGEST_REASON = 2000
 # Of a terminal's sequences all, of other control characters each.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x1f\x7f-\x9f]")
 # What a process gets for what it has done itself: nobody has killed it.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 
-def outcome_of(sent: bytes) -> dict[str, Any]:
-    """What the trial says in its first line: a layer that forks, or finds the pipe, may have written there too."""
+def outcome_of(sent: bytes, purpose: str) -> dict[str, Any]:
+    """The answer in the first line of what a trial of the purpose sent, or an error that says why it is not valid.
+
+    A layer that forks, or finds the pipe, may have written there too.
+    """
     try:
-        outcome = json.loads(sent.partition(b"\n")[0])
-    except ValueError:
-        outcome = None
-    if isinstance(outcome, dict) and outcome.get("status") in _STATUSES:
-        return {**outcome, "reason": plain(outcome["reason"])} if isinstance(outcome.get("reason"), str) else outcome
-    return failed("error", "what its process answered is no result")
+        answer = parsed(sent.partition(b"\n")[0])
+        check(answer, purpose)
+    except InvalidAnswer as error:
+        return failed("error", f"the answer of its process is not valid: {error}")
+    reason = answer.get("reason")
+    answer["reason"] = None if reason is None else plain(reason)[:_LONGEST_REASON]
+    return answer if answer["status"] == "ok" else {name: answer[name] for name in OF_FAILURES if name in answer}
 
 
 def plain(text: str) -> str:

@@ -97,7 +97,8 @@ class Runner:
         outcome["wall_s"] = round(time.monotonic() - began, 6)
         if case is not None:
             self.learn(purpose, case, outcome)
-        if case is not None and outcome.get("forkable") and outcome["import_s"] > _SLOW_IMPORT_S:
+        described = case is not None and purpose == "describe" and outcome["status"] == "ok"
+        if case is not None and described and outcome["forkable"] and outcome["import_s"] > _SLOW_IMPORT_S:
             self._slow.add(case.impl)
         return outcome
 

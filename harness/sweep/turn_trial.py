@@ -1,12 +1,12 @@
 """The driver's end of a trial that takes turns: `harness.trial.timing.turns`."""
 
 import contextlib
-import json
 import os
 import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from harness.sweep.answers import InvalidAnswer, check_entries, parsed
 from harness.sweep.outcome import failed
 from harness.sweep.warm_parent import WarmParent, WarmParentLost
 from harness.trial.compile_notice import NOTICE
@@ -52,7 +52,7 @@ class TurnTrial:
 
     def wait_until_warm(self) -> float:
         """About what a call takes, in seconds, once it has been warmed up. Raises TurnTrialFailed."""
-        return float(self._line()["call_s"])
+        return float(self._line("warm")["call_s"])
 
     def turn(self, place: int = 0, anew: bool = False) -> Turn:
         """Give it the turn, on the CPUs of that number (`harness.trial.timing.places`). Raises TurnTrialFailed.
@@ -61,7 +61,7 @@ class TurnTrial:
         """
         with contextlib.suppress(BrokenPipeError):  # it has ended; what it left to read says why
             os.write(self._ask, bytes([place % _PLACES, anew]))
-        said = self._line()
+        said = self._line("turn")
         return Turn(said["min_s"], said["mean_s"])
 
     def end(self) -> dict[str, Any]:
@@ -81,13 +81,14 @@ class TurnTrial:
             with contextlib.suppress(TurnTrialFailed):
                 self._fail(None)
 
-    def _line(self) -> dict[str, Any]:
+    def _line(self, kind: str) -> dict[str, Any]:
+        """The next line, `warm` or `turn`. Raises TurnTrialFailed where the trial sent anything else."""
         sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
         if sent == NOTICE:  # somebody's own layer, of which nobody knew that it compiles
             sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
         line = (sent or b"").removeprefix(NOTICE)  # both at once, where nobody was waiting for either
-        said: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
-        if said is None or "status" in said:
+        said = _said(line, kind)
+        if said is None:
             self._fail(sent)
         return said
 
@@ -99,6 +100,8 @@ class TurnTrial:
             outcome = self._outcome(sent)
         finally:
             os.close(self._answer)
+        if outcome["status"] == "ok":
+            outcome = failed("error", "it ended before its last turn")
         raise TurnTrialFailed(outcome)
 
     def _outcome(self, sent: bytes | None) -> dict[str, Any]:
@@ -108,6 +111,17 @@ class TurnTrial:
             return self._parent.end(sent, self._timeout_s)
         except WarmParentLost:
             return _lost()
+
+
+def _said(line: bytes, kind: str) -> dict[str, Any] | None:
+    """The line's entries; None if it is torn, not valid, or the trial's outcome."""
+    try:
+        said = parsed(line) if line.endswith(b"\n") else {"status": None}
+        if "status" not in said:
+            check_entries(said, kind)
+    except InvalidAnswer:
+        return None
+    return None if "status" in said else said
 
 
 def _lost() -> dict[str, Any]:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from harness.checkout import search_path
+from harness.sweep.answers import MOST_BYTES
 from harness.sweep.outcome import death, failed, outcome_of
 from harness.trial.compile_notice import NOTICE
 
@@ -41,16 +43,18 @@ class WarmParent:
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
         _occupy_streams()
+        own = search_path(sys.path)
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, *map(json.dumps, (sys.path, path or sys.path)), str(theirs.fileno())],
+                [sys.executable, "-c", _BOOT, *map(json.dumps, (own, path or own)), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
         self._answers = self._socket.makefile("r")
         self._trial: int | None = None
+        self._purpose = ""
         self._ready = False
 
     def wait_until_ready(self) -> None:
@@ -90,6 +94,7 @@ class WarmParent:
         """
         if self._trial is not None:
             self.end(None, 0.0)
+        self._purpose = request["purpose"]
         reader, writer = os.pipe()
         try:
             socket.send_fds(self._socket, [json.dumps(request).encode()], [writer, *more])
@@ -115,8 +120,8 @@ class WarmParent:
         if sent is None:
             return failed("timeout", f"no result after {timeout_s:g} s")
         sent = sent.removeprefix(NOTICE)
-        if sent.endswith(b"\n"):
-            return outcome_of(sent)
+        if sent.endswith(b"\n") or len(sent) > MOST_BYTES:
+            return outcome_of(sent, self._purpose)
         return (
             death(os.waitstatus_to_exitcode(status))
             if ended
@@ -151,10 +156,11 @@ class WarmParent:
     def read(self, pipe: int, deadline: float) -> bytes | None:
         """A line from the pipe, or what came of it before its end or the trial's; None at the deadline.
 
+        Of a line of more than `MOST_BYTES` the rest is not read.
         The trial's end counts by itself: a child that it left behind may hold the pipe open.
         """
         received = bytearray()
-        while not received.endswith(b"\n"):
+        while not received.endswith(b"\n") and len(received) <= MOST_BYTES:
             ends: list[Any] = [pipe, self._socket]
             ready = select.select(ends, [], [], max(0.0, deadline - time.monotonic()))[0]
             if not ready:

@@ -1,6 +1,6 @@
 """The trial in which a case is compiled: all that its calls need, kept on disk for the trials after it."""
 
-import time
+from time import perf_counter
 from typing import Any
 
 from harness.case import Case
@@ -19,14 +19,14 @@ class Stopwatch:
     def start(self, *_: object) -> None:
         """It begins. What it says beside that differs from version to version."""
         if self._depth == 0:
-            self._began = time.perf_counter()
+            self._began = perf_counter()
         self._depth += 1
 
     def stop(self, *_: object) -> None:
         """It ends."""
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.perf_counter() - self._began
+            self.seconds += perf_counter() - self._began
 
 
 def take_compile(case: Case, seed: int) -> dict[str, Any]:
@@ -44,10 +44,10 @@ def take_compile(case: Case, seed: int) -> dict[str, Any]:
     callback_handler.register_end_callback(watch.stop)
     work = build(case, seed)
     first_call_s = load(work.call, work.sync)
-    begin = time.perf_counter()
+    begin = perf_counter()
     work.call()
     work.sync()
-    warm_call_s = time.perf_counter() - begin
+    warm_call_s = perf_counter() - begin
     # In older versions of torch the compiler does not say when it begins and ends a backward pass.
     seconds = max(watch.seconds, compile_s(first_call_s, warm_call_s))
     return {

@@ -7,9 +7,9 @@ threads, processes or a CUDA context behind cannot be forked from, and stays eac
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 
 import torch
 
@@ -20,9 +20,9 @@ _CUDA_FILE = "/dev/nvidia-uvm"
 
 def timed_import(impl: str) -> tuple[type, float, bool]:
     """`(class, seconds, whether it may be forked from)`. Raises what importing it raises."""
-    began = time.perf_counter()
+    began = perf_counter()
     layer_class = catalog.load_class(impl)
-    return layer_class, time.perf_counter() - began, not _left_running()
+    return layer_class, perf_counter() - began, not _left_running()
 
 
 def _left_running() -> bool:

@@ -3,9 +3,9 @@
 import os
 import re
 import sysconfig
-import time
 import traceback
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
     `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds), and what
     the purpose needs beside it.
     """
-    began = time.monotonic()
+    began = monotonic()
     try:
         # A CUDA context, which the machine's facts are asked of, is larger than some limits for layers.
         isolate.enter(None if request["purpose"] == "machine" else request["memory_limit"])

@@ -17,12 +17,13 @@ import os
 import signal
 import socket
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from harness import catalog
 from harness.trial import compiler, isolate, own_module
+from harness.trial.answer import restore_builtins, send
 from harness.trial.compile_notice import give_notice
-from harness.trial.run import carry_out
+from harness.trial.run import carry_out, failure
 
 MAX_REQUEST = 65536
 
@@ -98,9 +99,22 @@ def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         give_notice(pipe)
-        outcome = carry_out({**json.loads(message), "ask": turns, "answer": pipe})
-        with open(pipe, "wb") as out:
-            out.write(json.dumps(outcome).encode() + b"\n")
+        send(pipe, _outcome({**json.loads(message), "ask": turns, "answer": pipe}))
     finally:
         # No exit handlers, and no freeing of what the kernel frees faster.
         os._exit(0)
+
+
+def _outcome(request: dict[str, Any]) -> dict[str, Any]:
+    """The request's outcome: an error, whatever was measured, where the layer replaced built-in functions."""
+    try:
+        outcome = carry_out(request)
+    except BaseException as error:  # it does not raise, unless what it calls was replaced
+        replaced = restore_builtins()
+        outcome = failure(error)
+    else:
+        replaced = restore_builtins()
+    if replaced is None:
+        return outcome
+    cause = f" ({outcome['reason']})" if outcome["status"] != "ok" else ""
+    return {"status": "error", "reason": replaced + cause}

@@ -1,6 +1,8 @@
 """Layers that misbehave towards the process they are measured in. Measured as `impl=faults.layers:Name`."""
 
+import builtins
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -79,6 +81,60 @@ class AnswersForItself(Good):
 
     def misbehave(self) -> None:
         write_everywhere(b"{}\n")
+
+
+class AnswersWithTheStatusAlone(Good):
+    def misbehave(self) -> None:
+        write_everywhere(b'{"status":"ok"}\n')
+
+
+class AnswersWithManyBrackets(Good):
+    def misbehave(self) -> None:
+        write_everywhere(b"[" * 60000 + b"\n")
+
+
+class AnswersWithoutAnEnd(Good):
+    """Of hundreds of megabytes."""
+
+    def misbehave(self) -> None:
+        for _ in range(300):
+            write_everywhere(b"x" * 2**20)
+
+
+class FailsForNoText(Good):
+    def misbehave(self) -> None:
+        write_everywhere(b'{"status":"error","reason":7}\n')
+
+
+class ReplacesJsonDumps(Good):
+    """As some do with that of a faster library, which returns bytes."""
+
+    def misbehave(self) -> None:
+        json.dumps = lambda *_, **__: b'{"status":"wrong","reason":"none"}'
+
+
+class ReplacesOpenAndPrint(Good):
+    def misbehave(self) -> None:
+        builtins.open = builtins.print = lambda *_, **__: None
+
+
+class ReplacesTheClocks(Good):
+    """As libraries do that freeze the time."""
+
+    def misbehave(self) -> None:
+        time.perf_counter = time.monotonic = time.process_time = time.time = lambda: 1.0
+
+
+class ReplacesMin(Good):
+    """Every least time would be a nanosecond."""
+
+    def misbehave(self) -> None:
+        builtins.min = lambda *_, **__: 1e-9
+
+
+class ReplacesLen(Good):
+    def misbehave(self) -> None:
+        builtins.len = lambda _: None
 
 
 class WritesAGigabyte(Good):

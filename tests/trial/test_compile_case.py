@@ -9,7 +9,7 @@ from harness.trial.compile_case import Stopwatch
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     time = [0.0]
-    monkeypatch.setattr(compile_case.time, "perf_counter", lambda: time[0])
+    monkeypatch.setattr(compile_case, "perf_counter", lambda: time[0])
     return time
 
 

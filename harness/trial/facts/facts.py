@@ -1,7 +1,7 @@
 """All facts of a case, in the trial that takes nothing else."""
 
-import json
 from collections.abc import Callable, Iterable
+from json import dumps  # bound before a layer may replace it
 from typing import Any, TypeVar
 
 import torch
@@ -135,7 +135,7 @@ def _claimed(case: Case) -> dict[str, Any]:
     formula = None if case.source_len else formula
     work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
     stated = {name: str(claim) for name, claim in of_it.items()}
-    return {"flops_claimed": work, "claims": json.dumps(stated, ensure_ascii=False) if own and stated else None}
+    return {"flops_claimed": work, "claims": dumps(stated, ensure_ascii=False) if own and stated else None}
 
 
 def _watched(seen: Observation | None, unknown: list[str]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ of its past: mallopt(3), M_MMAP_THRESHOLD.
 import ctypes
 import resource
 import sys
-import time
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from harness.trial.build import Unsupported
@@ -56,9 +56,9 @@ def settle(call: Callable[[], Any]) -> float:
     first_call_s, quiet, calls = 0.0, 0, 0
     while quiet < _SETTLED_CALLS and calls < _MOST_CALLS:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        start = time.perf_counter()
+        start = perf_counter()
         call()
-        first_call_s = first_call_s or time.perf_counter() - start
+        first_call_s = first_call_s or perf_counter() - start
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
         quiet = quiet + 1 if faults <= _SETTLED_FAULTS else 0
         calls += 1

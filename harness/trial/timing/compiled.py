@@ -2,8 +2,8 @@
 
 import gc
 import sys
-import time
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 # A layer that compiles something new in so many calls in a row does so for ever.
@@ -28,11 +28,11 @@ def load(call: Callable[[], Any], sync: Callable[[], None]) -> float:
     """Call until a call compiles nothing more, and calls are what they are from then on. The first call's seconds."""
     first_call_s = 0.0
     for number in range(_MOST_CALLS):
-        before, begin = compilations(), time.perf_counter()
+        before, begin = compilations(), perf_counter()
         call()
         sync()
         if number == 0:
-            first_call_s = time.perf_counter() - begin
+            first_call_s = perf_counter() - begin
         if compilations() == before:
             break
     return first_call_s

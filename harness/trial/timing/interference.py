@@ -1,9 +1,9 @@
 """What else happened while the clock ran: recorded with each trial, so that a slow one can be explained."""
 
 import resource
-import time
 from dataclasses import dataclass
 from pathlib import Path
+from time import process_time
 
 _STAT = Path("/proc/stat")
 _FREQUENCY = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
@@ -29,7 +29,7 @@ class Usage:
 def usage() -> Usage:
     """The counters now, all threads of this process included."""
     # The process's own first: reading the machine's costs some of them.
-    r, cpu_s = resource.getrusage(resource.RUSAGE_SELF), time.process_time()
+    r, cpu_s = resource.getrusage(resource.RUSAGE_SELF), process_time()
     try:
         steal, machine = ticks(_STAT.read_text())
     except OSError:  # not on Linux, or hidden by a sandbox

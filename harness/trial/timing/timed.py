@@ -1,8 +1,8 @@
 """A timed trial: nothing is in it but the clock and what explains its readings."""
 
-import time
 from dataclasses import asdict
 from statistics import median
+from time import monotonic
 from typing import Any
 
 from harness.case import Case
@@ -18,13 +18,13 @@ from harness.trial.timing.pulse import pulse
 
 def take_time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     """Samples of about `trial_s` seconds in all, with the machine's pulse and the interference beside them."""
-    began = time.monotonic()
+    began = monotonic()
     held = litter()
     work = build(case, seed)
     may_compile = at_hand()
     loading_s = load(work.call, work.sync) if may_compile else None
     settling_s = settle(work.call) if case.allocator == "steady" else None
-    built = time.monotonic()
+    built = monotonic()
     made = compilations() if may_compile else 0
     samples, extras = _on_gpu(work, trial_s) if case.device == "cuda" else _on_cpu(work, trial_s)
     if may_compile and compilations() != made:

@@ -10,16 +10,16 @@ anew, in new memory, every few turns.
 
 import ctypes
 import gc
-import json
 import math
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from harness.case import Case
+from harness.trial.answer import send
 from harness.trial.build import Workload, build
 from harness.trial.compile_failure import CompiledAgain
 from harness.trial.timing.allocator import settle
@@ -60,7 +60,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         settle(layer.work.call)
     per_call_s = _warm_up(layer.work, WARMUP_SHARE * warm_up_s)
     made = compilations() if compiles else 0
-    calls = max(1, math.ceil(max(MIN_SAMPLE_S, CLOCK_SHARE * clock_cost(time.perf_counter)) / per_call_s))
+    calls = max(1, math.ceil(max(MIN_SAMPLE_S, CLOCK_SHARE * clock_cost(perf_counter)) / per_call_s))
     again = 0 if per_call_s > _LONG_CALL_S else math.ceil(_AGAIN_WARM_S / per_call_s)
     move = mover(case.threads)
     gc.disable()
@@ -83,13 +83,13 @@ def _turn(call: Callable[[], Any], sync: Callable[[], None], calls: int, again: 
         call()
     sync()
     samples: list[float] = []
-    begin = end = time.perf_counter()
+    begin = end = perf_counter()
     while end - begin < turn_s:
-        start = time.perf_counter()
+        start = perf_counter()
         for _ in range(calls):
             call()
         sync()
-        end = time.perf_counter()
+        end = perf_counter()
         samples.append((end - start) / calls)
     return {"min_s": min(samples), "mean_s": (end - begin) / (calls * len(samples))}
 
@@ -110,16 +110,16 @@ def _build_anew(layer: _Layer, case: Case, seed: int) -> None:
 def _warm_up(work: Workload, budget_s: float) -> float:
     """Call until calls no longer get faster, or out of budget; the seconds of a warm one."""
     times: list[float] = []
-    begin = time.perf_counter()
+    begin = perf_counter()
     while True:
-        start = time.perf_counter()
+        start = perf_counter()
         work.call()
         work.sync()
-        now = time.perf_counter()
+        now = perf_counter()
         times.append(now - start)
         if now - begin >= budget_s or steady(times):
             return max(min(times), LEAST_CALL_S)
 
 
 def _say(answer: int, what: dict[str, float]) -> None:
-    os.write(answer, json.dumps({name: float(f"{value:.6g}") for name, value in what.items()}).encode() + b"\n")
+    send(answer, {name: float(f"{value:.6g}") for name, value in what.items()})

@@ -1,0 +1,173 @@
+"""What a trial may answer: for each purpose, the entries that its readers use, with their types and bounds.
+
+A layer runs in the trial's process and can write to its pipe, so no answer is trusted. Entries that are not listed here
+are kept if they are plain JSON with finite numbers.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.case import FAILURES
+from harness.summary.facts_row import facts_of
+from harness.summary.trial_row import record_of
+
+# A larger answer is not read to its end.
+MOST_BYTES = 64 * 2**20
+STATUSES = ("ok", *FAILURES)
+# What the driver itself writes into each row.
+_OF_THE_ROW = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_s", "anew")
+_DEEPEST = 16
+# Whole numbers are stored in eight bytes.
+_LARGEST = 2.0**63
+
+_Check = Callable[[Any], bool]
+
+
+class InvalidAnswer(ValueError):
+    """The answer does not fit; the text says which part."""
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """The JSON object in the line. Raises InvalidAnswer where there is none."""
+    if len(line) > MOST_BYTES:
+        raise InvalidAnswer(f"it is longer than {MOST_BYTES // 2**20} MiB")
+    try:
+        answer = json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswer("it is not JSON") from error
+    if not isinstance(answer, dict):
+        raise InvalidAnswer("it is not a JSON object")
+    for name, value in answer.items():
+        if name in _OF_THE_ROW or not _is_plain(value, _DEEPEST):
+            raise InvalidAnswer(f"{name[:40]!r} cannot be part of it")
+    return answer
+
+
+def check(answer: Mapping[str, Any], purpose: str) -> None:
+    """Raise InvalidAnswer unless the answer is a failure with its reason, or all that a trial of the purpose gives."""
+    status = answer.get("status")
+    if status not in STATUSES:
+        raise InvalidAnswer("it has no known 'status'")
+    _check(answer, _OF_ALL if status == "ok" else OF_FAILURES)
+    if status == "ok":
+        if "family" in answer and purpose != "describe":
+            raise InvalidAnswer("'family' cannot be part of it")
+        check_entries(answer, purpose)
+
+
+def check_entries(answer: Mapping[str, Any], kind: str) -> None:
+    """Raise InvalidAnswer unless the answer has the entries of its kind: a purpose, or a line of a trial in turns."""
+    _check(answer, _ENTRIES[kind])
+    # What the reader of rows would leave out, the driver must not take for a measurement.
+    if kind == "time" and record_of({**answer, "wall_s": 1.0}) is None:
+        raise InvalidAnswer("its samples, or what was counted beside them, are not numbers in their bounds")
+    if kind == "facts" and facts_of(answer) is None:
+        raise InvalidAnswer("its facts are not of their types")
+
+
+def _check(answer: Mapping[str, Any], entries: Mapping[str, _Check]) -> None:
+    for name, fits in entries.items():
+        if name not in answer and not fits(None):
+            raise InvalidAnswer(f"'{name}' is missing")
+        if not fits(answer.get(name)):
+            raise InvalidAnswer(f"'{name}' is not what it must be")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_plain(value: Any, deepest: int) -> bool:
+    if isinstance(value, dict | list):
+        values = value.values() if isinstance(value, dict) else value
+        return deepest > 0 and all(_is_plain(one, deepest - 1) for one in values)
+    return math.isfinite(value) if type(value) is float else type(value) is not int or abs(value) < _LARGEST
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _LARGEST
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < math.inf
+
+
+def _positive(value: Any) -> bool:
+    return _number(value) and value > 0
+
+
+def _none_or(fits: _Check) -> _Check:
+    return lambda value: value is None or fits(value)
+
+
+def _list_of(fits: _Check) -> _Check:
+    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
+
+
+def _digests(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_text, value.values()))
+
+
+_OF_ALL: dict[str, _Check] = {"reason": _none_or(_text), "start_s": _none_or(lambda value: type(value) in (int, float))}
+# All that is kept of the answer of a trial that failed.
+OF_FAILURES = {"status": _text, "reason": _text, "traceback": _none_or(_text), "start_s": _OF_ALL["start_s"]}
+_BYTES_OF_FACTS = ("peak_bytes", "peak_resident_bytes", "min_bytes", "weights_bytes", "inputs_bytes", "saved_bytes")
+# Entries that may be None may also be missing.
+_ENTRIES: dict[str, dict[str, _Check]] = {
+    "machine": {"harness": _none_or(_text), "version": _text, "gpu": _none_or(_text)},
+    "describe": {
+        "import_s": _number,
+        "forkable": _flag,
+        "family": _text,
+        "has_heads": _flag,
+        "compiled": _flag,
+        "claims_refused": _none_or(_text),
+        "file": _none_or(_text),
+        "files": _digests,
+    },
+    "verify": {
+        "against": _text,
+        "tolerance": _number,
+        "output_error": _none_or(_number),
+        "gradient_error": _none_or(_number),
+        "gradient_tolerance": _none_or(_number),
+        "compiled": _none_or(_flag),
+    },
+    "compile": {"compile_s": _number, "graphs": _count, "graph_breaks": _count},
+    "facts": {
+        **dict.fromkeys(_BYTES_OF_FACTS, _none_or(_count)),
+        "weights_bytes": _count,
+        "inputs_bytes": _count,
+        **dict.fromkeys(("flops", "flops_full", "ops", "depth", "depth_declared"), _none_or(_count)),
+        "flops_claimed": _none_or(_number),
+    },
+    "time": {
+        "samples_s": _list_of(_positive),
+        "calls_per_sample": _positive,
+        "pulse_s": _none_or(_positive),
+        "clock_s": _number,
+    },
+    "turns": {"turns": _count},
+    "pulse": {"pulse_s": _positive},
+    "flops": {"flops_per_s": _positive, "size": _count},
+    "bandwidth": {"bandwidth_bytes_per_s": _positive},
+    "attention_map": {
+        "weights": _list_of(_list_of(_list_of(_number))),
+        "row_error": _number,
+        "own_weights": _flag,
+    },
+    "gradient_reach": {"norms": _list_of(_number), "own_weights": _flag},
+    # The lines of a trial in turns that come before its answer.
+    "warm": {"call_s": _positive},
+    "turn": {"min_s": _positive, "mean_s": _positive},
+}
