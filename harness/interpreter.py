@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import IO, Any
 
+from harness.checkout import search_path
+
 # Out at once when all is done: to free what the kernel frees faster takes torch and what draws half a second.
 _PROGRAM = """
 import os, sys
@@ -27,7 +29,9 @@ class Interpreter:
     """
 
     def __init__(self, module: str, function: str, stdin: int | IO[Any], stdout: int) -> None:
-        program = _PROGRAM.format(path=[str(place) for place in sys.path], module=module, function=function)
+        program = _PROGRAM.format(
+            path=search_path([str(place) for place in sys.path]), module=module, function=function
+        )
         try:
             self.process: subprocess.Popen[bytes] | None = subprocess.Popen(
                 [sys.executable, "-c", program], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL

@@ -11,6 +11,9 @@ from typing import Any
 
 import psutil
 
+from harness.checkout import PLACE
+from harness.errors import UsageError
+
 _LIBRARIES = (
     "attn-harness",
     "torch",
@@ -23,6 +26,8 @@ _LIBRARIES = (
     "rich",
     "psutil",
 )
+# What a trial's answer holds beside what it says of torch.
+_NOT_OF_TORCH = ("status", "reason", "wall_s", "start_s", "harness")
 # What it is called, and where it stands.
 _DECISIVE = (
     ("processor", "cpu", "model"),
@@ -40,9 +45,16 @@ def usable_cpus() -> int | None:
 def describe_machine(torch: dict[str, Any], usable: int | None = None) -> dict[str, Any]:
     """CPU, memory, kernel, libraries, commits; `torch` is what a trial said of torch.
 
+    Raises UsageError if that trial ran with the harness of another directory.
+
     `usable`: how many CPUs there were, where this process has been bound to fewer since.
     """
-    project = Path(__file__).resolve().parents[1]
+    of_trials = torch.get("harness")
+    if torch.get("status") == "ok" and of_trials != str(PLACE):
+        raise UsageError(
+            f"trials use the harness in {of_trials or 'another directory'}, and this process the one in {PLACE}: "
+            f"uninstall the other one, or set 'PYTHONPATH={PLACE}'"
+        )
     return {
         "host": platform.node(),
         "cpu": {
@@ -60,14 +72,14 @@ def describe_machine(torch: dict[str, Any], usable: int | None = None) -> dict[s
         "kernel": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
         "python": sys.version.split()[0],
-        "torch": {
-            name: value for name, value in torch.items() if name not in ("status", "reason", "wall_s", "start_s")
-        },
+        "torch": {name: value for name, value in torch.items() if name not in _NOT_OF_TORCH},
         "libraries": {name: _version(name) for name in _LIBRARIES},
         "environment": {name: value for name, value in sorted(os.environ.items()) if _matters(name)},
-        # Installed from a wheel there is no checkout of ours, and whatever lies around it is not ours.
-        "project_commit": _commit(project) if (project / "pyproject.toml").is_file() else None,
-        "user_commit": _commit(Path.cwd()) if Path.cwd() != project else None,
+        "project": str(PLACE),
+        "project_commit": _project_commit(PLACE),
+        "trials_project": of_trials,
+        "trials_project_commit": _project_commit(Path(of_trials)) if of_trials else None,
+        "user_commit": _commit(Path.cwd()) if Path.cwd() != PLACE else None,
     }
 
 
@@ -135,6 +147,11 @@ def _matters(name: str) -> bool:
             "LD_PRELOAD",
         )
     )
+
+
+def _project_commit(place: Path) -> str | None:
+    """The commit of the harness in that directory; None if a wheel was installed there, beside packages of others."""
+    return _commit(place) if (place / "pyproject.toml").is_file() else None
 
 
 def _commit(directory: Path) -> str | None:

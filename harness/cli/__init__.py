@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from types import FrameType
 
+from harness.checkout import search_path
 from harness.cli.steady import Steady
 from harness.errors import UsageError, did_you_mean
 
@@ -84,7 +85,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _find_own_layers() -> None:
     """Look for somebody's own layer in the current directory too, but last: it may hold an `impls/` or a `torch.py`."""
     here = os.getcwd()
-    sys.path[:] = [*(path for path in sys.path if path not in ("", here)), here]
+    sys.path[:] = search_path([*(path for path in sys.path if path not in ("", here)), here])
 
 
 def _help() -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from harness import claims, layer_files
+from harness import checkout, claims, layer_files
 from harness.case import Case
 from harness.errors import UsageError
 from harness.trial.build import takes_heads
@@ -40,9 +40,10 @@ def _refused_claims(layer_class: type) -> str | None:
 
 
 def torch_facts() -> dict[str, Any]:
-    """Version, build and thread settings of torch, and the GPU if there is one."""
+    """Version, build and thread settings of torch, the GPU if there is one, and where this harness is."""
     gpu = torch.cuda.is_available()
     return {
+        "harness": str(checkout.PLACE),
         "version": torch.__version__,
         "git": torch.version.git_version,
         "cuda": torch.version.cuda,

@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import pickle
 import platform
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,9 +13,11 @@ from typing import Any, Protocol
 
 import psutil
 
+from harness.checkout import search_path
 from harness.config.launcher import PROCESSES, SLURM
 from harness.config.schema import Launcher
 from harness.errors import UsageError
+from harness.sweep.launched import begin
 from harness.sweep.launched.files import LOGS, say_submitted, state_of, submitted
 from harness.sweep.launched.task import Shard, measure, measure_each
 
@@ -57,7 +61,7 @@ def submit(shards: Sequence[Shard], launcher: Launcher, folder: Path) -> list[Jo
         executor: Any = submitit.SlurmExecutor(folder=folder)
         executor.update_parameters(**_parameters(launcher))
         with contextlib.redirect_stderr(io.StringIO()):  # what sbatch complains of is in the error too
-            jobs = list(executor.map_array(measure, shards))
+            jobs = list(_map(executor, measure, shards))
     except (RuntimeError, submitit.core.utils.FailedSubmissionError, submitit.core.utils.FailedJobError) as error:
         why = " ".join(str(error).split())[:300] or "it was refused without a word"
         raise UsageError(f"launcher={launcher.cluster}: {why}") from error
@@ -88,10 +92,19 @@ def _start(task: Callable[[Any], None], arguments: Sequence[Any], launcher: Laun
     # Ctrl-C reaches all that a terminal has started: these end when they are told to, and not with a traceback.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        jobs = executor.map_array(task, arguments)
+        jobs = _map(executor, task, arguments)
     finally:
         signal.signal(signal.SIGINT, before)
     return [_Process(int(job.job_id), time.time(), job) for job in jobs]
+
+
+def _map(executor: Any, task: Callable[[Any], None], arguments: Sequence[Any]) -> Any:
+    """A job for each argument, in which the harness is the one of this process."""
+    import cloudpickle  # comes with submitit
+
+    cloudpickle.register_pickle_by_value(begin)
+    path = search_path(sys.path)
+    return executor.map_array(begin.begin, [path] * len(arguments), [pickle.dumps((task, one)) for one in arguments])
 
 
 def _submitit(launcher: Launcher) -> Any:
