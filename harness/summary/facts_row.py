@@ -34,8 +34,13 @@ def facts_of(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
     cells = tuple(row.get(name) for name in _SAME)
     unknown = row.get("facts_unknown", [])
     for cell, types in zip(cells, _TYPES, strict=True):
-        if cell is not None and not isinstance(cell, types):
+        if cell is not None and not (isinstance(cell, types) and _can_be_stored(cell)):
             return None
     if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
         return None
     return *cells, "; ".join(unknown) or None
+
+
+def _can_be_stored(cell: Any) -> bool:
+    """Whether it is a text, or a finite number that fits into eight bytes."""
+    return isinstance(cell, str) or abs(cell) < 2**63  # False for NaN

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.stats.trials import Trial
 
-# Columns that stand in the row under the same name; NaN where it has none.
+# Columns that stand in the row under the same name; NaN where it has none, or an infinite one.
 _RECORDED = (
     "minor_faults",
     "major_faults",
@@ -53,7 +53,7 @@ def record_of(row: Mapping[str, Any]) -> "array[float] | None":
         number = len(ordered)
         median_s = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
-        recorded = [math.nan if (value := get(name)) is None else value for name in _RECORDED]
+        recorded = [value if value is not None and math.isfinite(value) else math.nan for value in map(get, _RECORDED)]
         return array("d", [ordered[0], median_s, wall_s, math.nan if pulse_s is None else pulse_s, calls, *recorded])
     except (TypeError, OverflowError):  # something that is no number, or none that could have been read anywhere
         return None

@@ -87,3 +87,17 @@ def test_the_highest_round_is_known_of_rows_that_do_not_count_too(run: Path) -> 
     past = past_of(run)[0]
     assert past.trials == {}
     assert past.rounds == {CASE: timed[-1]["round"], OTHER: 9}
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), 2**63])
+def test_facts_that_fit_into_no_table_are_left_out(run: Path, number: float) -> None:
+    write(run, row(CASE, "verify"), row(CASE, "facts", flops=number))
+    past, notices = past_of(run)
+    assert past.facts == frozenset()
+    assert len(notices) == 1
+
+
+def test_an_infinite_counter_of_a_trial_counts_as_not_recorded(run: Path) -> None:
+    write(run, *(one | {"cpu_s": float("inf"), "sampling_s": 1.0} for one in measured(CASE, 1.0, 8)))
+    (line,), notices = summarise_run(run, PRECISION)
+    assert (line.trials, line.cpu_over_wall, notices) == (3, None, [])
