@@ -59,15 +59,8 @@ def taken_at(stored: Stored) -> str:
 def _seconds(line: bytes) -> str | None:
     try:
         return _iso(float(json.loads(line)["at"]))
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        OverflowError,
-        OSError,
-        RecursionError,
-    ):  # torn, foreign, or of before there was a time
-        return None
+    except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
+        return None  # torn, foreign, or of before there was a time
 
 
 def _iso(seconds: float) -> str:

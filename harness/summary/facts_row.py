@@ -41,7 +41,7 @@ def facts_of(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
             continue
         if not isinstance(cell, types):
             return None
-        if types is not str and not (-_MOST if name == _NEGATIVE else 0) <= cell < _MOST:  # nor is NaN
+        if not isinstance(cell, str) and not (-_MOST if name == _NEGATIVE else 0) <= cell < _MOST:  # nor is NaN
             return None
     if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
         return None
