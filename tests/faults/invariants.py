@@ -50,8 +50,8 @@ def _wrong_with_rows(place: Place) -> list[str]:
     """Files that other sweeps wrote stay as they were, to the byte."""
     if place.removed or place.moved:
         return []
-    now = place.rows() if (place.run / "rows").is_dir() else place.before.rows
-    return [f"{path.name} is not what it was" for path, rows in place.before.rows.items() if now.get(path) != rows]
+    now = place.rows() if (place.run / "rows").is_dir() else place.before
+    return [f"{path.name} is not what it was" for path, rows in place.before.items() if now.get(path) != rows]
 
 
 def _wrong_with_summary(place: Place, status: int) -> list[str]:

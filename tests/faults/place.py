@@ -1,5 +1,6 @@
 """Where a small sweep is disturbed: directories of its own, and what they held before it began."""
 
+import os
 import random
 import signal
 import time
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from faults.disks import obey_permissions
+from faults.disks import give_shared_memory, obey_permissions
 from faults.driver import Driver, becomes_true, environment, remaining
 
 GOOD, ROUNDS = ("attention.fused", "rnn.elman"), 2
@@ -18,7 +19,6 @@ _ROWS = len(GOOD) * (2 + ROUNDS)
 # Before the first row a sweep starts, which takes seconds; a row takes less.
 _LONG_S, _SHORT_S = 2.0, 0.15
 LITTLE_MEMORY, ENOUGH_MEMORY = "16MiB", "256MiB"
-SHARED_MEMORY = Path("/dev/shm")
 _SETTINGS = (
     "--no-plots",
     "seq_len=8",
@@ -44,15 +44,16 @@ class Place:
     def __init__(self, here: Path, draw: random.Random, layers: Sequence[str], memory_limit: str) -> None:
         self.here, self.draw, self.layers, self.memory_limit = here, draw, layers, memory_limit
         self.mark = str(here)
-        self.cwd, self.tmp, self.ballast = here / "cwd", here / "tmp", here / "cwd" / "ballast"
+        self.cwd, self.tmp, self.shm = here / "cwd", here / "tmp", here / "shm"
+        self.ballast = self.cwd / "ballast"
         self.run = self.cwd / "run"
         self.undo: list[Callable[[], None]] = []
         self.damaged = False  # whether rows were ever changed from outside
         self.removed = False  # whether the run was removed since the last sweep began
         self.moved: Path | None = None  # where the run is now, if it was renamed
         self.wrong: list[str] = []  # what undoing a fault has shown
-        self.before = Before({}, set())
-        for directory in (self.cwd, self.tmp):
+        self.before: dict[Path, bytes] = {}  # the rows by file as the last sweep began
+        for directory in (self.cwd, self.tmp, self.shm):
             directory.mkdir(parents=True)
 
     @property
@@ -67,10 +68,14 @@ class Place:
     def sweep(self) -> Driver:
         """Start the sweep, or continue it."""
         self.removed = False
-        self.before = Before(self.rows(), set(_names(SHARED_MEMORY)))
+        self.before = self.rows()
         settings = [f"impl={','.join(self.impls)}", f"memory_limit={self.memory_limit}", *_SETTINGS]
         env = environment(self.mark) | {"TMPDIR": str(self.tmp)}
-        return Driver(self.cwd, *settings, mark=self.mark, env=env, preexec_fn=obey_permissions)
+        return Driver(self.cwd, *settings, mark=self.mark, env=env, preexec_fn=self._prepare)
+
+    def _prepare(self) -> None:
+        give_shared_memory(os.fsencode(self.shm))
+        obey_permissions()
 
     def rows(self) -> dict[Path, bytes]:
         """The files of rows and what they hold. Directories and pipes of such a name hold nothing."""
@@ -97,13 +102,13 @@ class Place:
     def _new_rows(self) -> int:
         """How many rows this sweep has written."""
         with suppress(FileNotFoundError):  # `run` was renamed or removed meanwhile
-            return sum(rows.count(b"\n") for path, rows in self.rows().items() if path not in self.before.rows)
+            return sum(rows.count(b"\n") for path, rows in self.rows().items() if path not in self.before)
         return 0
 
     def left_behind(self) -> list[str]:
         """Files outside `out` that were not there before the sweep."""
         of_ours = {self.run.name, self.ballast.name, self.moved.name if self.moved else ""}
-        places = ((self.cwd, of_ours), (self.tmp, set[str]()), (SHARED_MEMORY, self.before.shared_memory))
+        places = ((self.cwd, of_ours), (self.tmp, set[str]()), (self.shm, set[str]()))
         return [str(place / name) for place, known in places for name in _names(place) if name not in known]
 
     def take_back(self) -> None:
@@ -115,14 +120,6 @@ class Place:
         for process in remaining(self.mark):
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
-
-
-@dataclass(frozen=True)
-class Before:
-    """What was there when a sweep began: the rows by file, and the names of shared memory."""
-
-    rows: dict[Path, bytes]
-    shared_memory: set[str]
 
 
 def _names(directory: Path) -> list[str]:

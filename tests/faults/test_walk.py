@@ -3,6 +3,7 @@
 `tests/bench/bench_faults.py` draws from the table for as long as it is told.
 """
 
+import os
 import random
 import subprocess
 import sys
@@ -36,8 +37,7 @@ def place(tmp_path: Path) -> Place:
     (place.run / "rows").mkdir(parents=True)
     (place.run / "rows" / "0001-a-1.jsonl").write_text("{}\n")
     (place.run / "summary.csv").write_text(SUMMARY + FUSED + ELMAN)
-    place.before.rows.update(place.rows())
-    place.before.shared_memory.update(path.name for path in Path("/dev/shm").glob("*"))
+    place.before.update(place.rows())
     return place
 
 
@@ -69,10 +69,20 @@ def test_what_a_sweep_must_not_say_or_leave_is_noticed(
     assert any(wrong in one for one in found), found
 
 
-@pytest.mark.parametrize("left", ["cwd/core", "tmp/torch_0"])
+@pytest.mark.parametrize("left", ["cwd/core", "tmp/torch_0", "shm/psm_0"])
 def test_a_file_outside_of_out_is_noticed(left: str, place: Place) -> None:
     (place.here / left).touch()
     assert wrong_with(place, 0, "", (0, 3)) == [f"files outside of out: {place.here / left}"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may lay a directory over /dev/shm")
+def test_shared_memory_of_a_sweep_lies_in_its_place(place: Place) -> None:
+    command = [sys.executable, "-c", "open('/dev/shm/left', 'w')"]
+    subprocess.run(command, check=True, preexec_fn=place._prepare)
+    if [path.name for path in place.shm.iterdir()] != ["left"]:
+        Path("/dev/shm/left").unlink()
+        pytest.skip("no directory can be laid over /dev/shm here")
+    assert place.left_behind() == [str(place.shm / "left")]
 
 
 def test_rows_that_were_changed_or_lost_are_noticed(place: Place) -> None:
