@@ -1,6 +1,7 @@
 """Another commit of the repository in the current directory, checked out beside it for as long as it is needed."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ _OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY
 
 
 _PREFIX = "harness-base-"
+# The mode of a submodule's entry in a tree of git.
+_SUBMODULE = "160000"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def worktree(ref: str) -> Iterator[Worktree]:
         at = Path(scratch).resolve() / "base"
         try:
             _git(top, "worktree", "add", "--detach", "--force", str(at), commit, refused=f"ref={ref}")
+            _fill_submodules(top, at, commit, ref)
             yield Worktree(top.resolve(), at, commit)
         except BaseException:
             try:
@@ -81,6 +85,27 @@ def worktree(ref: str) -> Iterator[Worktree]:
                 print(f"harness: {left_behind}", file=sys.stderr)
             raise
         _remove(top, at)
+
+
+def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
+    """Write the submodules of `commit`, and theirs, into `at`. git leaves their directories empty in a new worktree.
+
+    A submodule that the user's own working tree lacks stays empty. Raises UsageError where its commit is not there.
+    """
+    for entry in filter(None, _git(top, "ls-tree", "-r", "-z", commit, refused=f"ref={ref}").split("\0")):
+        details, _, name = entry.partition("\t")
+        mode, _, pinned = details.split()
+        submodule = top / name
+        if mode != _SUBMODULE or not (submodule / ".git").exists():
+            continue
+        lacking = f"ref={ref}: submodule {name} lacks commit {pinned[:12]}: git -C {shlex.quote(name)} fetch"
+        _git(submodule, "rev-parse", "--verify", "--quiet", f"{pinned}^{{commit}}", refused=lacking)
+        with tempfile.TemporaryDirectory(prefix=_PREFIX) as scratch:
+            # An index of its own: the submodule's own index and working tree stay as they are.
+            index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
+            _git(submodule, "read-tree", pinned, refused=lacking, **index)
+            _git(submodule, "checkout-index", "--all", f"--prefix={at / name}/", refused=lacking, **index)
+        _fill_submodules(submodule, at / name, pinned, ref)
 
 
 def _sweep_up(top: Path) -> None:
@@ -106,11 +131,10 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
 
 
-def _git(directory: Path, *arguments: str, refused: str) -> str:
+def _git(directory: Path, *arguments: str, refused: str, **environment: str) -> str:
+    command = ["git", "-C", str(directory), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(directory), *arguments], capture_output=True, text=True, env=_environment()
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=_environment() | environment)
     except FileNotFoundError as error:
         raise UsageError(f"{refused}: there is no git here") from error
     if done.returncode:

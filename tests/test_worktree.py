@@ -56,6 +56,73 @@ def test_the_commit_lies_beside_the_working_tree_and_is_gone_afterwards(reposito
     assert git("status", "--porcelain") == "M src/mine.py"
 
 
+def test_a_branch_whose_name_begins_with_a_dash_is_checked_out() -> None:
+    git("update-ref", "refs/heads/-x", "HEAD~1")
+    with worktree("-x") as tree:
+        assert (tree.at / "src" / "mine.py").read_text() == "first"
+
+
+def test_a_detached_head_stays_detached_and_its_changes_stay(repository: Path) -> None:
+    git("checkout", "--detach", "HEAD")
+    for ref, content in (("HEAD", "second"), ("main~1", "first")):
+        with worktree(ref) as tree:
+            assert (tree.at / "src" / "mine.py").read_text() == content
+    assert git("rev-parse", "--abbrev-ref", "HEAD") == "HEAD"
+    assert (repository / "src" / "mine.py").read_text() == "third"
+
+
+def test_staged_and_untracked_changes_stay_as_they_are(repository: Path) -> None:
+    (repository / "staged.py").write_text("staged")
+    git("add", "staged.py")
+    (repository / "untracked.py").write_text("untracked")
+    before = git("status", "--porcelain")
+    with worktree("HEAD") as tree:
+        assert sorted(path.name for path in tree.at.iterdir()) == [".git", "src"]
+    assert git("status", "--porcelain") == before
+
+
+@pytest.fixture
+def submodule(repository: Path, tmp_path: Path) -> Path:
+    """A submodule with a submodule of its own, both in the repository's last commit and changed since."""
+    for name, inner in (("inner", None), ("outer", "inner")):
+        (tmp_path / name).mkdir()
+        git("-C", str(tmp_path / name), "init", "-b", "main")
+        (tmp_path / name / "layer.py").write_text("committed")
+        git("-C", str(tmp_path / name), "add", ".")
+        if inner:
+            _add_submodule(tmp_path / name, tmp_path / inner, inner)
+        git("-C", str(tmp_path / name), "commit", "-m", "a layer")
+    _add_submodule(repository, tmp_path / "outer", "outer")
+    git("-c", "protocol.file.allow=always", "submodule", "update", "--init", "--recursive")
+    git("commit", "-m", "a submodule")
+    for place in (repository / "outer", repository / "outer" / "inner"):
+        (place / "layer.py").write_text("changed")
+    return repository / "outer"
+
+
+def _add_submodule(repository: Path, of: Path, name: str) -> None:
+    git("-C", str(repository), "-c", "protocol.file.allow=always", "submodule", "add", str(of), name)
+
+
+def test_submodules_hold_what_the_commit_says_of_them(submodule: Path) -> None:
+    before = git("status", "--porcelain")
+    with worktree("HEAD") as tree:
+        assert (tree.at / "outer" / "layer.py").read_text() == "committed"
+        assert (tree.at / "outer" / "inner" / "layer.py").read_text() == "committed"
+    assert not tree.at.parent.exists()
+    assert git("status", "--porcelain") == before
+    assert (submodule / "layer.py").read_text() == "changed"
+
+
+def test_a_commit_that_a_submodule_lacks_is_refused_with_what_fetches_it(submodule: Path) -> None:
+    git("update-index", "--cacheinfo", f"160000,{'1' * 40},outer")
+    git("commit", "-m", "a newer submodule")
+    lacking = "submodule outer lacks commit 111111111111: git -C outer fetch"
+    with pytest.raises(UsageError, match=lacking), worktree("HEAD"):
+        pass
+    assert worktrees() == 1
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_it_is_gone_after_an_exception_too(error: type[BaseException]) -> None:
     with pytest.raises(error), worktree("main") as tree:

@@ -127,7 +127,7 @@ def run(arguments: Sequence[str]) -> int:
     if not finished:
         print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
         return INTERRUPTED
-    return _status(cases, lines, out)
+    return _status(cases, lines, config.precision.min_rounds, out)
 
 
 def _elsewhere(
@@ -145,7 +145,7 @@ def _elsewhere(
     if not config.wait:
         return DONE
     lines = _report(out, plots, console)
-    return _status(cases, lines, out) if complete else CASES_FAILED
+    return _status(cases, lines, config.precision.min_rounds, out) if complete else CASES_FAILED
 
 
 def _parser() -> Parser:
@@ -249,12 +249,13 @@ def _report(out: Path, plots: bool, console: Console) -> Sequence[Line]:
     return report.lines
 
 
-def _status(cases: Sequence[Case], lines: Sequence[Line], out: Path) -> int:
+def _status(cases: Sequence[Case], lines: Sequence[Line], least_trials: int, out: Path) -> int:
     """The exit status of a sweep that was not interrupted. Unfinished cases are reported on stderr.
 
-    A case can be unfinished because its rows cannot be read back, or because most of its trials were disturbed.
+    A case without a reason to stop and with fewer than `least_trials` is unfinished, as when its rows cannot be read
+    back. With more trials the case was finished: a better probe has since shown that some of them were disturbed.
     """
-    finished = {line.case for line in lines if line.stop_reason != _UNFINISHED}
+    finished = {line.case for line in lines if line.stop_reason != _UNFINISHED or line.trials >= least_trials}
     unfinished = len(finished.union(cases, (line.case for line in lines))) - len(finished)
     if unfinished:
         number = f"{unfinished} cases are" if unfinished > 1 else "1 case is"

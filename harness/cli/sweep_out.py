@@ -15,7 +15,7 @@ from harness.config.difference import differences
 from harness.errors import UsageError
 from harness.machine import unlike
 from harness.summary.past import past_of
-from harness.whole_file import write_whole
+from harness.whole_file import read_small, write_whole
 
 RESULTS = Path("results")
 # In machine.json, by impl.
@@ -46,8 +46,8 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
         store.check_new(out)
         return False
     try:
-        before = yaml.safe_load((out / store.CONFIG).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError):
+        before = yaml.safe_load(read_small(out / store.CONFIG))
+    except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError):
         before = None
     if not isinstance(before, Mapping):
         raise UsageError(f"{out / store.CONFIG} is not a sweep's configuration: --fresh sets that run aside")

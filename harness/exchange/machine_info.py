@@ -46,6 +46,8 @@ def taken_at(stored: Stored) -> str:
     """When the run began, by its first row, in ISO's format; without rows when its file was written."""
     path = stored.path
     for rows in sorted((path / "rows").glob("*.jsonl")):
+        if not rows.is_file():
+            continue  # a directory or a pipe
         with rows.open("rb") as file:
             began = _seconds(file.readline())
         if began is not None:
@@ -57,8 +59,8 @@ def taken_at(stored: Stored) -> str:
 def _seconds(line: bytes) -> str | None:
     try:
         return _iso(float(json.loads(line)["at"]))
-    except (ValueError, TypeError, KeyError, OverflowError, OSError):  # torn, foreign, or of before there was a time
-        return None
+    except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
+        return None  # torn, foreign, or of before there was a time
 
 
 def _iso(seconds: float) -> str:

@@ -14,7 +14,7 @@ def without_copies(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     A file that carries no number was not named by a writer: it is the copy, and not the numbered one.
     """
     kept, notices = [], []
-    sizes = {path: path.stat().st_size for path in paths}
+    sizes = {path: size_of(path) for path in paths}
     by_size = sorted(sizes, key=lambda path: (sizes[path], number_of(path) == 0, _order(path)))
     for size, alike in groupby(by_size, key=sizes.__getitem__):
         originals: list[Path] = []
@@ -26,6 +26,14 @@ def without_copies(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
                 notices.append(f"{path}: a copy of {original.name}, left out")
         kept += originals
     return sorted(kept, key=_order), notices
+
+
+def size_of(path: Path) -> int:
+    """The size of the file in bytes; 1 for a file that cannot be read, so that its reader says why."""
+    try:
+        return path.stat().st_size
+    except OSError:  # a link to nothing
+        return 1
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -124,7 +124,7 @@ def _read(file: int) -> dict[str, Any]:
     """What the holder has said of itself; nothing where it did not come to that."""
     try:
         said = json.loads(os.pread(file, 4096, 0))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 

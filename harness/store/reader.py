@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from harness.store.copies import without_copies
+from harness.store.copies import size_of, without_copies
 from harness.store.writer import SCHEMA
 
 # So many lines are named one by one.
@@ -57,7 +57,7 @@ def parts(run: Path, number: int) -> list[list[Part]]:
     A file that is a copy of another is in none of them.
     """
     paths, _ = without_copies((run / "rows").glob("*.jsonl"))
-    files = [(path, path.stat().st_size) for path in paths]
+    files = [(path, size_of(path)) for path in paths]
     each = max(1, -(-sum(size for _, size in files) // number))
     shares: list[list[Part]] = [[]]
     room = each

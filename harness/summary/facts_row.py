@@ -26,6 +26,9 @@ _SAME = (
 )
 # … and, after them, why facts are missing, in one string.
 FACTS = (*_SAME, "facts_unknown")
+# Counts are numbers of eight bytes. Only what is left of a peak may be negative.
+_MOST = 2**63
+_NEGATIVE = "transient_bytes"
 _TYPES = tuple(str if str in get_args(get_type_hints(Line)[name]) else (int, float) for name in _SAME)
 
 
@@ -33,14 +36,13 @@ def facts_of(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """The cells of `FACTS`, None in each that the row lacks; None where something else stands in the place of one."""
     cells = tuple(row.get(name) for name in _SAME)
     unknown = row.get("facts_unknown", [])
-    for cell, types in zip(cells, _TYPES, strict=True):
-        if cell is not None and not (isinstance(cell, types) and _can_be_stored(cell)):
+    for name, cell, types in zip(_SAME, cells, _TYPES, strict=True):
+        if cell is None:
+            continue
+        if not isinstance(cell, types):
+            return None
+        if not isinstance(cell, str) and not (-_MOST if name == _NEGATIVE else 0) <= cell < _MOST:  # nor is NaN
             return None
     if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
         return None
     return *cells, "; ".join(unknown) or None
-
-
-def _can_be_stored(cell: Any) -> bool:
-    """Whether it is a text, or a finite number that fits into eight bytes."""
-    return isinstance(cell, str) or abs(cell) < 2**63  # False for NaN

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from harness.store import copies, notices, parts
+from harness.store.copies import size_of
 from harness.summary.fold import Fold
 from harness.summary.helper import Helper, fold_share
 
@@ -31,7 +32,7 @@ def read_run(run: Path, processes: int | None = None) -> tuple[Fold, list[str]]:
 
 
 def _as_many_as_pay(run: Path) -> int:
-    size = sum(path.stat().st_size for path in (run / "rows").glob("*.jsonl"))
+    size = sum(size_of(path) for path in (run / "rows").glob("*.jsonl"))
     return max(1, min(_processors(), size // _WORTH_A_HELPER, _MOST))
 
 

@@ -1,6 +1,6 @@
 """A run, read: what every command that measures nothing starts from."""
 
-import json
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +15,7 @@ from harness.summary.line import Line
 from harness.summary.nodes import machine_of, told
 from harness.summary.summarise import summarise_run
 from harness.summary.tidy import lines_of
+from harness.whole_file import read_json, read_small
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,13 @@ def _published(path: Path) -> list[Line]:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, FileNotFoundError):
+        config = yaml.safe_load(read_small(path))
+    except (yaml.YAMLError, UnicodeDecodeError, FileNotFoundError, RecursionError):
         config = None
     precision = config.get("precision") if isinstance(config, dict) else None
     if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:
+        raise UsageError(f"{path} is not a sweep's configuration")
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in precision.values()):
         raise UsageError(f"{path} is not a sweep's configuration")
     return cast(dict[str, Any], config)
 
@@ -84,7 +87,7 @@ def _config(path: Path) -> dict[str, Any]:
 def _machine(path: Path) -> tuple[dict[str, Any], list[str]]:
     """A run whose machine is not known is a run all the same."""
     try:
-        machine = json.loads(path.read_text(encoding="utf-8"))
+        machine = read_json(path)
     except (OSError, ValueError):
         return {}, [f"{path}: cannot be read, the machine is not known"]
     return (machine, []) if isinstance(machine, dict) else ({}, [f"{path}: holds no machine"])

@@ -1,69 +1,122 @@
-"""Whoever of a sweep's processes is ended, at whatever moment: what going on then leaves, counted.
+"""A random walk over the table of faults: small sweeps are disturbed, continued, and checked after every sweep.
 
-    HARNESS_BENCH_FAULTS=50     so many of each of the six kinds: about a quarter of a minute each
-    HARNESS_BENCH_SEED=0        of the moments
-    HARNESS_BENCH_AT_ONCE=2     so many sweeps at a time, each in a directory of its own
+    HARNESS_BENCH_FAULTS=500    deal so many faults: half an hour on two cores, two walks at a time
+    HARNESS_BENCH_MINUTES=30    … or go on for so long
+    HARNESS_BENCH_SEED=0        draws the faults, the layers and the moments
+    HARNESS_BENCH_AT_ONCE=2     so many walks at a time, each in a directory of its own
+    HARNESS_BENCH_STEP=17       repeat this walk of the seed alone
 
-A fault is whatever `disturb` calls wrong: a case that is missing or there twice, a round that is timed twice, a row
-that is lost, an end without a word, a traceback, a process that remains. There must be none.
+A walk deals one to three faults to each of four sweeps of one run, and then sweeps without any until the run is done.
+What must hold after every sweep is in `faults.invariants`. A seed repeats faults, and moments nearly.
 """
 
+import math
 import os
-import random
 import shutil
 import sys
+import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
-from faults.disturbance import SIGNALS, TARGETS, Blow, Left, disturb, random_blow
+from faults.walk import Walk, random_walk
 from rich.console import Console
 from rich.table import Table
 
-EACH = int(os.environ.get("HARNESS_BENCH_FAULTS", "50"))
-SEED = int(os.environ.get("HARNESS_BENCH_SEED", "0"))
+SEED = os.environ.get("HARNESS_BENCH_SEED", "0")
 AT_ONCE = int(os.environ.get("HARNESS_BENCH_AT_ONCE", "1"))
+MINUTES = float(os.environ.get("HARNESS_BENCH_MINUTES", "inf"))
+FAULTS = int(os.environ.get("HARNESS_BENCH_FAULTS", "50" if math.inf == MINUTES else str(sys.maxsize)))
+STEP = os.environ.get("HARNESS_BENCH_STEP")
 
 
-def test_sweeps_go_on_after_any_end(tmp_path: Path) -> None:
-    console = Console(width=120, file=sys.stdout)
-    table = Table(title=f"{EACH} sweeps of each kind, disturbed once and gone on with; seed {SEED}")
-    for heading in ("signal", "to", "sweeps", "arrived", "the disturbed sweep's exit status", "sweeps until done"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("faults", justify="right")
-    faults = []
-    for number in SIGNALS:
-        for target in TARGETS:
-            draw = random.Random(f"{SEED} {number.name} {target}")
-            blows = [random_blow(draw, number, target) for _ in range(EACH)]
-            places = [tmp_path / f"{number.name}-{target}-{which}" for which in range(EACH)]
-            found: list[Left] = []
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                for blow, left in zip(blows, pool.map(_disturbed, places, blows), strict=True):
-                    found.append(left)
-                    for wrong in left.wrong:
-                        faults.append(f"{blow}: {wrong}")
-                        console.print(faults[-1], markup=False)
-            console.print(f"{number.name} to the {target}: {len(found)} sweeps", markup=False)
-            table.add_row(
-                number.name,
-                target,
-                str(len(found)),
-                str(sum(left.arrived for left in found)),
-                _counted([left.ends[0] for left in found]),
-                _counted([len(left.ends) for left in found]),
-                str(sum(bool(left.wrong) for left in found)),
-            )
-    console.print(table, markup=False)
-    assert faults == []
+@dataclass
+class Kind:
+    """What came of all faults of one kind."""
+
+    dealt: int = 0
+    arrived: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    until_done: Counter[int] = field(default_factory=Counter)
+    violations: int = 0
 
 
-def _disturbed(here: Path, blow: Blow) -> Left:
-    here.mkdir()
-    left = disturb(here, [[blow]], mark=str(here))
+def test_every_case_is_finished_or_says_why_whatever_happens(tmp_path: Path) -> None:
+    console = Console(width=140, file=sys.stdout)
+    kinds: dict[str, Kind] = {}
+    violations = []
+    dealt = sweeps = walks = 0
+    for step, walked in _walks(tmp_path):
+        dealt, sweeps, walks = dealt + walked.dealt, sweeps + len(walked.sweeps), walks + 1
+        _count(walked, kinds)
+        for wrong in walked.wrong:
+            violations.append(f"seed {SEED} step {step}: {wrong}")
+            console.print(violations[-1], markup=False, soft_wrap=True)
+        console.print(f"step {step}: {dealt} faults dealt, {len(violations)} violations", markup=False)
+    console.print(_table(kinds, f"{dealt} faults, {sweeps} sweeps of {walks} runs; seed {SEED}"), markup=False)
+    assert violations == []
+
+
+def _walks(here: Path) -> Iterator[tuple[int, Walk]]:
+    """Walks, as they end, until enough faults were dealt or the time is up."""
+    end = time.monotonic() + 60 * MINUTES
+    steps = iter([int(STEP)]) if STEP else count()
+    dealt = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running: dict[Future[Walk], int] = {}
+        while True:
+            while len(running) < AT_ONCE and dealt < FAULTS and time.monotonic() < end:
+                step = next(steps, None)
+                if step is None:
+                    break
+                running[pool.submit(_walk, here / str(step), f"{SEED} {step}")] = step
+            if not running:
+                return
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                dealt += done.result().dealt
+                yield running.pop(done), done.result()
+
+
+def _walk(here: Path, seed: str) -> Walk:
+    walked = random_walk(here, seed)
     shutil.rmtree(here)
-    return left
+    return walked
 
 
-def _counted(numbers: list[int]) -> str:
-    return ", ".join(f"{number}: {times} ×" for number, times in sorted(Counter(numbers).items()))
+def _count(walked: Walk, kinds: dict[str, Kind]) -> None:
+    for swept in walked.sweeps:
+        end = "none" if swept.end is None else str(swept.end)
+        for fault in swept.dealt:
+            kind = kinds.setdefault(fault.kind, Kind())
+            kind.dealt += 1
+            kind.violations += bool(swept.wrong)
+            if fault.name in swept.arrived:
+                kind.arrived += 1
+                kind.ends[end] += 1
+                kind.until_done[walked.until_done] += 1
+    last = walked.sweeps[-1]
+    for name in [*["hostile layers"] * len(walked.layers), *["little memory"] * walked.memory_limited]:
+        kind = kinds.setdefault(name, Kind())
+        kind.dealt += 1
+        kind.arrived += 1
+        kind.ends[str(last.end)] += 1
+        kind.until_done[walked.until_done] += 1
+        kind.violations += bool(last.wrong)
+
+
+def _table(kinds: dict[str, Kind], title: str) -> Table:
+    table = Table(title=title)
+    for heading in ("kind of fault", "dealt", "arrived", "exit status of the disturbed sweep", "sweeps until done"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("sweeps with a violation", justify="right")
+    for name, kind in sorted(kinds.items()):
+        numbers = (_counted(kind.ends), _counted(kind.until_done), str(kind.violations))
+        table.add_row(name, str(kind.dealt), str(kind.arrived), *numbers)
+    return table
+
+
+def _counted(numbers: Counter) -> str:
+    return ", ".join(f"{number}: {times} ×" for number, times in sorted(numbers.items()))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from harness import store
 from harness.cli import main
@@ -110,6 +111,41 @@ def test_a_configuration_that_is_none_is_named(here: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == (
         "harness: run/config.yaml is not a sweep's configuration: --fresh sets that run aside\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("d_model: 8", "d_model: 16", "is another sweep (d_model=16 before and 8 now)"),
+        ("min_rounds: 2", "min_rounds: few", "is another sweep (precision.min_rounds=few before and 2 now)"),
+        ("min_rounds: 2", "", "is another sweep (precision.min_rounds=null before and 2 now)"),
+        ("max_rounds: 2", "max_rounds: .nan", "is another sweep (precision.max_rounds=nan before and 2 now)"),
+        ("seed: 0", "sed: 0", "is another sweep ("),
+        ("precision:", "precision: null\nelse:", "is another sweep ("),
+        ("d_model: 8", f"d_model: {'[' * 3000}", "is not a sweep's configuration"),
+        ("d_model: 8", "d_model: &a [*a]", "is another sweep (d_model=[[...]] before and 8 now)"),
+    ],
+)
+def test_a_configuration_that_was_edited_since_is_refused_in_one_line(
+    old: str, new: str, told: str, here: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = Path("run/config.yaml")
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    before = files()
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert (said[:9], said.count("\n")) == ("harness: ", 1)
+    assert files() == before
+
+
+def test_a_configuration_that_was_only_written_differently_is_the_same(here: Path) -> None:
+    path = Path("run/config.yaml")
+    path.write_text(f"# mine\n{json.dumps(yaml.safe_load(path.read_text()))}\n")
+    before = rows()
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 0
+    assert rows() == before
 
 
 def test_a_configuration_that_has_gone_is_named_and_fresh_sets_the_rows_aside(

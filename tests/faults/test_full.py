@@ -1,16 +1,12 @@
 """A disk that fills up, and a directory that turns read-only: one line on stderr, and the sweep goes on afterwards."""
 
-import ctypes
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from faults.disks import mount, mounted, obey_permissions
 from faults.driver import CASES, GRID, ROWS, Driver, becomes_true, lines_of, nothing_remains, sweep_to_its_end
-
-_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
 
 
 @pytest.fixture
@@ -18,18 +14,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MiB, which only root may make."""
     place = tmp_path / "disk"
     place.mkdir()
-    done = _mount("-t", "tmpfs", "-o", "size=1m", "none", str(place))
-    if done.returncode != 0:
-        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def _mount(*arguments: str) -> subprocess.CompletedProcess:
-    try:
-        return subprocess.run(["mount", *arguments], capture_output=True, text=True)
-    except FileNotFoundError as error:
-        return subprocess.CompletedProcess([], 1, "", str(error))
+    with mounted(place, "1m") as done:
+        if done.returncode != 0:
+            pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+        yield place
 
 
 def is_one_line(said: str, *parts: str) -> None:
@@ -63,7 +51,7 @@ def test_a_full_disk_ends_a_sweep_with_one_line_wherever_it_is_and_it_goes_on_on
     status, said = sweep_to_its_end(small_disk, *GRID, mark=mark)
     assert status == 2
     is_one_line(said, "run: No space left on device: all that was measured is in its rows: make room")
-    assert _mount("-o", "remount,size=32m", str(small_disk)).returncode == 0
+    assert mount("-o", "remount,size=32m", str(small_disk)).returncode == 0
     assert sweep_to_its_end(small_disk, *GRID, mark=mark) == (0, "")
     assert lines_of(run)[: len(before)] == before
     is_whole(run)
@@ -81,7 +69,7 @@ def test_a_sweep_that_cannot_say_how_it_goes_goes_on_and_says_so_at_its_end(tmp_
 
 def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: Path) -> None:
     run, mark = tmp_path / "run", str(tmp_path)
-    with Driver(tmp_path, *GRID, mark=mark, preexec_fn=_obey_permissions) as driver:
+    with Driver(tmp_path, *GRID, mark=mark, preexec_fn=obey_permissions) as driver:
         assert becomes_true(lambda: len(lines_of(run)) > 2)
         for directory in (run / "rows", run):
             directory.chmod(0o555)
@@ -92,7 +80,7 @@ def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: P
     assert len(before) == ROWS
     for directory in (run, run / "rows"):
         directory.chmod(0o755)
-    with Driver(tmp_path, *GRID, mark=mark, preexec_fn=_obey_permissions) as driver:
+    with Driver(tmp_path, *GRID, mark=mark, preexec_fn=obey_permissions) as driver:
         assert (driver.ended(), driver.err) == (0, "")
         assert "has not come to an end" not in driver.out  # its lock could not be removed, but it was let go of
     assert lines_of(run)[:ROWS] == before
@@ -107,15 +95,9 @@ def test_a_file_system_that_is_read_only_is_refused_before_anything_is_measured(
         driver.process.kill()
         driver.ended()
     before = lines_of(small_disk / "run")
-    assert _mount("-o", "remount,ro", str(small_disk)).returncode == 0
+    assert mount("-o", "remount,ro", str(small_disk)).returncode == 0
     status, said = sweep_to_its_end(where, *GRID[:-1], "out=disk/run", mark=mark)
     assert status == 2
     is_one_line(said, "out=disk/run cannot be written to (Read-only file system): nothing was measured")
     assert lines_of(small_disk / "run") == before
     assert nothing_remains(mark)
-
-
-def _obey_permissions() -> None:
-    """Root may write to any directory: as long as it has that capability."""
-    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0) != 0:
-        raise OSError("root's capability cannot be dropped here")

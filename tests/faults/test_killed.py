@@ -1,20 +1,23 @@
-"""Whoever of a sweep's processes is ended, and whenever: going on gives what would have been measured anyway.
+"""Signals end the processes of a sweep at random moments: the same command continues the sweep.
 
-A few moments of each kind; `tests/bench/bench_faults.py` takes more of them.
+`tests/bench/bench_faults.py` takes more moments.
 """
 
 import os
-import random
 import select
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from faults.disturbance import SIGNALS, TARGETS, disturb, random_blow
-from faults.driver import DEADLINE_S, GRID, ROWS
+from faults.driver import DEADLINE_S, GRID, becomes_true
+from faults.walk import walk
 
+from harness.case import Case
 from harness.cli import main
 from harness.sweep.outcome import failed
 from harness.sweep.runner import Runner
@@ -34,16 +37,38 @@ os.kill(parent, signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_driver_parent_and_trial_are_ended_and_every_case_is_there_once(number: signal.Signals, tmp_path: Path) -> None:
-    draw = random.Random(number)
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_driver_fork_server_and_trial_are_ended_and_every_case_is_measured_once(name: str, tmp_path: Path) -> None:
     # The driver comes last, as the sweep is over then.
-    targets = (*draw.sample(TARGETS[1:], 2), "driver")
-    blows = [random_blow(draw, number, target, ROWS // len(TARGETS)) for target in targets]
-    left = disturb(tmp_path, [blows], mark=str(tmp_path))
-    assert left.wrong == []
-    assert left.arrived > 0  # the others found a sweep that had ended
-    assert left.ends[-1] == 0
+    walked = walk(tmp_path, [[f"{name} to the {process}" for process in ("fork server", "trial", "driver")]])
+    assert walked.wrong == []
+    assert walked.sweeps[0].arrived  # the others found a sweep that had ended
+    assert walked.sweeps[-1].end == 0
+
+
+def test_a_trial_that_is_killed_at_any_moment_is_measured_or_killed_and_the_next_one_is_measured(
+    runner: Runner, case: Case
+) -> None:
+    assert runner.run("time", case)["status"] == "ok"
+    found = set()
+    for delay_s in np.linspace(0, 0.1, 20):
+        killer = threading.Thread(target=_kill_trial, args=(runner, delay_s))
+        killer.start()
+        outcome = runner.run("time", case)
+        killer.join()
+        found.add((outcome["status"], outcome["reason"]))
+    assert ("killed", "by SIGKILL") in found
+    assert found <= {("killed", "by SIGKILL"), ("ok", None)}
+    assert runner.run("time", case)["status"] == "ok"
+
+
+def _kill_trial(runner: Runner, delay_s: float) -> None:
+    (parent,) = runner._parents.values()
+    assert becomes_true(lambda: parent.trial is not None)
+    trial = parent.trial
+    time.sleep(delay_s)
+    if trial is not None and parent.trial == trial:
+        os.kill(trial, signal.SIGKILL)
 
 
 def test_a_machine_that_cannot_be_described_is_no_other_machine(

@@ -27,7 +27,9 @@ def without(whole: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in whole.items() if key != name}
 
 
-@pytest.mark.parametrize("whole", [timed(), timed(minor_faults=None), facts(), facts(flops=3, backend="ATen")])
+@pytest.mark.parametrize(
+    "whole", [timed(), timed(minor_faults=None), facts(), facts(flops=3, transient_bytes=-1, backend="ATen")]
+)
 def test_a_whole_row_counts(whole: dict[str, Any]) -> None:
     assert Fold().add(whole)
 
@@ -90,6 +92,11 @@ def test_a_timed_row_without_what_it_must_hold_is_refused(name: str) -> None:
     "bad",
     [
         facts(flops="many"),
+        facts(flops=float("nan")),
+        facts(depth=float("inf")),
+        facts(ops=2**63),
+        facts(min_bytes=1e300),
+        facts(peak_bytes=-1),
         facts(backend=3),
         facts(facts_unknown="flops"),
         facts(facts_unknown=[1]),

@@ -1,6 +1,7 @@
 """A run's directory is read whole, or it is said in one line why not."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,18 +37,50 @@ def test_lines_notices_configuration_and_machine_are_read(tmp_path: Path) -> Non
     assert stored.machine == {"host": "vm"}
 
 
-@pytest.mark.parametrize("config", ["", "[1]", "precision: 3", "precision: {target: 1}", "\tnot: [yaml"])
+_CONFIG = compose([]).yaml
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "",
+        "[1]",
+        "precision: 3",
+        "precision: {target: 1}",
+        "\tnot: [yaml",
+        "[" * 5000,
+        *(_CONFIG.replace("min_rounds: 4", f"min_rounds: {value}") for value in ("x", "null", "[]", ".nan", ".inf")),
+    ],
+    ids=lambda config: config[-20:],
+)
 def test_a_configuration_that_no_sweep_left_is_named(tmp_path: Path, config: str) -> None:
     with pytest.raises(UsageError, match="is not a sweep's configuration"):
         read_stored(make(tmp_path / "run", config))
 
 
-@pytest.mark.parametrize("machine", [None, "{", "[1]"])
+@pytest.mark.parametrize("machine", [None, "{", "[1]", "[" * 100_000], ids=lambda machine: str(machine)[:2])
 def test_a_run_whose_machine_is_lost_is_a_run_with_one_more_notice(tmp_path: Path, machine: str | None) -> None:
     stored = read_stored(make(tmp_path / "run", machine=machine))
     assert stored.machine == {}
     assert len(stored.lines) == 1
     assert any("machine.json" in notice for notice in stored.notices)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", machine=None)
+    for name in ("machine.json", "rows/0001-pipe-1.jsonl"):
+        os.mkfifo(run / name)
+    stored = read_stored(run)
+    assert (stored.machine, len(stored.lines)) == ({}, 1)
+    assert f"{run / 'machine.json'}: cannot be read, the machine is not known" in stored.notices
+
+
+def test_a_link_to_nothing_among_the_rows_is_named(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    (run / "rows" / "0001-link-1.jsonl").symlink_to("nowhere")
+    stored = read_stored(run)
+    assert len(stored.lines) == 1
+    assert any("0001-link-1.jsonl:1: cannot be read from here on" in notice for notice in stored.notices)
 
 
 def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""Disks that fill up, and directories that nobody may write to, for root as well."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
+_CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+_LIBC = ctypes.CDLL(None)  # loaded here: a child of a process with threads must not load anything
+
+
+def mount(*arguments: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        return subprocess.CompletedProcess([], 1, "", str(error))
+
+
+@contextmanager
+def mounted(place: Path, size: str) -> Iterator[subprocess.CompletedProcess]:
+    """A file system of that size at `place`, and how `mount` ended: only root may do that."""
+    done = mount("-t", "tmpfs", "-o", f"size={size}", "none", str(place))
+    try:
+        yield done
+    finally:
+        if done.returncode == 0:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def give_shared_memory(directory: bytes) -> None:
+    """Lay the directory over /dev/shm for this process and its children; for `preexec_fn`.
+
+    Only root may: elsewhere nothing changes, and whoever looks into the directory finds nothing.
+    """
+    if _LIBC.unshare(_CLONE_NEWNS) == 0:
+        _LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
+        _LIBC.mount(directory, b"/dev/shm", None, _MS_BIND, None)
+
+
+def obey_permissions() -> None:
+    """Give up root's capability to write to any directory; for `preexec_fn`."""
+    if os.geteuid() == 0 and _LIBC.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0) != 0:
+        raise OSError("root's capability cannot be dropped here")

@@ -1,0 +1,146 @@
+"""Where a small sweep is disturbed: directories of its own, and what they held before it began."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from faults.disks import give_shared_memory, obey_permissions
+from faults.driver import Driver, becomes_true, environment, remaining
+
+GOOD, ROUNDS = ("attention.fused", "rnn.elman"), 2
+# A good layer writes a row for its verification, one for its facts, and one for each round.
+_ROWS = len(GOOD) * (2 + ROUNDS)
+# Before the first row a sweep starts, which takes seconds; a row takes less.
+_LONG_S, _SHORT_S = 2.0, 0.15
+LITTLE_MEMORY, ENOUGH_MEMORY = "16MiB", "256MiB"
+_SETTINGS = (
+    "--no-plots",
+    "seq_len=8",
+    "d_model=8",
+    "num_heads=2",
+    "threads=1",
+    "precision.trial_s=0.01",
+    "precision.timeout_s=3",
+    f"precision.min_rounds={ROUNDS}",
+    f"precision.max_rounds={ROUNDS}",
+    "precision.patience_s=0",
+    "retry=killed,error,timeout",
+    "out=run",
+)
+
+
+class Place:
+    """Directories below `here` for a sweep of the good layers and the hostile `layers`. `draw` makes random choices.
+
+    `undo` collects what takes back the faults of one sweep. The last fault is taken back first.
+    """
+
+    def __init__(self, here: Path, draw: random.Random, layers: Sequence[str], memory_limit: str) -> None:
+        self.here, self.draw, self.layers, self.memory_limit = here, draw, layers, memory_limit
+        self.mark = str(here)
+        self.cwd, self.tmp, self.shm = here / "cwd", here / "tmp", here / "shm"
+        self.ballast = self.cwd / "ballast"
+        self.run = self.cwd / "run"
+        self.undo: list[Callable[[], None]] = []
+        self.damaged = False  # whether rows were ever changed from outside
+        self.removed = False  # whether the run was removed since the last sweep began
+        self.moved: Path | None = None  # where the run is now, if it was renamed
+        self.wrong: list[str] = []  # what undoing a fault has shown
+        self.before: dict[Path, bytes] = {}  # the rows by file as the last sweep began
+        for directory in (self.cwd, self.tmp, self.shm):
+            directory.mkdir(parents=True)
+
+    @property
+    def memory_limited(self) -> bool:
+        """Whether no layer is sure to have memory enough."""
+        return self.memory_limit == LITTLE_MEMORY
+
+    @property
+    def impls(self) -> tuple[str, ...]:
+        return (*GOOD, *(f"faults.layers:{name}" for name in self.layers))
+
+    def sweep(self) -> Driver:
+        """Start the sweep, or continue it."""
+        self.removed = False
+        self.before = self.rows()
+        settings = [f"impl={','.join(self.impls)}", f"memory_limit={self.memory_limit}", *_SETTINGS]
+        env = environment(self.mark) | {"TMPDIR": str(self.tmp)}
+        return Driver(self.cwd, *settings, mark=self.mark, env=env, preexec_fn=self._prepare)
+
+    def _prepare(self) -> None:
+        give_shared_memory(os.fsencode(self.shm))
+        obey_permissions()
+
+    def rows(self) -> dict[Path, bytes]:
+        """The files of rows and what they hold. Directories and pipes of such a name hold nothing."""
+        return {path: path.read_bytes() for path in (self.run / "rows").glob("*.jsonl") if path.is_file()}
+
+    def rewind(self) -> None:
+        """Keep the rows of a random earlier moment, so that a sweep has something left to measure."""
+        rows = sorted(self.rows().items())
+        left = self.draw.randrange(1 + sum(held.count(b"\n") for _, held in rows) // 2)
+        for path, held in rows:
+            kept = held.splitlines(keepends=True)[:left]
+            left -= len(kept)
+            path.unlink()
+            if kept:
+                path.write_bytes(b"".join(kept))
+
+    def wait_for_a_moment(self, driver: Driver) -> None:
+        """Until so many rows more than now are there, and a while longer; or until the sweep has ended."""
+        enough = self._new_rows() + self.draw.randrange(_ROWS // 2)
+        long = enough == 0
+        becomes_true(lambda: not driver.runs() or self._new_rows() >= enough)
+        time.sleep(self.draw.uniform(0, _LONG_S if long else _SHORT_S))
+
+    def _new_rows(self) -> int:
+        """How many rows this sweep has written."""
+        with suppress(FileNotFoundError):  # `run` was renamed or removed meanwhile
+            return sum(rows.count(b"\n") for path, rows in self.rows().items() if path not in self.before)
+        return 0
+
+    def left_behind(self) -> list[str]:
+        """Files outside `out` that were not there before the sweep."""
+        of_ours = {self.run.name, self.ballast.name, self.moved.name if self.moved else ""}
+        places = ((self.cwd, of_ours), (self.tmp, set[str]()), (self.shm, set[str]()))
+        return [str(place / name) for place, known in places for name in _names(place) if name not in known]
+
+    def take_back(self) -> None:
+        """Undo the faults that a user would have to undo before the sweep can continue."""
+        while self.undo:
+            self.undo.pop()()
+
+    def kill_what_remains(self) -> None:
+        for process in remaining(self.mark):
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`tries` says what is tried, `ends` with which exit statuses the sweep may end that it is dealt to.
+
+    `deal` returns whether the fault arrived. It is dealt to a sweep that runs or, if not `meanwhile`, before its start.
+    """
+
+    name: str
+    kind: str
+    tries: str
+    ends: tuple[int, ...]
+    deal: Callable[[Place, Driver | None], bool]
+    meanwhile: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether no sweep may run as long as the fault is there."""
+        return not self.meanwhile and self.ends == (2,)

@@ -1,0 +1,86 @@
+"""What may happen to the directory of a run while it is measured: full, not to be written to, renamed, removed."""
+
+import errno
+import shutil
+from pathlib import Path
+
+from faults.driver import Driver, becomes_true
+from faults.place import Place
+
+_MOST_LEFT = 2**18
+_READ_ONLY, _WRITABLE = 0o555, 0o755
+
+
+def fill_disk(place: Place, driver: Driver | None) -> bool:
+    """Leave a random number of bytes on the file system, at most 256 KiB."""
+    if not _come_to_it(place, driver) or not place.cwd.is_mount() or place.ballast.exists():
+        return False
+    place.undo.append(place.ballast.unlink)
+    part = bytes(2**16)
+    with place.ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(part) == len(part):
+                pass
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+        file.truncate(max(0, file.tell() - place.draw.randrange(_MOST_LEFT)))
+    return True
+
+
+def make_read_only(place: Place, driver: Driver | None) -> bool:
+    if not _come_to_it(place, driver):
+        return False
+    directories = [path for path in (place.run / "rows", place.run) if path.is_dir()]
+
+    def put_back() -> None:
+        for path in directories:
+            path.chmod(_WRITABLE)
+
+    place.undo.append(put_back)
+    for path in directories:
+        path.chmod(_READ_ONLY)
+    return bool(directories)
+
+
+def rename(place: Place, driver: Driver | None) -> bool:
+    """Rename the run's directory. A directory that is made in its place counts as left behind."""
+    if not _come_to_it(place, driver) or place.moved:
+        return False
+    aside = place.moved = place.run.with_name(f"{place.run.name}.aside")
+    place.run.rename(aside)
+
+    def put_back() -> None:
+        place.moved = None
+        if place.run.exists():
+            place.wrong.append("it made another directory in place of the renamed run")
+            _remove(place.run)
+        aside.rename(place.run)
+
+    place.undo.append(put_back)
+    return True
+
+
+def remove(place: Place, driver: Driver | None) -> bool:
+    """Remove the run's directory, and with it all rows."""
+    if not _come_to_it(place, driver):
+        return False
+    place.removed = place.damaged = True
+    _remove(place.run)
+    return True
+
+
+def _come_to_it(place: Place, driver: Driver | None) -> bool:
+    """Whether there is a run. While a sweep runs, wait for a random moment first."""
+    if driver is not None:
+        place.wait_for_a_moment(driver)
+        becomes_true(lambda: not driver.runs() or place.run.is_dir())
+        if not driver.runs():
+            return False
+    return place.run.is_dir()
+
+
+def _remove(directory: Path) -> None:
+    """However much is written there meanwhile."""
+    while directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)
