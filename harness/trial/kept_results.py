@@ -4,26 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.trial.build import Workload
+from harness.trial.facts.observer import Observer
+from harness.trial.facts.storages import Storages
 from harness.trial.relative import WrongResult
 from harness.trial.renewal import Renewal
 from harness.trial.timing.compiled import compilations
 
 _ROUNDS = 3
-
-
-class _Operations(TorchDispatchMode):
-    """Counts the operations that torch dispatches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
 
 
 def check_repeated_call(work: Workload, seed: int) -> None:
@@ -32,7 +21,7 @@ def check_repeated_call(work: Workload, seed: int) -> None:
     Results kept by the input's address, version or values all show here. Work that torch does not dispatch, as in
     numpy or in compiled code, does not: the timed trial compares its seconds. The input has other values afterwards.
     """
-    if compilations() > 0:  # compiled code dispatches no operations, and may not run under a dispatch mode
+    if compilations() > 0:  # compiled code dispatches no operations, and may not run under an observer
         return
     renewal = Renewal(work.varying)
     work.call()
@@ -56,6 +45,6 @@ def check_repeated_call(work: Workload, seed: int) -> None:
 
 def _operations(call: Callable[[], Any], seed: int) -> int:
     torch.manual_seed(seed)
-    with _Operations() as operations:
+    with Observer(Storages(), ()) as observer:
         call()
-    return operations.count
+    return observer.ops
