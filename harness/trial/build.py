@@ -1,7 +1,7 @@
 """From a case to something that can be called: the layer, its input, and one call of its mode."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from harness import catalog
 from harness.case import Case
 from harness.trial.calls import Call, Forward, backward_call, decode_call, forward_call, train_call
-from harness.trial.contract import input_width, refusal, source_len
+from harness.trial.contract import input_width, output_dtype, refusal, source_len
 from harness.trial.given import counted, given
 from harness.trial.precision import exact_float32
 
@@ -25,8 +25,9 @@ class Workload:
     """A layer ready to be measured. `call` is one call of the case's mode; `sync` waits until it is done.
 
     `forward` is the forward pass with the case's mask and `source`. `gradient` is that of the output, None where there
-    is none. `constants` are masks, caches and states: there before the call, and no weights of the layer. `remake`
-    makes the call anew: of `backward`, its graph.
+    is none. `constants` are masks, caches and states: there before the call, and no weights of the layer. `varying` may
+    get other values between two calls: the inputs; in `backward`, the output's gradient; in `decode`, the token.
+    `remake` makes the call anew: of `backward`, its graph.
     """
 
     layer: nn.Module
@@ -34,6 +35,7 @@ class Workload:
     source: Tensor | None
     gradient: Tensor | None
     constants: list[Tensor]
+    varying: list[Tensor]
     forward: Forward
     remake: Callable[[], Call]
     call: Call
@@ -66,10 +68,13 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
     return layer
 
 
-def build(case: Case, seed: int) -> Workload:
+def build(
+    case: Case, seed: int, weights: Mapping[str, Tensor] | None = None, inputs: Sequence[Tensor] | None = None
+) -> Workload:
     """Layer, input (b, n, d) drawn from N(0, 1), and call. Everything here is outside the clock.
 
-    The input of a layer with an `input_width` is so many times as wide; its output and a source are not.
+    The input of a layer with an `input_width` is so many times as wide; its output and a source are not. `weights`
+    and `inputs`, the input and a source if there is one, replace the drawn ones.
 
     Raises Unsupported where the layer has a reason against the case, or no way to be asked for it.
     """
@@ -82,12 +87,17 @@ def build(case: Case, seed: int) -> Workload:
     dtype = getattr(torch, case.dtype)
     exact_float32()
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
-    wide = case.d_model * input_width(layer_class)
-    x = torch.randn(case.batch_size, case.seq_len, wide).to(case.device, dtype)
-    m = source_len(layer_class, case)
-    source = torch.randn(case.batch_size, m, case.d_model).to(case.device, dtype) if m else None
+    if weights is not None:
+        layer.load_state_dict(weights)
+    if inputs is None:
+        m, wide = source_len(layer_class, case), case.d_model * input_width(layer_class)
+        sizes = [(case.seq_len, wide), (m, case.d_model)] if m else [(case.seq_len, wide)]
+        inputs = [torch.randn(case.batch_size, *size).to(case.device, dtype) for size in sizes]
+    x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
     sync = torch.cuda.synchronize if case.device == "cuda" else _done_at_once
-    build_mode = _decoding if case.mode == "decode" else _inference if case.mode == "forward" else _training
+    if case.mode in ("train", "backward"):
+        return _training(case, layer, x, source, sync, seed)
+    build_mode = _decoding if case.mode == "decode" else _inference
     return build_mode(case, layer, x, source, sync)
 
 
@@ -97,37 +107,43 @@ def _inference(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, s
     def remake() -> Call:
         return forward_call(forward, layer)
 
-    return Workload(layer, x, source, None, constants, forward, remake, remake(), sync)
+    inputs = [x] if source is None else [x, source]
+    return Workload(layer, x, source, None, constants, inputs, forward, remake, remake(), sync)
 
 
-def _training(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
+def _training(
+    case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None], seed: int
+) -> Workload:
     forward, constants = _forward(case, layer, x, source)
     layer.train()
     inputs = [x] if source is None else [x, source]
     leaves = [*(tensor.requires_grad_(True) for tensor in inputs), *layer.parameters()]
-    gradient = torch.randn(case.batch_size, case.seq_len, case.d_model).to(x)
+    gradient = torch.randn(case.batch_size, case.seq_len, case.d_model)
+    gradient = gradient.to(case.device, getattr(torch, output_dtype(layer, case.dtype)))
     real = counted(layer, case)
     if real is not None:  # no loss is taken of padding
         gradient = gradient * real
-    of_mode = train_call if case.mode == "train" else backward_call
 
     def remake() -> Call:
-        return of_mode(forward, leaves, gradient)
+        if case.mode == "train":
+            return train_call(forward, leaves, gradient)
+        return backward_call(forward, leaves, gradient, seed)
 
-    return Workload(layer, x, source, gradient, constants, forward, remake, remake(), sync)
+    varying = [gradient] if case.mode == "backward" else inputs
+    return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)
 
 
 def _decoding(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
     torch.set_grad_enabled(False)
     layer.eval()
     forward, masks = _forward(case, layer, x, source)
-    state = start(layer, case, source)
+    state, token = start(layer, case, source), x[:, -1].clone()
 
     def remake() -> Call:
-        return decode_call(layer, x, state)
+        return decode_call(layer, x[:, :-1], token, state)
 
     constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in masks)]
-    return Workload(layer, x, source, None, constants, forward, remake, remake(), sync)
+    return Workload(layer, x, source, None, constants, [token], forward, remake, remake(), sync)
 
 
 def _forward(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None) -> tuple[Forward, list[Tensor]]:

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.trial.relative import WrongResult
+from harness.trial.contract import output_dtype
+from harness.trial.relative import WrongResult, check_dtype
 
 Call = Callable[[], Any]
 Forward = Callable[[], Tensor]
@@ -33,8 +34,9 @@ def train_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call
     return call
 
 
-def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call:
-    """Backward alone, again and again over one graph, whose forward pass is done here."""
+def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor, seed: int) -> Call:
+    """Backward alone, again and again over one graph, whose forward pass is done here, with draws from the seed."""
+    torch.manual_seed(seed)  # a graph made anew then has the same dropout
     y = forward()
     # A layer may leave a weight unused, as one without a source leaves what is for one.
     return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)
@@ -49,13 +51,13 @@ def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
     if not isinstance(y, Tensor) or y.shape != x_t.shape:
         said = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
         raise WrongResult(f"its step returned {said} for an input of shape {tuple(x_t.shape)}")
-    return y, answer[1]
+    return check_dtype(y, x_t, output_dtype(layer, str(x_t.dtype).removeprefix("torch."))), answer[1]
 
 
-def decode_call(layer: nn.Module, x: Tensor, state: Any) -> Call:
-    """One token more, again and again the last of x (b, n, d), after all the others, which are taken in here."""
+def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
+    """Decode `token` (b, d) again and again, after the tokens `before` it (b, n − 1, d), which are taken in here."""
     step: Callable[[Tensor, Any], tuple[Tensor, Any]] = layer.step  # type: ignore[assignment]
-    before, token = x[:, :-1], x[:, -1].clone()
+    before = before.clone()  # a layer may change its input
     if before.shape[1]:
         if hasattr(layer, "prefill"):
             state = layer.prefill(before, state)  # type: ignore[operator]

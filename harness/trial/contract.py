@@ -7,6 +7,7 @@ forward(x, source=…)          keys and values of a source (b, m, d): cross-att
 causal = True                 by its nature no token sees a later one, as in a recurrent layer
 needs_source = True           it has no pass without a source: one of n tokens is then made for it
 input_width = 3               its input is so many times as wide as its output: (b, n, 3d) -> (b, n, d)
+output_dtype = "float32"      the dtype that it returns, where that is not the dtype of its input
 prepare(x, …) -> dict         what it is given of the above, turned into a layout of its own, outside the clock
 start(batch_size, seq_len) -> state, step(x_t, state) -> (y_t, state)       decoding, (b, d) -> (b, d)
 prefill(x, state) -> state    what t steps would make of the state, at once
@@ -16,7 +17,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from harness.case import Case
+from harness.case import DTYPES, Case
 from harness.errors import UsageError
 
 # A float64 reference of so many tokens is still a matter of a second.
@@ -86,6 +87,17 @@ def input_width(layer_class: Any) -> int:
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         raise UsageError(f"input_width is {width!r}: it must be a whole number from 1 on")
     return width
+
+
+def output_dtype(layer: Any, dtype: str) -> str:
+    """The dtype that the layer, or its class, must return for an input of `dtype`.
+
+    Raises UsageError for an `output_dtype` that is not one of the dtypes of a case.
+    """
+    declared = getattr(layer, "output_dtype", dtype)
+    if declared not in DTYPES:
+        raise UsageError(f"output_dtype is {declared!r}: it must be one of {', '.join(DTYPES)}")
+    return str(declared)
 
 
 def is_causal(layer_class: Any) -> bool:

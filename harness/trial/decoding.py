@@ -15,6 +15,7 @@ from harness.trial.build import Workload, start
 from harness.trial.calls import step_once
 from harness.trial.given import given
 from harness.trial.relative import check
+from harness.trial.second_input import fill
 
 # So many tokens are generated, of a vocabulary of so many.
 _GENERATED = 16
@@ -27,17 +28,25 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     expected = _all_at_once(reference, case, x, source)
     state, steps = start(layer, case, source), []
     for x_t in x.unbind(1):
-        y_t, state = step_once(layer, x_t, state)
+        y_t, state = _step(layer, x_t, state)
         steps.append(y_t)
     worst = check("what it decodes step by step", torch.stack(steps, dim=1), expected, limit)
-    last = work.call()  # the call that is timed: prefilled, and only the last step taken
+    token = [tensor.clone() for tensor in work.varying]
+    last = work.call().clone()  # the call that is timed: prefilled, and only the last step taken
     worst = max(worst, check("the last token after a prefill", last, expected[:, -1], limit))
+    fill(work.varying, token)
     again = work.call()
     worst = max(worst, check("the same step taken again", again, expected[:, -1], limit))
     chosen, outputs = generate(layer, case, source, seed)
     expected = _all_at_once(reference, case, chosen, source)
     worst = max(worst, check("what it generates step by step", outputs, expected, limit))
     return {"output_error": worst, "generated": chosen.shape[1]}
+
+
+def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """One step on copies: a layer may change its token, and may return memory that the next step writes to."""
+    y_t, state = step_once(layer, x_t.clone(), state)
+    return y_t.clone(), state
 
 
 def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
@@ -53,17 +62,18 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
     state = start(layer, case, source)
     inputs, outputs = [], []
     for _ in range(room):
-        y, state = step_once(layer, token, state)
+        y, state = _step(layer, token, state)
         inputs.append(token)
         outputs.append(y)
-        token = vocabulary[(y @ vocabulary.t()).argmax(-1)]
+        token = vocabulary[(y.to(vocabulary) @ vocabulary.t()).argmax(-1)]
     return torch.stack(inputs, dim=1), torch.stack(outputs, dim=1)
 
 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
     """(b, n, d) of the reference, no token seeing a later one."""
     of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
-    x, source = x.double(), source.double() if source is not None else None
+    x = x.to(torch.float64, copy=True)
+    source = source.to(torch.float64, copy=True) if source is not None else None
     keywords = given(reference, of_it, source)
     prepare = getattr(reference, "prepare", None)
     return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))

@@ -9,6 +9,7 @@ from harness.case import Case
 from harness.trial.build import Workload
 from harness.trial.given import real_tokens
 from harness.trial.relative import WrongResult, check
+from harness.trial.second_input import fill
 
 
 def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
@@ -40,16 +41,20 @@ def _unchanged(
     what: str,
     where: Tensor | None = None,
 ) -> None:
-    """Add to `hidden` (a view of the input), all of it or only `where`; the `seen` part of the output stays."""
+    """Add to `hidden` (a view of the input), all of it or only `where`; the `seen` part of the output stays.
+
+    Outputs are copied, and the input restored after each call: an output may share the memory of the input, and a layer
+    may change its input.
+    """
+    kept = [tensor.detach().clone() for tensor in work.inputs]
     torch.manual_seed(seed)
-    before = seen(work.forward()).detach().double()
+    before = seen(work.forward()).detach().to(torch.float64, copy=True)
+    fill(work.inputs, kept)
     with torch.no_grad():
-        kept = hidden.clone()
         hidden += 1.0 if where is None else where.to(hidden)
     torch.manual_seed(seed)
-    after = seen(work.forward()).detach()
-    with torch.no_grad():
-        hidden.copy_(kept)
+    after = seen(work.forward()).detach().clone()
+    fill(work.inputs, kept)
     try:
         check("its output", after, before, limit)
     except WrongResult as error:

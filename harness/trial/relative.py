@@ -30,14 +30,25 @@ def check(what: str, got: Tensor, want: Tensor, limit: float) -> float:
     return error
 
 
-def check_output(y: object, x: Tensor, d_model: int) -> Tensor:
-    """The output, of the shape (b, n, d) that belongs to an input (b, n, ·). Raises WrongResult where it is not one."""
+def check_output(y: object, x: Tensor, d_model: int, dtype: str) -> Tensor:
+    """The output, of shape (b, n, d) for an input (b, n, ·), and of `dtype`. Raises WrongResult for anything else."""
     if not isinstance(y, Tensor):
         raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
     wanted = (*x.shape[:-1], d_model)
     if y.shape != wanted:
         but = f", where {wanted} is wanted" if x.shape != wanted else ""
         raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
+    return check_dtype(y, x, dtype)
+
+
+def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
+    """The output for the input x. Raises WrongResult unless it is of `dtype`."""
+    if y.dtype != getattr(torch, dtype):
+        got, given = (str(tensor.dtype).removeprefix("torch.") for tensor in (y, x))
+        raise WrongResult(
+            f"it returned {got} for an input of {given}, where {dtype} is expected "
+            "(a layer that returns another dtype declares `output_dtype`)"
+        )
     return y
 
 

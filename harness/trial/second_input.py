@@ -1,6 +1,6 @@
-"""That a second input gets a result of its own, and not what was kept of the first: it is timed with one alone."""
+"""Check that a second input gets a result of its own, and not one that was kept from the first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,19 +16,20 @@ def check_second_input(
     seed: int,
     limit: float,
 ) -> None:
-    """Hold the output for other tokens, in the place of the first ones, against what is `expected` of them.
+    """Raise WrongResult if the output for other tokens, written over the first ones, is not what is `expected`.
 
-    `expected` takes the inputs in float64; `real` (b, n, 1) says which outputs are no padding. Raises WrongResult where
-    one is off by more than `limit` of the norm. The first input is there again afterwards.
+    `expected` takes the inputs in float64; `real` (b, n, 1) says which outputs are no padding; `limit` is the largest
+    relative error. The first input is restored afterwards.
     """
     before = [tensor.detach().clone() for tensor in work.inputs]
-    _fill(work, [-first.roll((1, 1), dims=(1, 2)) for first in before])
+    second = [-first.roll((1, 1), dims=(1, 2)) for first in before]
+    fill(work.inputs, second)
     torch.manual_seed(seed)
-    got = work.forward().detach()
+    got = work.forward().detach().clone()  # it may share the memory of an input, which is restored below
+    fill(work.inputs, before)
     torch.manual_seed(seed)
     with torch.set_grad_enabled(work.gradient is not None):  # as with the first, or what compiles would compile again
-        wanted = expected([tensor.detach().double() for tensor in work.inputs]).detach()
-    _fill(work, before)
+        wanted = expected([tensor.to(torch.float64, copy=True) for tensor in second]).detach()
     if real is not None:
         wanted, got = (torch.where(real, one, 0) for one in (wanted, got))
     try:
@@ -37,7 +38,8 @@ def check_second_input(
         raise WrongResult(f"with a second input {error}: does it keep anything of the first?") from None
 
 
-def _fill(work: Workload, values: list[Tensor]) -> None:
+def fill(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Write the values over the tensors, where these lie."""
     with torch.no_grad():
-        for tensor, value in zip(work.inputs, values, strict=True):
+        for tensor, value in zip(tensors, values, strict=True):
             tensor.copy_(value)

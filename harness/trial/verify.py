@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from harness import catalog
 from harness.case import Case
 from harness.trial.build import Workload, build, build_layer
-from harness.trial.contract import refusal, to_verify
+from harness.trial.contract import output_dtype, refusal, to_verify
 from harness.trial.decoding import check_decoding
 from harness.trial.given import counted, given
+from harness.trial.kept_results import check_repeated_call
 from harness.trial.masking import check_mask
 from harness.trial.relative import WrongResult, check, check_output, tolerance
 from harness.trial.second_input import check_second_input
@@ -69,16 +70,20 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     """
     work = build(case, seed)
     reference, against = _reference(case, work.layer)
-    rounding = tolerance(work.x.dtype, case.d_model)
+    dtype = output_dtype(work.layer, case.dtype)
+    rounding = max(tolerance(getattr(torch, name), case.d_model) for name in (case.dtype, dtype))
     limit = max(rounding, min(_LENIENT * rounding, _MOST)) if against == _ITSELF else rounding
     result: dict[str, Any] = {"against": against, "tolerance": limit}
     if case.mode == "decode":
-        return result | check_decoding(case, work, reference, seed, limit)
-    torch.manual_seed(seed)
-    y = check_output(work.forward(), work.x, case.d_model)
-    torch.manual_seed(seed)  # what the layer draws, as dropout does, it must draw for the reference too
+        result |= check_decoding(case, work, reference, seed, limit)
+        check_repeated_call(work, seed)
+        return result
     trains = work.gradient is not None
-    inputs = [tensor.detach().double().requires_grad_(trains) for tensor in work.inputs]
+    # Copied before the call: a layer may change its input.
+    inputs = [tensor.detach().to(torch.float64, copy=True).requires_grad_(trains) for tensor in work.inputs]
+    torch.manual_seed(seed)
+    y = check_output(work.forward(), work.x, case.d_model, dtype)
+    torch.manual_seed(seed)  # what the layer draws, as dropout does, it must draw for the reference too
     try:
         with torch.set_grad_enabled(trains):
             expected = _expected(reference, case, inputs)
@@ -88,6 +93,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         # Somebody's layer with a float32 constant inside is no worse for that; it can only be checked for less.
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
+        check_repeated_call(work, seed)
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = counted(work.layer, case)
     # Not a product: padding may come out as no number at all.
@@ -101,7 +107,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             pairs += [pair for _ in range(2) for pair in _again(work, pairs)]
         errors = (check(f"gradient of {name}", got, want, of_gradients) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
-    # Last: they change the input, on which a graph may rest.
+    check_repeated_call(work, seed)
+    # Last: they change the input, on which the graph of `backward` rests.
     another, _ = _reference(case, work.layer)  # one that has kept nothing either
     check_second_input(work, lambda inputs: _expected(another, case, inputs), real, seed, limit)
     check_mask(case, work, seed, limit)

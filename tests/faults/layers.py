@@ -9,6 +9,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Hashable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -185,6 +187,106 @@ class ReturnsNaN(Good):
 class ReturnsTheWrongShape(Good):
     def forward(self, x: Tensor) -> Tensor:
         return x[:, :-1]
+
+
+class ReturnsAnotherDtype(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.double()
+
+
+class ReturnsComplexNumbers(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(torch.complex64)
+
+
+class ReturnsItsInput(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class ReturnsAViewOfItsInput(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(x.shape)
+
+
+class ExpandsItsInput(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.expand(x.shape)
+
+
+class ChangesItsInput(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mul_(2)
+
+
+class _Kept(torch.autograd.Function):
+    """x, computed in 400 products unless `results` has an output for the key."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, key: Hashable, results: dict[Hashable, Tensor]) -> Tensor:
+        if key not in results:
+            y = x
+            for _ in range(400):
+                y = y * -1.0
+            results[key] = y
+        return results[key].clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient * 1.0, None, None
+
+
+class KeepsByAddress(Good):
+    """It returns what it has returned before for the same key."""
+
+    def misbehave(self) -> None:
+        self.results: dict[Hashable, Tensor] = {}
+
+    def key(self, x: Tensor) -> Hashable:
+        return x.data_ptr(), x._version, x.shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _Kept.apply(x, self.key(x.detach()), self.results)
+
+
+class KeepsByIdentity(KeepsByAddress):
+    def forward(self, x: Tensor) -> Tensor:
+        return _Kept.apply(x, id(x), self.results)
+
+
+class KeepsByFirstElement(KeepsByAddress):
+    def key(self, x: Tensor) -> Hashable:
+        return x[0, 0, 0].item()
+
+
+class KeepsBySum(KeepsByAddress):
+    def key(self, x: Tensor) -> Hashable:
+        return x[0, :2, :2].sum().item()
+
+
+class KeepsByFirstRow(KeepsByAddress):
+    def key(self, x: Tensor) -> Hashable:
+        return x[0, 0].numpy().tobytes()
+
+
+class SkipsWorkOutsideTorch(KeepsByFirstElement):
+    """Torch dispatches the same operations for a new input and for a repeated one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        key = self.key(x)
+        if key not in self.results:
+            self.results = {key: x}
+            end = time.perf_counter() + 200e-6
+            while time.perf_counter() < end:
+                pass
+        return x * 1.0
+
+
+class KeepsItsResultWhenLong(KeepsByAddress):
+    """It is right at every n that is verified."""
+
+    def key(self, x: Tensor) -> Hashable:
+        return x.shape if x.shape[1] > 256 else object()
 
 
 class LeaksThreads(Good):

@@ -10,6 +10,7 @@ from harness import catalog, claims
 from harness.case import Case
 from harness.errors import UsageError
 from harness.trial.build import Workload, build
+from harness.trial.contract import output_dtype
 from harness.trial.facts.backend import backend
 from harness.trial.facts.memory import allocator_peak, resident_peak
 from harness.trial.facts.observe import Observation, observe
@@ -49,7 +50,8 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     y = work.call()  # pools, caches and code are loaded by the first call, and are not its memory
     work.sync()
     if case.mode in ("forward", "train"):  # values are verified at a small n; what can be seen at this one, is
-        check_finite(check_output(y, work.x, case.d_model), counted(work.layer, case))
+        y = check_output(y, work.x, case.d_model, output_dtype(work.layer, case.dtype))
+        check_finite(y, counted(work.layer, case))
     del y
     work.forget()
     peak, operations = allocator_peak(work.call, case.device)

@@ -56,16 +56,23 @@ def sample(
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
     count: Callable[[], Usage] = usage,
+    renew: Callable[[], None] = lambda: None,
+    singly: bool = False,
 ) -> Samples:
-    """Samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. `sync` waits for its work."""
+    """Samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. `sync` waits for its work.
+
+    `renew` is called before each sample, outside the clock, to change the input. With `singly` a sample is one call,
+    however short.
+    """
     result = Samples(clock_s=clock_cost(clock))
     gc.disable()  # a collection inside a sample is Python's cost, not the layer's
     try:
         per_call = _warm_up(call, sync, WARMUP_SHARE * budget_s, clock, result)
-        calls = _calls_per_sample(per_call, result.clock_s)
+        calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
         before, begin = count(), clock()
         end = begin
         while len(result.samples_s) < MIN_SAMPLES or end - begin < budget_s:
+            renew()
             start = clock()
             for _ in range(calls):
                 call()
@@ -77,7 +84,7 @@ def sample(
                 per_call = max(result.samples_s.pop(), LEAST_CALL_S)
                 result.warmup_calls += calls
                 result.warmup_s += end - start
-                calls = _calls_per_sample(per_call, result.clock_s)
+                calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
                 before, begin = count(), clock()
         result.calls_per_sample = calls
         result.sampling_s = end - begin

@@ -8,10 +8,12 @@ from typing import Any
 from harness.case import Case
 from harness.trial.build import Workload, build
 from harness.trial.compile_failure import CompiledAgain
+from harness.trial.renewal import Renewal
 from harness.trial.timing.allocator import settle
 from harness.trial.timing.clock import Samples, sample
 from harness.trial.timing.compiled import at_hand, compilations, compile_s, load
 from harness.trial.timing.interference import cpu_mhz, usage
+from harness.trial.timing.last_call import check_last_call, check_repeated_calls, last_call
 from harness.trial.timing.layout import litter
 from harness.trial.timing.pulse import pulse
 
@@ -22,17 +24,23 @@ def take_time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     held = litter()
     work = build(case, seed)
     may_compile = at_hand()
-    loading_s = load(work.call, work.sync) if may_compile else None
-    settling_s = settle(work.call) if case.allocator == "steady" else None
+    renewal = Renewal(work.varying)
+    first_call_s = load(work.call, work.sync)
+    changes_input = renewal.look()
+    if case.allocator == "steady":
+        settle(work.call)
     built = monotonic()
     made = compilations() if may_compile else 0
-    samples, extras = _on_gpu(work, trial_s) if case.device == "cuda" else _on_cpu(work, trial_s)
+    of_device = _on_gpu if case.device == "cuda" else _on_cpu
+    samples, extras = of_device(work, trial_s, renewal, changes_input)
+    samples.first_call_s = first_call_s
+    if samples.calls_per_sample > 1:
+        check_repeated_calls(work, renewal)
+    last = last_call(work, renewal, seed)
     if may_compile and compilations() != made:
         raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")
-    first_call_s = loading_s if loading_s is not None else settling_s
-    if first_call_s is not None:
-        samples.first_call_s = first_call_s
-    del held
+    del held, work, renewal
+    check_last_call(last, case, seed)
     warm_s = median(samples.samples_s)
     return {
         **{name: _rounded(value) for name, value in asdict(samples).items() if name != "during"},
@@ -43,20 +51,20 @@ def take_time(case: Case, seed: int, trial_s: float) -> dict[str, Any]:
     }
 
 
-def _on_cpu(work: Workload, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+def _on_cpu(work: Workload, trial_s: float, renewal: Renewal, singly: bool) -> tuple[Samples, dict[str, Any]]:
     before_s = pulse()
-    samples = sample(work.call, work.sync, trial_s)
+    samples = sample(work.call, work.sync, trial_s, renew=renewal, singly=singly)
     # The quieter of the two: the fastest samples are from that end of the trial.
     return samples, {"pulse_s": min(before_s, pulse()), "cpu_mhz": cpu_mhz()}
 
 
-def _on_gpu(work: Workload, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+def _on_gpu(work: Workload, trial_s: float, renewal: Renewal, singly: bool) -> tuple[Samples, dict[str, Any]]:
     from harness.trial.timing.cuda.sample import sample_cuda  # here: it and NVML are needed on a GPU only
     from harness.trial.timing.cuda.torch_device import TorchDevice
 
     device = TorchDevice()
     before = usage()
-    samples, extras = sample_cuda(work.call, trial_s, device)
+    samples, extras = sample_cuda(work.call, trial_s, device, renew=renewal)  # a sample is one call anyway
     # Of warm-up too, unlike on the CPU: what the host did beside the GPU.
     samples.during = usage().since(before)
     return samples, {"pulse_s": None, "cpu_mhz": cpu_mhz(), **extras}

@@ -13,8 +13,8 @@ import gc
 import math
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
@@ -22,9 +22,11 @@ from harness.case import Case
 from harness.trial.answer import send
 from harness.trial.build import Workload, build
 from harness.trial.compile_failure import CompiledAgain
+from harness.trial.renewal import Renewal
 from harness.trial.timing.allocator import settle
 from harness.trial.timing.clock import CLOCK_SHARE, LEAST_CALL_S, MIN_SAMPLE_S, WARMUP_SHARE, clock_cost, steady
 from harness.trial.timing.compiled import compilations, load
+from harness.trial.timing.last_call import check_last_call, check_repeated_calls, last_call
 from harness.trial.timing.layout import litter
 from harness.trial.timing.places import mover
 
@@ -42,6 +44,7 @@ class _Layer:
 
     held: list[bytearray]
     work: Workload
+    renewal: Renewal
 
 
 def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
@@ -51,8 +54,11 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     anew before. The first line, before any turn, says that the layer is warm. A turn's line is the fastest and the mean
     call, in seconds. `warm_up_s` bounds the warm-up. Gives how many turns there were.
     """
-    layer = _Layer(litter(), build(case, seed))
+    held, work = litter(), build(case, seed)
+    layer = _Layer(held, work, Renewal(work.varying))
+    del work
     load(layer.work.call, layer.work.sync)
+    changes_input = layer.renewal.look()
     # Building a layer anew that compiles would compile it anew; and a GPU's memory is not the C library's.
     compiles = compilations() > 0
     stays = compiles or case.device == "cuda"
@@ -60,7 +66,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         settle(layer.work.call)
     per_call_s = _warm_up(layer.work, WARMUP_SHARE * warm_up_s)
     made = compilations() if compiles else 0
-    calls = max(1, math.ceil(max(MIN_SAMPLE_S, CLOCK_SHARE * clock_cost(perf_counter)) / per_call_s))
+    sample_s = max(MIN_SAMPLE_S, CLOCK_SHARE * clock_cost(perf_counter))
+    calls = 1 if changes_input else max(1, math.ceil(sample_s / per_call_s))
     again = 0 if per_call_s > _LONG_CALL_S else math.ceil(_AGAIN_WARM_S / per_call_s)
     move = mover(case.threads)
     gc.disable()
@@ -71,39 +78,49 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         move(place)
         if anew and not stays:
             _build_anew(layer, case, seed)
-        _say(answer, _turn(layer.work.call, layer.work.sync, calls, again, turn_s))
+        _say(answer, _turn(layer, calls, again, turn_s))
         turns += 1
+    if calls > 1:
+        check_repeated_calls(layer.work, layer.renewal)
+    last = last_call(layer.work, layer.renewal, seed)
     if compiles and compilations() != made:
         raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")
+    del layer
+    check_last_call(last, case, seed)
     return {"turns": turns}
 
 
-def _turn(call: Callable[[], Any], sync: Callable[[], None], calls: int, again: int, turn_s: float) -> dict[str, float]:
+def _turn(layer: _Layer, calls: int, again: int, turn_s: float) -> dict[str, float]:
+    call, sync = layer.work.call, layer.work.sync
     for _ in range(again):
         call()
     sync()
     samples: list[float] = []
     begin = end = perf_counter()
     while end - begin < turn_s:
+        layer.renewal()
         start = perf_counter()
         for _ in range(calls):
             call()
         sync()
         end = perf_counter()
         samples.append((end - start) / calls)
-    return {"min_s": min(samples), "mean_s": (end - begin) / (calls * len(samples))}
+    return {"min_s": min(samples), "mean_s": fmean(samples)}
 
 
 def _build_anew(layer: _Layer, case: Case, seed: int) -> None:
     """The same layer and input, in another place: what was free goes back to the kernel first."""
-    del layer.work
+    del layer.work, layer.renewal
     layer.held.clear()
     gc.collect()  # collection is off: a layer in a cycle would stay, and its memory with it
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
     layer.held = litter()
     layer.work = build(case, seed)
-    for _ in range(_CALLS_ANEW):
+    layer.renewal = Renewal(layer.work.varying)
+    layer.work.call()
+    layer.renewal.look()
+    for _ in range(_CALLS_ANEW - 1):
         layer.work.call()
 
 

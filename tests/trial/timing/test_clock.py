@@ -93,3 +93,18 @@ def test_what_happens_during_warm_up_is_not_counted_with_the_samples() -> None:
     assert result.during["minor_faults"] == calls
     assert result.during["cpu_s"] == pytest.approx(result.sampling_s)
     assert result.warmup_calls + calls == time.calls
+
+
+@pytest.mark.parametrize("singly", [False, True])
+def test_the_input_is_renewed_before_each_sample_and_not_on_the_clock(singly: bool) -> None:
+    time, renewals = FakeTime(1e-5), 0
+
+    def renew() -> None:
+        nonlocal renewals
+        renewals += 1
+        time.now += 1e-3
+
+    result = sample(time.call, nothing, 0.05, time.clock, renew=renew, singly=singly)
+    assert renewals == len(result.samples_s)
+    assert result.samples_s == pytest.approx([1e-5] * renewals)
+    assert (result.calls_per_sample == 1) == singly

@@ -33,7 +33,7 @@ LONGEST_HOLD_S = 1.0
 MISSES = 2
 MISSES_ONCE_HELD = 6
 # Host time beside the calls: once a batch, for its hold and for waking up from the last wait, and once a sample, for
-# its flush and events, until that has been measured.
+# its change of the input, flush and events, until that has been measured.
 BESIDE_BATCH_S = 50e-6
 BESIDE_CALL_S = 50e-6
 # One wait serves a batch. The queue has room for so many short calls; more than this share of the budget would
@@ -63,18 +63,25 @@ class Free:
 
 
 def sample_held(
-    call: Callable[[], Any], device: Device, budget_s: float, host_s: float, clock: Clock, meanwhile: Callable[[], None]
+    call: Callable[[], Any],
+    device: Device,
+    budget_s: float,
+    host_s: float,
+    clock: Clock,
+    meanwhile: Callable[[], None],
+    renew: Callable[[], None] = lambda: None,
 ) -> Held:
     """Held samples for about `budget_s`; fewer than `MIN_SAMPLES`, or none, where the call cannot be held.
 
     `host_s` is a guess of the host's seconds to enqueue a call. `meanwhile` is called while the GPU works.
+    `renew` enqueues a change of the input, before the L2 cache is flushed for a sample.
     """
     held = Held([], [], 0)
     largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
     begin = now = clock()
     while len(held.gpu_s) < MIN_SAMPLES or now - begin < budget_s:
         hold_s = min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + count * per_sample_s))
-        gpu_s, enqueuing_s, good = _batch(call, device, count, hold_s, clock, meanwhile)
+        gpu_s, enqueuing_s, good = _batch(call, device, count, hold_s, clock, meanwhile, renew)
         before, now = now, clock()
         held.taken += count
         held.gpu_s += gpu_s[: len(good)]
@@ -101,6 +108,7 @@ def _batch(
     hold_s: float,
     clock: Clock,
     meanwhile: Callable[[], None],
+    renew: Callable[[], None],
 ) -> tuple[list[float], float, list[float]]:
     """`(the GPU's seconds of every sample, the host's for all of them, the host's for each call that was held)`."""
     begin = clock()
@@ -108,6 +116,7 @@ def _batch(
     released = device.mark()
     pairs, host_s = [], []
     for _ in range(count):
+        renew()
         device.flush_l2()
         start = device.mark()
         before = clock()
@@ -124,12 +133,18 @@ def _batch(
 
 
 def sample_free(
-    call: Callable[[], Any], device: Device, budget_s: float, clock: Clock, meanwhile: Callable[[], None]
+    call: Callable[[], Any],
+    device: Device,
+    budget_s: float,
+    clock: Clock,
+    meanwhile: Callable[[], None],
+    renew: Callable[[], None] = lambda: None,
 ) -> Free:
     """At least `MIN_SAMPLES` samples, for about `budget_s`, each from an idle GPU, launches and all."""
     free = Free([], [], [])
     begin = clock()
     while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
+        renew()
         device.flush_l2()
         device.sync()
         idle = clock()

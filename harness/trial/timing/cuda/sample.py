@@ -34,9 +34,15 @@ _READINGS = 4
 
 
 def sample_cuda(
-    call: Callable[[], Any], budget_s: float, device: Device, clock: Clock = time.perf_counter
+    call: Callable[[], Any],
+    budget_s: float,
+    device: Device,
+    clock: Clock = time.perf_counter,
+    renew: Callable[[], None] = lambda: None,
 ) -> tuple[Samples, dict[str, Any]]:
     """Samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`, and what explains them.
+
+    `renew` enqueues a change of the input before each sample, outside its events.
 
     Beside the gauge's facts (`NvmlGauge.facts`):
 
@@ -58,12 +64,12 @@ def sample_cuda(
         device.gauge.read()
         meanwhile = _now_and_then(device.gauge.read, budget_s / _READINGS, clock)
         begin = clock()
-        held = sample_held(call, device, budget_s, warm_host_s, clock, meanwhile)
+        held = sample_held(call, device, budget_s, warm_host_s, clock, meanwhile, renew)
         if len(held.gpu_s) >= MIN_SAMPLES:
             result.samples_s = _without_clock(held.gpu_s, result.clock_s)
             extras = {"queue_held": len(held.gpu_s) / held.taken, **_host_when_held(held.gpu_s, held.host_s)}
         else:
-            free = sample_free(call, device, budget_s - (clock() - begin), clock, meanwhile)
+            free = sample_free(call, device, budget_s - (clock() - begin), clock, meanwhile, renew)
             result.samples_s = _without_clock(free.gpu_s, result.clock_s)
             extras = {"queue_held": 0.0, **_host_when_free(free.host_s, free.tail_s)}
         result.sampling_s = clock() - begin

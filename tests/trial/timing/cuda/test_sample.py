@@ -1,6 +1,7 @@
 """A whole trial's samples, on a GPU whose time the test turns."""
 
 import gc
+from statistics import median
 
 import pytest
 from trial.timing.cuda.fake_gpu import FakeGpu
@@ -114,3 +115,23 @@ def test_what_the_call_raises_gets_out_and_the_garbage_collector_is_left_on() ->
     with pytest.raises(MemoryError):
         sample_cuda(call, BUDGET_S, gpu, gpu.clock)
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("kernels", [2, 3000])
+def test_the_change_of_the_input_comes_before_each_sample_and_is_in_none(kernels: int) -> None:
+    gpu, order = FakeGpu(), []
+    layer = gpu.layer(kernels, kernel_s=10e-6)
+
+    def renew() -> None:
+        order.append("renew")
+        gpu.enqueue(3e-3)
+
+    def call() -> None:
+        order.append("call")
+        layer()
+
+    plain, _ = sample_cuda(layer, BUDGET_S, gpu, gpu.clock)
+    renewed, _ = sample_cuda(call, BUDGET_S, gpu, gpu.clock, renew)
+    assert median(renewed.samples_s) == pytest.approx(median(plain.samples_s), rel=0.01)
+    first, last = order.index("renew"), len(order) - order[::-1].index("renew")
+    assert order[first : last + 1] == ["renew", "call"] * ((last + 1 - first) // 2)

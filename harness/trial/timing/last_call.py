@@ -1,0 +1,124 @@
+"""Check after the samples that the timed calls computed their results, and did not keep them from earlier calls.
+
+`Renewal` changes the input between samples, so a result kept by the input's address is wrong, and `check_last_call`
+finds it. Within a sample of several calls the input stays, because a change would be on the clock, and visiting several
+inputs in turn would make an honest layer read them from a slower cache. A result kept by the input's values is right
+there, but too fast: `check_repeated_calls` compares calls on new and on repeated input, outside the samples.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from harness.case import Case
+from harness.trial.build import Workload, build, tensors_in
+from harness.trial.given import counted
+from harness.trial.relative import WrongResult, tolerance
+from harness.trial.renewal import Renewal
+
+_EARLIER = "it returned the result of an earlier call"
+# Rounds of so many calls of each kind, in random order. One round clears an honest layer. A layer whose calls have two
+# speeds by chance fails one round in 50 at worst, and all rounds once in 100,000 times.
+_CALLS = 16
+_ROUNDS = 3
+# Caches and branches make no such difference, and keeping a result is not worth it if it saves less.
+_SLOWER = 1.5
+
+
+@dataclass
+class LastCall:
+    """A call's weights, inputs, varying tensors and gradient, copied before it, and its results."""
+
+    weights: dict[str, Tensor]
+    inputs: list[Tensor]
+    varying: list[Tensor]
+    gradient: Tensor | None
+    results: list[Tensor | None]
+
+
+def check_repeated_calls(work: Workload, renewal: Renewal) -> None:
+    """Raise WrongResult if calls on a new input take more than 1.5 times as long as calls on the same input again.
+
+    Before a repeated call other tensors of the same size are renewed, so that both kinds of calls meet the same caches.
+    """
+    elsewhere = Renewal([tensor.detach().clone() for tensor in work.varying])
+    elsewhere.look()
+    for _ in range(_ROUNDS):
+        seconds: dict[Renewal, list[float]] = {renewal: [], elsewhere: []}
+        for renew in random.sample([renewal, elsewhere] * _CALLS, 2 * _CALLS):
+            renew()
+            start = perf_counter()
+            work.call()
+            work.sync()
+            seconds[renew].append(perf_counter() - start)
+        new_s, again_s = sorted(seconds[renewal])[_CALLS // 4], median(seconds[elsewhere])
+        if new_s <= _SLOWER * again_s:
+            return
+    raise WrongResult(
+        f"{_EARLIER}: a new input takes {1e6 * new_s:.1f} µs, the same input again {1e6 * again_s:.1f} µs"
+    )
+
+
+def last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
+    """One more call, on an input that was changed after the last sample."""
+    renewal()
+    parameters = {name for name, _ in work.layer.named_parameters()}
+    weights = {name: value if name in parameters else value.clone() for name, value in work.layer.state_dict().items()}
+    inputs, varying = ([tensor.detach().clone() for tensor in tensors] for tensors in (work.inputs, work.varying))
+    gradient = None if work.gradient is None else work.gradient.clone()
+    return LastCall(weights, inputs, varying, gradient, _results(work, seed))
+
+
+def check_last_call(last: LastCall, case: Case, seed: int) -> None:
+    """Raise WrongResult unless a layer built anew, with the same weights, gives the same results for the same input.
+
+    A kept result is as far off as one input's result is from another's. So an error is a kept result if it is beyond
+    rounding and more than half of that distance; a long recurrence may amplify rounding, but not as far. The caller
+    must have freed its own layer, so that the memory of the trial suffices.
+    """
+    work = build(case, seed, last.weights, last.inputs)
+    last.weights.clear()
+    with torch.no_grad():
+        for tensor, value in zip(work.varying, last.varying, strict=True):
+            tensor.copy_(value)
+        if work.gradient is not None and last.gradient is not None:
+            work.gradient.copy_(last.gradient)
+    real = counted(work.layer, case) if case.mode in ("forward", "train") else None
+    renewal = Renewal(work.varying)
+    expected = _results(work, seed)
+    off = list(_distances(last.results, expected, real))
+    rounding = [0.0 if want is None else tolerance(want.dtype, case.d_model) for want in expected]
+    if all(distance <= limit for distance, limit in zip(off, rounding, strict=True)):
+        return
+    expected = [None if want is None else want.clone() for want in expected]
+    renewal.look()
+    renewal()
+    apart = _distances(_results(work, seed), expected, real)
+    if any(a > limit and a > 0.5 * b for a, b, limit in zip(off, apart, rounding, strict=True)):
+        raise WrongResult(f"{_EARLIER}: its output does not follow its input")
+
+
+def _results(work: Workload, seed: int) -> list[Tensor | None]:
+    """What one call returns, and the gradients that it leaves behind."""
+    torch.manual_seed(seed)
+    returned = work.call()
+    tensors = list(returned) if isinstance(returned, tuple) else list(tensors_in(returned))
+    return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]
+
+
+def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> Iterator[float]:
+    """‖got − want‖ / ‖want‖ of each pair, 0 of a missing one. The first is the output, of which padding is left out."""
+    for number, (one, other) in enumerate(zip(got, want, strict=True)):
+        if one is None or other is None:
+            yield 0.0
+            continue
+        difference, scale = one.detach() - other.detach(), other.detach()
+        if real is not None and number == 0:
+            difference, scale = (torch.where(real, tensor, 0) for tensor in (difference, scale))
+        norm = torch.linalg.vector_norm(scale, dtype=torch.float64).item()
+        yield torch.linalg.vector_norm(difference, dtype=torch.float64).item() / (norm if norm > 0 else 1.0)

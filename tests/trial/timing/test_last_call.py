@@ -1,0 +1,176 @@
+"""Results that a layer keeps from earlier calls are found; honest layers are not accused."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from faults import layers
+from torch import Tensor
+
+from harness.case import Case
+from harness.sweep.runner import Runner
+from harness.trial.build import Workload, build
+from harness.trial.kept_results import check_repeated_call
+from harness.trial.relative import WrongResult
+from harness.trial.renewal import Renewal
+from harness.trial.timing import timed
+from harness.trial.timing.clock import sample
+from harness.trial.timing.last_call import check_last_call, check_repeated_calls, last_call
+from harness.trial.timing.timed import take_time
+from harness.trial.timing.turns import take_turns
+
+KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsBySum", "KeepsByFirstRow"]
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("harness.trial.kept_results.compilations", lambda: 0)  # other tests may have compiled here
+    monkeypatch.setattr(timed, "at_hand", lambda: False)
+    torch.set_grad_enabled(True)
+    yield
+    torch.set_grad_enabled(True)
+
+
+def case_of(layer: str, n: int = 16, **asked: object) -> Case:
+    return Case(f"faults.layers:{layer}", n, 8, 1, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("layer", KEEPERS)
+def test_a_layer_that_keeps_results_by_a_cheap_key_is_wrong(runner: Runner, layer: str, mode: str) -> None:
+    outcome = runner.run("verify", case_of(layer, mode=mode))
+    assert outcome["status"] == "wrong"
+    assert "second input" in outcome["reason"] or "result of an earlier call" in outcome["reason"]
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("layer", KEEPERS)
+def test_a_layer_that_keeps_results_by_a_cheap_key_gets_no_time(layer: str, mode: str) -> None:
+    with pytest.raises(WrongResult, match="it returned the result of an earlier call"):
+        checked(case_of(layer, mode=mode))
+
+
+def checked(case: Case) -> None:
+    """All checks of a timed trial whose samples are of several calls."""
+    work = build(case, 0)
+    renewal = Renewal(work.varying)
+    work.call()
+    assert not renewal.look()
+    check_repeated_calls(work, renewal)
+    check_last_call(last_call(work, renewal, 0), case, 0)
+
+
+def test_samples_of_a_kept_result_show_the_cost_of_the_formula() -> None:
+    case = case_of("KeepsByFirstRow")
+    work = build(case, 0)
+    renewal, computed = Renewal(work.varying), work.layer.results
+    renewal.look()
+    samples = sample(work.call, work.sync, 0.002, renew=renewal, singly=True)
+    assert len(computed) == 1 + len(samples.samples_s)
+
+
+def test_skipped_work_that_torch_does_not_dispatch_is_found_by_its_time() -> None:
+    with pytest.raises(WrongResult, match=r"a new input takes .* µs, the same input again"):
+        checked(case_of("SkipsWorkOutsideTorch"))
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_a_result_kept_only_at_the_size_that_is_timed_is_found(mode: str) -> None:
+    with pytest.raises(WrongResult, match="its output does not follow its input"):
+        take_time(case_of("KeepsItsResultWhenLong", 300, mode=mode), 0, 0.002)
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"), [("KeepsItsResultWhenLong", "does not follow"), ("KeepsByFirstRow", "a new input takes")]
+)
+def test_turns_find_kept_results_too(layer: str, said: str, tmp_path: Path) -> None:
+    theirs, ours = os.pipe()
+    os.write(ours, bytes([0, 0, 0, 1]))
+    os.close(ours)
+    with (tmp_path / "said").open("wb") as answer, pytest.raises(WrongResult, match=said):
+        take_turns(case_of(layer, 300), 0, 0.002, 0.002, theirs, answer.fileno())
+    os.close(theirs)
+
+
+def test_a_gradient_kept_from_an_earlier_call_is_found() -> None:
+    case, work = case_of("Good", mode="backward"), build(case_of("Good", mode="backward"), 0)
+    honest, kept = work.call, []
+
+    def call() -> tuple[Tensor, ...]:
+        if not kept:
+            kept.append(honest())
+        return kept[0]
+
+    work.call = call
+    work.call()
+    last = last_call(work, renewal_of(work), 0)
+    with pytest.raises(WrongResult, match="does not follow its input"):
+        check_last_call(last, case, 0)
+
+
+def renewal_of(work: Workload) -> Renewal:
+    renewal = Renewal(work.varying)
+    assert not renewal.look()
+    return renewal
+
+
+@pytest.mark.parametrize(
+    "impl", ["attention.packed", "rnn.torch", "attention.linear.recurrent", "planted:Drops", "decoder.fused"]
+)
+@pytest.mark.parametrize("mode", ["forward", "train", "backward", "decode"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_honest_layer_is_not_accused(impl: str, mode: str, dtype: str) -> None:
+    if impl == "planted:Drops" and mode == "decode":
+        pytest.skip("it does not decode")
+    heads = 1 if impl in ("rnn.torch", "planted:Drops") else 2
+    case = Case(
+        impl, 24, 16, heads, batch_size=2, mode=mode, dtype=dtype, mask="causal" if mode == "decode" else "none"
+    )
+    work = build(case, 0)
+    renewal = renewal_of(work)
+    check_repeated_call(work, 0)
+    check_repeated_calls(work, renewal)
+    check_last_call(last_call(work, renewal, 0), case, 0)
+
+
+def test_padding_may_come_out_as_anything() -> None:
+    case = Case("trial.late:NoNumbersInPadding", 12, 8, 1, mask="padding", real_share=0.5)
+    take_time(case, 0, 0.002)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_renewal_changes_every_value_but_neither_magnitudes_nor_zeros_nor_memory(dtype: torch.dtype) -> None:
+    x = torch.randn(2, 12, 8).to(dtype)
+    x[:, 6:] = 0
+    before, address, version = x.clone(), x.data_ptr(), x._version
+    renewal = Renewal([x])
+    assert not renewal.look()
+    first_elements, values = set(), set()
+    for _ in range(200):
+        renewal()
+        first_elements.add(x[0, 0, 0].item())
+        values.add(x.float().numpy().tobytes())
+        assert torch.equal(x == 0, before == 0)
+    assert len(values) == 200
+    assert len(first_elements) > (190 if dtype == torch.float32 else 20)
+    torch.testing.assert_close(x.abs(), before.abs(), rtol=0.2 if dtype == torch.float32 else 0.6, atol=0)
+    assert x.data_ptr() == address
+    assert x._version > version
+
+
+def test_renewal_starts_from_the_first_values_where_the_layer_changes_them() -> None:
+    x = torch.randn(1, 4, 8)
+    renewal, first = Renewal([x]), x.clone()
+    for _ in range(3):
+        x.exp_()
+    assert renewal.look()
+    renewal()
+    torch.testing.assert_close(x.abs(), first.abs(), rtol=0.2, atol=0)
+
+
+def test_hostile_layers_are_right_the_first_time() -> None:
+    for name in KEEPERS:
+        x = torch.randn(1, 4, 8)
+        assert torch.equal(getattr(layers, name)(8)(x), x)
