@@ -43,7 +43,7 @@ class TurnTrial:
         except BaseException as error:
             os.close(self._ask)
             if isinstance(error, WarmParentLost):
-                raise TurnTrialFailed(_lost()) from error
+                raise TurnTrialFailed(failed("killed", str(error))) from error
             raise
         finally:
             os.close(theirs)
@@ -106,9 +106,5 @@ class TurnTrial:
             return failed("killed", "another trial was begun before it was ended")
         try:
             return self._parent.end(sent, self._timeout_s)
-        except WarmParentLost:
-            return _lost()
-
-
-def _lost() -> dict[str, Any]:
-    return failed("killed", "together with the process it was forked from")
+        except WarmParentLost as error:
+            return failed("killed", str(error))
