@@ -6,15 +6,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
-_PREFIX = "attn-harness-"
+# Short: a layer may make sockets below, whose path has 107 characters at most.
+_PREFIX = "attn-"
 
 
 def make() -> Path:
     """Make a new directory, named for this process. Remove those of processes that ended without removing theirs.
 
-    Process numbers hold in one PID namespace only, so the name tells that as well: containers may share a directory.
+    The name tells the PID namespace as well, as containers may share a directory and not their process numbers.
     """
-    ours = f"{_PREFIX}{_pid_namespace()}-"
+    ours = f"{_PREFIX}{_pid_namespace():x}-"
     for left in Path(tempfile.gettempdir()).glob(f"{ours}*-*"):
         number = left.name.removeprefix(ours).partition("-")[0]
         if number.isdigit() and not _is_running(int(number)):
@@ -43,6 +44,6 @@ def _is_running(pid: int) -> bool:
 
 def _pid_namespace() -> int:
     try:
-        return os.stat("/proc/self/ns/pid").st_ino
+        return os.stat("/proc/self/ns/pid").st_ino & 0xFFFFF
     except OSError:  # not on Linux
         return 0

@@ -13,8 +13,8 @@ from harness.case import Case
 from harness.sweep import warm_parent
 from harness.sweep.runner import Runner
 
-# A shell starts a background job with SIGINT ignored, and so would be every process that a test interrupts. This process
-# goes on ignoring it; those that it starts do not inherit a handler.
+# A shell starts a background job with SIGINT ignored, and its child processes inherit that. This process goes on
+# ignoring SIGINT by a handler, which child processes do not inherit: tests can interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 

@@ -22,7 +22,7 @@ def test_what_processes_left_that_were_killed_is_removed_at_the_next_start_and_n
     env = {**os.environ, "TMPDIR": str(there)}
     left = Path(subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.strip())
     (left / "file").touch()
-    others = [there / "attn-harness-1-of-another-kind", scratch.make()]
+    others = [there / "attn-1-of-another-kind", scratch.make()]
     others[0].mkdir()
     assert left.parent == there
     made = scratch.make()

@@ -15,7 +15,6 @@ import psutil
 import torch
 from torch import Tensor, nn
 
-
 SHARED = "shared.txt"
 
 
