@@ -35,5 +35,5 @@ LAYERS = {
     "LeavesSharedMemoryAndDies": ("killed", "by SIGKILL"),
     "StartsThreadsWithoutEnd": ("oom", "it needs more than the memory limit of 256 MiB: RuntimeError: can't start"),
     "StartsOpenMPWithoutRoom": ("oom", "it needs more than the memory limit of 256 MiB: a library ended the process"),
-    "MayStartNoThread": ("error", "can't start new thread (layers.py:"),
+    "MayStartNoThread": ("error", "no thread could be started; `ulimit -u` is 0"),
 }
