@@ -1,5 +1,6 @@
 """What several rooms' tests share."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,11 @@ from forked_parents import Origin
 from harness.case import Case
 from harness.sweep import warm_parent
 from harness.sweep.runner import Runner
+
+# A shell starts a background job with SIGINT ignored, and its child processes inherit that. This process goes on
+# ignoring SIGINT by a handler, which child processes do not inherit: tests can interrupt them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 @pytest.fixture(scope="session")

@@ -80,17 +80,14 @@ class Forked:
     def __init__(self, pid: int) -> None:
         self._ended = os.pidfd_open(pid)
 
-    def terminate(self) -> None:
-        self._send(signal.SIGTERM)
-
     def kill(self) -> None:
-        self._send(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> None:
         if not select.select([self._ended], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired("a warm parent", timeout or 0.0)
 
-    def _send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             signal.pidfd_send_signal(self._ended, number)
 

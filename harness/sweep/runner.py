@@ -13,8 +13,8 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.sweep.compiling import Compiling
 from harness.sweep.outcome import failed
-from harness.sweep.turn_trial import TurnTrial
-from harness.sweep.warm_parent import WarmParent, WarmParentLost
+from harness.sweep.turn_trial import TurnTrial, TurnTrialFailed
+from harness.sweep.warm_parent import NoAnswer, NoProcess, WarmParent, WarmParentLost
 
 # Left free for the machine when the user sets no limit.
 _FREE_SHARE = 0.1
@@ -85,15 +85,16 @@ class Runner:
         `extra` are further items of the request, or others than the runner's own (`seed`).
         """
         which = self._which(purpose, case)
-        parent = self._warm_parent(*which)
         began = time.monotonic()
         try:
+            parent = self._warm_parent(*which)
+            began = time.monotonic()
             limit_s = self._compiling.limit_s(purpose, case)
             request = self._request(purpose, case, extra or {})
             outcome = parent.run(request, limit_s, self._compiling.compile_timeout_s)
-        except WarmParentLost:
+        except WarmParentLost as error:
             self._drop_parent(which)
-            outcome = failed("killed", "together with the process it was forked from")
+            outcome = failed("killed", str(error))
         outcome["wall_s"] = round(time.monotonic() - began, 6)
         if case is not None:
             self.learn(purpose, case, outcome)
@@ -110,7 +111,12 @@ class Runner:
         """A trial of the case that takes turns of about `turn_s` seconds, begun: see `harness.sweep.turn_trial`."""
         which = self._which("time", case)
         request = self._request("turns", case, {"turn_s": turn_s})
-        return TurnTrial(self._warm_parent(*which), request, self._compiling.limit_s("time", case))
+        try:
+            parent = self._warm_parent(*which)
+        except WarmParentLost as error:
+            self._drop_parent(which)
+            raise TurnTrialFailed(failed("killed", str(error))) from error
+        return TurnTrial(parent, request, self._compiling.limit_s("time", case))
 
     def _which(self, purpose: str, case: Case | None) -> tuple[bool, str]:
         """The warm parent of such trials."""
@@ -137,9 +143,14 @@ class Runner:
         parent = self._parents[compiles, module]
         try:
             parent.wait_until_ready()
+        except NoAnswer:  # it was stopped, and costs one trial
+            raise
         except WarmParentLost as error:
             del self._parents[compiles, module]
-            raise UsageError("the process that trials are forked from did not start: can torch be imported?") from error
+            known = isinstance(error, NoProcess)
+            raise UsageError(
+                str(error) if known else "the process that starts trials did not start: can torch be imported?"
+            ) from error
         return parent
 
     def _drop_parent(self, which: tuple[bool, str]) -> None:

@@ -43,7 +43,7 @@ class TurnTrial:
         except BaseException as error:
             os.close(self._ask)
             if isinstance(error, WarmParentLost):
-                raise TurnTrialFailed(_lost()) from error
+                raise TurnTrialFailed(failed("killed", str(error))) from error
             raise
         finally:
             os.close(theirs)
@@ -109,8 +109,8 @@ class TurnTrial:
             return failed("killed", "another trial was begun before it was ended")
         try:
             return self._parent.end(sent, self._timeout_s)
-        except WarmParentLost:
-            return _lost()
+        except WarmParentLost as error:
+            return failed("killed", str(error))
 
 
 def _said(line: bytes, kind: str) -> dict[str, Any] | None:
@@ -122,7 +122,3 @@ def _said(line: bytes, kind: str) -> dict[str, Any] | None:
     except InvalidAnswer:
         return None
     return None if "status" in said else said
-
-
-def _lost() -> dict[str, Any]:
-    return failed("killed", "together with the process it was forked from")

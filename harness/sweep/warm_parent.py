@@ -12,13 +12,22 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from harness import scratch
 from harness.checkout import search_path
+from harness.errors import UsageError
 from harness.sweep.answers import MOST_BYTES
 from harness.sweep.outcome import death, failed, outcome_of
 from harness.trial.compile_notice import NOTICE
+from harness.trial.supervisor import REFUSED, STOPPED
 
 # How long a trial may take to end after its last word.
 _GRACE_S = 1.0
+# How long the parent may take to import torch, or the modules of somebody's own layer, and to answer otherwise: the
+# kernel takes back all that a trial has allocated before that.
+_IMPORTS_S, _ANSWER_S = 600.0, 60.0
+# How long the supervisor may take to kill every process below it.
+_CLOSE_S = 5.0
+_NUDGE_S = 1.0
 # The parent finds what the driver finds, wherever it was started from; layers it may be told to find elsewhere, but the
 # harness that measures them is always the driver's.
 _BOOT = """
@@ -27,15 +36,33 @@ gc.disable()  # over a hundred thousand objects that all stay: until `serve` has
 sys.path[:] = json.loads(sys.argv[1])
 import harness
 sys.path[:] = json.loads(sys.argv[2])
-from harness.trial import isolate
-isolate.die_with_parent()
+from pathlib import Path
+from harness.trial import supervisor
+supervisor.supervise(int(sys.argv[4]), Path(sys.argv[3]))
 from harness.trial import warm
-warm.serve(int(sys.argv[3]))
+warm.serve(int(sys.argv[4]))
 """
 
 
 class WarmParentLost(Exception):
-    """The process that trials are forked from has ended."""
+    """The process that starts trials has ended, or does not answer. The text is the reason why a trial was killed."""
+
+    def __init__(self, reason: str = "together with the process it was forked from") -> None:
+        super().__init__(reason)
+
+
+class NoProcess(WarmParentLost):
+    """The system started no process."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no process could be started ({reason}): see `ulimit -u`, and free some memory")
+
+
+class NoAnswer(WarmParentLost):
+    """The process that starts trials is stopped or does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the process that starts trials stopped answering")
 
 
 class WarmParent:
@@ -45,23 +72,32 @@ class WarmParent:
         _occupy_streams()
         own = search_path(sys.path)
         self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, *map(json.dumps, (own, path or own)), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._answers = self._socket.makefile("r")
+        self._scratch = scratch.make()
+        arguments = [*map(json.dumps, (own, path or own)), str(self._scratch), str(theirs.fileno())]
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _BOOT, *arguments],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._socket.close()
+            scratch.remove(self._scratch)
+            raise UsageError(str(NoProcess(str(error.strerror)))) from error
+        self._received = b""
+        self._begun = 0
         self._trial: int | None = None
         self._purpose = ""
+        self._temporary = self._scratch  # the directory of the trial that is running
         self._ready = False
 
     def wait_until_ready(self) -> None:
         """Raises WarmParentLost where it did not start."""
         if not self._ready:
             try:
-                self._answer("ready")
+                self._answer("ready", _IMPORTS_S)
             except BaseException:
                 self.close()
                 raise
@@ -95,14 +131,15 @@ class WarmParent:
         if self._trial is not None:
             self.end(None, 0.0)
         self._purpose = request["purpose"]
+        self._temporary = self._scratch / str(self._begun)
+        self._begun += 1
+        self._temporary.mkdir()
         reader, writer = os.pipe()
         try:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], [writer, *more])
-            self._trial = int(self._answer("started"))
-        except BaseException as error:
+            self._send({**request, "temporary": str(self._temporary)}, [writer, *more])
+            self._trial = int(self._answer("started", _IMPORTS_S))
+        except BaseException:
             os.close(reader)
-            if isinstance(error, OSError):
-                raise WarmParentLost from error
             raise
         finally:
             os.close(writer)
@@ -113,10 +150,11 @@ class WarmParent:
 
         Raises WarmParentLost.
         """
-        ended = sent is not None and bool(select.select([self._socket], [], [], _GRACE_S)[0])
+        ended = sent is not None and self._is_answered(_GRACE_S)
         if not ended:
             self._kill_trial()
-        self._trial, status = None, int(self._answer("ended"))
+        self._trial, status = None, int(self._answer("ended", _ANSWER_S))
+        scratch.remove(self._temporary)
         if sent is None:
             return failed("timeout", f"no result after {timeout_s:g} s")
         sent = sent.removeprefix(NOTICE)
@@ -129,19 +167,18 @@ class WarmParent:
         )
 
     def close(self) -> None:
-        """End the trial that is running, if any, with what it started, and the parent."""
-        if self._trial is not None:
-            self._kill_trial()
-            with contextlib.suppress(WarmParentLost):
-                self._answer("ended")
-        self._answers.close()
+        """End the supervisor, and with it the fork server, the trial that is running and whatever they started."""
+        self._kill_trial()
         self._socket.close()
-        self._process.terminate()  # it first ends what it has started itself
+        for number in (signal.SIGTERM, signal.SIGCONT):  # it may be stopped
+            self._process.send_signal(number)
         try:
-            self._process.wait(_GRACE_S)
+            self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._process.kill()  # the kernel then kills the fork server, and with that the trial
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CLOSE_S)
+        scratch.remove(self._scratch)
 
     def _kill_trial(self) -> None:
         """Kill the trial that is running, if any, and its group; what else it started, the parent kills."""
@@ -173,14 +210,48 @@ class WarmParent:
                 return None  # a layer may write to its pipe without an end
         return bytes(received)
 
-    def _answer(self, word: str) -> str:
+    def _send(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
+        self._socket.settimeout(_ANSWER_S)
         try:
-            line = self._answers.readline()
+            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+        except TimeoutError as error:
+            raise NoAnswer from error
         except OSError as error:
             raise WarmParentLost from error
-        if not line.startswith(word):
+
+    def _is_answered(self, timeout_s: float) -> bool:
+        """Whether an answer, or the end of the process, can be read within that time."""
+        return b"\n" in self._received or bool(select.select([self._socket], [], [], timeout_s)[0])
+
+    def _answer(self, word: str, timeout_s: float) -> str:
+        """What follows `word` in the next answer. Raises WarmParentLost."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._received:
+            if self._is_answered(_NUDGE_S):
+                self._receive()
+            elif time.monotonic() > deadline:
+                raise NoAnswer
+            else:
+                # A layer may have stopped the supervisor, which would otherwise see that the fork server is stopped.
+                self._process.send_signal(signal.SIGCONT)
+        line, _, self._received = self._received.partition(b"\n")
+        answer = line.decode()
+        if answer == STOPPED:
+            raise NoAnswer
+        if answer.startswith(REFUSED):
+            raise NoProcess(answer.removeprefix(REFUSED))
+        if not answer.startswith(word):
             raise WarmParentLost
-        return line.removeprefix(word).strip()
+        return answer.removeprefix(word).strip()
+
+    def _receive(self) -> None:
+        try:
+            part = self._socket.recv(4096)
+        except OSError as error:
+            raise WarmParentLost from error
+        if not part:
+            raise WarmParentLost
+        self._received += part
 
 
 def _occupy_streams() -> None:

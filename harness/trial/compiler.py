@@ -8,10 +8,13 @@ later versions it also remembers sizes, so that one case would change what anoth
 
 import contextlib
 import functools
+import getpass
 import importlib
 import io
 import os
+import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +39,7 @@ SETTINGS = {
     # The warm parent forks: it may ask for GPUs, but not through CUDA, which does not survive a fork.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
+_DIRECTORY = "TORCHINDUCTOR_CACHE_DIR"
 # Either switches the compiler off without a word.
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 # Whether what was saved for the backward pass may become memory for its results.
@@ -47,6 +51,17 @@ _LIMITS = ("fail_on_recompile_limit_hit", "fail_on_cache_limit_hit")
 def set_up() -> None:
     """Before any of it is imported: it reads its settings once."""
     os.environ.update(SETTINGS)
+    # torch's own choice, made here: a trial's temporary directory is removed with the trial.
+    os.environ.setdefault(_DIRECTORY, str(Path(tempfile.gettempdir(), f"torchinductor_{_user()}")))
+
+
+def _user() -> str:
+    """The user's name, as torch writes it in the name of a directory."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in containers
+        name = f"uid_{os.getuid()}"
+    return re.sub(r'[\\/:*?"<>|]', "_", name)
 
 
 @functools.cache
@@ -69,7 +84,7 @@ def bring_in(device: str) -> None:
 def keep_in(directory: str | None) -> None:
     """Keep what is compiled in this directory, made at the first need; None: where torch keeps it by itself."""
     if directory is not None:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
+        os.environ[_DIRECTORY] = directory
         os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
 
 

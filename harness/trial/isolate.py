@@ -1,12 +1,14 @@
-"""Make a freshly forked process a trial's own: it can harm nobody, and outlives nobody."""
+"""Isolate a freshly forked trial: it can harm nobody, and outlives nobody."""
 
 import contextlib
 import ctypes
 import os
-import resource
 import signal
 import sys
+import tempfile
 from pathlib import Path
+
+from harness.trial.memory_limit import set_limit
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -14,19 +16,22 @@ _PR_SET_CHILD_SUBREAPER = 36
 _adopter: int | None = None
 
 
-def enter(memory_limit: int | None) -> None:
+def enter(memory_limit: int | None, temporary: str | None = None) -> None:
     """Own session (so that its whole process group can be killed), no terminal, limited memory.
 
-    `memory_limit` is in bytes, on top of what the warm parent's fork brought along.
+    `memory_limit` is in bytes, on top of what the warm parent's fork brought along. `temporary` is the directory for
+    temporary files; None leaves the system's.
     """
     os.setsid()
     die_with_parent()
     if _adopter is not None and os.getppid() != _adopter:  # it ended before that: nobody wants this trial any more
         os._exit(0)
     _silence()
+    if temporary is not None:
+        os.environ["TMPDIR"] = tempfile.tempdir = temporary
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the warm parent ignores it; a trial need not
     if memory_limit is not None:
-        _limit_memory(memory_limit)
+        set_limit(memory_limit)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
@@ -62,14 +67,3 @@ def _silence() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     os.close(null)
-
-
-def _limit_memory(limit: int) -> None:
-    # RLIMIT_DATA counts private writable memory: what allocations cost, and not what CUDA merely reserves.
-    with contextlib.suppress(OSError):  # no /proc: no limit, as on macOS, where the kernel would ignore it
-        inherited = next(
-            int(line.split()[1]) * 1024
-            for line in Path("/proc/self/status").read_text().splitlines()
-            if line.startswith("VmData:")
-        )
-        resource.setrlimit(resource.RLIMIT_DATA, (inherited + limit, resource.RLIM_INFINITY))

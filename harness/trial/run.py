@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness.case import Case
-from harness.trial import compiler, isolate
+from harness.trial import compiler, isolate, memory_limit
 from harness.trial.build import Unsupported
 from harness.trial.compile_case import take_compile
 from harness.trial.compile_failure import TOO_LARGE, compile_failure
@@ -45,12 +45,15 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
     the purpose needs beside it.
     """
     began = monotonic()
+    # A CUDA context, which the machine's facts are asked of, is larger than some limits for layers.
+    limit = None if request["purpose"] == "machine" else request["memory_limit"]
     try:
-        # A CUDA context, which the machine's facts are asked of, is larger than some limits for layers.
-        isolate.enter(None if request["purpose"] == "machine" else request["memory_limit"])
+        isolate.enter(limit, request.get("temporary"))
         outcome = {"status": "ok", "reason": None, **_measure(request)}
     except BaseException as error:
-        outcome = failure(error)
+        lifted = memory_limit.lift()
+        outcome = memory_limit.explain(failure(error), limit, lifted)
+    memory_limit.lift()
     outcome["start_s"] = round(began - request["sent_at"], 6)
     return outcome
 

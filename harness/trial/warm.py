@@ -3,10 +3,11 @@
 A trial so inherits no OpenMP pool, no CUDA context and no allocator's past. The parent itself only
 forks and waits, so that nothing but the trial runs while the trial runs.
 
-Protocol, over one Unix socket: the driver sends a request (JSON) with the write end of a pipe; the
-parent answers `started PID`, the trial writes its outcome to the pipe as one line (and a line before it, `compiling`,
-if it comes to that), and when it has ended the parent says `ended STATUS`, as in waitpid(2). With a second pipe, of
-which it gets the reading end, the trial takes turns: see `harness.trial.timing.turns`.
+Protocol, over one Unix socket: the driver sends a request (JSON) with the write end of a pipe. The parent answers
+`started PID`, or `refused REASON` if the system starts no process. The trial writes its outcome to the pipe as one line
+(and a line before it, `compiling`, if it comes to that). When it has ended the parent says `ended STATUS`, as in
+waitpid(2). With a second pipe, of which it gets the reading end, the trial takes turns: see
+`harness.trial.timing.turns`.
 """
 
 import contextlib
@@ -16,14 +17,14 @@ import json
 import os
 import signal
 import socket
-from types import FrameType
 from typing import Any, NoReturn
 
 from harness import catalog
-from harness.trial import compiler, isolate, own_module
+from harness.trial import compiler, isolate, memory_limit, own_module, shared_memory
 from harness.trial.answer import restore_builtins, send
 from harness.trial.compile_notice import give_notice
 from harness.trial.run import carry_out, failure
+from harness.trial.supervisor import REFUSED
 
 MAX_REQUEST = 65536
 
@@ -31,9 +32,6 @@ MAX_REQUEST = 65536
 def serve(descriptor: int) -> NoReturn:
     """Serve requests on the socket `descriptor` until the driver closes it, which is the end of the process."""
     isolate.adopt_orphans()
-    # However the driver ends: first what runs here, then this process.
-    signal.signal(signal.SIGTERM, _end)
-    isolate.die_with_parent(signal.SIGTERM)
     # The driver decides when a trial ends: a Ctrl-C meant for it must not reach the trial's parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     compiler.set_up()
@@ -48,12 +46,19 @@ def serve(descriptor: int) -> NoReturn:
             if not message:
                 break
             _prepare(message)
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:
+                connection.sendall(f"{REFUSED}{error.strerror}\n".encode())
+                pid = None
             if pid == 0:
                 connection.close()
                 _trial(message, *descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
+            if pid is None:
+                continue
+            shared_memory.note_trial(pid)
             connection.sendall(f"started {pid}\n".encode())
             connection.sendall(f"ended {_reap(pid)}\n".encode())
     os._exit(0)  # freeing what the kernel frees faster takes torch 0.4 s
@@ -87,19 +92,17 @@ def _reap(pid: int) -> int:
         os.killpg(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     isolate.kill_children()
+    shared_memory.unlink_noted()
     return status
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    isolate.kill_children()
-    os._exit(0)
 
 
 def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        shared_memory.note_names()
         give_notice(pipe)
-        send(pipe, _outcome({**json.loads(message), "ask": turns, "answer": pipe}))
+        request = json.loads(message)
+        memory_limit.tell_at_exit(request["memory_limit"], lambda outcome: send(pipe, outcome))
+        send(pipe, _outcome({**request, "ask": turns, "answer": pipe}))
     finally:
         # No exit handlers, and no freeing of what the kernel frees faster.
         os._exit(0)

@@ -32,6 +32,7 @@ ROWS = CASES * (2 + ROUNDS)
 # What runs on the machine beside a test may be of the harness too: its own processes inherit a mark.
 MARK = "HARNESS_TEST_MARK"
 DEADLINE_S = 60.0
+CHAIN = ("driver", "supervisor", "parent", "trial")
 
 
 class Driver:
@@ -75,16 +76,19 @@ class Driver:
         return self.process.poll() is None
 
     def target(self, name: str) -> psutil.Process | None:
-        """The `driver`, its warm `parent`, or the `trial` that is forked from it; None where there is none now."""
+        """One of `CHAIN`, in which each process is the parent of the next; None if it does not exist now."""
         try:
             found = [psutil.Process(self.process.pid)] if self.runs() else []
-            if found and name != "driver":
-                found = [child for child in found[0].children() if "warm.serve" in " ".join(child.cmdline())]
-            if found and name == "trial":
-                found = found[0].children()
+            for _ in range(CHAIN.index(name)):
+                found = [child for child in (found[0].children() if found else []) if _starts_trials(child)]
         except psutil.NoSuchProcess:
             return None
         return found[0] if found else None
+
+
+def _starts_trials(process: psutil.Process) -> bool:
+    """Whether this is a supervisor, a process that starts trials, or a trial: forks have one command line."""
+    return "warm.serve" in " ".join(process.cmdline())
 
 
 def _all_of(file: IO[str]) -> str:

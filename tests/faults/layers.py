@@ -2,18 +2,24 @@
 
 import builtins
 import contextlib
+import glob
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Hashable
+from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
+
+SHARED = "shared.txt"
 
 
 class Good(nn.Module):
@@ -33,6 +39,16 @@ def write_everywhere(part: bytes) -> None:
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):
             os.write(descriptor, part)
+
+
+def measured_by(module: str) -> bool:
+    """Whether a call comes from there."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_globals["__name__"] == module:
+            return True
+    return False
 
 
 class ForksChildren(Good):
@@ -339,3 +355,121 @@ class KillsItsParent(Good):
             os._exit(0)
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(600)
+
+
+class StopsItsParent(Good):
+    def misbehave(self) -> None:
+        os.kill(os.getppid(), signal.SIGSTOP)
+
+
+class StopsItsParentInVerify(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        if not measured_by("harness.trial.timing.timed"):
+            os.kill(os.getppid(), signal.SIGSTOP)
+        return x * 1.0
+
+
+class StopsItsParentInTiming(Good):
+    """At every call, and so again after the parent was continued."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if measured_by("harness.trial.timing.timed"):
+            os.kill(os.getppid(), signal.SIGSTOP)
+        return x * 1.0
+
+
+class StopsItsAncestors(Good):
+    """Its parent and the parent of that, but not the driver; a child in a session of its own goes on."""
+
+    def misbehave(self) -> None:
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+            os._exit(0)
+        parent = psutil.Process().parent()
+        assert parent is not None
+        for pid in (parent.ppid(), parent.pid):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(600)
+
+
+class ForksChildrenAndSleeps(ForksChildren):
+    def misbehave(self) -> None:
+        super().misbehave()
+        time.sleep(600)
+
+
+class StopsItself(Good):
+    def misbehave(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class LeavesTemporaryFiles(Good):
+    """By Python and by name, also in a directory without permissions."""
+
+    def misbehave(self) -> None:
+        directory = tempfile.mkdtemp()
+        for name in (os.environ["TMPDIR"], directory):
+            with open(os.path.join(name, "left"), "wb") as file:
+                file.write(bytes(2**10))
+        os.chmod(directory, 0)
+
+
+class FillsItsTemporaryDirectory(Good):
+    def misbehave(self) -> None:
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            while True:
+                file.write(bytes(2**20))
+
+
+class LeavesSharedMemory(Good):
+    """By Python, under a name of its own too, and by torch, which then maps it from a file. The names are written to
+    the file `SHARED`.
+    """
+
+    def misbehave(self) -> None:
+        chosen = f"left-{os.getpid()}-{time.monotonic_ns()}"
+        self.shared = [SharedMemory(create=True, size=2**12), SharedMemory(chosen, create=True, size=2**12)]
+        self.shared[0].close()
+        torch.multiprocessing.set_sharing_strategy("file_system")
+        self.tensor = torch.ones(2**10).share_memory_()
+        names = [shared.name for shared in self.shared] + glob.glob(f"torch_{os.getpid()}_*", root_dir="/dev/shm")
+        with open(SHARED, "a") as file:
+            file.writelines(f"{name}\n" for name in names)
+
+
+class LeavesSharedMemoryAndDies(LeavesSharedMemory):
+    def misbehave(self) -> None:
+        super().misbehave()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class StartsThreadsWithoutEnd(Good):
+    """Under the limit on memory their stacks are too much."""
+
+    def misbehave(self) -> None:
+        while True:
+            threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+class StartsOpenMPWithoutRoom(Good):
+    """Its library ends the process when it cannot start a thread."""
+
+    def misbehave(self) -> None:
+        self.hoard = []
+        with contextlib.suppress(MemoryError):
+            while True:
+                self.hoard.append(bytearray(2**20))
+        torch.set_num_threads(4)
+        self.hoard.pop()
+        torch.ones(600, 600) @ torch.ones(600, 600)
+
+
+class MayStartNoThread(Good):
+    """It limits the number of its processes to none."""
+
+    def misbehave(self) -> None:
+        if os.geteuid() == 0:  # of whom the kernel does not ask it
+            os.setresuid(65534, 65534, 65534)
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        threading.Thread(target=time.sleep, args=(600,)).start()

@@ -6,7 +6,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from faults.disks import mount, mounted, obey_permissions
-from faults.driver import CASES, GRID, ROWS, Driver, becomes_true, lines_of, nothing_remains, sweep_to_its_end
+from faults.driver import (
+    CASES,
+    GRID,
+    ROWS,
+    Driver,
+    becomes_true,
+    environment,
+    lines_of,
+    nothing_remains,
+    sweep_to_its_end,
+)
 
 
 @pytest.fixture
@@ -86,6 +96,20 @@ def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: P
     assert lines_of(run)[:ROWS] == before
     is_whole(run)
     assert nothing_remains(mark)
+
+
+def test_a_layer_that_fills_its_temporary_directory_is_an_error_and_its_files_are_removed(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    layers = "impl=faults.layers:FillsItsTemporaryDirectory,faults.layers:Good"
+    env = {**environment(str(tmp_path)), "TMPDIR": str(small_disk)}
+    status, said = sweep_to_its_end(tmp_path, *GRID[:1], layers, *GRID[2:], mark=str(tmp_path), env=env)
+    assert (status, said) == (3, "")
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index("impl")
+    assert set(summary.status["faults.layers:Good"]) == {"ok"}
+    assert set(summary.status["faults.layers:FillsItsTemporaryDirectory"]) == {"error"}
+    assert summary.reason.dropna().str.contains("No space left on device").all()
+    assert list(small_disk.iterdir()) == []
 
 
 def test_a_file_system_that_is_read_only_is_refused_before_anything_is_measured(small_disk: Path) -> None:

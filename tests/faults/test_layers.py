@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 import psutil
 import pytest
-from faults.driver import Driver, nothing_remains
+from faults.driver import Driver, environment, nothing_remains
+from faults.layers import SHARED
 from faults.table import LAYERS
 
 MOST_BYTES = 2**28
+TEMPORARY = "tmp"
 SETTINGS = [
     "--no-plots",
     "seq_len=8",
@@ -29,9 +32,11 @@ SETTINGS = [
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, int]]:
     """One sweep of all of them, ended; and the most bytes that a trial was seen to hold beyond the warm parent's."""
     where = tmp_path_factory.mktemp("swept")
+    (where / TEMPORARY).mkdir()
+    env = {**environment(str(where)), "TMPDIR": str(where / TEMPORARY)}
     impls = ",".join(f"faults.layers:{name}" for name in LAYERS)
     most = 0
-    with Driver(where, f"impl={impls}", *SETTINGS, mark=str(where)) as driver:
+    with Driver(where, f"impl={impls}", *SETTINGS, mark=str(where), env=env) as driver:
         while driver.runs():
             most = max(most, _held(driver))
             time.sleep(0.05)
@@ -76,3 +81,14 @@ def test_none_gets_more_memory_than_the_limit(swept) -> None:
 
 def test_no_process_of_theirs_remains(swept) -> None:
     assert nothing_remains(swept[0].mark)
+
+
+def test_no_temporary_file_of_theirs_remains(swept) -> None:
+    assert list((swept[0].cwd / TEMPORARY).iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory is no file here")
+def test_no_shared_memory_of_theirs_remains(swept) -> None:
+    names = (swept[0].cwd / SHARED).read_text().split()
+    assert {name.partition("_")[0] for name in names} >= {"psm", "torch"}
+    assert [name for name in names if Path("/dev/shm", name).exists()] == []

@@ -54,13 +54,14 @@ def _target(name: str) -> str:
 
 
 def _trials() -> int:
-    """How many processes our warm parents have as children."""
+    """How many trials run under this process."""
     return sum(len(parent.children()) for parent in _warm_parents())
 
 
 def _warm_parents() -> list[psutil.Process]:
-    """Of all our children; other tests may have left a browser running."""
-    return [child for child in psutil.Process().children() if "warm.serve" in " ".join(child.cmdline())]
+    """The children of supervisors, which are children of this process; so may be a browser of other tests."""
+    supervisors = [child for child in psutil.Process().children() if "warm.serve" in " ".join(child.cmdline())]
+    return [parent for supervisor in supervisors for parent in supervisor.children()]
 
 
 def misbehaving(layer: str) -> Case:

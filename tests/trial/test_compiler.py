@@ -56,3 +56,16 @@ def test_the_process_that_trials_are_forked_from_has_no_compiler_before_one_is_n
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout == "[]\n"
+
+
+def test_what_torch_keeps_by_itself_does_not_move_to_a_temporary_directory_of_a_trial() -> None:
+    code = (
+        "import tempfile\n"
+        "from harness.trial import compiler\n"
+        "compiler.set_up()\n"
+        "before, tempfile.tempdir = tempfile.gettempdir(), '/elsewhere'\n"
+        "from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir\n"
+        "assert cache_dir() == default_cache_dir().replace('/elsewhere', before), cache_dir()\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)

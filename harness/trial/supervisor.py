@@ -1,0 +1,83 @@
+"""The supervisor: a small process between the driver and the fork server. No process below it outlives it.
+
+It ends when the driver ends, when the fork server ends, and when the fork server stays stopped. First it kills every
+process below it, wherever a layer has moved that process, and removes what the trials left behind.
+
+A stopped process obeys only SIGKILL and SIGCONT. SIGKILL would leave the supervisor no time to clean up. So the kernel
+sends it SIGCONT when the driver ends, and SIGKILL to the fork server when the supervisor ends.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from harness import scratch
+from harness.trial import isolate, shared_memory
+
+# The last line on the driver's socket, if the fork server stayed stopped.
+STOPPED = "stopped"
+# Before the reason why the system started no fork server, or no trial.
+REFUSED = "refused "
+# A whole job may be suspended and resumed: the fork server is then stopped for a moment longer than its supervisor.
+_STOPPED_S = 2.0
+_AWAITED = (signal.SIGTERM, signal.SIGCONT, signal.SIGCHLD)
+
+
+def supervise(descriptor: int, directory: Path) -> None:
+    """Fork the fork server and return in it. On Linux only: on other systems this process becomes the fork server.
+
+    `descriptor` is the socket to the driver, `directory` the parent of the trials' temporary directories.
+    """
+    if sys.platform != "linux":
+        return
+    driver, supervisor = os.getppid(), os.getpid()
+    isolate.adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    isolate.die_with_parent(signal.SIGCONT)
+    try:
+        server = os.fork()
+    except OSError as error:
+        os.write(descriptor, f"{REFUSED}{error.strerror}\n".encode())
+        os._exit(1)
+    if server == 0:
+        os.setsid()  # a signal to the fork server's process group does not reach the supervisor
+        isolate.die_with_parent()
+        if os.getppid() != supervisor:
+            os._exit(0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        if _is_stopped_for_good(driver, server):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, f"{STOPPED}\n".encode())
+    finally:
+        isolate.kill_children()
+        shared_memory.unlink_noted()
+        scratch.remove(directory)
+        os._exit(0)
+
+
+def _is_stopped_for_good(driver: int, server: int) -> bool:
+    """Wait until there is nothing left to supervise; whether that is because the fork server stays stopped."""
+    since: float | None = None
+    came: signal.struct_siginfo | None
+    while os.getppid() == driver:
+        state = os.waitid(os.P_PID, server, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        if state is None:
+            since = None
+            came = signal.sigwaitinfo(_AWAITED)
+        elif state.si_code != os.CLD_STOPPED:
+            return False
+        else:
+            since = since or time.monotonic()
+            left_s = since + _STOPPED_S - time.monotonic()
+            if left_s <= 0:
+                return True
+            came = signal.sigtimedwait(_AWAITED, left_s)
+        if came is not None and came.si_signo == signal.SIGTERM:
+            return False
+    return False

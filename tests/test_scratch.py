@@ -1,0 +1,44 @@
+"""Temporary directories of trials: made for this process, and removed after any end."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from harness import scratch
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_what_processes_left_that_were_killed_is_removed_at_the_next_start_and_nothing_else(there: Path) -> None:
+    code = "from harness import scratch; print(scratch.make())"
+    env = {**os.environ, "TMPDIR": str(there)}
+    left = Path(subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.strip())
+    (left / "file").touch()
+    others = [there / "attn-1-of-another-kind", scratch.make()]
+    others[0].mkdir()
+    assert left.parent == there
+    made = scratch.make()
+    assert sorted(there.iterdir()) == sorted([*others, made])
+
+
+def test_directories_without_permissions_are_removed_and_links_are_not_followed(there: Path) -> None:
+    made, kept = scratch.make(), there / "kept"
+    kept.mkdir(mode=0o700)
+    (kept / "file").touch()
+    (made / "link").symlink_to(kept)
+    closed = made / "closed" / "inner"
+    closed.mkdir(parents=True)
+    (closed / "file").touch()
+    for directory in (closed, closed.parent):
+        directory.chmod(0)
+    scratch.remove(made)
+    assert list(there.iterdir()) == [kept]
+    assert os.listdir(kept) == ["file"]
