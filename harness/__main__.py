@@ -1,8 +1,6 @@
 """`python -m harness`."""
 
-import sys
-
-from harness.cli import main
+from harness.cli import run_process
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_process()

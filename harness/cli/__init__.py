@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from types import FrameType
+from typing import NoReturn
 
 from harness.checkout import search_path
 from harness.cli.steady import Steady
@@ -31,6 +32,18 @@ COMMANDS = {
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130
 _UNSAID = "what was to be said there is lost, and nothing else"
+
+
+def run_process() -> NoReturn:
+    """Run the command of this process's arguments, and end the process with its status.
+
+    CPython ends a process by SIGINT, whatever its status, if an interrupt reached the source text of an `exec`, as
+    dataclasses use while modules are imported. So an interrupted command ends its process directly.
+    """
+    status = main()
+    if status == INTERRUPTED:  # `main` has flushed its output
+        os._exit(status)
+    sys.exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
