@@ -11,7 +11,7 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.trial.build import Workload, build
 from harness.trial.facts.backend import backend
-from harness.trial.facts.memory import allocator_peak, resident_peak
+from harness.trial.facts.memory import allocator_peak, exceeds_traced, resident_peak
 from harness.trial.facts.observe import Observation, observe
 from harness.trial.facts.saved import saved_bytes
 from harness.trial.given import counted
@@ -36,10 +36,11 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     | `weights_bytes` | parameters and buffers |
     | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` the output's gradient too |
     | `output_bytes` | in `train` and `backward`, of the other gradients too |
-    | `peak_bytes` | the allocator's peak beyond weights and inputs, outputs included |
+    | `peak_bytes` | the peak beyond weights and inputs, outputs included; None if torch allocated only a part of it |
     | `saved_bytes`, `transient_bytes` | of that, what the forward pass leaves to the backward pass, and the rest; in
       `backward` the former was there before, and is not in the peak |
     | `peak_resident_bytes` | the kernel's view of the peak; None on a GPU |
+    | `peak_traced_bytes` | the peak of what torch's allocator handed out, whoever else allocated |
     | `backend`, `backend_fallback` | the kernel that ran; one sentence if a faster one was allowed, or None |
     | `facts_unknown` | one line for each reason why a key above is None |
 
@@ -56,6 +57,8 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     work.forget()
     resident = resident_peak(work.call) if case.device == "cpu" else None
     work.forget()
+    outside_torch = exceeds_traced(work.call, resident, peak, case.threads)
+    work.forget()
     weights = [*work.layer.parameters(), *work.layer.buffers()]
     leaves = [*work.inputs, *work.constants, *weights]
     unknown: list[str] = []
@@ -69,6 +72,11 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     past_allocator = seen is not None and seen.past_torch and seen.past_allocator
     if past_allocator:
         unknown.append("peak_bytes: memory that torch has not allocated is a part of it, as numpy's is")
+    elif outside_torch:
+        unknown.append(
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        )
     return {
         **facts,
         **_claimed(case),
@@ -77,8 +85,9 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
         else facts["min_bytes"] + _bytes([*weights, *_moved(case, work)]),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes(inputs),
-        **_peak(case, None if past_allocator else peak, saved),
+        **_peak(case, None if past_allocator or outside_torch else peak, saved),
         "peak_resident_bytes": resident,
+        "peak_traced_bytes": peak,
         "backend": backend(operations),
         "facts_unknown": unknown,
     }
