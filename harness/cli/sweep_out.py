@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from harness import catalog, layer_files, store
+from harness.bounded_file import MOST_YAML_BYTES, read_text
 from harness.catalog import Traits
 from harness.config import SweepConfig
 from harness.config.difference import differences
@@ -46,7 +47,7 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
         store.check_new(out)
         return False
     try:
-        before = yaml.safe_load((out / store.CONFIG).read_text(encoding="utf-8"))
+        before = yaml.safe_load(read_text(out / store.CONFIG, MOST_YAML_BYTES))
     except (yaml.YAMLError, UnicodeDecodeError, OSError):
         before = None
     if not isinstance(before, Mapping):
@@ -58,7 +59,7 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
 def renew_paper(out: Path, config: SweepConfig) -> None:
     """Have the run hold what its paper's file says today: a figure that was put right is nothing to measure again."""
     path = out / store.CONFIG
-    before = yaml.safe_load(path.read_text(encoding="utf-8"))
+    before = yaml.safe_load(read_text(path, MOST_YAML_BYTES))
     if config.paper and before.get("paper") != config.paper:
         renewed = {**before, "paper": yaml.safe_load(config.yaml)["paper"]}
         write_whole(path, yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import read_text
 from harness.errors import UsageError
 from harness.store.lock import NAME
 from harness.whole_file import is_left_over, write_whole
@@ -81,7 +82,7 @@ def machines(run: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in paths:
         try:
-            machine = json.loads(path.read_text(encoding="utf-8"))
+            machine = json.loads(read_text(path))
             found[str(machine["host"])] = machine
         except (OSError, ValueError, KeyError, TypeError):
             continue  # a run whose machine is not known is a run all the same
@@ -91,7 +92,7 @@ def machines(run: Path) -> dict[str, dict[str, Any]]:
 def remembered(run: Path, name: str) -> dict[str, Any]:
     """What the run's machine.json holds under the name; nothing where it has not, or cannot be read."""
     try:
-        found = json.loads((run / MACHINE).read_text(encoding="utf-8")).get(name)
+        found = json.loads(read_text(run / MACHINE)).get(name)
     except (OSError, ValueError, AttributeError):
         return {}  # a run whose machine is not known is a run all the same
     return found if isinstance(found, dict) else {}
@@ -100,7 +101,7 @@ def remembered(run: Path, name: str) -> dict[str, Any]:
 def remember(run: Path, name: str, what: Mapping[str, Any]) -> None:
     """Put it there, in the place of what was. Raises UsageError where that cannot be."""
     try:
-        machine = json.loads((run / MACHINE).read_text(encoding="utf-8"))
+        machine = json.loads(read_text(run / MACHINE))
         write_whole(run / MACHINE, _text({**machine, name: what}))
     except OSError as error:
         raise UsageError(f"out={run}: {error.strerror}") from error

@@ -1,5 +1,6 @@
 """A run, read: what every command that measures nothing starts from."""
 
+import io
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, cast
 
 import yaml
 
+from harness.bounded_file import MOST_YAML_BYTES, read_text
 from harness.config.schema import Precision
 from harness.errors import UsageError
 from harness.store import check_run, machines
@@ -61,20 +63,23 @@ def _published(path: Path) -> list[Line]:
     import pandas as pd
 
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            *_, last = file
-        if not last.endswith("\n"):
+        text = read_text(path)
+        if text and not text.endswith("\n"):
             raise UsageError(f"{path} is not whole: it ends within a line")
-        return lines_of(pd.read_csv(path))
+        return lines_of(pd.read_csv(io.StringIO(text)))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # not the bytes of a text, not a table, or none of lines
         raise UsageError(f"{path} is not a run's summary") from error
 
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = yaml.safe_load(read_text(path, MOST_YAML_BYTES))
     except (yaml.YAMLError, UnicodeDecodeError, FileNotFoundError):
         config = None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
     precision = config.get("precision") if isinstance(config, dict) else None
     if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:
         raise UsageError(f"{path} is not a sweep's configuration")
@@ -84,7 +89,7 @@ def _config(path: Path) -> dict[str, Any]:
 def _machine(path: Path) -> tuple[dict[str, Any], list[str]]:
     """A run whose machine is not known is a run all the same."""
     try:
-        machine = json.loads(path.read_text(encoding="utf-8"))
+        machine = json.loads(read_text(path))
     except (OSError, ValueError):
         return {}, [f"{path}: cannot be read, the machine is not known"]
     return (machine, []) if isinstance(machine, dict) else ({}, [f"{path}: holds no machine"])
