@@ -1,6 +1,5 @@
 """A run, read: what every command that measures nothing starts from."""
 
-import io
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,6 +9,7 @@ import yaml
 
 from harness.bounded_file import MOST_YAML_BYTES, read_text
 from harness.config.schema import Precision
+from harness.csv_cells import from_csv
 from harness.errors import UsageError
 from harness.store import check_run, machines
 from harness.summary.benchmarks import read_benchmarks
@@ -51,6 +51,8 @@ def read_stored(path: Path) -> Stored:
         if published
         else summarise_run(path, Precision(**config["precision"]))  # it says why each case stopped
     )
+    if published:
+        notices.append(f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
     machine, more = _machine(path / "machine.json")
     hosts = machines(path)
     if (path / "machines").is_dir() and hosts:  # where it was measured, and not from where it was sent there
@@ -60,13 +62,11 @@ def read_stored(path: Path) -> Stored:
 
 def _published(path: Path) -> list[Line]:
     """The lines of a run of which only the tables were kept."""
-    import pandas as pd
-
     try:
         text = read_text(path)
         if text and not text.endswith("\n"):
             raise UsageError(f"{path} is not whole: it ends within a line")
-        return lines_of(pd.read_csv(io.StringIO(text)))
+        return lines_of(from_csv(text))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # not the bytes of a text, not a table, or none of lines

@@ -19,8 +19,8 @@ from harness.trial.timing.allocator import set_allocator
 # What was asked for, not the blocks it was served from: their size depends on what the allocator had at hand.
 _REQUESTED = "requested_bytes.all."
 # What may be resident beside torch's blocks without a doubt about their sum. Small blocks stay on the heap when they
-# are freed: this project's layers reached 1.84 times the traced peak above 10 MiB, and 17 MiB more than it. oneDNN, BLAS
-# and OpenMP keep packed operands and stacks for each thread.
+# are freed: this project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than it. oneDNN,
+# BLAS and OpenMP keep packed operands and stacks for each thread.
 _TIMES_TRACED = 2
 _SCRATCH_BYTES = 16 * 2**20
 _SCRATCH_BYTES_PER_THREAD = 2 * 2**20
