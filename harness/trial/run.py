@@ -1,5 +1,6 @@
 """One request in, one outcome out, whatever happens between: what a trial's process does."""
 
+import builtins
 import os
 import re
 import sysconfig
@@ -35,6 +36,9 @@ _OOM = re.compile(
 # Where code lies that is nobody's layer: Python's own (below which others may be installed), torch's, the harness's.
 _PYTHON = sysconfig.get_path("stdlib") + os.sep
 _OTHERS = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+# A layer may replace what every function relies on.
+_NAMESPACE = vars(builtins)
+_BUILTINS = dict(_NAMESPACE)
 _NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
 
 
@@ -48,15 +52,31 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
     try:
         # A CUDA context, which the machine's facts are asked of, is larger than some limits for layers.
         isolate.enter(None if request["purpose"] == "machine" else request["memory_limit"])
-        outcome = {"status": "ok", "reason": None, **_measure(request)}
+        outcome = {"status": "ok", "reason": None, **_measured(request)}
     except BaseException as error:
         outcome = failure(error)
     outcome["start_s"] = round(began - request["sent_at"], 6)
     return outcome
 
 
+def _measured(request: dict[str, Any]) -> dict[str, Any]:
+    """As `_measure`. Whatever the layer made of Python's builtins, they are whole again afterwards."""
+    try:
+        return _measure(request)
+    finally:
+        _NAMESPACE.update(_BUILTINS)
+
+
 def failure(error: BaseException) -> dict[str, Any]:
-    """The status and one-line reason that an exception stands for."""
+    """The status and one-line reason that an exception stands for. Nothing that its class defines can raise here."""
+    try:
+        return _failure(error)
+    except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
+        reason = f"{type(error).__name__}: its message cannot be read{_place(error)}"
+        return {"status": "error", "reason": reason}
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
     message = " ".join(str(error).split())[:300]
     of_compiling = compile_failure(error)
     if of_compiling is not None:
@@ -73,15 +93,18 @@ def failure(error: BaseException) -> dict[str, Any]:
         return {"status": "unsupported", "reason": message}
     if TOO_LARGE.search(message):  # of an exception of Triton's own, or of torch's around it
         return {"status": "unsupported", "reason": message}
-    frames = traceback.extract_tb(error.__traceback__)
-    # Of a layer's mistake the place is in the layer, and not in torch, which noticed it, or in what looked for it.
-    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), None)
-    where = f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
     return {
         "status": "error",
-        "reason": f"{type(error).__name__}: {message}{where}",
+        "reason": f"{type(error).__name__}: {message}{_place(error)}",
         "traceback": _traceback(error),
     }
+
+
+def _place(error: BaseException) -> str:
+    """The file and line in the layer that raised, or called what raised; empty where no code of a layer took part."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), None)
+    return f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
 
 
 def _may_be_a_layers(file: str) -> bool:
