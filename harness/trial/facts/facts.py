@@ -11,7 +11,7 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.trial.build import Workload, build
 from harness.trial.facts.backend import backend
-from harness.trial.facts.memory import allocator_peak, exceeds_traced, resident_peak
+from harness.trial.facts.memory import allocator_peak, exceeds_traced, resident_peak, return_freed_blocks
 from harness.trial.facts.observe import Observation, observe
 from harness.trial.facts.saved import saved_bytes
 from harness.trial.given import counted
@@ -46,6 +46,7 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
 
     Each kind of fact has a call of its own, so that taking one does not disturb another.
     """
+    return_freed_blocks()
     work = build(case, seed)
     y = work.call()  # pools, caches and code are loaded by the first call, and are not its memory
     work.sync()
@@ -53,11 +54,9 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
         check_finite(check_output(y, work.x, case.d_model), counted(work.layer, case))
     del y
     work.forget()
-    peak, operations = allocator_peak(work.call, case.device)
+    traced, operations = allocator_peak(work.call, case.device)
     work.forget()
     resident = resident_peak(work.call) if case.device == "cpu" else None
-    work.forget()
-    outside_torch = exceeds_traced(work.call, resident, peak, case.threads)
     work.forget()
     weights = [*work.layer.parameters(), *work.layer.buffers()]
     leaves = [*work.inputs, *work.constants, *weights]
@@ -69,14 +68,8 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     seen = _told(lambda: observe(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
     inputs = _inputs(case, work)
     facts = _watched(seen, unknown)
-    past_allocator = seen is not None and seen.past_torch and seen.past_allocator
-    if past_allocator:
-        unknown.append("peak_bytes: memory that torch has not allocated is a part of it, as numpy's is")
-    elif outside_torch:
-        unknown.append(
-            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
-            "`peak_traced_bytes`): the layer allocates outside torch"
-        )
+    partly = _outside_torch(seen, resident, traced, case.threads)
+    unknown += partly
     return {
         **facts,
         **_claimed(case),
@@ -85,12 +78,24 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
         else facts["min_bytes"] + _bytes([*weights, *_moved(case, work)]),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes(inputs),
-        **_peak(case, None if past_allocator or outside_torch else peak, saved),
+        **_peak(case, None if partly else traced, saved),
         "peak_resident_bytes": resident,
-        "peak_traced_bytes": peak,
+        "peak_traced_bytes": traced,
         "backend": backend(operations),
         "facts_unknown": unknown,
     }
+
+
+def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> list[str]:
+    """Why the peak that torch has traced is a part of the peak only; empty where it is all of it."""
+    if seen is not None and seen.past_torch and seen.past_allocator:
+        return ["peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"]
+    if exceeds_traced(resident, traced, threads, seen.ops if seen is not None else 0):
+        return [
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        ]
+    return []
 
 
 def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | None]:
