@@ -1,7 +1,7 @@
 """Find an impl by its name: one of ours from the registry, or anybody's as `module:Class` or `path/to/a.py:Class`."""
 
 import importlib
-import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +13,6 @@ from harness.case import Case
 from harness.errors import UsageError, did_you_mean
 from impls.registry import IMPLS
 
-_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
-_FOREIGN = re.compile(f"{_DOTTED}:{_DOTTED}")
-# With a slash: `layers.py:Layer` is of the module `py` in the package `layers`.
-_IN_A_FILE = re.compile(f".*/.*\\.py:{_DOTTED}", re.DOTALL)
 # Of many classes the first ones show which file it is.
 _MOST_NAMED = 12
 
@@ -33,7 +29,14 @@ def is_foreign(name: str) -> bool:
 
 def is_in_a_file(name: str) -> bool:
     """Whether `name` is written as a layer in a file, `their/file.py:TheirLayer`."""
-    return _IN_A_FILE.fullmatch(name) is not None
+    place, _, attribute = name.rpartition(":")
+    # With a slash: `layers.py:Layer` is of the module `py` in the package `layers`.
+    return "/" in place and place.endswith(".py") and _is_dotted(attribute)
+
+
+def _is_dotted(name: str) -> bool:
+    """Whether it is made of Python's names, in letters of any script, with dots between."""
+    return all(part.isidentifier() for part in name.split("."))
 
 
 def check_name(name: str) -> None:
@@ -42,7 +45,8 @@ def check_name(name: str) -> None:
     Somebody's own module is not imported here: whatever its code does, it does in a trial's process.
     """
     if is_foreign(name):
-        if not (_FOREIGN.fullmatch(name) or _IN_A_FILE.fullmatch(name)):
+        module, _, attribute = name.partition(":")
+        if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
             raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif name not in IMPLS:
         raise UsageError(f"unknown impl '{name}'{did_you_mean(name, IMPLS)} (your own layer: impl=module:Class)")
@@ -108,7 +112,7 @@ def _load(target: str) -> type:
     place, _, attribute = target.rpartition(":")
     module = own_file.load(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
     found: Any = module
-    for name in attribute.split("."):
+    for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
         if not hasattr(found, name):
             # By the user's own name for it: a file that is in no package has another one as a module.
             raise AttributeError(f"{place} has no class '{attribute}'; {_classes_in(module)}")

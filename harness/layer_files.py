@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import impls
+from harness.bounded_file import read_bytes
 
 # By file, or by what our layers are called together.
 Digests = Mapping[str, str]
@@ -80,6 +81,6 @@ def _digest(files: list[Path]) -> str:
 def _contents(files: list[Path]) -> Iterator[bytes]:
     for file in files:
         try:
-            yield file.read_bytes()
-        except OSError:  # out of an archive, or removed since
+            yield read_bytes(file)
+        except OSError:  # inside an archive, removed since, or no regular file
             yield b""

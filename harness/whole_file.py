@@ -1,16 +1,10 @@
-"""The small files of a run: written whole or not at all, and read in bounded time."""
+"""Write a file so that readers find either all of it or what was there before."""
 
 import contextlib
-import errno
-import json
 import os
-import stat
 from pathlib import Path
-from typing import Any
 
 _END = ".part"
-# A configuration and a description of a machine take a few kilobytes.
-_LARGEST = 2**24
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -35,25 +29,3 @@ def write_whole(path: Path, text: str) -> None:
 def is_left_over(name: str, of: str) -> bool:
     """Whether a file of this name is what a writer of the file `of` has left."""
     return name.startswith(f".{of}.") and name.endswith(_END)
-
-
-def read_small(path: Path) -> str:
-    """Return the text of a regular file of at most 16 MiB.
-
-    Raises OSError for anything else: opening a pipe would wait for a writer, and a device may have no end. Raises
-    ValueError for bytes that are no UTF-8.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-            raise OSError(errno.EINVAL, "not a small regular file", str(path))
-        return file.read(_LARGEST).decode("utf-8")
-
-
-def read_json(path: Path) -> Any:
-    """Return what such a file of JSON holds. Raises OSError and ValueError; nesting without end is a ValueError."""
-    try:
-        return json.loads(read_small(path))
-    except RecursionError as error:
-        raise ValueError(f"{path} is nested too deeply") from error

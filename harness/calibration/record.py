@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import read_text
 from harness.calibration.advice import advise, verdict
 from harness.calibration.load import Busy, Load
 from harness.calibration.measured import Calibration
@@ -121,10 +122,10 @@ def _problem(path: Path) -> str | None:
 def _read(path: Path) -> tuple[dict[str, Any], str | None]:
     """`(what the file holds, None)`, or `({}, what is wrong with it)`."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path))
     except OSError as error:
         return {}, error.strerror or "cannot be read"
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}, "not a calibration: it is not JSON"
     if not isinstance(data, dict) or data.get("kind") != "calibration":
         return {}, "not a calibration"

@@ -10,6 +10,7 @@ from harness import catalog
 from harness.case import Case
 from harness.cli import DONE
 from harness.cli.parser import Parser
+from harness.csv_cells import escaped
 from harness.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -125,13 +126,14 @@ def _heading(case: Case, weights: "Weights") -> str:
 def _write(path: Path, words: Sequence[str], weights: "Weights") -> None:
     """One line a weight; places are counted from 1."""
     # What is no character, as a broken argument holds it, is written out.
+    cells = [escaped(word) for word in words]
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("head", "query", "query_position", "key", "key_position", "weight"))
         for head, matrix in enumerate(weights, start=1):
             for i, row in enumerate(matrix):
                 for j, weight in enumerate(row):
-                    table.writerow((head, words[i], i + 1, words[j], j + 1, f"{weight:.9g}"))
+                    table.writerow((head, cells[i], i + 1, cells[j], j + 1, f"{weight:.9g}"))
 
 
 def _show(words: Sequence[str], weights: "Weights", whose: str) -> None:

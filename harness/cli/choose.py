@@ -9,7 +9,7 @@ from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException
 
 from harness.case import AXES, Case
-from harness.config.overrides import split
+from harness.config.overrides import quoted, split
 from harness.errors import UsageError, did_you_mean
 
 # They make a grid; here the cases are given.
@@ -62,7 +62,7 @@ def _wanted(overrides: Sequence[str], impls: Collection[str]) -> dict[str, list[
 def _matches(text: str, impls: Collection[str]) -> list[str] | None:
     """The impls of the file that `impl=glob(…)` stands for: not those of the registry. None for anything else."""
     try:
-        value = OverridesParser.create().parse_override(text).value() if text.startswith("impl=glob(") else None
+        value = OverridesParser.create().parse_override(quoted(text)).value() if text.startswith("impl=glob(") else None
     except HydraException as error:
         raise UsageError(f"cannot read '{text}': {' '.join(str(error).split())}") from error
     return _some(text, value.filter(sorted(impls)), impls) if isinstance(value, Glob) else None

@@ -117,13 +117,14 @@ def _tell(
     lacking: "list[Outcome]",
     console: "Console",
 ) -> int:
+    from harness.csv_cells import to_csv
     from harness.gate.comparison_outcomes import outcomes_of
     from harness.gate.comparison_table import table
     from harness.gate.outcome import exit_status
     from harness.gate.said.comparison import sentences, show
     from harness.report.escaped import printable
 
-    table(comparison).to_csv(out / "comparison.csv", index=False)
+    (out / "comparison.csv").write_text(to_csv(table(comparison)), encoding="utf-8")
     show(title, comparison, console)
     for one in lacking:
         console.out(printable(f"{one.subject}: {one.reason}."), highlight=False)

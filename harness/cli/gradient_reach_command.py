@@ -11,6 +11,7 @@ from harness import catalog
 from harness.case import Case
 from harness.cli import CASES_FAILED, DONE
 from harness.cli.parser import Parser
+from harness.csv_cells import escaped
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _write(path: Path, norms: Mapping[str, "Norms"]) -> None:
         table.writerow(("impl", "seed", "distance", "norm"))
         for impl, of_seeds in norms.items():
             for seed, values in enumerate(of_seeds):
-                table.writerows((impl, seed, distance, f"{norm:.9g}") for distance, norm in enumerate(values))
+                table.writerows((escaped(impl), seed, distance, f"{norm:.9g}") for distance, norm in enumerate(values))
 
 
 def _show(norms: Mapping[str, "Norms"], found: Mapping[str, "Decay"], whose: str, own: Collection[str]) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import yaml
 
 from harness import catalog, layer_files, store
+from harness.bounded_file import MOST_YAML_BYTES, read_text
 from harness.catalog import Traits
 from harness.config import SweepConfig
 from harness.config.difference import differences
 from harness.errors import UsageError
 from harness.machine import unlike
 from harness.summary.past import past_of
-from harness.whole_file import read_small, write_whole
+from harness.whole_file import write_whole
 
 RESULTS = Path("results")
 # In machine.json, by impl.
@@ -46,7 +47,7 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
         store.check_new(out)
         return False
     try:
-        before = yaml.safe_load(read_small(out / store.CONFIG))
+        before = yaml.safe_load(read_text(out / store.CONFIG, MOST_YAML_BYTES))
     except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError):
         before = None
     if not isinstance(before, Mapping):
@@ -58,7 +59,7 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
 def renew_paper(out: Path, config: SweepConfig) -> None:
     """Have the run hold what its paper's file says today: a figure that was put right is nothing to measure again."""
     path = out / store.CONFIG
-    before = yaml.safe_load(path.read_text(encoding="utf-8"))
+    before = yaml.safe_load(read_text(path, MOST_YAML_BYTES))
     if config.paper and before.get("paper") != config.paper:
         renewed = {**before, "paper": yaml.safe_load(config.yaml)["paper"]}
         write_whole(path, yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True))

@@ -5,6 +5,7 @@ The grammar is Hydra's, read by Hydra's own parser: `a=1,2`, `a=range(1,9,2)`, `
 
 import difflib
 import itertools
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from harness import catalog
 from harness.case import AXES
 from harness.config.axes import MOST_VALUES
 from harness.errors import UsageError, did_you_mean
+
+# A quoted text, or what stands between the signs of Hydra's grammar.
+_WORD = re.compile(r"""'[^']*'|"[^"]*"|[^\s,\[\]{}()'"][^,\[\]{}()'"]*""")
 
 # Settings that take several values and are no axes: nothing is swept over them.
 LISTS = ("retry",)
@@ -32,6 +36,8 @@ def split(
     axes: dict[str, Any] = {}
     rest = []
     for argument in arguments:
+        if not key_of(argument).isascii():
+            raise UsageError(f"unknown key '{key_of(argument)}'{nearest(key_of(argument), [*keys, *groups])}")
         override = _parse(argument)
         name = override.key_or_group
         if override.is_delete():
@@ -50,13 +56,34 @@ def split(
             option = argument.partition("=")[2]
             if option not in groups[name]:
                 raise UsageError(f"unknown {name} '{option}'{did_you_mean(option, groups[name])}")
-        rest.append(argument)
+        rest.append(quoted(argument))
     return axes, rest
 
 
 def key_of(override: str) -> str:
     """The setting that an override is of."""
     return override.partition("=")[0].strip().lstrip("+")
+
+
+def quoted(argument: str) -> str:
+    """The override with quotes around each value that holds letters beyond ASCII, which Hydra's grammar lacks.
+
+    Quotes that are there, interpolations and escaped characters stay as they are, and so does what is no valid text.
+    """
+    key, equals, value = argument.partition("=")
+    if value.isascii() or "${" in value or "\\" in value or argument.encode(errors="replace").decode() != argument:
+        return argument
+    return key + equals + _WORD.sub(_quoted_word, value)
+
+
+def _quoted_word(found: re.Match[str]) -> str:
+    word, before = found[0], found.string[: found.start()]
+    if word.isascii() or word[0] in "'\"":
+        return word
+    name, colon, rest = word.partition(":") if before.count("{") > before.count("}") else ("", "", word)
+    text = (rest if colon else word).rstrip()
+    head = name + colon if colon else ""
+    return f"{head}'{text}'{word[len(head) + len(text) :]}"
 
 
 def nearest(name: str, known: Collection[str]) -> str:
@@ -73,7 +100,7 @@ def _parse(argument: str) -> Override:
     if "=" not in argument and not argument.startswith("~"):
         raise UsageError(f"'{argument}' is not of the form key=value")
     try:
-        return OverridesParser.create().parse_override(argument)
+        return OverridesParser.create().parse_override(quoted(argument))
     except HydraException as error:
         detail = " ".join(str(error).split())
         raise UsageError(f"cannot read '{argument}': {detail}") from error

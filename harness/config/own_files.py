@@ -14,6 +14,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 
+from harness.bounded_file import MOST_YAML_BYTES, read_text
 from harness.case import AXES
 from harness.config.axes import check_axis
 from harness.config.chosen_files import Chosen, chosen
@@ -45,7 +46,7 @@ def check_own_files(directory: Path, overrides: Sequence[str], asked: Collection
 def _read(path: Path) -> tuple[str, DictConfig]:
     """The file's package and its settings. Raises UsageError where it is no table of settings."""
     try:
-        text = path.read_bytes().decode()
+        text = read_text(path, MOST_YAML_BYTES)
         held = OmegaConf.load(io.StringIO(text))
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 ({error}): save it as that") from error

@@ -1,5 +1,6 @@
 """The summary, a line a case, as `summary.csv` has it."""
 
+from harness.csv_cells import to_csv
 from harness.errors import UsageError
 from harness.exchange.formats import Exported
 from harness.summary import table
@@ -9,7 +10,7 @@ from harness.summary.stored import Stored
 def export(stored: Stored) -> Exported:
     """Every case, failed ones too. Raises UsageError where a number is larger than a table can hold."""
     try:
-        text = table(stored.lines).to_csv(index=False, float_format="%.6g")
+        text = to_csv(table(stored.lines), "%.6g")
     except (OverflowError, TypeError) as error:
         raise UsageError(f"{stored.path}: a count is beyond 64 bits and fits into no table") from error
     return Exported(text.encode("utf-8", "backslashreplace"), len(stored.lines))

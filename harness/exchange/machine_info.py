@@ -3,9 +3,12 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from harness.summary.stored import Stored
+
+_LONGEST_LINE = 16 * 2**20
 
 
 def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,11 +48,9 @@ def commit_info(machine: Mapping[str, Any]) -> dict[str, Any]:
 def taken_at(stored: Stored) -> str:
     """When the run began, by its first row, in ISO's format; without rows when its file was written."""
     path = stored.path
-    for rows in sorted((path / "rows").glob("*.jsonl")):
-        if not rows.is_file():
-            continue  # a directory or a pipe
+    for rows in filter(Path.is_file, sorted((path / "rows").glob("*.jsonl"))):
         with rows.open("rb") as file:
-            began = _seconds(file.readline())
+            began = _seconds(file.readline(_LONGEST_LINE))
         if began is not None:
             return began
     kept = path if path.is_file() else path / "summary.csv"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from harness import catalog
-from harness.findings.series import Point, Setting, point_of, setting_of
+from harness.findings.series import Point, Setting, series_of, setting_of
 from harness.scaling.crossover import gap, overtaking
 from harness.summary import Line
 from impls.registry import IMPLS
@@ -116,10 +116,9 @@ def headless(lines: Iterable[Line]) -> set[str]:
 
 def _costs(lines: Iterable[Line], metric: str) -> _Costs:
     costs: _Costs = {}
-    for line in lines:
-        point = point_of(line, metric)
-        if point is not None:
-            costs.setdefault(line.num_heads, {})[line.seq_len] = point
+    series = series_of(lines, metric)
+    for point in series.points if series else ():
+        costs.setdefault(point.h, {})[point.n] = point
     return costs
 
 

@@ -32,6 +32,8 @@ def judge_memory(lines: Sequence[Line], claim: Polynomial) -> Judgement:
     axis in the claim must have been varied for it to be confirmed.
     """
     known = [line for line in lines if line.peak_bytes]
+    if any(line.allocates_outside_torch for line in lines):
+        return Judgement("", UNDETERMINED, "its peak memory is not known: it allocates memory outside torch")
     if not known:
         return Judgement("", UNDETERMINED, "its peak memory is not known")
     measured: list[str] = []

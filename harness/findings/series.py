@@ -74,8 +74,14 @@ def groups(lines: Iterable[Line]) -> dict[tuple[str, Setting], list[Line]]:
 
 
 def series_of(lines: Iterable[Line], metric: str) -> Series | None:
-    """One metric of lines of the same impl and setting; None where none of them holds it."""
+    """One metric of lines of the same impl and setting; None where none of them holds it.
+
+    Memory is unknown at every size if the layer allocates outside torch at one: at smaller sizes the part outside torch
+    may be too small to be noticed.
+    """
     held = list(lines)
+    if metric == "memory" and any(line.allocates_outside_torch for line in held):
+        return None
     points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
     return Series(held[0].impl, setting_of(held[0]), metric, tuple(points)) if points else None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.bounded_file import read_text
 from harness.case import FAILURES
 from harness.errors import UsageError
 from harness.findings.series import METRICS
@@ -46,7 +47,7 @@ def read(path: Path) -> Baseline:
     if path.is_dir():
         raise UsageError(f"{path} is a directory; a baseline is a file: python -m harness baseline RUN -o FILE")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -4,6 +4,7 @@ import errno
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.csv_cells import to_csv
 from harness.errors import UsageError
 from harness.findings.crossovers import crossovers_table
 from harness.findings.findings import Findings, find
@@ -64,15 +65,15 @@ def _build(stored: Stored, run: Path, studio: Studio | None) -> Report:
     written = {
         "report.html": page(lines, findings, where, notices),
         "report.md": markdown(lines, findings, where),
-        "summary.csv": table(lines).to_csv(index=False, float_format="%.6g"),
-        "laws.csv": laws_table(findings.laws).to_csv(index=False, float_format="%.6g"),
-        "claims.csv": claims_table(findings.verdicts).to_csv(index=False),
-        "crossovers.csv": crossovers_table(findings.crossovers).to_csv(index=False, float_format="%.6g"),
+        "summary.csv": to_csv(table(lines), "%.6g"),
+        "laws.csv": to_csv(laws_table(findings.laws), "%.6g"),
+        "claims.csv": to_csv(claims_table(findings.verdicts)),
+        "crossovers.csv": to_csv(crossovers_table(findings.crossovers), "%.6g"),
     }
     if findings.published is not None:
         figures, claims = published_table(findings.published.figures), judged_table(findings.published.claims)
-        written["published.csv"] = figures.to_csv(index=False, float_format="%.6g")
-        written["published_claims.csv"] = claims.to_csv(index=False, float_format="%.6g")
+        written["published.csv"] = to_csv(figures, "%.6g")
+        written["published_claims.csv"] = to_csv(claims, "%.6g")
     for name, text in written.items():
         write_whole(run / name, text)
     if studio:

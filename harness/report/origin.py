@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.bounded_file import MOST_YAML_BYTES, read_text
 from harness.errors import UsageError
 from harness.report import units
 from harness.report.reproduce import command
@@ -36,7 +37,7 @@ def origin(stored: Stored) -> Origin:
     except (KeyError, TypeError) as error:
         raise UsageError(f"{path} is not a sweep's configuration") from error
     return Origin(
-        stored.path.resolve().name, path.read_text(encoding="utf-8"), repeat, stored.machine, _grid(stored.config)
+        stored.path.resolve().name, read_text(path, MOST_YAML_BYTES), repeat, stored.machine, _grid(stored.config)
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import read_json
 from harness.errors import UsageError
 from harness.store.lock import NAME
-from harness.whole_file import is_left_over, read_json, write_whole
+from harness.whole_file import is_left_over, write_whole
 
 CONFIG, MACHINE = "config.yaml", "machine.json"
 

@@ -98,7 +98,7 @@ class Lock:
 def holder(out: Path) -> tuple[str | None, bool | None]:
     """Who has the run, or had it and did not let go, and whether it still has; None where that cannot be known here."""
     try:
-        file = os.open(out / NAME, os.O_RDONLY)
+        file = os.open(out / NAME, os.O_RDONLY | os.O_NONBLOCK)  # a pipe of that name would block
     except FileNotFoundError:
         return None, False
     try:
@@ -124,7 +124,7 @@ def _read(file: int) -> dict[str, Any]:
     """What the holder has said of itself; nothing where it did not come to that."""
     try:
         said = json.loads(os.pread(file, 4096, 0))
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, OSError):  # such as a pipe, which has no place to read from
         return {}
     return said if isinstance(said, dict) else {}
 

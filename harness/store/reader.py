@@ -4,23 +4,28 @@ What cannot be read is named by file and line and loses nothing else. Of very ma
 and the others counted.
 """
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
-from harness.store.copies import size_of, without_copies
+from harness.store.copies import without_copies
 from harness.store.writer import SCHEMA
 
 # So many lines are named one by one.
 NAMED = 10
 _BLOCK = 2**20
+# The rows of a sweep have kilobytes; a longer line is skipped, block by block.
+_LONGEST_LINE = 16 * 2**20
+_MOST_SKIPPED = 2**28
 
 _TORN = "not a whole row"
+_TOO_LONG = f"a line of more than {_LONGEST_LINE // 2**20} MiB"
 _FOREIGN = f"not a row of schema {SCHEMA}"
 _NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
 _INCOMPLETE = "a row without what every row must hold"
@@ -56,8 +61,8 @@ def parts(run: Path, number: int) -> list[list[Part]]:
 
     A file that is a copy of another is in none of them.
     """
-    paths, _ = without_copies((run / "rows").glob("*.jsonl"))
-    files = [(path, size_of(path)) for path in paths]
+    paths, _ = without_copies(_files(run))
+    files = [(path, path.stat().st_size) for path in paths]
     each = max(1, -(-sum(size for _, size in files) // number))
     shares: list[list[Part]] = [[]]
     room = each
@@ -87,6 +92,9 @@ def read(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
 def _read(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
     for number, line in enumerate(_lines(reading.part), start=1):
         reading.lines = number
+        if len(line) > _LONGEST_LINE:
+            reading.leave_out(number, _TOO_LONG)
+            continue
         try:
             row = orjson.loads(line)
         except ValueError:
@@ -102,16 +110,24 @@ def _read(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def _lines(part: Part) -> Iterator[bytes]:
+    """The part's lines; of one that is too long the beginning, which is longer than `_LONGEST_LINE`."""
     with part.path.open("rb", buffering=_BLOCK) as file:
         if part.start:
             file.seek(part.start - 1)
-            file.readline()  # the end of a line that begins in another part
-        left = part.end - file.tell()
-        for line in file:
-            if left <= 0:
-                return
+            _skip_line(file)  # the end of a line that begins in another part
+        while file.tell() < part.end and (line := file.readline(_LONGEST_LINE + 1)):
             yield line
-            left -= len(line)
+            if len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
+                _skip_line(file)
+
+
+def _skip_line(file: BinaryIO) -> None:
+    """Read to the end of the line. Raises OSError for one that does not end within `_MOST_SKIPPED`."""
+    for _ in range(_MOST_SKIPPED // _BLOCK):
+        block = file.readline(_BLOCK)
+        if not block or block.endswith(b"\n"):
+            return
+    raise OSError(errno.EFBIG, f"a line of more than {_MOST_SKIPPED // 2**20} MiB")
 
 
 def _as_python_writes(line: bytes) -> Any:
@@ -123,8 +139,14 @@ def _as_python_writes(line: bytes) -> Any:
 
 
 def copies(run: Path) -> list[str]:
-    """A sentence for each file of rows that is a copy of another."""
-    return without_copies((run / "rows").glob("*.jsonl"))[1]
+    """A sentence for each file of rows that is a copy of another, or no regular file."""
+    others = sorted(path for path in (run / "rows").glob("*.jsonl") if not path.is_file())
+    return [*without_copies(_files(run))[1], *(f"{path}: not a regular file, left out" for path in others)]
+
+
+def _files(run: Path) -> list[Path]:
+    """The files of rows. A pipe would block its reader, and a device never ends."""
+    return [path for path in (run / "rows").glob("*.jsonl") if path.is_file()]
 
 
 def notices(readings: Iterable[Reading]) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from harness.bounded_file import read_bytes
 from harness.case import AXES
 from harness.errors import UsageError
 from harness.summary.line import COLUMNS, Line
@@ -50,7 +51,7 @@ def read_benchmarks(path: Path) -> tuple[list[Line], list[str], dict[str, Any]]:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bytes(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -9,6 +9,7 @@ from harness.summary.line import Line
 _SAME = (
     "peak_bytes",
     "peak_resident_bytes",
+    "peak_traced_bytes",
     "flops",
     "flops_full",
     "flops_claimed",

@@ -34,9 +34,10 @@ class Line:
     time_median_s: float | None
     trials: int
     stop_reason: str | None
-    # Memory of one call, beyond weights and inputs.
+    # Memory of one call, beyond weights and inputs: in all; as the kernel sees it; what torch's allocator handed out.
     peak_bytes: int | None
     peak_resident_bytes: int | None
+    peak_traced_bytes: int | None
     tokens_per_s: float | None
     # Exact facts of one call.
     flops: int | None
@@ -83,6 +84,11 @@ class Line:
     def case(self) -> Case:
         """The point of the grid that it is of."""
         return Case(*(getattr(self, axis) for axis in AXES))
+
+    @property
+    def allocates_outside_torch(self) -> bool:
+        """Whether torch has traced a part of the peak memory only: `peak_traced_bytes` is a lower bound."""
+        return self.peak_bytes is None and self.peak_traced_bytes is not None
 
 
 COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Line))

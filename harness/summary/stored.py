@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import yaml
 
+from harness.bounded_file import MOST_YAML_BYTES, read_json, read_text
 from harness.config.schema import Precision
+from harness.csv_cells import from_csv
 from harness.errors import UsageError
 from harness.store import check_run, machines
 from harness.summary.benchmarks import read_benchmarks
@@ -15,7 +17,6 @@ from harness.summary.line import Line
 from harness.summary.nodes import machine_of, told
 from harness.summary.summarise import summarise_run
 from harness.summary.tidy import lines_of
-from harness.whole_file import read_json, read_small
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ def read_stored(path: Path) -> Stored:
         if published
         else summarise_run(path, Precision(**config["precision"]))  # it says why each case stopped
     )
+    if published:
+        notices.append(f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
     machine, more = _machine(path / "machine.json")
     hosts = machines(path)
     if (path / "machines").is_dir() and hosts:  # where it was measured, and not from where it was sent there
@@ -59,23 +62,24 @@ def read_stored(path: Path) -> Stored:
 
 def _published(path: Path) -> list[Line]:
     """The lines of a run of which only the tables were kept."""
-    import pandas as pd
-
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            *_, last = file
-        if not last.endswith("\n"):
+        text = read_text(path)
+        if text and not text.endswith("\n"):
             raise UsageError(f"{path} is not whole: it ends within a line")
-        return lines_of(pd.read_csv(path))
+        return lines_of(from_csv(text))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # not the bytes of a text, not a table, or none of lines
         raise UsageError(f"{path} is not a run's summary") from error
 
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(read_small(path))
+        config = yaml.safe_load(read_text(path, MOST_YAML_BYTES))
     except (yaml.YAMLError, UnicodeDecodeError, FileNotFoundError, RecursionError):
         config = None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
     precision = config.get("precision") if isinstance(config, dict) else None
     if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:
         raise UsageError(f"{path} is not a sweep's configuration")

@@ -12,6 +12,7 @@ import torch
 
 from harness.case import Case
 from harness.trial import compiler, isolate, memory_limit
+from harness.trial.answer import restore_builtins
 from harness.trial.build import Unsupported
 from harness.trial.compile_case import take_compile
 from harness.trial.compile_failure import TOO_LARGE, compile_failure
@@ -50,16 +51,29 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
     try:
         isolate.enter(limit, request.get("temporary"))
         outcome = {"status": "ok", "reason": None, **_measure(request)}
+        replaced = restore_builtins()
     except BaseException as error:
+        replaced = restore_builtins()
         lifted = memory_limit.lift()
         outcome = memory_limit.explain(failure(error), limit, lifted)
     memory_limit.lift()
+    if replaced is not None:
+        cause = f" ({outcome['reason']})" if outcome["status"] != "ok" else ""
+        outcome = {"status": "error", "reason": replaced + cause}
     outcome["start_s"] = round(began - request["sent_at"], 6)
     return outcome
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """The status and one-line reason that an exception stands for."""
+    """The status and one-line reason that an exception stands for. Nothing that its class defines can raise here."""
+    try:
+        return _failure(error)
+    except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
+        reason = f"{type(error).__name__}: its message cannot be read{_place(error)}"
+        return {"status": "error", "reason": reason}
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
     message = " ".join(str(error).split())[:300]
     of_compiling = compile_failure(error)
     if of_compiling is not None:
@@ -76,15 +90,18 @@ def failure(error: BaseException) -> dict[str, Any]:
         return {"status": "unsupported", "reason": message}
     if TOO_LARGE.search(message):  # of an exception of Triton's own, or of torch's around it
         return {"status": "unsupported", "reason": message}
-    frames = traceback.extract_tb(error.__traceback__)
-    # Of a layer's mistake the place is in the layer, and not in torch, which noticed it, or in what looked for it.
-    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), None)
-    where = f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
     return {
         "status": "error",
-        "reason": f"{type(error).__name__}: {message}{where}",
+        "reason": f"{type(error).__name__}: {message}{_place(error)}",
         "traceback": _traceback(error),
     }
+
+
+def _place(error: BaseException) -> str:
+    """The file and line in the layer that raised, or called what raised; empty where no code of a layer took part."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), None)
+    return f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
 
 
 def _may_be_a_layers(file: str) -> bool:

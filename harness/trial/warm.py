@@ -17,13 +17,13 @@ import json
 import os
 import signal
 import socket
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from harness import catalog
 from harness.trial import compiler, isolate, memory_limit, own_module, shared_memory
-from harness.trial.answer import restore_builtins, send
+from harness.trial.answer import send
 from harness.trial.compile_notice import give_notice
-from harness.trial.run import carry_out, failure
+from harness.trial.run import carry_out
 from harness.trial.supervisor import REFUSED
 
 MAX_REQUEST = 65536
@@ -102,22 +102,7 @@ def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
         give_notice(pipe)
         request = json.loads(message)
         memory_limit.tell_at_exit(request["memory_limit"], lambda outcome: send(pipe, outcome))
-        send(pipe, _outcome({**request, "ask": turns, "answer": pipe}))
+        send(pipe, carry_out({**request, "ask": turns, "answer": pipe}))
     finally:
         # No exit handlers, and no freeing of what the kernel frees faster.
         os._exit(0)
-
-
-def _outcome(request: dict[str, Any]) -> dict[str, Any]:
-    """The request's outcome: an error, whatever was measured, where the layer replaced built-in functions."""
-    try:
-        outcome = carry_out(request)
-    except BaseException as error:  # it does not raise, unless what it calls was replaced
-        replaced = restore_builtins()
-        outcome = failure(error)
-    else:
-        replaced = restore_builtins()
-    if replaced is None:
-        return outcome
-    cause = f" ({outcome['reason']})" if outcome["status"] != "ok" else ""
-    return {"status": "error", "reason": replaced + cause}

@@ -195,6 +195,58 @@ class Raises(Good):
         raise RuntimeError("no such luck")
 
 
+class Unprintable(RuntimeError):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class PrintsANumber(RuntimeError):
+    def __str__(self) -> str:
+        return 7  # type: ignore[return-value]
+
+
+class Disguised(RuntimeError):
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise ValueError("no class")
+
+
+class RaisesUnprintable(Good):
+    def misbehave(self) -> None:
+        raise Unprintable
+
+
+class RaisesANumber(Good):
+    def misbehave(self) -> None:
+        raise PrintsANumber
+
+
+class RaisesDisguised(Good):
+    def misbehave(self) -> None:
+        raise Disguised("who am I")
+
+
+class SpoilsBuiltinsAndRaises(Good):
+    """Whatever describes the exception needs them."""
+
+    def misbehave(self) -> None:
+        for name in ("str", "len", "isinstance", "repr", "sorted", "print", "open", "type", "next", "BaseException"):
+            setattr(builtins, name, None)
+        del builtins.reversed
+        raise RuntimeError("spoiled")
+
+
+class SpoilsBuiltins(Good):
+    """The harness itself fails afterwards."""
+
+    def misbehave(self) -> None:
+        builtins.isinstance = builtins.len = builtins.str = spoiled
+
+
+def spoiled(*_: object) -> None:
+    raise LookupError("spoiled")
+
+
 class ReturnsNaN(Good):
     def forward(self, x: Tensor) -> Tensor:
         return x * float("nan")

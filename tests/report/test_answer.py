@@ -137,3 +137,29 @@ def test_times_have_three_digits_and_a_unit(value: float, text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(512, "512 B"), (6291456, "6.00 MiB"), (3 * 2**40, "3.00 TiB")])
 def test_sizes_are_in_powers_of_1024(value: float, text: str) -> None:
     assert units.size(value) == text
+
+
+def test_memory_allocated_outside_torch_shows_both_numbers_and_has_no_law() -> None:
+    lines = usual_lines()
+    largest = max(line.seq_len for line in lines)
+    unknown = {"peak_bytes": None, "peak_traced_bytes": 2**17, "peak_resident_bytes": 100 * 2**20}
+    known = find(lines)
+    partly = [
+        replace(line, **unknown, facts_unknown="peak_bytes: it allocates outside torch")
+        if (line.impl, line.seq_len) == ("attention.naive", largest)
+        else line
+        for line in lines
+    ]
+    found = find(partly)
+    row = next(row for row in said(partly, width=160).splitlines() if row.startswith("attention.naive"))
+    assert "≥ 128 KiB traced, 100 MiB resident" in row
+    assert row.rstrip().endswith("unknown")
+    assert "it allocates outside torch" in said(partly, width=160)
+    of_memory = [{law.series.impl for law in one.laws if law.series.metric == "memory"} for one in (known, found)]
+    assert of_memory[0] - of_memory[1] == {"attention.naive"}
+    assert all("attention.naive" not in (one.slower, one.faster) for one in found.crossovers if one.metric == "memory")
+    (verdict,) = (one for one in found.verdicts if (one.impl, one.quantity) == ("attention.naive", "memory"))
+    assert (verdict.verdict, verdict.reason) == (
+        "undetermined",
+        "its peak memory is not known: it allocates memory outside torch",
+    )

@@ -63,9 +63,27 @@ def test_files_of_several_writers_are_read_together(run: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named_and_loses_no_other(run: Path) -> None:
     write(run, {"a": 1})
     (run / "rows" / "0000-directory.jsonl").mkdir()
+    os.mkfifo(run / "rows" / "0000-pipe.jsonl")
+    (run / "rows" / "0000-zero.jsonl").symlink_to("/dev/zero")
+    (run / "rows" / "0000-absent.jsonl").symlink_to("absent")
     rows, notices = read(run)
-    assert [row["a"] for row in rows] == [1]
-    assert notices == [f"{run}/rows/0000-directory.jsonl:1: cannot be read from here on (Is a directory), left out"]
+    assert ([row["a"] for row in rows], notices) == ([1], [])
+    names = ("absent", "directory", "pipe", "zero")
+    assert store.copies(run) == [f"{run}/rows/0000-{name}.jsonl: not a regular file, left out" for name in names]
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_a_line_without_an_end_is_left_out_and_loses_no_other(run: Path, shares: int) -> None:
+    path = write(run, {"a": 1}, {"a": 2})
+    first, second = path.read_bytes().splitlines(keepends=True)
+    with path.open("wb") as file:
+        file.write(first)
+        file.truncate(3 * 2**24)  # a hole: it takes no room on the disk, and reads as zeros
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n" + second)
+    rows, notices = read(run, shares)
+    assert [row["a"] for row in rows] == [1, 2]
+    assert notices == [f"{path}:2: a line of more than 16 MiB, left out"]
 
 
 def test_a_flood_of_garbage_is_told_in_a_few_lines(run: Path) -> None:

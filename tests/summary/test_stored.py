@@ -92,7 +92,9 @@ def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Pa
     whole = read_stored(make(tmp_path / "run"))
     table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
     shutil.rmtree(tmp_path / "run" / "rows")
-    assert read_stored(tmp_path / "run").lines == whole.lines
+    read = read_stored(tmp_path / "run")
+    assert read.lines == whole.lines
+    assert read.notices == [f"{tmp_path / 'run'} has no rows/: rebuilt from summary.csv, which holds one line per case"]
 
 
 @pytest.mark.parametrize(

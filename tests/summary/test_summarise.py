@@ -14,7 +14,7 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
     assert ", ".join(COLUMNS) == (
         "impl, family, seq_len, d_model, num_heads, batch_size, mode, dtype, device, threads, status, reason, "
         "time_s, time_lo_s, time_hi_s, time_median_s, trials, stop_reason, peak_bytes, peak_resident_bytes, "
-        "tokens_per_s, "
+        "peak_traced_bytes, tokens_per_s, "
         "flops, flops_full, ops, depth, depth_declared, min_bytes, weights_bytes, inputs_bytes, saved_bytes, "
         "transient_bytes, backend, compile_s, minor_faults_per_call, involuntary_switches, cpu_over_wall, steal_share, "
         "humps, sm_clock_mhz, "

@@ -90,9 +90,10 @@ def _rows(panel: Panel, n: int, laws: _Laws) -> tuple[CostRow, ...]:
             line,
             units.seconds(line.time_s) if line.time_s is not None else _untimed(line),
             interval(line),
-            units.size(line.peak_bytes) if line.peak_bytes is not None else "",
+            _memory(line),
             _slopes(panel, line, laws.get((line.impl, setting_of(line), "time"))),
-            _slopes(panel, line, laws.get((line.impl, setting_of(line), "memory"))),
+            _slopes(panel, line, laws.get((line.impl, setting_of(line), "memory")))
+            or ("unknown" if line.allocates_outside_torch else ""),
         )
         for line in sorted(at_n, key=lambda line: line.time_s if line.time_s is not None else float("inf"))
     )
@@ -100,6 +101,16 @@ def _rows(panel: Panel, n: int, laws: _Laws) -> tuple[CostRow, ...]:
 
 def _untimed(line: Line) -> str:
     return "not timed" if line.status == "ok" else line.status
+
+
+def _memory(line: Line) -> str:
+    """The peak; where torch has traced a part of it only, that part and what the kernel saw."""
+    if line.peak_bytes is not None:
+        return units.size(line.peak_bytes)
+    if line.peak_traced_bytes is None:
+        return ""
+    resident = f", {units.size(line.peak_resident_bytes)} resident" if line.peak_resident_bytes is not None else ""
+    return f"≥ {units.size(line.peak_traced_bytes)} traced{resident}"
 
 
 def _slopes(panel: Panel, line: Line, fitted: FittedLaw | None) -> str:

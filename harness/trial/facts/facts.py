@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.trial.build import Workload, build
 from harness.trial.contract import output_dtype
 from harness.trial.facts.backend import backend
-from harness.trial.facts.memory import allocator_peak, resident_peak
+from harness.trial.facts.memory import allocator_peak, exceeds_traced, resident_peak, return_freed_blocks
 from harness.trial.facts.observe import Observation, observe
 from harness.trial.facts.saved import saved_bytes
 from harness.trial.given import counted
@@ -37,15 +37,17 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     | `weights_bytes` | parameters and buffers |
     | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` the output's gradient too |
     | `output_bytes` | in `train` and `backward`, of the other gradients too |
-    | `peak_bytes` | the allocator's peak beyond weights and inputs, outputs included |
+    | `peak_bytes` | the peak beyond weights and inputs, outputs included; None if torch allocated only a part of it |
     | `saved_bytes`, `transient_bytes` | of that, what the forward pass leaves to the backward pass, and the rest; in
       `backward` the former was there before, and is not in the peak |
     | `peak_resident_bytes` | the kernel's view of the peak; None on a GPU |
+    | `peak_traced_bytes` | the peak of what torch's allocator handed out, whoever else allocated |
     | `backend`, `backend_fallback` | the kernel that ran; one sentence if a faster one was allowed, or None |
     | `facts_unknown` | one line for each reason why a key above is None |
 
     Each kind of fact has a call of its own, so that taking one does not disturb another.
     """
+    return_freed_blocks()
     work = build(case, seed)
     y = work.call()  # pools, caches and code are loaded by the first call, and are not its memory
     work.sync()
@@ -54,7 +56,7 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
         check_finite(y, counted(work.layer, case))
     del y
     work.forget()
-    peak, operations = allocator_peak(work.call, case.device)
+    traced, operations = allocator_peak(work.call, case.device)
     work.forget()
     resident = resident_peak(work.call) if case.device == "cpu" else None
     work.forget()
@@ -68,9 +70,8 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
     seen = _told(lambda: observe(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
     inputs = _inputs(case, work)
     facts = _watched(seen, unknown)
-    past_allocator = seen is not None and seen.past_torch and seen.past_allocator
-    if past_allocator:
-        unknown.append("peak_bytes: memory that torch has not allocated is a part of it, as numpy's is")
+    partly = _outside_torch(seen, resident, traced, case.threads)
+    unknown += partly
     return {
         **facts,
         **_claimed(case),
@@ -79,11 +80,24 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
         else facts["min_bytes"] + _bytes([*weights, *_moved(case, work)]),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes(inputs),
-        **_peak(case, None if past_allocator else peak, saved),
+        **_peak(case, None if partly else traced, saved),
         "peak_resident_bytes": resident,
+        "peak_traced_bytes": traced,
         "backend": backend(operations),
         "facts_unknown": unknown,
     }
+
+
+def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> list[str]:
+    """Why the peak that torch has traced is a part of the peak only; empty where it is all of it."""
+    if seen is not None and seen.past_torch and seen.past_allocator:
+        return ["peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"]
+    if exceeds_traced(resident, traced, threads, seen.ops if seen is not None else 0):
+        return [
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        ]
+    return []
 
 
 def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | None]:

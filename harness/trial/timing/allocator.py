@@ -16,8 +16,9 @@ from harness.trial.build import Unsupported
 
 # From malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
-# glibc's own first threshold; set by hand it no longer moves.
+# glibc's own first threshold and number of mapped blocks; a threshold set by hand no longer moves.
 _FRESH_BYTES = 128 * 1024
+_FRESH_BLOCKS = 65536
 
 # A kept heap has reached its size when so many calls in a row fault no more than so often.
 _SETTLED_CALLS = 6
@@ -30,7 +31,7 @@ _SETTINGS = {
     # Nothing is mapped by itself and nothing returned: once touched, memory stays, and faults are never paid again.
     "steady": ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1)),
     # Every large block is mapped, and returned when freed: its faults are paid at every call.
-    "fresh": ((_M_MMAP_THRESHOLD, _FRESH_BYTES), (_M_TRIM_THRESHOLD, _FRESH_BYTES)),
+    "fresh": ((_M_MMAP_MAX, _FRESH_BLOCKS), (_M_MMAP_THRESHOLD, _FRESH_BYTES), (_M_TRIM_THRESHOLD, _FRESH_BYTES)),
 }
 
 

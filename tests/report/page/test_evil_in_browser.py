@@ -1,9 +1,28 @@
 """report.html in a real browser: what came from outside is text, and nothing but the page's own scripts runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from report.found import EVIL
+import pytest
+from report.found import EVIL, renamed, some_lines, some_origin
+
+from harness.findings.findings import find
+from harness.report.page.page import page
+
+_RUNS = "window.got_in = true"
+HOSTILE = {
+    "ends a script": f"</script><script>{_RUNS}</script>",
+    "opens a comment": f"<!--<script>{_RUNS}",
+    "ends a comment": f"--><svg onload='{_RUNS}'>]]>",
+    "ends an attribute": f'" onmouseover="{_RUNS}" autofocus onfocus=\'{_RUNS}\' x=`',
+    "fills templates": f"{{{{{_RUNS}}}}}${{{_RUNS}}}%{{y}}<%= {_RUNS} %>",
+    "breaks lines": f"a\u2028{_RUNS}\u2029b\r\n\tc",
+    "turns letters": "pkg\u202eelacs\u2066.\u200fx\u2069:Layer",
+    "cannot be printed": "a\x00b\x1b[31m\x7f\ud800\ufffe",
+    "is very long": "pkg." + "x" * 5000 + ":Layer",
+    "closes the page": f"</style></title></textarea></main></body></html><base href=//evil><script>{_RUNS}</script>",
+}
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")
 
@@ -38,3 +57,19 @@ def test_a_script_that_got_in_would_not_run(browser, usual: Path, written: Calla
     browser.open(path)
     assert browser.run("return window.got_in ?? false") is False
     assert browser.complaints() != []
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_name_and_reason_break_nothing(kind: str, browser, written: Callable[[str], Path]) -> None:
+    name = HOSTILE[kind]
+    told = {"facts_unknown": name, "backend_fallback": name, "backend": name, "hump_cause": name, "humps": 2}
+    lines = [replace(line, **told) if line.impl == name else line for line in renamed(some_lines(), name)]
+    machine = {"cpu": {"model": name}, "environment": {name: name}, "project_commit": name}
+    browser.open(written(page(lines, find(lines), some_origin(host=name, **machine), [name])))
+    assert browser.complaints() == []
+    assert browser.run("return window.got_in ?? false") is False
+    assert browser.run("return document.scripts.length") == 3
+    assert browser.run("return document.querySelectorAll('svg[onload], img, base').length") == 0
+    assert len(browser.impls("chart-time")) == 3
+    browser.width(390)
+    assert browser.run("return document.documentElement.scrollWidth") <= 390

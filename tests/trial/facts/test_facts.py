@@ -20,7 +20,7 @@ PASSES = [("forward", 1), ("train", 3), ("backward", 2)]
 KEYS = {
     *("flops", "flops_full", "flops_unknown", "ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"),
     *("weights_bytes", "inputs_bytes", "output_bytes", "saved_bytes", "transient_bytes", "peak_bytes"),
-    *("peak_resident_bytes", "backend", "backend_fallback", "facts_unknown"),
+    *("peak_resident_bytes", "peak_traced_bytes", "backend", "backend_fallback", "facts_unknown"),
 }
 
 

@@ -1,12 +1,16 @@
 """What is called past torch's dispatcher is unknown, and not too small."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 import torch
+from trial.facts.unseen import UNSEEN_BYTES
 
 from harness.case import Case
+from harness.sweep.runner import Runner
 from harness.trial.facts.facts import take_facts
+from harness.trial.facts.memory import exceeds_traced
 
 CASE = Case("attention.packed", 16, 8, 2)
 
@@ -55,3 +59,31 @@ def test_without_one_they_are_known() -> None:
     facts = take_facts(CASE, seed=0)
     assert facts["flops"] == facts["flops_claimed"]
     assert facts["facts_unknown"] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("layer", ["Mallocs", "Maps", "FillsAByteArray"])
+def test_memory_allocated_outside_torch_makes_the_peak_unknown(layer: str, runner: Runner) -> None:
+    facts = runner.run("facts", Case(f"trial.facts.unseen:{layer}", 16, 8, 1))
+    assert [facts[name] for name in ("peak_bytes", "saved_bytes", "transient_bytes")] == [None] * 3
+    assert facts["peak_traced_bytes"] < 2**16
+    assert facts["peak_resident_bytes"] == pytest.approx(UNSEEN_BYTES, rel=0.5)
+    (reason,) = facts["facts_unknown"]
+    assert reason.startswith("peak_bytes: the process grew by far more memory than torch allocated")
+
+
+@pytest.mark.parametrize(("layer", "n"), [("FragmentsTheHeap", 16), ("HasConstants", 4096)])
+@pytest.mark.parametrize("allocator", ["default", "steady"])
+def test_memory_of_torch_alone_is_known_whatever_the_heap_does_with_it(
+    layer: str, n: int, allocator: str, runner: Runner
+) -> None:
+    facts = runner.run("facts", Case(f"trial.facts.unseen:{layer}", n, 8, 1, allocator=allocator))
+    assert facts["facts_unknown"] == []
+    assert facts["peak_bytes"] == facts["peak_traced_bytes"] > 0
+
+
+def test_what_autograd_keeps_for_each_of_many_small_operations_is_no_memory_of_the_layer() -> None:
+    # rnn.gru at n = 2048, d = 16 in training, as measured.
+    resident, traced, operations = 26 * 2**20, 1.4 * 2**20, 88_000
+    assert not exceeds_traced(resident, traced, 1, operations)
+    assert exceeds_traced(resident, traced, 1, 0)

@@ -1,7 +1,12 @@
 """Layers of whose work torch sees only a part."""
 
+import ctypes
+import mmap
+
 import torch
 from torch import Tensor, nn
+
+UNSEEN_BYTES = 10**8
 
 
 class OwnLayer(nn.Module):
@@ -70,3 +75,46 @@ class HasConstants(OwnLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.kept[0] + torch.tensor([0.5])
+
+
+class Mallocs(OwnLayer):
+    """The work of torch, and 100 MB from the C library that are written and freed again."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+        address = libc.malloc(UNSEEN_BYTES)
+        libc.memset(address, 1, UNSEEN_BYTES)
+        libc.free(address)
+        return self.mix(x)
+
+
+class Maps(OwnLayer):
+    """As many bytes, mapped from the kernel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with mmap.mmap(-1, UNSEEN_BYTES) as mapped:
+            for _ in range(UNSEEN_BYTES // 2**16):
+                mapped.write(b"x" * 2**16)
+        return self.mix(x)
+
+
+class FillsAByteArray(OwnLayer):
+    """As many bytes in an object of Python."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        bytearray(b"x") * UNSEEN_BYTES
+        return self.mix(x)
+
+
+class FragmentsTheHeap(OwnLayer):
+    """Nothing past torch: blocks of growing size, whose room on glibc's heap does not fit the next."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = []
+        for size in range(1, 17):
+            block = torch.ones(size * 2**18)
+            kept.append(torch.ones(2**12))
+            del block
+        return self.mix(x) + kept[0][0]

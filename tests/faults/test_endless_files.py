@@ -1,0 +1,146 @@
+"""Files that never end, block their reader or are far too large: one line, no hang, no full memory."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rows import measured
+
+import harness
+from harness.calibration.record import load_calibration
+from harness.case import Case
+from harness.cli import main
+from harness.config import compose
+from harness.errors import UsageError
+from harness.store import SCHEMA
+from harness.summary import table
+from harness.summary.stored import read_stored
+
+SECONDS, MORE_BYTES = 20, 2**30
+IRREGULAR = "not a regular file"
+TOO_LARGE = "the file is larger than 64 MiB"
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)  # a hole: it takes no room on the disk
+
+
+FAULTS: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "endless": lambda path: path.symlink_to("/dev/zero"),
+    "huge": huge,
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was measured in shards, with its tables."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    (run / "rows").mkdir(parents=True)
+    rows = [json.dumps({"schema": SCHEMA, **row}) for row in measured(Case("rnn.torch", 64, 32, 1), 1e-3, 4096)]
+    (run / "rows" / "0001-host-1.jsonl").write_text("\n".join(rows) + "\n")
+    (run / "config.yaml").write_text(compose([]).yaml)
+    (run / "machine.json").write_text('{"host": "vm"}')
+    (run / "summary.csv").write_text(table(read_stored(run).lines).to_csv(index=False))
+    return run
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+@pytest.fixture(autouse=True)
+def bounds() -> Iterator[None]:
+    """Who waits or reads without end is stopped."""
+
+    def stop(*_: object) -> None:
+        pytest.fail(f"still reading after {SECONDS} s")  # no exception that a reader would expect
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MORE_BYTES, hard))
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, previous)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_baseline_is_refused_in_one_line(fault: str, run: Path, capsys: pytest.CaptureFixture) -> None:
+    FAULTS[fault](Path("baseline.json"))
+    assert main(["check", "baseline.json"]) == 2
+    assert capsys.readouterr().err == f"harness: baseline.json: {TOO_LARGE if fault == 'huge' else IRREGULAR}\n"
+
+
+def test_a_huge_pytest_benchmark_file_is_refused_in_one_line(run: Path, capsys: pytest.CaptureFixture) -> None:
+    huge(Path("benchmarks.json"))
+    assert main(["report", "benchmarks.json", "-o", "out"]) == 2
+    assert capsys.readouterr().err == f"harness: benchmarks.json: {TOO_LARGE}\n"
+    with pytest.raises(UsageError, match=TOO_LARGE):
+        harness.load("benchmarks.json")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", ["config.yaml", "summary.csv"])
+def test_a_run_without_its_configuration_or_table_is_none(
+    name: str, fault: str, run: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (run / name).unlink()
+    FAULTS[fault](run / name)
+    if name == "summary.csv":
+        shutil.rmtree(run / "rows")
+    assert main(["report", "run", "--no-plots"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ("is larger than" in line) if fault == "huge" else ("run is not a run" in line)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_a_run_can_do_without_is_left_out(fault: str, run: Path, capsys: pytest.CaptureFixture) -> None:
+    (run / "machine.json").unlink()
+    (run / "machines").mkdir()
+    (run / "shards").mkdir()
+    (run / "shards" / "plan.json").write_text(json.dumps([[Case("rnn.torch", 64, 32, 1).as_dict()]]))
+    for name in ("machine.json", "machines/vm.json", "lock.json", "shards/0000.json", "rows/0002-vm-1.jsonl"):
+        FAULTS[fault](run / name)
+    if fault == "huge":
+        (run / "rows" / "0002-vm-1.jsonl").unlink()  # skipped line by line: see tests/store/test_reader.py
+    assert main(["status", "run"]) == 0
+    assert "1 cases have rows" in capsys.readouterr().out
+    assert main(["export", "run", "--format=pytest-benchmark", "-o", "out.json"]) == 0
+    assert json.loads(Path("out.json").read_text())["benchmarks"]
+    assert len(harness.load("run").table) == 1
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_plan_of_shards_is_refused_in_one_line(fault: str, run: Path, capsys: pytest.CaptureFixture) -> None:
+    (run / "shards").mkdir()
+    FAULTS[fault](run / "shards" / "plan.json")
+    assert main(["status", "run"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "plan.json" in line
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_calibration_is_refused_in_one_line(fault: str, run: Path) -> None:
+    FAULTS[fault](Path("calibration.json"))
+    with pytest.raises(UsageError, match=TOO_LARGE if fault == "huge" else IRREGULAR):
+        load_calibration(Path("calibration.json"))
+
+
+def test_a_huge_file_of_settings_is_refused_in_one_line(run: Path, capsys: pytest.CaptureFixture) -> None:
+    Path("mine/preset").mkdir(parents=True)
+    huge(Path("mine/preset/large.yaml"))
+    assert main(["sweep", "--config-dir", "mine", "preset=large", "--dry-run"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "mine/preset/large.yaml" in line
+    assert "larger than 8 MiB" in line
