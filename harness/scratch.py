@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import platform
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 
 # Short: a layer may make sockets below, whose path has 107 characters at most.
@@ -13,9 +15,10 @@ _PREFIX = "attn-"
 def make() -> Path:
     """Make a new directory, named for this process. Remove those of processes that ended without removing theirs.
 
-    The name tells the PID namespace as well, as containers may share a directory and not their process numbers.
+    The name tells the host and the PID namespace as well, as both may share a directory with others whose processes
+    have numbers of their own.
     """
-    ours = f"{_PREFIX}{_pid_namespace():x}-"
+    ours = f"{_PREFIX}{zlib.crc32(f'{platform.node()} {_pid_namespace()}'.encode()) & 0xFFFFF:x}-"
     for left in Path(tempfile.gettempdir()).glob(f"{ours}*-*"):
         number = left.name.removeprefix(ours).partition("-")[0]
         if number.isdigit() and not _is_running(int(number)):
@@ -25,11 +28,13 @@ def make() -> Path:
 
 def remove(directory: Path) -> None:
     """Remove the directory and its content as far as possible, even where a layer has withdrawn its own permissions."""
-    for at, names, _ in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(OSError):
-                os.chmod(os.path.join(at, name), 0o700, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
-    shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(RecursionError):  # a layer may nest a thousand directories
+        for at, names, _ in os.walk(directory):
+            for path in (os.path.join(at, name) for name in names):
+                if not os.path.islink(path):  # it may lead out of the directory
+                    with contextlib.suppress(OSError):
+                        os.chmod(path, 0o700)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _is_running(pid: int) -> bool:
@@ -44,6 +49,6 @@ def _is_running(pid: int) -> bool:
 
 def _pid_namespace() -> int:
     try:
-        return os.stat("/proc/self/ns/pid").st_ino & 0xFFFFF
+        return os.stat("/proc/self/ns/pid").st_ino
     except OSError:  # not on Linux
         return 0

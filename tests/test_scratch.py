@@ -31,7 +31,8 @@ def test_what_processes_left_that_were_killed_is_removed_at_the_next_start_and_n
 
 def test_directories_without_permissions_are_removed_and_links_are_not_followed(there: Path) -> None:
     made, kept = scratch.make(), there / "kept"
-    kept.mkdir(mode=0o700)
+    kept.mkdir()
+    kept.chmod(0o755)
     (kept / "file").touch()
     (made / "link").symlink_to(kept)
     closed = made / "closed" / "inner"
@@ -42,3 +43,4 @@ def test_directories_without_permissions_are_removed_and_links_are_not_followed(
     scratch.remove(made)
     assert list(there.iterdir()) == [kept]
     assert os.listdir(kept) == ["file"]
+    assert kept.stat().st_mode & 0o777 == 0o755

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -122,12 +122,12 @@ def run(arguments: Sequence[str]) -> int:
             if elsewhere:
                 return _elsewhere(cases, traits, config, runner, out, not options.no_plots, console)
             past = _past(out, cases, config, console) if goes_on else Past()
-            finished = _measure(cases, traits, config, runner, out, past, console)
+            trials = _measure(cases, traits, config, runner, out, past, console)
             lines = _report(out, not options.no_plots, console)
-    if not finished:
+    if trials is None:
         print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
         return INTERRUPTED
-    return _status(cases, lines, config.precision.min_rounds, out)
+    return _status(cases, lines, trials, config, out)
 
 
 def _elsewhere(
@@ -145,7 +145,7 @@ def _elsewhere(
     if not config.wait:
         return DONE
     lines = _report(out, plots, console)
-    return _status(cases, lines, config.precision.min_rounds, out) if complete else CASES_FAILED
+    return _status(cases, lines, {}, config, out) if complete else CASES_FAILED
 
 
 def _parser() -> Parser:
@@ -211,8 +211,8 @@ def _measure(
     out: Path,
     past: Past,
     console: Console,
-) -> bool:
-    """Run the sweep; whether it came to its end rather than being interrupted."""
+) -> dict[Case, int] | None:
+    """Run the sweep. Return how many trials each case has, or None if the sweep was interrupted."""
     writer = store.RowWriter(out)
     try:
         with Screen(cases, config.precision, console) as screen:
@@ -221,11 +221,11 @@ def _measure(
             )
             sweep.run()
     except KeyboardInterrupt:
-        return False
+        return None
     finally:
         writer.close()
         runner.drop()  # nothing more is measured: what runs yet is what was interrupted
-    return True
+    return sweep.trials
 
 
 def _load_report() -> None:
@@ -249,13 +249,19 @@ def _report(out: Path, plots: bool, console: Console) -> Sequence[Line]:
     return report.lines
 
 
-def _status(cases: Sequence[Case], lines: Sequence[Line], least_trials: int, out: Path) -> int:
+def _status(
+    cases: Sequence[Case], lines: Sequence[Line], trials: Mapping[Case, int], config: SweepConfig, out: Path
+) -> int:
     """The exit status of a sweep that was not interrupted. Unfinished cases are reported on stderr.
 
-    A case without a reason to stop and with fewer than `least_trials` is unfinished, as when its rows cannot be read
-    back. With more trials the case was finished: a better probe has since shown that some of them were disturbed.
+    A case is unfinished if it has no reason to stop and fewer trials than the sweep has measured (`trials`; without
+    that, than the fewest rounds), as when its rows cannot be read back. With all of them the sweep was right to stop: a
+    better probe has since shown that some trials were disturbed.
     """
-    finished = {line.case for line in lines if line.stop_reason != _UNFINISHED or line.trials >= least_trials}
+    least = config.precision.min_rounds
+    finished = {
+        line.case for line in lines if line.stop_reason != _UNFINISHED or line.trials >= trials.get(line.case, least)
+    }
     unfinished = len(finished.union(cases, (line.case for line in lines))) - len(finished)
     if unfinished:
         number = f"{unfinished} cases are" if unfinished > 1 else "1 case is"

@@ -115,18 +115,22 @@ def _lines(part: Part) -> Iterator[bytes]:
         if part.start:
             file.seek(part.start - 1)
             _skip_line(file)  # the end of a line that begins in another part
-        while file.tell() < part.end and (line := file.readline(_LONGEST_LINE + 1)):
+        left = part.end - file.tell()
+        while left > 0 and (line := file.readline(_LONGEST_LINE + 1)):
             yield line
+            left -= len(line)
             if len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
-                _skip_line(file)
+                left -= _skip_line(file)
 
 
-def _skip_line(file: BinaryIO) -> None:
-    """Read to the end of the line. Raises OSError for one that does not end within `_MOST_SKIPPED`."""
-    for _ in range(_MOST_SKIPPED // _BLOCK):
+def _skip_line(file: BinaryIO) -> int:
+    """Read to the end of the line; how many bytes. Raises OSError if it does not end within `_MOST_SKIPPED`."""
+    skipped = 0
+    while skipped < _MOST_SKIPPED:
         block = file.readline(_BLOCK)
+        skipped += len(block)
         if not block or block.endswith(b"\n"):
-            return
+            return skipped
     raise OSError(errno.EFBIG, f"a line of more than {_MOST_SKIPPED // 2**20} MiB")
 
 

@@ -98,8 +98,12 @@ def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 
+def _finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < math.inf
+    return _finite(value) and value >= 0
 
 
 def _positive(value: Any) -> bool:
@@ -162,7 +166,7 @@ _ENTRIES: dict[str, dict[str, _Check]] = {
     "flops": {"flops_per_s": _positive, "size": _count},
     "bandwidth": {"bandwidth_bytes_per_s": _positive},
     "attention_map": {
-        "weights": _list_of(_list_of(_list_of(_number))),
+        "weights": _list_of(_list_of(_list_of(_finite))),
         "row_error": _number,
         "own_weights": _flag,
     },

@@ -122,6 +122,11 @@ class Sweep:
             front = {case for case in larger if case in self._trials}
 
     @property
+    def trials(self) -> dict[Case, int]:
+        """How many timed trials each case has that has not failed, earlier sweeps' included."""
+        return {case: len(trials) for case, trials in self._trials.items()}
+
+    @property
     def open(self) -> set[Case]:
         """The cases that are not finished."""
         return set(self._open)

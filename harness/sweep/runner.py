@@ -53,6 +53,7 @@ class Runner:
         self._path = path
         self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
         self._compiling = Compiling(timeout_s, compile_timeout_s, compile_cache)
+        self._checked: set[Case] = set()  # a timed trial has shown that the case keeps no results
         self._slow: set[str] = set()  # impls whose module is imported in a warm parent of its own
         # By whether its trials compile, and whose module they are of: empty where that does not matter.
         self._parents: dict[tuple[bool, str], WarmParent] = {}
@@ -75,7 +76,16 @@ class Runner:
         return other
 
     def start(self, compiles: bool = False, module: str = "") -> None:
-        """Begin to start the warm parent, without waiting for it: its imports take a second."""
+        """Begin to start the fork server, without waiting for it: its imports take a second.
+
+        Raises UsageError if the system starts no process.
+        """
+        try:
+            self._start(compiles, module)
+        except NoProcess as error:
+            raise UsageError(str(error)) from error
+
+    def _start(self, compiles: bool, module: str) -> None:
         if (compiles, module) not in self._parents:
             self._parents[compiles, module] = WarmParent(self._path)
 
@@ -98,6 +108,8 @@ class Runner:
         outcome["wall_s"] = round(time.monotonic() - began, 6)
         if case is not None:
             self.learn(purpose, case, outcome)
+        if case is not None and outcome.get("last_call_checked"):
+            self._checked.add(case)
         described = case is not None and purpose == "describe" and outcome["status"] == "ok"
         if case is not None and described and outcome["forkable"] and outcome["import_s"] > _SLOW_IMPORT_S:
             self._slow.add(case.impl)
@@ -135,23 +147,22 @@ class Runner:
             "compiles": self._compiling.is_due("time" if purpose == "turns" else purpose, case),
             "own_module": case is not None and case.impl in self._slow,
             "compile_cache": self._compiling.directory(purpose, case),
+            "check_last_call": case not in self._checked,
             **extra,
         }
 
     def _warm_parent(self, compiles: bool, module: str) -> WarmParent:
-        self.start(compiles, module)
+        self._start(compiles, module)
         parent = self._parents[compiles, module]
         try:
             parent.wait_until_ready()
-        except NoAnswer:  # it was stopped, and costs one trial
+        except (NoAnswer, NoProcess):  # either costs one trial
             raise
         except WarmParentLost as error:
             del self._parents[compiles, module]
-            known = isinstance(error, NoProcess)
-            raise UsageError(
-                str(error) if known else "the process that starts trials did not start: can torch be imported?"
-            ) from error
+            raise UsageError("the fork server did not start: can torch be imported?") from error
         return parent
 
     def _drop_parent(self, which: tuple[bool, str]) -> None:
-        self._parents.pop(which).close()
+        if which in self._parents:  # it may not have started
+            self._parents.pop(which).close()

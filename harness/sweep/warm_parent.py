@@ -14,7 +14,6 @@ from typing import Any
 
 from harness import scratch
 from harness.checkout import search_path
-from harness.errors import UsageError
 from harness.sweep.answers import MOST_BYTES
 from harness.sweep.outcome import death, failed, outcome_of
 from harness.trial.compile_notice import NOTICE
@@ -22,11 +21,11 @@ from harness.trial.supervisor import REFUSED, STOPPED
 
 # How long a trial may take to end after its last word.
 _GRACE_S = 1.0
-# How long the parent may take to import torch, or the modules of somebody's own layer, and to answer otherwise: the
-# kernel takes back all that a trial has allocated before that.
+# Time limits of the fork server: for importing torch and the modules of layers, and for any other answer. Before it
+# answers, the kernel frees the trial's memory.
 _IMPORTS_S, _ANSWER_S = 600.0, 60.0
 # How long the supervisor may take to kill every process below it.
-_CLOSE_S = 5.0
+_CLOSE_S = 20.0
 _NUDGE_S = 1.0
 # The parent finds what the driver finds, wherever it was started from; layers it may be told to find elsewhere, but the
 # harness that measures them is always the driver's.
@@ -45,9 +44,9 @@ warm.serve(int(sys.argv[4]))
 
 
 class WarmParentLost(Exception):
-    """The process that starts trials has ended, or does not answer. The text is the reason why a trial was killed."""
+    """The fork server has ended, or does not answer. The text is the reason why a trial was killed."""
 
-    def __init__(self, reason: str = "together with the process it was forked from") -> None:
+    def __init__(self, reason: str = "the fork server ended") -> None:
         super().__init__(reason)
 
 
@@ -59,10 +58,10 @@ class NoProcess(WarmParentLost):
 
 
 class NoAnswer(WarmParentLost):
-    """The process that starts trials is stopped or does not answer."""
+    """The fork server is stopped or does not answer."""
 
     def __init__(self) -> None:
-        super().__init__("the process that starts trials stopped answering")
+        super().__init__("the fork server stopped answering")
 
 
 class WarmParent:
@@ -85,7 +84,7 @@ class WarmParent:
         except OSError as error:
             self._socket.close()
             scratch.remove(self._scratch)
-            raise UsageError(str(NoProcess(str(error.strerror)))) from error
+            raise NoProcess(str(error.strerror)) from error
         self._received = b""
         self._begun = 0
         self._trial: int | None = None
@@ -133,7 +132,10 @@ class WarmParent:
         self._purpose = request["purpose"]
         self._temporary = self._scratch / str(self._begun)
         self._begun += 1
-        self._temporary.mkdir()
+        try:
+            self._temporary.mkdir()
+        except OSError as error:
+            raise WarmParentLost(f"its temporary directory: {error.strerror}") from error
         reader, writer = os.pipe()
         try:
             self._send({**request, "temporary": str(self._temporary)}, [writer, *more])

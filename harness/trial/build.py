@@ -88,7 +88,7 @@ def build(
     exact_float32()
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
     if weights is not None:
-        layer.load_state_dict(weights)
+        _copy_weights(weights, layer)
     if inputs is None:
         m, wide = source_len(layer_class, case), case.d_model * input_width(layer_class)
         sizes = [(case.seq_len, wide), (m, case.d_model)] if m else [(case.seq_len, wide)]
@@ -99,6 +99,15 @@ def build(
         return _training(case, layer, x, source, sync, seed)
     build_mode = _decoding if case.mode == "decode" else _inference
     return build_mode(case, layer, x, source, sync)
+
+
+def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
+    """Copy them into the layer, but for buffers that have another shape there, as a table that grows with n."""
+    own = layer.state_dict()
+    with torch.no_grad():
+        for name, value in weights.items():
+            if name in own and own[name].shape == value.shape:
+                own[name].copy_(value)
 
 
 def _inference(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:

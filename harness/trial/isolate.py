@@ -56,8 +56,10 @@ def kill_children() -> None:
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while children.exists() and (pids := children.read_text().split()):
         for pid in map(int, pids):
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for pid in map(int, pids):  # the kernel frees their memory at the same time
+            with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
 

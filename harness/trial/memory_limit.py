@@ -10,6 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+_OUT_OF_MEMORY = re.compile(
+    r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
+    re.I,
+)
 # How C++ and Python report that no thread could be started, for want of memory or of processes.
 _NO_THREAD = re.compile(r"RuntimeError: (Resource temporarily unavailable|can't start new thread)")
 # A thread's stack where its size is not limited; glibc's own default.
@@ -25,6 +29,14 @@ def set_limit(limit: int) -> None:
     with contextlib.suppress(OSError):  # no /proc: no limit, as on macOS, where the kernel would ignore it
         most = _held() + limit
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the exception says that memory did not suffice, on the host or on a GPU."""
+    # By its name: the supervisor imports this module without torch.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def lift() -> int | None:

@@ -29,10 +29,6 @@ from harness.trial.timing.timed import take_time
 from harness.trial.timing.turns import take_turns
 from harness.trial.verify import verify
 
-_OOM = re.compile(
-    r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
-    re.I,
-)
 # Where code lies that is nobody's layer: Python's own (below which others may be installed), torch's, the harness's.
 _PYTHON = sysconfig.get_path("stdlib") + os.sep
 _OTHERS = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
@@ -82,9 +78,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
         return {"status": "unsupported", "reason": message}
     if isinstance(error, WrongResult):
         return {"status": "wrong", "reason": message}
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and _OOM.search(message)
-    ):
+    if memory_limit.is_out_of_memory(error):
         return {"status": "oom", "reason": message or "out of memory"}
     if isinstance(error, RuntimeError) and _NO_KERNEL.search(message):
         return {"status": "unsupported", "reason": message}
@@ -155,7 +149,7 @@ def _measure_layer(request: dict[str, Any], case: Case) -> dict[str, Any]:
     elif purpose == "turns":
         outcome = take_turns(case, seed, request["turn_s"], request["trial_s"], request["ask"], request["answer"])
     else:
-        outcome = take_time(case, seed, request["trial_s"])
+        outcome = take_time(case, seed, request["trial_s"], request.get("check_last_call", True))
     compiler.check_at_work(case)
     if compilations() > 0:
         outcome["compiled_anew"] = compiled_anew()

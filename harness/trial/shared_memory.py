@@ -9,13 +9,18 @@ import contextlib
 import glob
 import mmap
 import os
+import time
 from pathlib import Path
 from typing import Any
 
+# File times are those of the kernel's last tick, a few milliseconds ago.
+_ROUNDING_S = 0.1
 _DIRECTORY = Path("/dev/shm")
 # File name patterns, each ended by a zero byte. Anonymous and shared with every process forked from this one: neither
 # a full disk nor a closed descriptor stops a trial from noting, and a layer cannot fill it beyond its size.
 _noted = mmap.mmap(-1, 2**16)
+# When this process began, in seconds since the epoch: what is older belongs to others.
+_BEGAN = time.time() - _ROUNDING_S
 
 
 def note_trial(pid: int) -> None:
@@ -47,7 +52,8 @@ def unlink_noted() -> None:
     for pattern in filter(None, patterns):
         for left in _DIRECTORY.glob(pattern):
             with contextlib.suppress(OSError):
-                left.unlink()
+                if left.stat().st_mtime >= _BEGAN:  # containers may share this directory, and not process numbers
+                    left.unlink()
 
 
 def _note(pattern: str) -> None:

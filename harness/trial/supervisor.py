@@ -22,7 +22,7 @@ STOPPED = "stopped"
 # Before the reason why the system started no fork server, or no trial.
 REFUSED = "refused "
 # A whole job may be suspended and resumed: the fork server is then stopped for a moment longer than its supervisor.
-_STOPPED_S = 2.0
+_STOPPED_S, _RESUMED_S = 2.0, 0.2
 _AWAITED = (signal.SIGTERM, signal.SIGCONT, signal.SIGCHLD)
 
 
@@ -64,20 +64,20 @@ def supervise(descriptor: int, directory: Path) -> None:
 def _is_stopped_for_good(driver: int, server: int) -> bool:
     """Wait until there is nothing left to supervise; whether that is because the fork server stays stopped."""
     since: float | None = None
-    came: signal.struct_siginfo | None
+    received: signal.struct_siginfo | None = None
     while os.getppid() == driver:
         state = os.waitid(os.P_PID, server, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         if state is None:
             since = None
-            came = signal.sigwaitinfo(_AWAITED)
+            received = signal.sigwaitinfo(_AWAITED)
         elif state.si_code != os.CLD_STOPPED:
             return False
         else:
             since = since or time.monotonic()
             left_s = since + _STOPPED_S - time.monotonic()
-            if left_s <= 0:
+            if left_s <= 0 and received is None:  # a full wait has passed, in which this process was not suspended
                 return True
-            came = signal.sigtimedwait(_AWAITED, left_s)
-        if came is not None and came.si_signo == signal.SIGTERM:
+            received = signal.sigtimedwait(_AWAITED, max(left_s, _RESUMED_S))
+        if received is not None and received.si_signo == signal.SIGTERM:
             return False
     return False

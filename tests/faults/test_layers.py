@@ -1,5 +1,7 @@
 """Layers that do what no layer should, in one sweep beside a good one: each a row, and nothing of them remains."""
 
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,6 @@ from faults.layers import SHARED
 from faults.table import LAYERS
 
 MOST_BYTES = 2**28
-TEMPORARY = "tmp"
 SETTINGS = [
     "--no-plots",
     "seq_len=8",
@@ -29,18 +30,19 @@ SETTINGS = [
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, int]]:
-    """One sweep of all of them, ended; and the most bytes that a trial was seen to hold beyond the warm parent's."""
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, int, list[Path]]]:
+    """One sweep of all of them, ended; the most bytes that a trial held beyond the fork server; leftover files."""
     where = tmp_path_factory.mktemp("swept")
-    (where / TEMPORARY).mkdir()
-    env = {**environment(str(where)), "TMPDIR": str(where / TEMPORARY)}
+    temporary = Path(tempfile.mkdtemp())  # a short path: sockets are made below
+    env = {**environment(str(where)), "TMPDIR": str(temporary)}
     impls = ",".join(f"faults.layers:{name}" for name in LAYERS)
     most = 0
     with Driver(where, f"impl={impls}", *SETTINGS, mark=str(where), env=env) as driver:
         while driver.runs():
             most = max(most, _held(driver))
             time.sleep(0.05)
-        yield driver, most
+        yield driver, most, list(temporary.iterdir())
+    shutil.rmtree(temporary)
 
 
 def _held(driver: Driver) -> int:
@@ -57,7 +59,7 @@ def summary_of(driver: Driver) -> pd.DataFrame:
 
 
 def test_each_ends_as_it_must(swept) -> None:
-    driver, _ = swept
+    driver = swept[0]
     assert (driver.ended(), driver.err) == (3, "")
     summary = summary_of(driver)
     assert dict(summary.status) == {name: status for name, (status, _) in LAYERS.items()}
@@ -84,7 +86,7 @@ def test_no_process_of_theirs_remains(swept) -> None:
 
 
 def test_no_temporary_file_of_theirs_remains(swept) -> None:
-    assert list((swept[0].cwd / TEMPORARY).iterdir()) == []
+    assert swept[2] == []
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory is no file here")

@@ -63,7 +63,7 @@ def test_one_trial_is_lost_with_a_stopped_parent_and_the_sweep_goes_on(tmp_path:
         assert (driver.ended(), driver.err) == (3, "")
     summary = pd.read_csv(tmp_path / "run" / "summary.csv")
     assert sorted(summary.status) == ["killed", *["ok"] * (CASES - 1)]
-    assert set(summary.reason.dropna()) == {"the process that starts trials stopped answering"}
+    assert set(summary.reason.dropna()) == {"the fork server stopped answering"}
     assert nothing_remains(str(tmp_path))
 
 

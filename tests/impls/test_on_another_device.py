@@ -152,6 +152,7 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
         assert (got.device, want.device, got.shape) == (THERE, THERE, want.shape), what
         return 0.0
 
+    monkeypatch.setattr(torch, "equal", lambda one, other: True)  # there are no values there
     for module in ("verify", "decoding", "masking", "second_input"):
         monkeypatch.setattr(f"harness.trial.{module}.check", check)
     with AnotherDevice():

@@ -44,7 +44,7 @@ def test_an_interrupted_session_leaves_no_process_behind(tmp_path: Path) -> None
     mark = uuid.uuid4().hex
     with subprocess.Popen(command(tmp_path), cwd=tmp_path, env=environment(mark), stdout=subprocess.DEVNULL) as run:
         wait_until((tmp_path / "started").exists)
-        assert len(processes(mark)) == 2  # pytest, and what its trials are forked from
+        assert len(processes(mark)) == 3  # pytest, the fork server and its supervisor
         run.send_signal(signal.SIGINT)
         run.wait(30)
     wait_until(lambda: processes(mark) == [])

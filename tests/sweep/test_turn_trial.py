@@ -145,9 +145,9 @@ def test_the_loss_of_the_warm_parent_is_told(flag: Path, monkeypatch: pytest.Mon
         trial = runner.turns(misbehaving("KillsItsParentToo"), TURN_S)
         trial.wait_until_warm()
         flag.touch()
-        with pytest.raises(TurnTrialFailed, match="together with the process it was forked from"):
+        with pytest.raises(TurnTrialFailed, match="the fork server ended"):
             trial.turn()
-        with pytest.raises(TurnTrialFailed, match="together with the process it was forked from"):
+        with pytest.raises(TurnTrialFailed, match="the fork server ended"):
             runner.turns(misbehaving("Good"), TURN_S)
 
 

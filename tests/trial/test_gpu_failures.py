@@ -69,7 +69,7 @@ def test_what_asks_for_a_gpu_has_room_for_a_cuda_context(
     monkeypatch: pytest.MonkeyPatch, purpose: str, limit: int | None
 ) -> None:
     limits: list[int | None] = []
-    monkeypatch.setattr(isolate, "enter", limits.append)
+    monkeypatch.setattr(isolate, "enter", lambda limit, temporary: limits.append(limit))
     monkeypatch.setattr(run, "_measure", lambda request: {})
     run.carry_out({"purpose": purpose, "memory_limit": 2**20, "sent_at": 0.0})
     assert limits == [limit]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from harness.bounded_file import read_text
+from harness.bounded_file import read_json
 from harness.case import Case
 from harness.errors import UsageError
 from harness.whole_file import write_whole
@@ -43,7 +43,7 @@ def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
     """The cases of each shard; None of a run that was not made in shards. Raises UsageError for a damaged plan."""
     path = run / "shards" / "plan.json"
     try:
-        return [tuple(map(Case.from_dict, shard)) for shard in json.loads(read_text(path))]
+        return [tuple(map(Case.from_dict, shard)) for shard in read_json(path)]
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -61,7 +61,7 @@ def state_of(run: Path, shard: int) -> State | None:
     """What was last said of the shard; None where it has not begun. A row counts as a word of it."""
     path = _path(run, shard)
     try:
-        said = State(**json.loads(read_text(path)))
+        said = State(**read_json(path))
     except (OSError, ValueError, TypeError):
         return None
     rows = (file.stat().st_mtime for file in (run / "rows").glob(f"*-{said.host}-{said.pid}.jsonl"))
@@ -77,7 +77,7 @@ def submitted(run: Path, shard: int) -> tuple[str, float] | None:
     """The job that the shard was given to last, and when; None where that is not known."""
     path = _job_path(run, shard)
     try:
-        return str(json.loads(read_text(path))), path.stat().st_mtime
+        return str(read_json(path)), path.stat().st_mtime
     except (OSError, ValueError):
         return None
 
