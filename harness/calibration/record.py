@@ -133,6 +133,6 @@ def _read(path: Path) -> tuple[dict[str, Any], str | None]:
         return {}, f"a calibration of schema {data.get('schema')}, not {SCHEMA}: make it anew"
     try:
         from_dict(data)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         return {}, f"a calibration that lacks something ({error}): make it anew"
     return data, None

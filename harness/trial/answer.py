@@ -1,4 +1,4 @@
-"""Send a trial's answer to the driver. A layer may have replaced what that needs, so it is all bound at import, before.
+"""Send a trial's answer to the driver. A layer may replace functions that this needs: they are bound before it runs.
 
 A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use: the harness has the originals.
 Other built-in functions are used everywhere, also by what the harness imports. A trial in which one of these was
@@ -12,14 +12,15 @@ from typing import Any
 
 _OFTEN_REPLACED = ("print", "open", "input", "help", "exit", "quit", "breakpoint", "__import__", "__build_class__")
 _BUILTINS = vars(builtins)
-_ORIGINALS = {name: it for name, it in _BUILTINS.items() if callable(it) and name not in _OFTEN_REPLACED}
+_ORIGINALS = dict(_BUILTINS)
+_WATCHED = [name for name, original in _ORIGINALS.items() if callable(original) and name not in _OFTEN_REPLACED]
 _encode = json.JSONEncoder().encode
 
 
 def restore_builtins() -> str | None:
     """Put replaced built-in functions back; a sentence that names them, or None if there were none."""
     # A comprehension and methods alone: any built-in function may be one of those replaced.
-    names = [name for name, original in _ORIGINALS.items() if name not in _BUILTINS or _BUILTINS[name] is not original]
+    names = [name for name in _WATCHED if name not in _BUILTINS or _BUILTINS[name] is not _ORIGINALS[name]]
     _BUILTINS.update(_ORIGINALS)
     return f"it replaced built-in functions of Python: {', '.join(names)}" if names else None
 

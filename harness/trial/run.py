@@ -44,12 +44,14 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
     began = monotonic()
     # A CUDA context, which the machine's facts are asked of, is larger than some limits for layers.
     limit = None if request["purpose"] == "machine" else request["memory_limit"]
+    replaced = None
     try:
         isolate.enter(limit, request.get("temporary"))
-        outcome = {"status": "ok", "reason": None, **_measure(request)}
-        replaced = restore_builtins()
+        try:
+            outcome = {"status": "ok", "reason": None, **_measure(request)}
+        finally:  # before `BaseException` is looked up: it is a built-in too
+            replaced = restore_builtins()
     except BaseException as error:
-        replaced = restore_builtins()
         lifted = memory_limit.lift()
         outcome = memory_limit.explain(failure(error), limit, lifted)
     memory_limit.lift()

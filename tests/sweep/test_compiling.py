@@ -39,14 +39,14 @@ def test_what_builds_no_layer_compiles_nothing(compiling: Compiling, purpose: st
     assert compiling.limit_s(purpose, OURS) == 60
 
 
-def test_compiling_has_a_limit_of_its_own_and_a_timed_trial_what_compiling_once_more_would_take(
+def test_compiling_has_a_limit_of_its_own_and_a_timed_trial_what_compiling_twice_more_would_take(
     compiling: Compiling,
 ) -> None:
     assert compiling.limit_s("time", PLAIN) == compiling.limit_s("verify", PLAIN) == 60
     assert [compiling.limit_s(purpose, OURS) for purpose in ("verify", "compile", "facts")] == [900] * 3
     assert compiling.limit_s("time", OURS) == 60
     compiling.learn("compile", OURS, {"status": "ok", "compile_s": 17.0})
-    assert compiling.limit_s("time", OURS) == 77
+    assert compiling.limit_s("time", OURS) == 94
 
 
 def test_all_trials_of_a_case_share_a_directory_but_its_verification_which_would_warm_it(compiling: Compiling) -> None:
