@@ -1,4 +1,4 @@
-"""A case: one point of the grid, and the grid they come from."""
+"""A case, which is one point of a grid, and the grid itself."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,11 +10,11 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 DEVICES = ("cpu", "cuda")
 ALLOCATORS = ("default", "steady", "fresh")
 MASKS = ("none", "causal", "padding")
-# How a case ends that has no numbers.
+# Statuses of a case that ends without measurements.
 FAILURES = ("oom", "timeout", "killed", "unsupported", "wrong", "error")
-# Axes along which a sweep can go on by itself, doubling.
+# Axes along which a sweep can extend the grid by doubling the size.
 GROWING = ("seq_len", "d_model", "batch_size")
-# Several blocks of any blocked kernel of ours; and a float64 reference of it is still a matter of milliseconds.
+# Long enough for several blocks of any blocked kernel in `impls`. A float64 reference still takes only milliseconds.
 _SMALL_SEQ_LEN = 256
 _SMALL_BATCH = 2
 
@@ -23,13 +23,18 @@ _SMALL_BATCH = 2
 class Case:
     """What is measured. Sizes: n = `seq_len`, d = `d_model`, h = `num_heads`, b = `batch_size`.
 
-    `mode` is `forward` (no gradients), `train` (forward and backward), `backward` (backward alone, of a forward pass
-    made outside the clock) or `decode` (one token more, with n in all). A layer without heads has `num_heads` 1.
-    `threads` is the number of CPU threads torch may use. `allocator` says how the C library treats large blocks: as it
-    likes (`default`), kept for good (`steady`) or new at every call (`fresh`). `mask` says which tokens one may look
-    at: all (`none`), those before (`causal`), or all that are no padding (`padding`), of which there are `real_share`
-    over the batch; without padding that is 1. `source_len` is the length of a source that is attended to, 0 for
-    none: a layer then attends to its own input.
+    `mode`: `forward` computes no gradients, `train` runs forward and backward. With `backward`, the backward pass alone
+    is timed; its forward pass is made outside the timed part. With `decode`, a call adds one token, with n in all.
+
+    `num_heads` is 1 for a layer without heads. At most `threads` CPU threads are available to torch.
+
+    `allocator` is how the C library treats large blocks. It decides by itself (`default`), keeps blocks for good
+    (`steady`) or obtains new ones at every call (`fresh`).
+
+    `mask` is which tokens a token may attend to: all (`none`), no later ones (`causal`), or all but padding
+    (`padding`). A share `real_share` of the batch's tokens is real, 1 without padding.
+
+    `source_len` is the length of a source that is attended to. At 0 a layer attends to its own input.
     """
 
     impl: str
@@ -48,16 +53,16 @@ class Case:
 
     @property
     def key(self) -> str:
-        """The overrides that measure this case again: unique, stable, and to be pasted after `sweep`."""
+        """The overrides that measure this case again: unique, stable, and ready to paste after `sweep`."""
         return " ".join(f"{name}={value}" for name, value in self.as_dict().items())
 
     @property
     def tokens(self) -> int:
-        """Tokens that one call processes."""
+        """The number of tokens that one call processes."""
         return self.batch_size * (1 if self.mode == "decode" else self.seq_len)
 
     def small(self) -> "Case":
-        """The case that stands for its kind where correctness is at stake: n as `_small`, b at most 2."""
+        """The case that is verified for its kind: n and the source length as `_small` returns them, b at most 2."""
         return replace(
             self,
             seq_len=_small(self.seq_len),
@@ -66,7 +71,7 @@ class Case:
         )
 
     def at(self, axis: str, size: int) -> "Case":
-        """The same at another size along an axis."""
+        """This case with another size along an axis."""
         changed: dict[str, Any] = {axis: size}
         return replace(self, **changed)
 
@@ -76,35 +81,35 @@ class Case:
         return f"{self.impl} n={self.seq_len}{source} d={self.d_model} h={self.num_heads}{mask}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, as they stand in a row."""
-        # A row asks twice, and `dataclasses.asdict` copies.
+        """The fields by name, as a row stores them."""
+        # Each row calls this twice, and `dataclasses.asdict` copies.
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
-        """The case that `as_dict` wrote, now or before there were all of today's axes: these have their defaults.
+        """The case that `as_dict` wrote. Axes added since then get their defaults.
 
-        Raises KeyError for a field that has none and is missing.
+        Raises KeyError if a field without a default is missing.
         """
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 
 def _small(length: int) -> int:
-    """The largest length that is small, and as often divisible by two.
+    """The largest length up to 256 that divides by two as often as `length`, at most 8 times.
 
-    So a kernel's last tile is as full or as ragged as at the length itself, and one that takes full tiles alone can be
-    asked.
+    Up to 256 that is `length` itself. A kernel's last tile is then as full or as ragged as at `length`. So a kernel
+    that takes full tiles only can be verified too.
     """
     if length <= _SMALL_SEQ_LEN:
         return length
     tile = min(length & -length, _SMALL_SEQ_LEN)
-    return tile * ((_SMALL_SEQ_LEN // tile - 1) | 1)  # an odd number of them: 255, 254, 252, 248, … 256
+    return tile * ((_SMALL_SEQ_LEN // tile - 1) | 1)  # an odd number of tiles: 255, 254, 252, 248, … 256
 
 
-# Axes that are no sizes: two cases that differ along one of them are never held against each other.
+# Axes that are not sizes. Cases that differ along one of them are never compared with each other.
 SETTINGS = ("mode", "dtype", "device", "threads", "allocator", "mask", "real_share", "source_len")
 AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
-# What an axis is where nothing is said of it.
+# The value of an axis that is not given.
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) if field.default is not MISSING}
 
 
@@ -113,9 +118,9 @@ def grid(
     has_heads: Callable[[str], bool],
     together: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[Case]:
-    """Every combination of the axes' values as `collapsed`, without repeats.
+    """Every combination of the axes' values, `collapsed` and without repeats.
 
-    `together` are points along some of the axes, whose values are combined with those of the others alone.
+    `together` holds points along some of the axes. Each point is combined with the values of the other axes only.
     """
     seen = set()
     for point in together or [{}]:
@@ -128,11 +133,11 @@ def grid(
 
 
 def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
-    """The one of all cases that are the same.
+    """The canonical form of a case: equivalent cases collapse to the same one.
 
-    A layer without heads is one case and not one a head count; a GPU's memory is not the C library's, and is one
-    case whatever the allocator; a token that is decoded comes after all others, and sees all of a source, and is one
-    case under no mask or a causal one; and without padding all tokens are real.
+    A layer without heads is one case, not one per head count. The C library does not manage a GPU's memory, so the
+    allocator makes no difference there. A decoded token comes after all others and sees all of a source, so no mask
+    and a causal mask are one case. Without padding, all tokens are real.
     """
     if not has_heads(case.impl):
         case = replace(case, num_heads=1)

@@ -1,4 +1,4 @@
-"""Find an impl by its name: one of ours from the registry, or anybody's as `module:Class` or `path/to/a.py:Class`."""
+"""Find a layer by its name: a registered one, or the user's own as `module:Class` or `path/to/a.py:Class`."""
 
 import importlib
 import unicodedata
@@ -13,7 +13,7 @@ from harness.case import Case
 from harness.errors import UsageError, did_you_mean
 from impls.registry import IMPLS
 
-# Of many classes the first ones show which file it is.
+# A message lists at most this many classes of a module.
 _MOST_NAMED = 12
 
 
@@ -23,26 +23,26 @@ def names() -> list[str]:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether `name` is written as somebody's own layer, `their.module:TheirLayer` or `their/file.py:TheirLayer`."""
+    """Whether `name` refers to a user's own layer, `their.module:TheirLayer` or `their/file.py:TheirLayer`."""
     return ":" in name
 
 
 def is_in_a_file(name: str) -> bool:
-    """Whether `name` is written as a layer in a file, `their/file.py:TheirLayer`."""
+    """Whether `name` refers to a layer in a file, `their/file.py:TheirLayer`."""
     place, _, attribute = name.rpartition(":")
-    # With a slash: `layers.py:Layer` is of the module `py` in the package `layers`.
+    # A slash is required: `layers.py:Layer` means the module `py` in the package `layers`.
     return "/" in place and place.endswith(".py") and _is_dotted(attribute)
 
 
 def _is_dotted(name: str) -> bool:
-    """Whether it is made of Python's names, in letters of any script, with dots between."""
+    """Whether `name` consists of Python identifiers, in letters of any script, joined by dots."""
     return all(part.isidentifier() for part in name.split("."))
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError unless `name` is registered or of the form of somebody's own layer.
+    """Raise UsageError unless `name` is registered or has the form of a user's own layer.
 
-    Somebody's own module is not imported here: whatever its code does, it does in a trial's process.
+    The user's module is not imported here: its code runs only in a trial's process.
     """
     if is_foreign(name):
         module, _, attribute = name.partition(":")
@@ -54,8 +54,9 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class Traits:
-    """What must be known of an impl before it is measured: its family, whether it has heads, and, of somebody's own,
-    which code it is, as `harness.layer_files` has it.
+    """What must be known of a layer before it is measured: its family, and whether it has heads.
+
+    `files` identifies the code of a user's own layer, as `harness.layer_files` records it.
     """
 
     family: str
@@ -64,30 +65,34 @@ class Traits:
 
 
 def traits(name: str) -> Traits:
-    """Of a registered impl. Raises KeyError for any other; those are looked at in a trial (`describe`)."""
+    """The traits of a registered layer. Raises KeyError for any other: a trial examines those (`describe`)."""
     return Traits(IMPLS[name].family, IMPLS[name].has_heads)
 
 
 def is_compiled(name: str) -> bool:
-    """Whether a registered impl says that its first call compiles; somebody's own is found out in a trial."""
+    """Whether a registered layer declares that its first call compiles. For a user's own layer, a trial finds out."""
     return name in IMPLS and IMPLS[name].compiled
 
 
 def target(name: str) -> str:
-    """Where the layer is, as `module:Class`."""
+    """The location of the layer, as `module:Class`. The name of a user's own layer is its location."""
     return IMPLS[name].target if name in IMPLS else name
 
 
 def load_class(name: str) -> type:
-    """The layer's class. Raises whatever importing its module raises, AttributeError if it has no such class."""
+    """The layer's class.
+
+    Raises whatever importing its module raises, AttributeError if the module lacks the name, and TypeError if the
+    name is not a class.
+    """
     return _load(target(name))
 
 
 def load_reference(name: str) -> type | None:
-    """The class that says what the impl must compute, with the same `state_dict`; None if nobody says.
+    """The class that defines what the layer must compute, with the same `state_dict`; None if the layer names none.
 
-    Ours have it in the registry. Somebody's own layer may have an attribute `reference`: a class, or the
-    name of one of our impls.
+    The registry names the reference of a registered layer. A user's own layer may have an attribute `reference`: a
+    class, `module:Class`, or the name of a registered layer, whose reference then applies.
     """
     if name in IMPLS:
         return _load(IMPLS[name].reference)
@@ -98,12 +103,15 @@ def load_reference(name: str) -> type | None:
 
 
 def build_options(name: str) -> dict[str, Any]:
-    """Keyword arguments beyond `d_model` and `num_heads` that the registry gives to this impl."""
+    """Keyword arguments beyond `d_model` and `num_heads` that the registry passes to this layer."""
     return dict(IMPLS[name].options) if name in IMPLS else {}
 
 
 def reference_options(name: str) -> dict[str, Any]:
-    """Keyword arguments that the registry gives to this impl's reference, or to that of ours which is named as one."""
+    """Keyword arguments that the registry passes to this layer's reference.
+
+    A user's own layer may name a registered layer as its reference. The arguments are then those of that layer.
+    """
     of_whom = name if name in IMPLS else getattr(_load(name), "reference", None)
     return dict(IMPLS[of_whom].reference_options) if isinstance(of_whom, str) and of_whom in IMPLS else {}
 
@@ -114,7 +122,7 @@ def _load(target: str) -> type:
     found: Any = module
     for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
         if not hasattr(found, name):
-            # By the user's own name for it: a file that is in no package has another one as a module.
+            # Name the place as the user wrote it: a file outside any package has a different module name.
             raise AttributeError(f"{place} has no class '{attribute}'; {_classes_in(module)}")
         found = getattr(found, name)
     if not isinstance(found, type):
@@ -123,7 +131,7 @@ def _load(target: str) -> type:
 
 
 def _classes_in(module: ModuleType) -> str:
-    """Those that are its own and meant for others."""
+    """The public classes defined in `module`, for an error message."""
     classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}
     names = [name for name, value in classes.items() if value.__module__ == module.__name__]
     more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
@@ -131,7 +139,7 @@ def _classes_in(module: ModuleType) -> str:
 
 
 def unsupported_reason(case: Case, has_heads: bool) -> str | None:
-    """Why the case cannot be, from its numbers alone; None if nothing speaks against it."""
+    """Why the case is impossible, judging from its numbers alone; None if they allow it."""
     if has_heads and case.d_model % case.num_heads:
         return f"d_model={case.d_model} is not divisible by num_heads={case.num_heads}"
     return None

@@ -1,9 +1,10 @@
-"""What theory claims of a layer, as formulas in n, d and h that are shown as they stand and evaluated exactly.
+"""Theoretical claims about a layer: formulas in n, d and h, shown as written and evaluated exactly.
 
-`work` is of one sequence, forward; `work_train` of forward and backward; `work_decode` of one token with n in all; a
-multiply-add is 2, and elementwise work is not counted. `memory` (words alive at the peak beyond weights and input),
-`depth` (sequential operations) and `path` (operations on the longest way between two positions) are by order. See
-Vaswani et al. 2017, table 1.
+`work` counts the FLOPs of a forward pass over one sequence, `work_train` those of forward and backward. For one token,
+with n in all, the claim is `work_decode`. A multiply-add is 2, and elementwise work is not counted.
+
+The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at the peak beyond weights and input are
+`memory`; sequential operations are `depth`. Operations on the longest path between two positions are `path`.
 """
 
 import re
@@ -25,7 +26,7 @@ _TIMES = re.compile(r"\s*(\*(?!\*)|·)?\s*")
 _FACTOR = re.compile(rf"(?P<number>[0-9]+)|(?P<log>log n)|(?P<name>[ndh]){_POWER}")
 _OVER = re.compile(rf"\s*/\s*h{_POWER}")
 _BIG_O = re.compile(r"\s*O\((.*)\)\s*")
-# Claimed by order, where O(…) says no more than what is in it.
+# Claims of an order, so `O(…)` around the formula adds nothing.
 _BY_ORDER = ("memory", "depth", "path")
 _GRAMMAR = (
     "it takes whole numbers, n, d, h and log n, powers as d², d^2 or d**2, products as nd, n d, n*d or n·d, "
@@ -45,7 +46,7 @@ class Term:
 
     @property
     def factors(self) -> tuple[int, int, int, int]:
-        """Its powers, without the coefficient."""
+        """The powers of n, d, h and log n, without the coefficient."""
         return self.n, self.d, self.h, self.log
 
 
@@ -57,9 +58,9 @@ class Polynomial:
     terms: tuple[Term, ...]
 
     def __call__(self, n: int, d: int, h: int = 1) -> int:
-        """Its value, exactly where all its terms are powers; a logarithm is rounded up to a whole step.
+        """The value at n, d and h. Powers are exact; log₂ n is rounded up to a whole number.
 
-        Raises ValueError where it is no whole number: d is a multiple of h.
+        Raises ValueError if the value is not a whole number: d must be a multiple of h.
         """
         value = sum(
             (t.coefficient * n**t.n * d**t.d * Fraction(h) ** t.h * (n - 1).bit_length() ** t.log for t in self.terms),
@@ -70,7 +71,7 @@ class Polynomial:
         return int(value)
 
     def __sub__(self, other: "Polynomial") -> "Polynomial":
-        """The difference, term by term: what a backward pass does is that of training less that of a forward pass."""
+        """The difference, term by term. The work of a backward pass is that of training minus that of forward."""
         left = {term.factors: term.coefficient for term in self.terms}
         for term in other.terms:
             left[term.factors] = left.get(term.factors, 0) - term.coefficient
@@ -82,9 +83,10 @@ class Polynomial:
 
 
 def parse(text: str) -> Polynomial:
-    """Read a formula: whole numbers, n, d and h to powers (`d²`, `d^2`, `d**2`), `log n`, `/h`, joined by + and −.
+    """Parse a formula: a sum of products, joined by + and −.
 
-    Of a product the factors stand side by side, or with a space, `*` or `·` between. Raises UsageError.
+    Factors are whole numbers, `log n`, and n, d and h to powers (`d²`, `d^2`, `d**2`). A product may end in `/h`. Its
+    factors are adjacent, or separated by a space, `*` or `·`. Raises UsageError for an unparsable formula.
     """
     terms: list[Term] = []
     place = 0
@@ -100,7 +102,10 @@ def parse(text: str) -> Polynomial:
 
 
 def _term(text: str, place: int, coefficient: int) -> tuple[Term, int]:
-    """A product and its end. A number or whatever follows `log n` needs a sign of multiplication before it."""
+    """The product that starts at `place`, and the position after it.
+
+    A multiplication sign is required before a number and before any factor that follows `log n`.
+    """
     powers = dict.fromkeys(("n", "d", "h", "log"), 0)
     factor = _FACTOR.match(text, place)
     if not factor:
@@ -149,7 +154,7 @@ def _malformed(text: str, place: int) -> UsageError:
 
 
 def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
-    """The work that is claimed of one call in a mode; None where nothing is."""
+    """The claimed work of one call in `mode`; None without a claim. That of `backward` is training minus forward."""
     if mode == "backward":
         train, forward = claims.get("work_train"), claims.get("work")
         return train - forward if train and forward else None
@@ -157,14 +162,14 @@ def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
 
 
 def of_impl(name: str) -> dict[str, Polynomial]:
-    """The claims that a registered impl makes, of `CLAIMS`. Raises KeyError for any other name."""
+    """The claims of a registered layer, by their names in `CLAIMS`. Raises KeyError for any other name."""
     return {claim: parse(text) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
 
 
 def of_class(layer_class: Any) -> dict[str, Polynomial]:
-    """The claims that somebody's own layer has as its attribute `claims`, none if it has none.
+    """The claims in the attribute `claims` of a user's own layer; empty without that attribute.
 
-    Raises UsageError for a claim that there is not, or that cannot be read.
+    Raises UsageError if `claims` is not a mapping, and for an unknown claim or an unparsable formula.
     """
     claims = {}
     stated = getattr(layer_class, "claims", {})

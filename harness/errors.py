@@ -3,12 +3,12 @@
 import difflib
 from collections.abc import Iterable
 
-# Of many names the first ones show what they look like.
+# A message lists at most this many known names.
 _MOST_NAMED = 16
 
 
 class UsageError(Exception):
-    """The command cannot be carried out as given. The command line prints it and exits with 2."""
+    """The command cannot be carried out as given. The command line prints the message and exits with status 2."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

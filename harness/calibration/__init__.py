@@ -1,1 +1,1 @@
-"""Is this machine fit to measure on? Its noise, its peaks, its settings and its other load, and what to change."""
+"""Is this machine fit to measure on? Its noise, peaks, settings and other load, and what to change."""

@@ -1,7 +1,7 @@
-"""From a calibration's numbers to plain advice: what was seen, why it matters, what to do.
+"""Plain advice from a calibration's numbers: what was seen, why it matters, and what to do.
 
-Each piece of advice has a level: `note` (worth knowing), `care` (the machine is usable with care) or `unfit`.
-The verdict is the worst of them.
+Each piece of advice has a level: `note` (worth knowing), `care` (the machine is usable with care) or `unfit`. The
+verdict is the worst level.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ VERDICTS = {"note": "fit", "care": "usable with care", "unfit": "not fit"}
 
 @dataclass(frozen=True)
 class Limit:
-    """From `care` on a number calls for care, from `unfit` on the machine should not be measured on."""
+    """A number above `care` calls for care. Above `unfit`, the machine should not be measured on."""
 
     care: float
     unfit: float
@@ -24,21 +24,23 @@ class Limit:
         return "unfit" if value > self.unfit else "care" if value > self.care else None
 
 
-# A change of 5 % is worth knowing of; where one of 25 % drowns, so does the difference between most layers.
+# A change of 5 % is worth knowing about. Noise that hides a change of 25 % also hides the difference between most
+# layers.
 NOISE = Limit(0.05, 0.25)
-# Stolen time comes in slices: 1 % on average is nothing to most trials and a great deal to some.
+# Steal comes in slices: an average of 1 % leaves most trials alone and affects some of them a lot.
 STEAL = Limit(0.01, 0.10)
-# An idle system takes one or two per cent of its CPUs; with a quarter gone, some trials share a core throughout.
+# An idle system takes 1 to 2 % of its CPUs. With a quarter gone, some trials share a core throughout.
 OTHERS = Limit(0.05, 0.25)
-# Bursts are what rounds and repeats are for, up to one trial in five; with half of them there is no quiet to wait for.
+# Rounds and repeats cope with bursts that disturb up to one trial in five. If half of the trials are disturbed, no
+# quiet time is left to wait for.
 DISTURBED = Limit(0.20, 0.50)
-# By the processor's own counter a reading takes some 50 ns; only where the kernel must be asked does it take longer.
+# Reading the processor's own counter takes about 50 ns. A reading takes longer only if it needs a call to the kernel.
 SLOW_CLOCK_S = 0.5e-6
 SWAPPED_BYTES = 2**20
-# With these the kernel picks the clock frequency by the load of the moment before.
+# With these governors the kernel sets the clock frequency by the load of the previous moment.
 _CHANGING_GOVERNORS = {"powersave", "ondemand", "conservative", "schedutil"}
 _NEXT_PRECISION = {"quick": "standard", "standard": "strict"}
-# What the drivers of Intel's and AMD's processors call turbo, and how it is turned off.
+# How to turn turbo off. Intel's drivers have a switch for it; other drivers, such as AMD's, call it boost.
 _NO_TURBO = {
     "intel_pstate": "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo",
     "intel_cpufreq": "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo",
@@ -51,19 +53,19 @@ _UNSEEN = ", none of them to be seen from here: short-lived, or outside this con
 
 @dataclass(frozen=True)
 class Advice:
-    """One sentence or two, and how much it weighs."""
+    """One or two sentences, and their level."""
 
     level: str
     text: str
 
 
 def percent(share: float) -> str:
-    """`0.0321` -> `3.2 %`, `0.321` -> `32 %`."""
+    """`0.0321` → `3.2 %`, `0.321` → `32 %`."""
     return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.2g} %"
 
 
 def advise(c: Calibration) -> list[Advice]:
-    """All that is to be said, the weightiest first; empty where there is nothing to change."""
+    """All advice, the most serious first; empty if nothing needs to change."""
     everything = [*_noise(c), *_others(c), *_threads(c), *_frequency(c), *_rest(c)]
     return sorted(everything, key=lambda advice: -LEVELS.index(advice.level))
 

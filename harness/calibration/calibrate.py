@@ -1,4 +1,7 @@
-"""Measure a machine: read its settings, an A/A run with an eye on what else runs, then its peaks."""
+"""Measure a machine: read its settings, make an A/A run, then measure its peaks.
+
+What else runs is recorded during the A/A run.
+"""
 
 import itertools
 import math
@@ -22,15 +25,15 @@ from harness.errors import UsageError
 from harness.machine import cpu_model
 from harness.sweep.driver import TrialRunner, Watcher
 
-# A peak needs a few calls at each of a few sizes: the sampling of so many trials, which is half a second
-# with `quick`. Peaks are measured in rounds too, so that a burst of noise does not take all of one dtype's.
+# A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, 0.4 s with `quick`.
+# Peaks are measured in rounds too, so that a burst of noise does not disturb every round of one dtype.
 PEAK_TRIALS = 4
 PEAK_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to calibrate with: `cases` share their device, threads and dtype. `name` is what the precision is called."""
+    """What to calibrate with. All `cases` share device, threads and dtype. `name` is the precision's name."""
 
     cases: Sequence[Case]
     traits: Mapping[str, Traits]
@@ -44,10 +47,10 @@ WatcherFor = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
 
 
 def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callable[[str], None]) -> Calibration:
-    """Measure, in about a minute with `quick`.
+    """Measure the machine, in about a minute with `quick`.
 
-    `runner_for(trial_s)` gives a runner with that sampling time, `watcher_for(cases)` who is told how a repeat
-    goes, and `say` tells what comes next. Raises UsageError where no case could be timed twice.
+    `runner_for(trial_s)` returns a runner with that sampling time. `watcher_for(cases)` returns an object that follows
+    a repeat's progress. `say` receives what comes next. Raises UsageError if no case could be timed twice.
     """
     began = time.monotonic()
     state = read_state()
@@ -95,7 +98,10 @@ Outcome = dict[str, Any]
 
 
 def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, Outcome], Outcome]:
-    """The outcomes of the best rounds: FLOP/s by dtype, and bandwidth. One that failed in a round stays failed."""
+    """The outcomes of the best rounds: FLOP/s by dtype, and the bandwidth.
+
+    A measurement that failed in any round counts as failed.
+    """
     rounds = []
     for _ in range(PEAK_ROUNDS):
         flops = {dtype: runner.run("flops", _carrier(like, dtype)) for dtype in DTYPES}
@@ -122,7 +128,7 @@ def _aa(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callabl
 
 
 def _carrier(like: Case, dtype: str) -> Case:
-    """Device, threads and dtype for a peak; the rest of the case means nothing to it."""
+    """A case that carries device, threads and dtype to a peak measurement, which ignores the rest."""
     return Case(like.impl, 1, 1, 1, dtype=dtype, device=like.device, threads=like.threads)
 
 
@@ -135,7 +141,7 @@ def _by_case(twins: Twins) -> dict[str, float]:
 
 
 def _measured(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """What a trial measured, without how it ended; nothing of one that failed."""
+    """A trial's measurements without its status and durations; empty if the trial failed."""
     if outcome["status"] != "ok":
         return {}
     return {name: value for name, value in outcome.items() if name not in ("status", "reason", "wall_s", "start_s")}

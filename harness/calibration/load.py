@@ -1,4 +1,4 @@
-"""What else ran while we measured: time stolen by the host, other processes, and swapping."""
+"""What else ran during the measurement: time stolen by the host, other processes, and swapping."""
 
 import os
 import resource
@@ -7,16 +7,20 @@ from dataclasses import dataclass
 
 import psutil
 
-# Named are at most so many processes, and none that took less than this share of one core.
+# At most this many processes are named, and only those that took at least this share of one core.
 _MOST_NAMED = 3
 _LEAST_NAMED = 0.02
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """CPU seconds since boot, of the machine (`busy_s`, `total_s`, and `steal_s` where the kernel tells it), of us
-    and our children that have ended (`own_s`), and of every other process by (id, time of creation), its ended
-    children included: what a shell starts is soon over, and only the shell is left to be named."""
+    """Counters of CPU time in seconds, and of swapped bytes, since boot.
+
+    The machine's are `busy_s`, `total_s` and `steal_s`; the last is None if the kernel does not report it. Those of
+    this process and its ended children are in `own_s`. The map `others` holds the name and CPU time of every other
+    process, by (id, time of creation). The CPU time includes that of its ended children: what a shell starts ends soon,
+    and only the shell remains to be named.
+    """
 
     at_s: float
     total_s: float
@@ -29,7 +33,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Busy:
-    """A process that took part of the machine, with its children: `cores` is 0.5 for half a core's time."""
+    """Another process that used the CPU, with its children. `cores` is 0.5 for half a core's time."""
 
     pid: int
     name: str
@@ -38,7 +42,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Load:
-    """Shares of the time of all CPUs. `steal_share` is None where the kernel does not tell it."""
+    """Shares of the time of all CPUs. `steal_share` is None if the kernel does not report it."""
 
     steal_share: float | None
     other_share: float
@@ -47,7 +51,7 @@ class Load:
 
 
 def snapshot() -> Snapshot:
-    """The counters now. Take one before our first child is started and one after the last has ended."""
+    """The counters now. Take one before the first child process starts, and one after the last has ended."""
     times = psutil.cpu_times()
     swap = psutil.swap_memory()
     idle_s = times.idle + getattr(times, "iowait", 0.0)
@@ -78,14 +82,15 @@ def _others() -> dict[tuple[int, float], tuple[str, float]]:
 
 
 def load_between(before: Snapshot, after: Snapshot) -> Load:
-    """What happened from `before` to `after`. A process that ended in between counts, under its parent's name."""
+    """The load from `before` to `after`. A process that ended in between counts under its parent's name."""
     total_s = max(after.total_s - before.total_s, 1e-9)
     wall_s = max(after.at_s - before.at_s, 1e-9)
     steal = None
     if before.steal_s is not None and after.steal_s is not None:
         steal = max(0.0, after.steal_s - before.steal_s) / total_s
     other_s = max(0.0, after.busy_s - before.busy_s - (after.own_s - before.own_s))
-    # A child that ends hands its whole life to its parent, what it did before us included: hence at most `other_s`.
+    # A child that ends adds its whole CPU time to its parent's, including time before `before`. Hence the cap of
+    # `other_s`.
     busy = [
         Busy(pid, name, min(other_s, cpu_s - before.others.get((pid, created), (name, 0.0))[1]) / wall_s)
         for (pid, created), (name, cpu_s) in after.others.items()

@@ -1,4 +1,4 @@
-"""Everything that a calibration measured and read: one record, of which advice, table and file are made."""
+"""Everything that a calibration measured and read, as one record for advice, table and file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +12,12 @@ from harness.calibration.state import State
 class Calibration:
     """One machine, one device, one number of threads, one precision. Shares are fractions of one.
 
-    `noise` is the floor between measurements side by side, `noise_between_repeats` the one between measurements
-    a while apart (None with a single repeat), `noise_by_case` how far two copies of each case lay apart at most.
-    `clock_s` is what a reading of the clock takes. `peak_flops_per_s` and `peak_sizes` are by dtype; a dtype that
-    cannot be multiplied here is missing, with its reason in `failures`. `bandwidth` is what `take_bandwidth` gives.
+    The noise floor between measurements side by side is `noise`. The one between measurements some time apart is
+    `noise_between_repeats`, None with a single repeat. The largest difference between two copies of each case is in
+    `noise_by_case`. One reading of the clock takes `clock_s`.
+
+    Both `peak_flops_per_s` and `peak_sizes` are by dtype. A dtype that cannot be multiplied here is missing, and
+    `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`.
     """
 
     date: str
@@ -48,5 +50,5 @@ class Calibration:
 
     @property
     def bandwidth_bytes_per_s(self) -> float | None:
-        """Bytes to and from memory per second, the better of copy and triad; None where it was not measured."""
+        """Bytes read and written per second, the better of copy and triad; None if not measured."""
         return self.bandwidth.get("bandwidth_bytes_per_s")

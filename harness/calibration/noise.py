@@ -1,7 +1,7 @@
-"""The noise floor, from an A/A run: how far two measurements of one and the same thing lie apart.
+"""The noise floor, from an A/A run: how far two measurements of the same thing differ.
 
-Whatever two measurements of the same case differ by is noise, so a slow-down that is no larger cannot be told
-from it. The measurements come in blocks: those of one case taken side by side in the same rounds.
+Any difference between two measurements of the same case is noise. A slow-down that is no larger cannot be told from
+noise. Measurements come in blocks: those of one case, taken side by side in the same rounds.
 """
 
 import itertools
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Noise alone exceeds the floor once in twenty comparisons.
+# Noise alone exceeds the noise floor once in twenty comparisons.
 CONFIDENCE = 0.95
-# A slow-down is visible when it crosses the floor four times in five, whichever way the noise then points.
+# A slow-down is visible if it exceeds the noise floor four times in five, with noise in either direction.
 POWER = 0.8
 _DRAWS = 1000
 
 
 @dataclass(frozen=True)
 class Floor:
-    """All shares: 0.05 is a slow-down by 5 %. `lo` and `hi` are None where one block alone was measured.
+    """The noise floor as shares: 0.05 is a slow-down of 5 %. `lo` and `hi` are None with a single block.
 
-    `floor` is exp(q) − 1, where q is the 95 % quantile of |log ratio| over all pairs of measurements within a
-    block. A slow-down of exactly so much is seen half of the time; one of `visible` four times in five.
-    `ratios` is the number of pairs that this rests on, from `blocks` independent blocks.
+    `floor` is exp(q) − 1, where q is the 95 % quantile of |log ratio| over all pairs of measurements within a block. A
+    slow-down of exactly `floor` is seen half of the time, and one of `visible` four times in five. The result rests on
+    `ratios` pairs from `blocks` independent blocks.
     """
 
     floor: float
@@ -36,34 +36,35 @@ class Floor:
 
 
 def noise_floor(blocks: Sequence[Sequence[float]]) -> Floor:
-    """The floor from blocks of times, in any unit. Raises ValueError where no block holds two.
+    """The noise floor from blocks of times, in any unit. Raises ValueError if no block holds two times.
 
-    The interval is the 95 % percentile bootstrap over blocks (pairs within one share measurements and are not
-    independent). With the 18 blocks of three that a calibration has, it holds the true quantile 8 to 9 times in
-    ten by simulation of normal, exponential and unequal noise, and misses upwards more than downwards: what
-    was never seen cannot be drawn. With fewer than 14 pairs the quantile is the largest ratio seen.
+    The interval is the 95 % percentile bootstrap over blocks, because pairs within a block share measurements and are
+    not independent. A calibration has 18 blocks of three. In simulations with normal, exponential and unequal noise,
+    the interval then contains the true quantile 8 to 9 times in ten. The true quantile lies above it more often than
+    below: values that never occurred cannot be drawn. With fewer than 14 pairs the quantile is the largest ratio.
     """
     ratios = [pairs for block in blocks if (pairs := distances(block))]
     if not ratios:
         raise ValueError("a noise floor needs two measurements of the same case")
     every = np.concatenate(ratios)
     lo, hi = _interval(ratios) if len(ratios) > 1 else (None, None)
-    # With noise that is as likely to help as to hurt, it hurts by more than this distance (1 − POWER) of the time.
+    # Noise is as likely to hide a slow-down as to add to it. It hides more than this distance with probability 1 −
+    # POWER.
     margin = _quantile(every, 1 - 2 * (1 - POWER))
     at = _quantile(every, CONFIDENCE)
     return Floor(math.expm1(at), lo, hi, math.expm1(at + margin), len(every), len(ratios))
 
 
 def distances(times: Sequence[float]) -> list[float]:
-    """|log ratio| of every pair of the times."""
+    """|log ratio| of every pair of times."""
     return [abs(math.log(a / b)) for a, b in itertools.combinations(times, 2)]
 
 
 def between_floor(cases: Sequence[Sequence[Sequence[float]]]) -> float | None:
     """The same quantile over pairs of measurements from different repeats, a share; None without two repeats.
 
-    `cases` holds each case's repeats, and each repeat its times. A handful of repeats within a minute or two is
-    an indication, and has no interval: what changes from day to day is not in it.
+    `cases` holds each case's repeats, and each repeat its times. A few repeats within one or two minutes are only an
+    indication, so the result has no interval. It does not include changes from day to day.
     """
     every = [
         abs(math.log(a / b))
@@ -85,5 +86,5 @@ def _interval(ratios: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def _quantile(values: np.ndarray, share: float) -> float:
-    # The plain interpolation is too low in small samples: Hyndman and Fan 1996, "Sample quantiles", type 8.
+    # Plain interpolation is too low in small samples: Hyndman and Fan 1996, "Sample quantiles", type 8.
     return float(np.quantile(values, share, method="median_unbiased"))

@@ -1,7 +1,7 @@
-"""A calibration on disk, and beside the runs that come after it.
+"""A calibration on disk, and attached to later runs.
 
-`calibration.json` is for people and for later commands: units in the names, and at the top what these read:
-`noise_floor` (a share), `clock_s`, `peak_flops_per_s` (by dtype) and `bandwidth_bytes_per_s`.
+`calibration.json` is for people and for later commands. Names contain units. The fields that commands read are at the
+top: `noise_floor` (a share), `clock_s`, `peak_flops_per_s` (by dtype) and `bandwidth_bytes_per_s`.
 """
 
 import json
@@ -25,7 +25,7 @@ PATH = Path("results") / "calibration.json"
 
 
 def as_dict(calibration: Calibration) -> dict[str, Any]:
-    """What the file holds."""
+    """The content of the file."""
     advice = advise(calibration)
     return {
         "schema": SCHEMA,
@@ -39,7 +39,7 @@ def as_dict(calibration: Calibration) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Calibration:
-    """The calibration that `as_dict` wrote. Raises KeyError or TypeError for what is not one."""
+    """The calibration that `as_dict` wrote. Raises KeyError or TypeError for other content."""
     plain = {field.name: data[field.name] for field in fields(Calibration)}
     load, state = dict(plain["load"]), dict(plain["state"])
     load["busiest"] = tuple(Busy(**busy) for busy in load["busiest"])
@@ -50,7 +50,10 @@ def from_dict(data: Mapping[str, Any]) -> Calibration:
 
 
 def check_out(path: Path) -> None:
-    """Raise UsageError unless a calibration can be saved at `path`; writes nothing. Only an older one is replaced."""
+    """Raise UsageError unless a calibration can be saved at `path`. Nothing is written.
+
+    An existing file is replaced only if it is a calibration.
+    """
     if path.is_dir():
         raise UsageError(f"--out {path} is a directory: name a file, such as {path / 'calibration.json'}")
     try:
@@ -72,7 +75,7 @@ def save(calibration: Calibration, path: Path) -> None:
 
 
 def load_calibration(path: Path) -> Calibration:
-    """Read the file. Raises UsageError where it is absent or not a calibration."""
+    """Read the file. Raises UsageError if it is absent or not a calibration."""
     data, problem = _read(path)
     if problem is not None:
         raise UsageError(f"{path}: {problem}")
@@ -82,11 +85,10 @@ def load_calibration(path: Path) -> Calibration:
 def attachment(
     path: Path, machine: Mapping[str, Any], threads: Collection[int], devices: Collection[str]
 ) -> dict[str, Any]:
-    """What a run's machine.json says of the calibration: `calibration` and, where there is none, why, in
-    `calibration_note`.
+    """The entries of a run's `machine.json`: `calibration`, or the reason why it is missing in `calibration_note`.
 
-    One made on another host, processor, GPU or torch, or for another device or number of threads than any of the
-    run's, says nothing of it. `machine` is what `describe_machine` gives.
+    A calibration counts only if it was made on this host, processor, GPU and torch. Its device and its number of
+    threads must also occur in the run. `machine` is what `describe_machine` returns.
     """
     if not path.exists():
         return _none("there is none: python -m harness calibrate makes one")
@@ -120,7 +122,7 @@ def _problem(path: Path) -> str | None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str | None]:
-    """`(what the file holds, None)`, or `({}, what is wrong with it)`."""
+    """`(the file's content, None)`, or `({}, the problem)`."""
     try:
         data = json.loads(read_text(path))
     except OSError as error:

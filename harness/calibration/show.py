@@ -1,4 +1,4 @@
-"""A calibration in a terminal: what was measured, what was read, the verdict and the advice."""
+"""A calibration on the terminal: what was measured and read, the verdict, and the advice."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _COLOURS = {"fit": "green", "usable with care": "yellow", "not fit": "red"}
 
 
 def show(c: Calibration, console: Console) -> None:
-    """Print it."""
+    """Print the calibration."""
     table = Table(
         title=f"{c.host}, {c.cpu_model if c.device == 'cpu' else c.gpu}, threads={c.threads}, torch {c.torch_version}",
         title_justify="left",

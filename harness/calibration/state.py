@@ -1,7 +1,7 @@
-"""How the machine is set: governor, turbo, hyper-threads, quota and the like, as the kernel tells it.
+"""The machine's settings as the kernel reports them: governor, turbo, hyper-threads, quota and others.
 
-Everything is read below a `root`, `/` on a real machine. What cannot be read is None and named in `unreadable`:
-inside containers and virtual machines, and off Linux, that is much of it.
+Everything is read below a `root`, which is `/` on a real machine. A setting that cannot be read is None and named in
+`unreadable`. In containers and virtual machines, and off Linux, many cannot be read.
 """
 
 import os
@@ -11,13 +11,16 @@ from pathlib import Path
 import psutil
 
 _CPUS = "sys/devices/system/cpu"
-# Of those that may be None for another reason: there is no limit.
+# Settings for which None can also mean that no limit exists.
 _NONE_MEANS_NONE = ("cpu_quota",)
 
 
 @dataclass(frozen=True)
 class State:
-    """`cpu_quota` is in CPUs, None without one; `usable_cores` are the physical cores behind the usable CPUs."""
+    """The machine's settings.
+
+    `cpu_quota` is in CPUs, and None without a quota. `usable_cores` counts the physical cores behind the usable CPUs.
+    """
 
     usable_cpus: int
     usable_cores: int | None
@@ -36,7 +39,7 @@ class State:
 
 
 def read_state(root: Path = Path("/")) -> State:
-    """The machine's settings now."""
+    """Read the machine's settings now."""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     quota, quota_is_known = cpu_quota(root)
     found = {
@@ -64,27 +67,28 @@ def read_state(root: Path = Path("/")) -> State:
 
 
 def usable_cores(root: Path, cpus: list[int]) -> int | None:
-    """How many physical cores the given CPUs are on: hyper-threads of one core count once."""
+    """The number of physical cores behind the given CPUs: hyper-threads of one core count once."""
     siblings = [_read(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus]
     return None if None in siblings else len(set(siblings))
 
 
 def turbo(root: Path) -> bool | None:
-    """Whether the clock may rise above its nominal frequency while the chip is cool enough."""
+    """Whether the clock may exceed its nominal frequency while the chip is cool enough."""
     off = _flag(root / _CPUS / "intel_pstate/no_turbo")
     return not off if off is not None else _flag(root / _CPUS / "cpufreq/boost")
 
 
 def virtual(root: Path) -> bool | None:
-    """Whether this is a virtual machine: x86 says so among the CPU's flags."""
+    """Whether this is a virtual machine. x86 CPUs report it among their flags."""
     flags = [line for line in (_read(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags")]
     return "hypervisor" in flags[0].split() if flags else None
 
 
 def cpu_quota(root: Path) -> tuple[float | None, bool]:
-    """`(CPUs' worth of time that the control groups grant, whether it could be told)`; None without a limit.
+    """`(CPUs' worth of time granted by the control groups, whether this is known)`; None without a limit.
 
-    The least of this process's group and all above it; version 2 (`cpu.max`) or 1 (`cpu.cfs_quota_us`).
+    The smallest quota of this process's group and all groups above counts. Version 2 (`cpu.max`) and version 1
+    (`cpu.cfs_quota_us`) are read.
     """
     quotas: list[float] = []
     known = False
@@ -101,13 +105,13 @@ def cpu_quota(root: Path) -> tuple[float | None, bool]:
             known = known or limit is not None
             if limit:
                 quotas.append(limit)
-        # A version 2 root has no cpu.max: it cannot be limited.
+        # The root group of version 2 has no cpu.max, because it cannot be limited.
         known = known or (not controllers and (mount / "cgroup.controllers").exists())
     return (min(quotas) if quotas else None), known
 
 
 def _limit(group: Path) -> float | None:
-    """A group's quota in CPUs, 0 where it has none, None where the group cannot be read."""
+    """A group's quota in CPUs; 0 if it has none, None if the group cannot be read."""
     words = (_read(group / "cpu.max") or "").split()
     if not words:
         words = [_read(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
@@ -117,7 +121,7 @@ def _limit(group: Path) -> float | None:
 
 
 def on_battery(root: Path) -> bool | None:
-    """Whether a battery is being drained. False where the machine has none."""
+    """Whether a battery is discharging. False if the machine has none."""
     supplies = root / "sys/class/power_supply"
     if not supplies.is_dir():
         return None
@@ -130,7 +134,7 @@ def on_battery(root: Path) -> bool | None:
 def _read(path: Path) -> str | None:
     try:
         return path.read_text().strip()
-    except OSError:  # absent, or not for us: the caller says "not readable"
+    except OSError:  # absent or not permitted: the caller reports "not readable"
         return None
 
 
@@ -144,5 +148,5 @@ def _distinct(root: Path, pattern: str) -> tuple[str, ...] | None:
 
 
 def _chosen(text: str | None) -> str | None:
-    """`always [madvise] never` -> `madvise`."""
+    """`always [madvise] never` → `madvise`."""
     return text.partition("[")[2].partition("]")[0] or None if text else None

@@ -1,6 +1,6 @@
 """The A/A run: the same cases several times over, side by side in the rounds of a real sweep.
 
-What is calibrated is so what measures: the sweep's own driver, runner, stopping rule and estimate.
+It uses the sweep's own driver, runner, stopping rule and estimate, so the calibration covers what measures later.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,24 +16,24 @@ from harness.stats.trials import Trial, best_pulse, quiet
 from harness.summary.trial_row import trial_of
 from harness.sweep.driver import Sweep, TrialRunner, Watcher
 
-# Three of each give three pairs for the price of three measurements; repeats have warm parents of their own.
+# Three copies give three pairs for the cost of three measurements. Each repeat has its own fork server.
 COPIES = 3
 REPEATS = 3
 
 
 @dataclass(frozen=True, order=True)
 class Twin(Case):
-    """A case that is measured more than once: alike in everything but the number of the copy."""
+    """One of several copies of a case, which differ only in the number `copy`."""
 
     copy: int = 0
 
 
 @dataclass
 class Twins:
-    """What the A/A run brought. `times_s` holds, for each case and each repeat, a time per copy, in seconds.
+    """The result of the A/A run. `times_s` holds one time per copy, in seconds, for each case and repeat.
 
-    `clock_s` is what one reading of the clock takes, `disturbed_share` the share of trials beside which the
-    machine's pulse was slow (None on a GPU, which has no pulse), `failures` why trials brought no time.
+    One reading of the clock takes `clock_s`. The share of trials during which the probe was slow is `disturbed_share`;
+    it is None on a GPU, which has no probe. The list `failures` says why trials gave no time.
     """
 
     times_s: dict[Case, list[list[float]]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Twins:
 
 
 class _Log:
-    """Where the rows of one repeat go."""
+    """A sink for the rows of one repeat."""
 
     def __init__(self) -> None:
         self.trials: dict[Twin, list[Trial]] = {}
@@ -63,7 +63,7 @@ _FIELDS = tuple(field.name for field in fields(Twin))
 
 
 def twins_of(cases: Sequence[Case], copies: int = COPIES) -> list[Twin]:
-    """Every case as often as asked."""
+    """Every case, `copies` times."""
     return [Twin(**case.as_dict(), copy=copy) for case in cases for copy in range(copies)]
 
 
@@ -75,12 +75,12 @@ def measure_twins(
     copies: int = COPIES,
     repeats: int = REPEATS,
 ) -> Twins:
-    """The A/A run. `repeat` calls what it is given with a fresh runner and a watcher of the repeat."""
+    """Make the A/A run. `repeat` calls its argument with a fresh runner and a watcher for that repeat."""
     logs: list[_Log] = []
 
     def sweep(runner: TrialRunner, watcher: Watcher) -> None:
         log = _Log()
-        seed = len(logs)  # another order of the rounds in each repeat
+        seed = len(logs)  # so that each repeat has its own order within rounds
         logs.append(log)
         Sweep(twins_of(cases, copies), traits, precision, runner, log, watcher, seed).time_in_rounds()
 
@@ -90,7 +90,10 @@ def measure_twins(
 
 
 def gather(cases: Sequence[Case], logs: Sequence[_Log]) -> Twins:
-    """The estimates of all repeats, each as a sweep of its own would make them; a copy that failed has none."""
+    """The estimates of all repeats, each computed as in a sweep of its own.
+
+    A copy that failed has no estimate.
+    """
     result = Twins(times_s={case: [] for case in cases})
     everything = [trial for log in logs for trials in log.trials.values() for trial in trials]
     best = best_pulse(everything)

@@ -1,4 +1,4 @@
-"""`python -m harness <command> [key=value …]`: parse, call, print, exit status. Each command is a file here."""
+"""`python -m harness <command> [key=value …]`: parse, run, print, exit. Each command is a module of this package."""
 
 import importlib
 import os
@@ -35,10 +35,10 @@ _UNSAID = "what was to be said there is lost, and nothing else"
 
 
 def run_process() -> NoReturn:
-    """Run the command of this process's arguments, and end the process with its status.
+    """Run the command in this process's arguments, and end the process with its exit status.
 
-    CPython ends a process by SIGINT, whatever its status, if an interrupt reached the source text of an `exec`, as
-    dataclasses use while modules are imported. So an interrupted command ends its process directly.
+    While modules are imported, dataclasses run source text with `exec`. If an interrupt reaches that text, CPython
+    ends the process by SIGINT, whatever its exit status. So an interrupted command ends its process directly.
     """
     status = main()
     if status == INTERRUPTED:  # `main` has flushed its output
@@ -47,11 +47,13 @@ def run_process() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. The exit status.
+    """Run one command and return its exit status.
 
-    0 done; 1 something got worse (check, compare); 2 usage; 3 a case is wrong, in error, killed or unfinished, or could
-    not be measured. A reader that has gone away, as `head` does, changes nothing of it; what could not be written to
-    standard output, as on a full disk, makes 2 of 0.
+    0: done. 1: something got worse (`check`, `compare`). 2: usage error. 3: a case is incorrect, in error, killed or
+    unfinished, or could not be measured. 130: interrupted.
+
+    The status stays the same if a reader such as `head` goes away. If standard output cannot be written, as on a full
+    disk, 0 becomes 2.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     out, err = Steady(sys.stdout), Steady(sys.stderr)
@@ -78,9 +80,9 @@ def _carry_out(arguments: Sequence[str]) -> int:
         command = importlib.import_module(f"harness.cli.{name.replace('-', '_')}_command")
         return command.run(arguments[1:])
     except UsageError as error:
-        print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # a line break may be in what was given
+        print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # the input may contain line breaks
         return USAGE
-    except OSError as error:  # a disk that is full, a directory that has gone
+    except OSError as error:  # a full disk, a removed directory
         print(f"harness: {error}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
@@ -91,12 +93,15 @@ def _carry_out(arguments: Sequence[str]) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a command as Ctrl-C does."""
+    """End a command on SIGTERM as on Ctrl-C."""
     raise KeyboardInterrupt
 
 
 def _find_own_layers() -> None:
-    """Look for somebody's own layer in the current directory too, but last: it may hold an `impls/` or a `torch.py`."""
+    """Search the current directory for the user's own layers too.
+
+    The current directory comes last, as it may contain an `impls/` or a `torch.py`.
+    """
     here = os.getcwd()
     sys.path[:] = search_path([*(path for path in sys.path if path not in ("", here)), here])
 

@@ -1,4 +1,4 @@
-"""What `predict` and `recommend` are asked: a size, and which of a run's settings is meant."""
+"""Parse the arguments of `predict` and `recommend`: the size, and one of the run's settings."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ SETTING = tuple(field.name for field in fields(Setting))
 
 @dataclass(frozen=True)
 class Asked:
-    """A size and the setting that it is asked of."""
+    """A size, and the setting in which to predict there."""
 
     n: int
     d: int
@@ -37,7 +37,7 @@ class Asked:
 
 
 def keys(texts: Iterable[str], known: Sequence[str]) -> dict[str, str]:
-    """`key=value` texts by key. Raises UsageError for what is none, unknown or given twice."""
+    """The values of `key=value` texts by key. Raises UsageError for another form, and an unknown or repeated key."""
     given: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -52,16 +52,18 @@ def keys(texts: Iterable[str], known: Sequence[str]) -> dict[str, str]:
 
 
 def whole(name: str, text: str) -> int:
-    """A size. Raises UsageError where it is none."""
-    # Beyond 10⁹ no size is meant, and its powers are no numbers that a law could be evaluated at.
+    """The size in `text`. Raises UsageError unless it is a whole number from 1 to 10⁹."""
+    # No meaningful size is above 10⁹, and a law cannot be evaluated at the powers of larger numbers.
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:11]) <= 10**9):
         raise UsageError(f"{name}={text}: it takes a whole number from 1 to 10⁹")
     return int(text)
 
 
 def asked(given: dict[str, str], laws: Iterable[FittedLaw], run: object) -> list[Asked]:
-    """The sizes that are meant, one for each `seq_len`, and the one setting of the run. What is not given is as in the
-    run, where that has one value of it. Raises UsageError where they are not clear.
+    """The requested sizes, one for each `seq_len`, all in one setting of the run.
+
+    A key that is not given takes the run's value if the run has only one. Raises UsageError if a size or the setting
+    is missing, invalid or ambiguous, and if the run has no times.
     """
     if "seq_len" not in given:
         raise UsageError("seq_len is missing: give seq_len=…, or several: seq_len=1024,4096")
@@ -71,7 +73,7 @@ def asked(given: dict[str, str], laws: Iterable[FittedLaw], run: object) -> list
         raise UsageError(f"{run} has no times to go by")
     setting = _setting(run, [series.setting for series in timed], given)
     there = [series for series in timed if series.setting == setting]
-    if "impl" in given:  # of others it does not matter what they were measured at
+    if "impl" in given:  # the sizes of other layers do not matter
         there = [series for series in there if series.impl in given["impl"].split(",")] or there
     points = [point for series in there for point in series.points]
     d = _given("d_model", given, {point.d for point in points})
@@ -83,7 +85,7 @@ def asked(given: dict[str, str], laws: Iterable[FittedLaw], run: object) -> list
 
 
 def _given(name: str, given: dict[str, str], known: Collection[int]) -> int:
-    """What was given, or else the one value in the run."""
+    """The given value, or the only value in the run. Raises UsageError if the run has several."""
     if name in given:
         return whole(name, given[name])
     if len(known) > 1:
@@ -92,7 +94,7 @@ def _given(name: str, given: dict[str, str], known: Collection[int]) -> int:
 
 
 def _heads(there: Iterable[Series]) -> set[int]:
-    """The numbers of heads of the layers that have any: those without were measured at one."""
+    """The numbers of heads of the layers with heads, or {1} if none has any. Layers without heads are measured at 1."""
     of_each: dict[str, set[int]] = {}
     for series in there:
         of_each.setdefault(series.impl, set()).update(point.h for point in series.points)
@@ -100,13 +102,13 @@ def _heads(there: Iterable[Series]) -> set[int]:
 
 
 def _setting(run: object, known: Iterable[Setting], given: dict[str, str]) -> Setting:
-    """The one setting that was asked for. Raises UsageError where the run has none such, or several."""
+    """The one setting that matches the given keys. Raises UsageError if none or several match."""
     left = list(dict.fromkeys(known))
     wanted = {name: value for name, value in given.items() if name in SETTING}
     if any(setting.mode == "forward" for setting in left):
         wanted.setdefault("mode", "forward")
     if wanted.get("mode") == "decode" and wanted.get("mask") == "none":
-        del wanted["mask"]  # as in a sweep: a token that is decoded comes after all others
+        del wanted["mask"]  # as in a sweep, where decoding is causal: a decoded token comes last
     for name in SETTING:
         values = sorted({str(getattr(setting, name)) for setting in left})
         if name in wanted:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _KEYS = ("impl", "d_model", "num_heads", "mask", "seed", "out")
 _MASKS = ("none", "causal")
-# More words, heads or features than these nobody would see.
+# Upper limits: more words, heads or features would not be visible in a picture.
 _MOST_WORDS, _MOST_HEADS, _MOST_FEATURES = 128, 64, 65536
-# Up to so many words and heads the strongest weights are printed too.
+# Up to these numbers of words and heads, the strongest weights are printed too.
 _PRINTED_WORDS, _PRINTED_HEADS = 16, 6
 _TABLE = "attention_map.csv"
 
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("sentence", help="words, in quotes")
     parser.add_argument("keys", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(arguments)
-    # Here: --help must not pay for what sweeps and fits laws.
+    # Imported here so that `--help` does not load the code that sweeps and fits laws.
     from harness.cli.asked import keys
     from harness.cli.looking import number, place, plots, runner, weights_said, with_heads
 
@@ -114,7 +114,7 @@ def _mask(given: Mapping[str, str]) -> str:
 
 
 def _number(word: str) -> int:
-    """The word as a seed, the same in every run, 63 bits of it."""
+    """A seed of 63 bits for the word, the same in every run."""
     return int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big") >> 1
 
 
@@ -124,8 +124,8 @@ def _heading(case: Case, weights: "Weights") -> str:
 
 
 def _write(path: Path, words: Sequence[str], weights: "Weights") -> None:
-    """One line a weight; places are counted from 1."""
-    # What is no character, as a broken argument holds it, is written out.
+    """Write one line per weight; positions count from 1."""
+    # Invalid characters, which a broken argument can contain, are written as escapes.
     cells = [escaped(word) for word in words]
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -137,7 +137,7 @@ def _write(path: Path, words: Sequence[str], weights: "Weights") -> None:
 
 
 def _show(words: Sequence[str], weights: "Weights", whose: str) -> None:
-    """Of a short sentence: which word each one looks at most, by each head, and by whose weights."""
+    """Print which word each word attends to most, by head, and whose weights these are. Skips long sentences."""
     if len(words) > _PRINTED_WORDS or len(weights) > _PRINTED_HEADS:
         return
     from rich.box import SIMPLE_HEAD

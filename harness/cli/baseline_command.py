@@ -20,17 +20,17 @@ exit status: 0 done; 2 usage, or a run without any case that could be measured
 """
 
 
-# What may not happen again.
+# Statuses that may be due to chance, and may not occur again.
 _BY_CHANCE = ("timeout", "killed")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write what is known of a run's cases to a file that `check` reads."""
+    """Write the known facts of a run's cases to a file that `check` reads."""
     parser = Parser("baseline", "What a run found, as a file to hold later code against. Measures nothing.", _EPILOG)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
     parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="where to; without, it is printed")
     options = parser.parse_args(arguments)
-    # Here: --help must not pay for what fits laws.
+    # Imported here so that `--help` does not load the code that fits laws.
     import harness
     from harness.findings.laws import fit_laws
     from harness.findings.verdicts import verdicts

@@ -18,7 +18,7 @@ from harness.sweep.configured import check_devices, describe_impl
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
 
-# A loop of short calls, a kernel, and a layer that pays for page faults in one process and not in the next.
+# A loop of short calls, a kernel, and a layer whose page faults take time in some processes but not in others.
 _DEFAULTS = (
     "impl=rnn.torch,attention.fused,attention.packed",
     "seq_len=256,1024",
@@ -44,7 +44,7 @@ exit status: 0 done, whatever the verdict; 2 usage; 130 interrupted
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Calibrate, print, save."""
+    """Calibrate the machine, then print and save the results."""
     options = _parser().parse_intermixed_args(arguments)
     config = _config(options.overrides, options.config_dir)
     record.check_out(options.out)
@@ -71,7 +71,7 @@ def _parser() -> Parser:
 
 
 def _config(overrides: Sequence[str], config_dir: Path | None) -> SweepConfig:
-    on_gpu = ("dtype=bfloat16",) if "device=cuda" in overrides else ()  # flash attention has no float32 there
+    on_gpu = ("dtype=bfloat16",) if "device=cuda" in overrides else ()  # flash attention has no float32 on a GPU
     config = compose(overrides, config_dir, usual=[*_DEFAULTS, *on_gpu])
     if config.out is not None:
         raise UsageError(f"out={config.out} is where a sweep goes; a calibration goes to --out FILE")

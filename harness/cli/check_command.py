@@ -40,14 +40,14 @@ measured; 130 interrupted
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Check; the exit status says what was found."""
+    """Run the check and return its exit status."""
     parser = Parser("check", "Measure the cases of a baseline again, and say what got worse.", _EPILOG)
     parser.add_argument("file", type=Path, metavar="FILE", help="what `python -m harness baseline` has written")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--exact", action="store_true", help="only what repeats exactly: nothing is timed")
     add_outputs(parser)
     options = parser.parse_intermixed_args(arguments)
-    # Here: --help must not pay for what reads files and measures.
+    # Imported here so that `--help` does not load the code that reads files and measures.
     from rich.console import Console
 
     from harness.cli.choose import apart, choose
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _judged(was: "Baseline", cases: "Collection[Case]", measured: "Remeasured") -> "tuple[list[Outcome], Baseline]":
-    """What is found of the cases, and what it was found in; what is doubtful of time is measured twice."""
+    """The outcomes of the cases, and the new measurement as a baseline. Doubtful times are measured twice."""
     from harness.gate.check import confirmed, doubtful, judge
 
     with measured:

@@ -1,4 +1,4 @@
-"""Which of a file's cases are meant: the axes' overrides of `sweep`, read as a choice among what is there."""
+"""Choose among the cases of a file, with the axis overrides of `sweep`."""
 
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -12,12 +12,12 @@ from harness.case import AXES, Case
 from harness.config.overrides import quoted, split
 from harness.errors import UsageError, did_you_mean
 
-# They make a grid; here the cases are given.
+# Keys that define a grid. Here the cases are given.
 _OF_GRIDS = ("preset", "shape")
 
 
 def apart(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
-    """`(those of axes, the others)`. Raises UsageError for one that makes a grid."""
+    """`(overrides of axes, other overrides)`. Raises UsageError for an override that defines a grid."""
     axes: list[str] = []
     others: list[str] = []
     for text in overrides:
@@ -29,9 +29,9 @@ def apart(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def choose(cases: Collection[Case], overrides: Sequence[str], place: object) -> list[Case]:
-    """The cases that have one of the values asked for on each axis. `place` names where they are from.
+    """The cases that have one of the requested values on each axis. `place` names their origin in messages.
 
-    Raises UsageError for a value that no case has, and where no case has all that is asked for.
+    Raises UsageError for a value that no case has, and if no case matches all overrides.
     """
     left = sorted(cases)
     for axis, wanted in _wanted(overrides, {case.impl for case in cases}).items():
@@ -60,7 +60,7 @@ def _wanted(overrides: Sequence[str], impls: Collection[str]) -> dict[str, list[
 
 
 def _matches(text: str, impls: Collection[str]) -> list[str] | None:
-    """The impls of the file that `impl=glob(…)` stands for: not those of the registry. None for anything else."""
+    """The layers of the file, not of the registry, that `impl=glob(…)` matches; None for any other override."""
     try:
         value = OverridesParser.create().parse_override(quoted(text)).value() if text.startswith("impl=glob(") else None
     except HydraException as error:
@@ -69,7 +69,7 @@ def _matches(text: str, impls: Collection[str]) -> list[str] | None:
 
 
 def _names(axis: str, value: Any, impls: Collection[str]) -> list[Any]:
-    """A name with * is all that it matches."""
+    """All names that a name with * matches; any other value alone."""
     if axis != "impl" or "*" not in str(value):
         return [value]
     return _some(f"impl={value}", [name for name in sorted(impls) if fnmatchcase(name, str(value))], impls)

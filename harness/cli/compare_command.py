@@ -1,4 +1,4 @@
-"""`python -m harness compare impl=A,B` and `compare ref=<git ref>`: which of two is slower, or takes more."""
+"""`python -m harness compare impl=A,B` and `compare ref=<git ref>`: which side is slower or costs more."""
 
 import argparse
 import sys
@@ -51,13 +51,13 @@ measured, or the control failed; 130 interrupted
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Compare; the exit status says what was found."""
+    """Run the comparison and return its exit status."""
     parser = Parser("compare", "Measure two layers, or two commits, side by side.", _EPILOG)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
     add_outputs(parser)
     options = parser.parse_intermixed_args(arguments)
-    # Here: --help must not pay for what measures.
+    # Imported here so that `--help` does not load the code that measures.
     from rich.console import Console
 
     from harness import store
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _compare(asked: "Asked", out: Path, console: "Console") -> "tuple[Comparison, dict[str, str], list[Outcome]]":
-    """Measure both sides and judge; what to know of the run, and what could not be compared."""
+    """Measure both sides and judge. Returns the comparison, properties of the run, and what could not be compared."""
     from harness.cli.compare_prepare import prepare_sides
     from harness.cli.compare_sides import paired, sides_of
     from harness.gate.compared import compared_of

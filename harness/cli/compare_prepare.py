@@ -1,4 +1,4 @@
-"""Both sides of a comparison made ready: verified, their facts taken, each a run of its own that `report` can read."""
+"""Prepare both sides of a comparison: verify them and take their facts. Each side is a run that `report` can read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from harness.sweep.runner import Runner
 
 @dataclass(frozen=True)
 class Prepared:
-    """Each side's line by case, and which of them can be timed; `torch` is the version that measured."""
+    """Each side's summary lines by case, and the cases that can be timed. `torch` is the version that measured."""
 
     base: dict[Case, Line]
     head: dict[Case, Line]

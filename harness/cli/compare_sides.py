@@ -1,4 +1,4 @@
-"""What `compare` is asked, and the two sides that it measures: two layers of one tree, or one layer of two commits."""
+"""The arguments of `compare`, and the two sides it measures: two layers of one tree, or one layer at two commits."""
 
 import math
 import re
@@ -26,15 +26,17 @@ from harness.worktree import Worktree, worktree
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 _OWN = ("ref", "floor", "blocks", "minutes")
-# A change below this is not told from none on any machine; one above is no floor.
+# Limits of the threshold: no machine can resolve a smaller change, and a larger one is not a useful threshold.
 _LEAST_FLOOR, _LARGEST_FLOOR = 0.001, 1.0
 _MOST_BLOCKS = 1000
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A checked command line. `impls` are the base's and the head's, `None` where `ref` is compared with. The timing
-    ends after `limit_s` seconds.
+    """A checked command line.
+
+    `impls` are the layers of base and head, `None` if the working tree is compared with `ref`. Timing ends after
+    `limit_s` seconds.
     """
 
     config: SweepConfig
@@ -45,7 +47,7 @@ class Asked:
 
     @property
     def title(self) -> str:
-        """What is compared, in a few words."""
+        """A short description of what is compared."""
         if self.impls is None:
             return f"compare the working tree with {self.ref}"
         return f"compare {self.impls[1]} with {self.impls[0]}"
@@ -53,7 +55,7 @@ class Asked:
 
 @dataclass
 class Found:
-    """The sides, what is known of each impl on either, and why others cannot be compared."""
+    """Both sides, the traits of each layer on each side, and why other layers cannot be compared."""
 
     sides: Sides
     base_traits: dict[str, Traits]
@@ -63,7 +65,7 @@ class Found:
 
 
 def read_asked(overrides: Sequence[str], config_dir: Path | None) -> Asked:
-    """Raises UsageError for what cannot be."""
+    """Parse and check the command line. Raises UsageError for invalid arguments."""
     own = _own(overrides)
     rest = [text for text in overrides if text.partition("=")[0] not in _OWN]
     given = {text.partition("=")[0] for text in rest}
@@ -129,7 +131,10 @@ def _number(name: str, text: str) -> float:
 
 @contextmanager
 def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
-    """Both sides, ready to run trials. Raises UsageError where a layer cannot be had, or is the same on both sides."""
+    """Both sides, ready to run trials.
+
+    Raises UsageError if a layer cannot be loaded, or is the same on both sides.
+    """
     if asked.ref is None:
         runner = _runner(asked.config, out / COMPILE_CACHE, None)
         with Sides(runner, runner.twin(), interchangeable=True) as sides:
@@ -148,7 +153,7 @@ def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
 def _runner(config: SweepConfig, cache: Path, path: list[str] | None) -> Runner:
     runner = runner_of(config, cache, path)
     if config.memory_limit is None:
-        runner.memory_limit //= 2  # a trial of each side at the same time
+        runner.memory_limit //= 2  # a trial of each side runs at the same time
     return runner
 
 
@@ -178,9 +183,9 @@ def _described(impl: str, runner: Runner) -> dict[str, Any]:
 
 
 def _lacking(impl: str, base: Mapping[str, Any], head: Mapping[str, Any], ref: str) -> Outcome | None:
-    """Why a layer cannot be compared: undecided where it is new, unmeasured where a side could not give it.
+    """Why a layer cannot be compared: undecided if it is new, unmeasured if a side failed to load it.
 
-    Raises UsageError where neither has it: its name is mistyped.
+    None if both sides loaded the layer. Raises UsageError if neither did: its name is probably mistyped.
     """
     if base["status"] != "ok" and head["status"] != "ok":
         raise UsageError(f"impl '{impl}': {head['reason']}")
@@ -194,7 +199,7 @@ def _lacking(impl: str, base: Mapping[str, Any], head: Mapping[str, Any], ref: s
 
 
 def _is_absent(impl: str, reason: str) -> bool:
-    """Whether it is the layer itself that was not found, and not something that its module needs."""
+    """Whether the layer itself was not found, rather than something that its module imports."""
     module, _, name = catalog.target(impl).partition(":")
     missing = _NO_MODULE.search(reason)
     if missing is not None:

@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--format", required=True, metavar="FORMAT", help="one of those below")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to; standard output, if not given")
     options = parser.parse_intermixed_args(arguments)
-    # Here: --help must not pay for what reads runs.
+    # Imported here so that `--help` does not load the code that reads runs.
     from harness.exchange.formats import BINARY, check_format, export
     from harness.summary.stored import read_stored
 

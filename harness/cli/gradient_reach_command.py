@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = Parser("gradient-reach", "How far back the last output feels its input: ‖∂h_n/∂x_t‖ over n − t.", _EPILOG)
     parser.add_argument("keys", nargs="*", metavar="key=value")
     options = parser.parse_args(arguments)
-    # Here: --help must not pay for what sweeps and fits laws.
+    # Imported here so that `--help` does not load the code that sweeps and fits laws.
     from harness.cli.asked import keys
     from harness.cli.looking import number, place, plots, runner, weights_said
 
@@ -89,7 +89,10 @@ def run(arguments: Sequence[str]) -> int:
 def _measure(
     cases: Sequence[Case], seeds: int, started: "Runner"
 ) -> tuple[dict[str, "Norms"], set[str], dict[str, dict[str, Any]]]:
-    """Norms (seeds, n) by distance of each layer, layers that have weights of their own, and outcomes without norms."""
+    """Each layer's gradient norms by distance, of shape (seeds, n).
+
+    Also returns the layers that have their own weights, and the outcomes of layers without norms.
+    """
     import numpy as np
 
     from harness.cli.looking import with_heads
@@ -99,7 +102,7 @@ def _measure(
     failed: dict[str, dict[str, Any]] = {}
     for case in cases:
         case = with_heads(case, started)
-        # No later token is there to be hidden from the last one, but a layer may be built to be causal or not.
+        # A causal mask hides nothing from the last token. But it decides whether some layers are built causal.
         outcomes = [_ask(replace(case, mask="causal"), 0, started)]
         if outcomes[0]["status"] == "unsupported":
             outcomes = [_ask(case, 0, started)]

@@ -11,7 +11,7 @@ from impls.registry import IMPLS, Impl
 
 _WORK = ("work", "work_train", "work_decode")
 _ORDERS = ("memory", "depth", "path")
-# Blocks are made around every rung of attention that fits: one line for all of a kind.
+# A block exists around every attention layer that fits, so all blocks of a kind share one line.
 _BLOCKS = {
     "encoder": "attention, feed-forward of 4d, residuals, norms, positions",
     "decoder": "the same, causal, and with attention over a source",

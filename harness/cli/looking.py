@@ -1,4 +1,4 @@
-"""What the commands that look inside a layer share: their numbers, where their pictures go, and one layer's heads."""
+"""Helpers of the commands that look inside a layer: their numbers, their output directory, and a layer's heads."""
 
 import time
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from harness.store.directory import check_run
 from harness.sweep.configured import describe_impl
 from harness.sweep.runner import Runner
 
-# A command waits for no layer longer than this.
+# The longest time that a command waits for a layer.
 TIMEOUT_S = 60.0
 _PLOTS = "plots"
 
 
 def number(given: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
-    """The whole number of a key. Raises UsageError where it is none, or out of bounds."""
+    """The whole number given for a key, or its default. Raises UsageError if it is invalid or out of bounds."""
     text = given.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text[:20]) <= most):
         raise UsageError(f"{name}={text}: it takes a whole number from {least} to {most}")
@@ -26,9 +26,10 @@ def number(given: Mapping[str, str], name: str, default: int, most: int, least: 
 
 
 def place(out: str | None, own: str) -> Path:
-    """The directory of `out`, a new one in results/ if it is None; nothing is made yet.
+    """The directory `out`, or a new one in `results/` if `out` is None. Does not create the directory.
 
-    Raises UsageError unless it is new, empty, a run, or holds `own`, the table that the command wrote there before.
+    Raises UsageError unless the directory is new, empty, a run, or contains `own`. That is the table that the command
+    wrote there before.
     """
     if out is None:
         return RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
@@ -46,18 +47,18 @@ def place(out: str | None, own: str) -> Path:
 
 
 def plots(directory: Path) -> Path:
-    """The directory's pictures, in a directory that is made now."""
+    """The directory for pictures in `directory`, created if missing."""
     (directory / _PLOTS).mkdir(parents=True, exist_ok=True)
     return directory / _PLOTS
 
 
 def runner() -> Runner:
-    """Where layers are looked at: in processes of their own, so that this one needs no torch."""
+    """A runner that examines layers in separate processes, so that this process needs no torch."""
     return Runner(seed=0, trial_s=1.0, timeout_s=TIMEOUT_S, memory_limit=None)
 
 
 def with_heads(case: Case, started: Runner) -> Case:
-    """The case, of one head where the layer has none. Raises UsageError where its sizes cannot be."""
+    """The case, with one head if the layer has none. Raises UsageError if its sizes are impossible."""
     has_heads = describe_impl(case.impl, started).has_heads
     reason = unsupported_reason(case, has_heads)
     if reason:
@@ -66,5 +67,5 @@ def with_heads(case: Case, started: Runner) -> Case:
 
 
 def weights_said(own: bool, seeds: str) -> str:
-    """Whose weights a layer was looked at with: random ones say nothing of what a layer learns."""
+    """Whose weights the layer had, in words. Random weights do not show what a layer learns."""
     return "own weights" if own else f"untrained, {seeds}"

@@ -1,4 +1,4 @@
-"""One parser for all commands: flags and `key=value` in any order, and errors of one line."""
+"""One parser for all commands: flags and `key=value` in any order, with errors of one line."""
 
 import argparse
 from typing import NoReturn
@@ -7,7 +7,7 @@ from harness.errors import UsageError
 
 
 class Parser(argparse.ArgumentParser):
-    """Argparse, raising UsageError where it would print its usage and exit."""
+    """An `ArgumentParser` that raises UsageError instead of printing its usage and exiting."""
 
     def __init__(self, command: str, description: str, epilog: str = "") -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""What a sweep would measure, and about how long that would take: `--dry-run`."""
+"""`--dry-run`: what a sweep would measure, and about how long that would take."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -10,19 +10,19 @@ from harness.config import SweepConfig
 from harness.stats.stopping import fewest
 from harness.sweep.refusals import Refusal, refusals
 
-# What a trial and a whole sweep cost beside sampling, in seconds …
+# The time that a trial and a whole sweep take beside sampling, in seconds.
 _TRIAL_COST_S = 0.05
 _SWEEP_COST_S = 10.0
-# … and to compile a case, once to verify it and once for its trials.
+# The time to compile a case, once to verify it and once for its trials.
 _COMPILE_S = 12.0
 
 
 def show_plan(
     cases: Sequence[Case], traits: Mapping[str, Traits], config: SweepConfig, finished: Collection[Case] = ()
 ) -> None:
-    """Print the cases, those that cannot be with the reason, and the expected time.
+    """Print the cases, the reason for each refused one, and the expected time.
 
-    `finished` are those that need no more trials.
+    `finished` are the cases that need no more trials.
     """
     refused = _refused(cases, traits, config.precision.timeout_s, finished)
     left = [case for case in cases if case not in refused and case not in finished]
@@ -47,7 +47,7 @@ def show_plan(
 def _refused(
     cases: Sequence[Case], traits: Mapping[str, Traits], timeout_s: float, finished: Collection[Case]
 ) -> dict[Case, Refusal]:
-    """How those cases end that cannot be: by their numbers, or else by what their layers say."""
+    """The status and reason of each refused case, judged by its numbers first and then by its layer."""
     by_numbers = {case: catalog.unsupported_reason(case, traits[case.impl].has_heads) for case in cases}
     refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
     return refused | refusals((case for case in cases if case not in refused and case not in finished), timeout_s)

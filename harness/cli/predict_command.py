@@ -43,12 +43,12 @@ exit status: 0 done; 2 usage, or a size of which the run cannot say anything
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print what a layer costs at each size."""
+    """Print the cost of a layer at each size."""
     parser = Parser("predict", "What a layer costs at a size that was not measured. Measures nothing.", _EPILOG)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(arguments)
-    # Here: --help must not pay for what fits laws.
+    # Imported here so that `--help` does not load the code that fits laws.
     from harness.cli.asked import SETTING, SIZES, asked, keys
     from harness.cli.read import lines_of
     from harness.findings.crossovers import headless
@@ -72,7 +72,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _wanted(text: str | None, laws: "Sequence[FittedLaw]", where: "Asked", run: Path) -> "list[FittedLaw]":
-    """The laws in that setting of the impls that were asked for, all if none was."""
+    """The laws of the requested layers in that setting, or of all layers if none is named.
+
+    Raises UsageError for a layer without a law.
+    """
     there = [law for law in laws if law.series.setting == where.setting]
     known = list(dict.fromkeys(law.series.impl for law in there))
     names = text.split(",") if text else known
@@ -85,14 +88,14 @@ def _wanted(text: str | None, laws: "Sequence[FittedLaw]", where: "Asked", run: 
 def _predict(
     laws: "Sequence[FittedLaw]", where: "Asked", without_heads: Collection[str]
 ) -> tuple[list[_Found], list[str]]:
-    """Each law's prediction, and a sentence for each impl of which nothing can be said there."""
+    """Each law's prediction, and a sentence for each layer that has none at that size."""
     from harness.findings.prediction import predict_cost
 
     found: list[_Found] = []
     unknown: dict[str, None] = {}
     for law in laws:
         impl = law.series.impl
-        # A layer without heads is predicted at its one.
+        # A layer without heads was measured with one head, and is predicted with one.
         heads = 1 if impl in without_heads else where.h
         try:
             found.append((law, predict_cost(law, where.n, where.d, heads, where.b)))
@@ -102,7 +105,7 @@ def _predict(
 
 
 def _warnings(found: Sequence[_Found]) -> list[str]:
-    """What must be known of the predictions, those alike together."""
+    """The warnings of the predictions, equal ones merged."""
     said: dict[str, list[str]] = {}
     for law, prediction in found:
         for warning in prediction.warnings:

@@ -8,7 +8,7 @@ from harness.summary.stored import read_stored
 
 
 def lines_of(run: Path) -> list[Line]:
-    """The run's lines; what could not be read is told on stderr. Raises UsageError where it is no run."""
+    """The summary lines of the run. Prints each unreadable place to stderr. Raises UsageError if `run` is not a run."""
     stored = read_stored(run)
     for notice in stored.notices:
         print(f"harness: {notice}", file=sys.stderr)

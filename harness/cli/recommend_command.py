@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.findings.recommendation import Candidate, Cost, Recommendation
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-# An interval that reaches so many times as far is not worth its digits.
+# An interval that reaches further than this factor to either side is too wide to print its ends.
 _GUESS = 100
 
 _EPILOG = """\
@@ -42,12 +42,12 @@ exit status: 0 done; 2 usage, or no layer fits
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print which layer to use at each size."""
+    """Print the recommended layer at each size."""
     parser = Parser("recommend", "Which layer to use at a size, by how much, and how sure. Measures nothing.", _EPILOG)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(arguments)
-    # Here: --help must not pay for what fits laws.
+    # Imported here so that `--help` does not load the code that fits laws.
     from harness.cli.asked import SETTING, SIZES, asked, keys
     from harness.cli.read import lines_of
     from harness.findings.laws import fit_laws
@@ -85,7 +85,7 @@ def _bytes(text: str) -> int:
 
 
 def _refusal(found: "Recommendation", memory: int | None) -> str | None:
-    """Why there is nothing to recommend, if there is nothing."""
+    """Why no layer can be recommended; None if one can."""
     if found.ranked:
         return None
     if found.too_large and memory is not None:
@@ -134,7 +134,7 @@ def sentences(found: "Recommendation", where: "Asked", memory: int | None) -> li
 
 
 def warnings(found: "Recommendation") -> list[str]:
-    """What must be known of the predictions, each once."""
+    """The warnings of the predictions, each once."""
     said: dict[str, list[str]] = {}
     for one in found.ranked:
         for what, cost in (("time", one.time), ("memory", one.memory)):

@@ -1,4 +1,4 @@
-"""Measure given cases as `sweep` measures a grid, and give back what was found as a baseline."""
+"""Measure given cases as `sweep` measures a grid, and return the results as a baseline."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -26,10 +26,10 @@ from harness.sweep.progress import Screen
 
 
 class Remeasured:
-    """Measures cases, each time into a run of its own: `first` is where the configuration asks for it.
+    """Measures cases, each time into a separate run: `first` is at the configured `out`, if one is set.
 
-    `scratch` is an empty directory to be thrown away; `timed` is whether to time, or to take facts alone. A context
-    manager: the processes that trials are forked from end with it.
+    `scratch` is an empty temporary directory, used for everything else. With `timed` the cases are timed; without it,
+    only their facts are taken. A context manager: the processes that trials are forked from end with it.
     """
 
     def __init__(self, config: SweepConfig, scratch: Path, console: Console, timed: bool) -> None:
@@ -47,7 +47,7 @@ class Remeasured:
         self._runner.__exit__(kind, error, at)
 
     def take(self, cases: Collection[Case], out: Path) -> Baseline:
-        """Measure the cases into a new run at `out`. A layer that cannot be had any more is an error of its cases."""
+        """Measure the cases into a new run at `out`. If a layer can no longer be loaded, its cases end in error."""
         machine = describe_machine(self._runner.run("machine"))
         with store.Lock(out):
             self._measure(cases, out, machine)
@@ -75,7 +75,7 @@ class Remeasured:
             writer.close()
 
     def _traits(self, cases: Collection[Case]) -> tuple[dict[str, Traits], dict[str, str]]:
-        """What is known of each impl, and why nothing is of the others."""
+        """The traits of each layer that can be loaded, and the reason for each other layer."""
         traits, lost = {}, {}
         for impl in dict.fromkeys(case.impl for case in cases):
             try:
@@ -86,7 +86,7 @@ class Remeasured:
         return traits, lost
 
     def _yaml(self, cases: Collection[Case]) -> str:
-        """The configuration, its axes those of the cases."""
+        """The configuration as YAML, with the axes of the cases."""
         axes = {axis: sorted({getattr(case, axis) for case in cases}) for axis in AXES}
         return yaml.safe_dump({**yaml.safe_load(self._config.yaml), **axes}, sort_keys=False, allow_unicode=True)
 

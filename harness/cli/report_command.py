@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     path, out = options.run, options.out
     _check(path, out)
     with nullcontext() if options.no_plots else Studio() as studio:
-        # Here: what draws loads meanwhile.
+        # Imported here: the process that draws loads its libraries meanwhile.
         from harness.report.answer import show
         from harness.report.build import build
 
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _check(run: Path, out: Path | None) -> None:
-    """Raise UsageError where there is no directory to write to, or it holds another run, whose tables would be lost."""
+    """Raise UsageError without a directory to write to, or if it contains another run, whose tables would be lost."""
     if out is None and run.is_file():
         raise UsageError(f"{run} is a file: say where the report is to go, with -o DIR")
     if out is not None and (out / "config.yaml").exists() and out.resolve() != run.resolve():

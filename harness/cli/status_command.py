@@ -27,7 +27,7 @@ exit status: 0, however far it is; 2 for what is no run
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Show how far a run is."""
+    """Show the progress of a run."""
     parser = Parser("status", "How far a sweep is, from its files alone.", _EPILOG)
     parser.add_argument("run", type=Path, metavar="RUN")
     path = parser.parse_args(arguments).run
@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     plan = read_plan(path)
     if plan is not None:
         console.print(_shards(path, plan, lines))
-    if plan is None or holder(path)[0] is not None:  # shards hold nothing: their states say who is at work
+    if plan is None or holder(path)[0] is not None:  # shards hold no lock: their states name the processes
         console.print(escape(printable(_writer(path))), highlight=False)
     for notice in stored.notices:
         console.print(escape(printable(notice)), highlight=False)

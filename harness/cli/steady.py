@@ -1,4 +1,4 @@
-"""Output that outlives its reader and its disk: what a command measures must not be lost to what it says of it."""
+"""Output that survives a closed reader or a full disk: a failure to print must not lose what was measured."""
 
 import os
 from collections.abc import Callable
@@ -6,10 +6,11 @@ from typing import IO, Any
 
 
 class Steady:
-    """A stream that falls silent where another raises OSError; all else of it is the stream's own.
+    """A stream that goes silent where another raises OSError. All other attributes are those of the stream.
 
-    `stream` is None where the process was started without one. `lost` is why something could not be written: None as
-    long as all was, and where the reader has gone away, as `head` does, since nothing is lost to anybody then.
+    `stream` is None if the process was started without one. `lost` is the reason why output could not be written. This
+    reason is None while everything is written. It also stays None if the reader goes away, as `head` does, since no
+    reader misses the output then.
     """
 
     def __init__(self, stream: IO[Any] | None) -> None:
@@ -18,17 +19,17 @@ class Steady:
         self.lost: str | None = None
 
     def write(self, text: Any) -> int:
-        """Write it, or not; its length, as if it had been."""
+        """Write `text` if possible. Returns the length of `text` in either case."""
         self._try(lambda stream: stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Have all written that was said."""
+        """Write out everything that is buffered, if possible."""
         self._try(lambda stream: stream.flush())
 
     @property
     def buffer(self) -> "Steady":
-        """The same of bytes."""
+        """The binary stream below, which goes silent too."""
         return _Bytes(self)
 
     def _try(self, act: Callable[[IO[Any]], Any]) -> None:
@@ -40,7 +41,7 @@ class Steady:
             self._silent = True
             if not isinstance(error, BrokenPipeError):
                 self.lost = error.strerror or str(error)
-            # Python flushes at exit what is left in the buffer, and would complain of it there.
+            # Python flushes the rest of the buffer at exit, and would report the error then.
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
             os.close(null)
@@ -50,7 +51,7 @@ class Steady:
 
 
 class _Bytes(Steady):
-    """What lies under a text stream; where it falls silent, so does that."""
+    """The binary stream below a text stream. If either goes silent, so does the other."""
 
     def __init__(self, text: Steady) -> None:
         super().__init__(None if text._stream is None else text._stream.buffer)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A sweep in shards, each a job of Slurm's or a process of its own: submit what is missing, and wait for it."""
+"""A sweep in shards, each a Slurm job or a separate process: submit the missing shards and wait for them."""
 
 import os
 import shutil
@@ -21,14 +21,17 @@ from harness.sweep.launched.submit import Job, has_ended, job_of, submit, submit
 from harness.sweep.launched.task import Shard
 from harness.sweep.launched.watch import wait_for
 
-# What ends when it is told to does so within this.
+# How long to wait for cancelled processes to end.
 _LEAVE_S = 15.0
 
 
 def launch(
     cases: Sequence[Case], traits: Mapping[str, Traits], config: SweepConfig, out: Path, console: Console
 ) -> bool:
-    """Measure what is missing of the run, elsewhere; whether all of it is there now. Without `wait`, submit alone."""
+    """Measure the missing cases of the run in shards. Returns whether the run is complete.
+
+    Without `wait`, only submit the shards and return False.
+    """
     run = out.resolve()
     plan = read_plan(run)
     if plan is None:
@@ -74,7 +77,7 @@ def launch(
 
 
 def _interrupted(out: Path, config: SweepConfig, jobs: Sequence[Job | None]) -> None:
-    """Processes of this machine end with the command that has started them; Slurm's jobs have nodes of their own."""
+    """End the shards of an interrupted command, if they run on this machine. Slurm jobs on other nodes continue."""
     left = [job for job in jobs if job is not None and not has_ended(job, config.launcher)]
     if config.launcher.cluster == SLURM:
         if left:
@@ -93,7 +96,7 @@ def _interrupted(out: Path, config: SweepConfig, jobs: Sequence[Job | None]) -> 
 
 
 def check_cluster(config: SweepConfig) -> None:
-    """Raise UsageError where Slurm is asked for and is not to be had, before anything is written."""
+    """Raise UsageError, before anything is written, if Slurm is chosen but not available."""
     if config.launcher.cluster == SLURM and shutil.which("sbatch") is None:
         raise UsageError(
             "launcher=slurm: there is no sbatch here: run it on a machine that submits to a cluster, "
@@ -102,7 +105,7 @@ def check_cluster(config: SweepConfig) -> None:
 
 
 def check_nobody(out: Path, config: SweepConfig) -> None:
-    """Raise UsageError where a job seems to be at work on the run, or to wait for its turn: it would write there."""
+    """Raise UsageError if a job for the run seems to be running or queued: it would write there."""
     run = out.resolve()
     for index, _ in enumerate(read_plan(run) or ()):
         if _is_under_way(Shard(run, index, config, {}, ())):
@@ -112,18 +115,18 @@ def check_nobody(out: Path, config: SweepConfig) -> None:
 
 
 def _cancel(job: Job) -> None:
-    """Two jobs at one shard would measure everything twice."""
+    """Cancel a job: two jobs for one shard would measure everything twice."""
     job.cancel(check=False)
 
 
 def _is_done(shard: Shard) -> bool:
-    """Whether it has come to its end, and nothing of it is to be tried again."""
+    """Whether the shard has ended, and none of its cases are to be retried."""
     state = state_of(shard.run, shard.index)
     return state is not None and state.state == ENDED and not shard.config.retry
 
 
 def _is_under_way(shard: Shard) -> bool:
-    """Whether a job seems to be at work on it, or to wait for its turn."""
+    """Whether a job for the shard seems to be running or queued."""
     state, given = state_of(shard.run, shard.index), submitted(shard.run, shard.index)
     launcher = shard.config.launcher
     if state is not None:

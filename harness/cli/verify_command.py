@@ -12,7 +12,7 @@ from harness.config import compose
 from harness.report.said.verified import each, summary
 from harness.sweep.configured import check_devices, describe_impl, runner_of
 
-# Small and quick, and the same for everybody; any axis can be set otherwise. `train` checks gradients too.
+# Small, quick and the same for every user; any axis can be overridden. `train` checks gradients too.
 _DEFAULTS = ("seq_len=64", "d_model=64", "num_heads=4", "batch_size=2", "mode=train")
 
 _EPILOG = """\
@@ -27,7 +27,7 @@ exit status: 0 done; 2 usage; 3 some case is not what it must be
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Verify every case of a small grid; 3 if one is not what it must be."""
+    """Verify every case of a small grid. Returns 3 if a case fails."""
     parser = Parser("verify", "Hold layers' outputs and gradients against a float64 reference.", _EPILOG)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="the axes of sweep, such as impl=… dtype=…")
     parser.add_argument("-v", "--all", action="store_true", help="every case, with its errors or its reason")

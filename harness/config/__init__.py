@@ -1,4 +1,4 @@
-"""From `conf/` and the command line to a checked configuration: Hydra composes, once a sweep."""
+"""Compose `conf/` and the command line into a checked configuration. Hydra composes once per sweep."""
 
 from harness.config.compose import compose
 from harness.config.schema import Precision, SweepConfig

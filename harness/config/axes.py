@@ -1,4 +1,4 @@
-"""What may stand on an axis: each value checked, with one line for what cannot be."""
+"""Check the values of each axis. An invalid value is an error of one line."""
 
 import fnmatch
 import os
@@ -9,7 +9,7 @@ from harness import catalog
 from harness.case import ALLOCATORS, AXES, DEVICES, DTYPES, MASKS, MODES
 from harness.errors import UsageError, did_you_mean
 
-# No layer is measured beyond these; they catch a slip of the keyboard before memory does.
+# Upper limits. No layer is measured beyond them: they catch a typing error before memory runs out.
 LARGEST = {
     "seq_len": 10**9,
     "source_len": 10**9,
@@ -18,14 +18,17 @@ LARGEST = {
     "batch_size": 10**6,
     "threads": 1024,
 }
-# Without a source there is none.
+# Lower limits other than 1. A length of 0 means no source.
 _LEAST = {"source_len": 0}
 MOST_VALUES = 100_000
 MOST_CASES = 1_000_000
 
 
 def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Every axis as a tuple of valid values without repeats. Raises UsageError for the first that is not."""
+    """Every axis as a tuple of valid values without repeats.
+
+    Raises UsageError for the first invalid value, and if the axes span more than `MOST_CASES` cases.
+    """
     axes = {axis: check_axis(axis, given[axis]) for axis in AXES}
     number = 1
     for values in axes.values():
@@ -36,7 +39,7 @@ def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
-    """The values on one axis, as in `check_axes`."""
+    """The values of one axis, checked as in `check_axes`. None for `threads` means all usable CPUs."""
     if axis == "threads" and given is None:
         return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
     values = flat(given)
@@ -49,14 +52,17 @@ def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
 
 
 def flat(given: Any) -> list[Any]:
-    """A value, or the values of a list and of the lists in it."""
+    """A flat list of the values in nested lists, or of a single value."""
     if isinstance(given, list | tuple):
         return [value for item in given for value in flat(item)]
     return [given]
 
 
 def _matching(pattern: str) -> list[str]:
-    """The impls that a name with * stands for; any other name as it is."""
+    """The registered layers that a name with * matches; any other name unchanged.
+
+    Raises UsageError if no layer matches.
+    """
     if "*" not in pattern:
         return [pattern]
     names = fnmatch.filter(catalog.names(), pattern)

@@ -1,4 +1,4 @@
-"""Which files of a directory beside `conf/` are chosen: by the command line, and by the `defaults` of one that is."""
+"""Select files of a directory beside `conf/`: by the command line, and by the `defaults` of selected files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ Read = Callable[[Path], tuple[str, DictConfig]]
 
 @dataclass(frozen=True)
 class Chosen:
-    """A file of `group`, and what it holds; `package` is where in the configuration that goes, empty for the group."""
+    """A selected file of `group`, and its content.
+
+    `package` is where in the configuration the content goes; empty means the place of the group.
+    """
 
     path: Path
     group: str
@@ -24,9 +27,10 @@ class Chosen:
 
 
 def chosen(directory: Path, overrides: Sequence[str], read: Read) -> Iterator[Chosen]:
-    """The files of the directory that take part; `read` gives a file's package and its settings.
+    """The selected files of `directory`. `read` returns a file's package and its settings.
 
-    Those that `conf/` has as well are not among them: its own come first. Raises UsageError for one that is not there.
+    Files that also exist in `conf/` are skipped: the built-in one wins. Raises UsageError if the `defaults` of a
+    selected file name a missing file.
     """
     asked = dict(_option(override) for override in overrides)
     for key, option in asked.items():
@@ -53,7 +57,7 @@ def _with_defaults(
         is_group = bool(inner)
         inner = inner.removeprefix("/") if inner.startswith("/") else "/".join(filter(None, (group, inner)))
         if is_group and (f"{inner}@{inner_package}" in asked or inner in asked):
-            continue  # the command line has chosen another
+            continue  # the command line overrides this default
         places = [place / inner for place in (directory, conf_directory())]
         known = sorted({file.stem for place in places for file in place.glob("*.yaml")})
         if name not in known:
@@ -63,8 +67,9 @@ def _with_defaults(
 
 
 def _defaults(held: DictConfig) -> Iterator[tuple[str, str]]:
-    """`(group, option)` of what a file's list of defaults names, with no group of its own; what may be absent or is
-    computed, Hydra knows.
+    """Yield `(group, option)` for each entry of a file's list of defaults; the group may be empty.
+
+    Optional and computed entries are skipped: Hydra resolves them.
     """
     listed: Any = OmegaConf.to_container(held, resolve=False).get("defaults")  # type: ignore[union-attr]
     for entry in listed if isinstance(listed, list) else ():

@@ -33,10 +33,10 @@ from harness.errors import UsageError
 def compose(
     overrides: Sequence[str], config_dir: Path | None = None, for_sweep: bool = False, usual: Sequence[str] = ()
 ) -> SweepConfig:
-    """Compose and check. Raises UsageError, with one line, for anything a user can get wrong.
+    """Compose and check. Raises UsageError, with one line, for every user error.
 
-    What only a sweep can do, as `grow` and `retry`, is unknown to anything else. `usual` are a command's own overrides,
-    for what `overrides` say nothing of.
+    Settings that only a sweep supports, such as `grow` and `retry`, are unknown keys unless `for_sweep`. `usual` are a
+    command's own overrides, for keys that `overrides` do not set.
     """
     try:
         return _compose(overrides, config_dir, for_sweep, usual)
@@ -66,7 +66,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
         plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise UsageError(told(error, overrides)) from error
-    OmegaConf.update(config, "retry", None)  # what is opened again today is no part of how the run is made
+    OmegaConf.update(config, "retry", None)  # which cases are retried now is not part of how a run is made
     together = _check_together(config, plain, axes)
     paper = check_paper(plain[PAPER], given)
     OmegaConf.update(config, PAPER, paper or None, merge=False)
@@ -94,7 +94,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
 
 
 def _check_together(config: DictConfig, plain: dict[str, Any], asked: dict[str, Any]) -> tuple[Point, ...]:
-    """The points of `together`; their values stand on the axes too, in both forms of the configuration."""
+    """The points of `together`. Their values are also written to the axes, in both forms of the configuration."""
     points = check_together(plain["together"], {axis: check_axis(axis, asked[axis]) for axis in asked if axis in AXES})
     for axis in points[0] if points else ():
         plain[axis] = list(dict.fromkeys(point[axis] for point in points))
@@ -105,7 +105,10 @@ def _check_together(config: DictConfig, plain: dict[str, Any], asked: dict[str, 
 
 
 def _check_grow(axis: str | None, together: Sequence[Point], paper: dict[str, Any]) -> str | None:
-    """As `check_grow`. Beyond the last point of `together` nobody says which sizes go with a larger one."""
+    """Check as `check_grow` does. Raises UsageError too if `axis` is one of the axes of `together`.
+
+    Which sizes go with one beyond the last point is not defined.
+    """
     if check_grow(axis) is not None and together and axis in together[0]:
         whose = f" of paper={paper['name']}" if paper else ""
         sizes = " ".join(f"{name}=…" for name in together[0])
@@ -117,7 +120,7 @@ def _check_grow(axis: str | None, together: Sequence[Point], paper: dict[str, An
 
 
 def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Sequence[str]) -> None:
-    """Raise UsageError for what is asked of a cluster where none is asked for: it would do nothing."""
+    """Raise UsageError for settings of a cluster when trials run on this machine: they would have no effect."""
     if launcher.cluster != HERE:
         return
     idle = [text for text in overrides if text.lstrip("+").startswith("launcher.") and "launcher.cluster=" not in text]

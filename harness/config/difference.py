@@ -1,18 +1,19 @@
-"""What differs between the configuration that a run was begun with and another."""
+"""List the differences between the configuration that a run was created with and another."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# What says where a sweep writes, how far it goes now, and what others have published, and nothing of what is measured
-# and how.
+# These settings say where a sweep writes, which part of the work it does now, and what others have published. None of
+# them affects what is measured or how.
 _NOT_COMPARED = ("out", "retry", "launcher", "wait", "paper")
 _COMPARED = ("paper.name", "paper.scale")
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """`"seq_len=64,128 before and 64,256 now"` for each setting that is another; a value and a list of it are alike.
+    """`"seq_len=64,128 before and 64,256 now"` for each setting that differs.
 
-    A setting that came later than the run was begun is one that was left as it is by default, if that is nothing.
+    A single value equals a list of it alone. A setting added after the run was created counts as unchanged if it is
+    null now.
     """
     then, today = dict(_flat(before)), dict(_flat(now))
     names = [name for name in dict.fromkeys([*then, *today]) if _is_compared(name)]
@@ -36,7 +37,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def listed(value: Any) -> list[Any]:
-    """One value and a list of it alone are the same."""
+    """`value` as a list, so that a single value equals a list of it alone."""
     return value if isinstance(value, list) else [value]
 
 

@@ -1,4 +1,4 @@
-"""Which files and settings there are to choose from, and what Hydra makes of a choice."""
+"""The configuration files and settings to choose from, and their composition by Hydra."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -22,13 +22,13 @@ _SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "together", PAPER)
 
 
 def conf_directory() -> Path:
-    """Where `conf/` lies: inside the package once installed from a wheel, beside it in a checkout."""
+    """The location of `conf/`: inside the package if installed from a wheel, beside the package in a checkout."""
     inside = _PACKAGE / "conf"
     return inside if inside.is_dir() else _PACKAGE.parent / "conf"
 
 
 def keys(for_sweep: bool) -> list[str]:
-    """The settings that exist; what only a sweep can do, as `grow` and `retry`, is unknown to anything else."""
+    """The names of all settings. Those that only a sweep supports, such as `grow`, are included only `for_sweep`."""
     top = [field.name for field in fields(SweepSchema) if for_sweep or field.name not in _SWEEPS_ALONE]
     parts = {"precision": Precision, **({"launcher": Launcher} if for_sweep else {})}
     top += [SCALE] if for_sweep else []
@@ -36,9 +36,9 @@ def keys(for_sweep: bool) -> list[str]:
 
 
 def groups(directories: Sequence[Path], for_sweep: bool) -> dict[str, list[str]]:
-    """The groups of files to choose from, and each one's options.
+    """The groups of files to choose from, and the options of each group.
 
-    The first directory has every group that there is: others add options, and may hold whatever else they like.
+    The first directory defines all groups. Later directories only add options; their other content is ignored.
     """
     first = sorted(path.name for path in directories[0].iterdir() if path.is_dir())
     return {
@@ -49,7 +49,10 @@ def groups(directories: Sequence[Path], for_sweep: bool) -> dict[str, list[str]]
 
 
 def composed(overrides: list[str], config_dir: Path | None) -> DictConfig:
-    """What Hydra composes of `conf/`, the directory beside it, and the overrides. Raises UsageError."""
+    """The configuration that Hydra composes from `conf/`, `config_dir` and the overrides.
+
+    Raises UsageError if Hydra rejects a file or an override.
+    """
     if config_dir is not None:
         quoted = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         overrides = [*overrides, f"hydra.searchpath=['file://{quoted}']"]

@@ -1,6 +1,6 @@
-"""What somebody has asked for that would do nothing: refused, rather than dropped without a word.
+"""Reject options without effect, instead of ignoring them silently.
 
-Nobody has asked for a default, which may be idle.
+Defaults may be without effect: the user did not choose them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,13 +10,13 @@ from harness.errors import UsageError
 
 
 def check_masks(asked: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
-    """Raise UsageError for a mask, or a share of real tokens, that was asked for and that no case would have.
+    """Raise UsageError for an explicit mask, or share of real tokens, that no case would have.
 
-    `asked` are the axes that somebody has given values of, `axes` the values of all.
+    `asked` are the axes that the user has set, `axes` the values of all axes.
     """
     if "padding" in axes["mask"]:
         return
-    # All tokens are real without padding, and so says the key of such a case.
+    # Without padding all tokens are real, and the key of the case records that.
     if "real_share" in asked and any(share != 1 for share in axes["real_share"]):
         said = _said("real_share", axes)
         raise UsageError(f"{said} says how much of a padded batch is real: give mask=padding too, or leave it out")

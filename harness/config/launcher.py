@@ -1,4 +1,4 @@
-"""What may be said of where trials run."""
+"""Check the settings of where trials run."""
 
 import math
 
@@ -7,13 +7,13 @@ from harness.config.schema import Launcher
 from harness.errors import UsageError, did_you_mean
 
 HERE, SLURM, PROCESSES = "here", "slurm", "processes"
-# Of less than that, in minutes, submitit's own end comes before anything is measured.
+# Lower limits. With `time` below 5 minutes, submitit ends a job before anything is measured.
 _LEAST = {"time": 5, "cpus_per_task": 1, "array_parallelism": 1, "attempts": 1}
 _SECONDS = ("silence_s", "queue_s")
 
 
 def check_launcher(launcher: Launcher) -> Launcher:
-    """The same, if it can be. Raises UsageError."""
+    """Return `launcher` unchanged. Raises UsageError for the first invalid setting."""
     if launcher.cluster not in (HERE, SLURM, PROCESSES):
         known = (HERE, SLURM, PROCESSES)
         raise UsageError(f"launcher.cluster={launcher.cluster}{did_you_mean(launcher.cluster, known)}")
@@ -31,7 +31,10 @@ def check_launcher(launcher: Launcher) -> Launcher:
 
 
 def threads_of(launcher: Launcher) -> int:
-    """How many threads a layer may use where nobody says: nobody here knows what CPUs a node has."""
+    """The default number of threads: `cpus_per_task`, since the CPUs of a node are unknown here.
+
+    Raises UsageError if `cpus_per_task` is not set.
+    """
     if launcher.cpus_per_task is None:
         raise UsageError(
             f"launcher={launcher.cluster} needs threads=N or launcher.cpus_per_task=N: how many CPUs to use"

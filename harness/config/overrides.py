@@ -1,4 +1,4 @@
-"""Command-line overrides, split into values on our axes and the rest, which Hydra composes.
+"""Split command-line overrides into the values of axes and the rest, which Hydra composes.
 
 The grammar is Hydra's, read by Hydra's own parser: `a=1,2`, `a=range(1,9,2)`, `a=glob(x.*)`, `a=[1,2]`.
 """
@@ -18,20 +18,20 @@ from harness.case import AXES
 from harness.config.axes import MOST_VALUES
 from harness.errors import UsageError, did_you_mean
 
-# A quoted text, or what stands between the signs of Hydra's grammar.
+# A quoted text, or the text between two punctuation marks of Hydra's grammar.
 _WORD = re.compile(r"""'[^']*'|"[^"]*"|[^\s,\[\]{}()'"][^,\[\]{}()'"]*""")
 
-# Settings that take several values and are no axes: nothing is swept over them.
+# Settings that take several values but are not axes: a sweep does not iterate over them.
 LISTS = ("retry",)
 
 
 def split(
     arguments: Sequence[str], keys: Collection[str], groups: dict[str, list[str]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """`(axis values, overrides for Hydra)`. `keys` are the settings that exist, `groups` the files to choose from.
+    """`(axis values, overrides for Hydra)`. `keys` are all settings, `groups` the files to choose from.
 
-    Raises UsageError for what does not parse, an unknown key or group option, and a sweep over a setting
-    that is not an axis.
+    Raises UsageError for an unparsable override, a deletion, and an unknown key or group option. Several values for a
+    setting that is not an axis are an error too.
     """
     axes: dict[str, Any] = {}
     rest = []
@@ -48,7 +48,7 @@ def split(
             axes[name] = _values(override)
             if name not in groups:
                 continue
-            # The axis is a group of files too (`device`): its first value chooses the file.
+            # The axis is also a group of files (`device`): its first value chooses the file.
             argument = f"{name}={_first(axes[name])}"
         elif override.is_sweep_override():
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
@@ -61,14 +61,14 @@ def split(
 
 
 def key_of(override: str) -> str:
-    """The setting that an override is of."""
+    """The name of the setting that an override sets."""
     return override.partition("=")[0].strip().lstrip("+")
 
 
 def quoted(argument: str) -> str:
-    """The override with quotes around each value that holds letters beyond ASCII, which Hydra's grammar lacks.
+    """The override with quotes around each value that contains non-ASCII letters, which Hydra's grammar lacks.
 
-    Quotes that are there, interpolations and escaped characters stay as they are, and so does what is no valid text.
+    Existing quotes stay. A value with interpolations, escaped characters or invalid Unicode is left unchanged.
     """
     key, equals, value = argument.partition("=")
     if value.isascii() or "${" in value or "\\" in value or argument.encode(errors="replace").decode() != argument:
@@ -87,7 +87,7 @@ def _quoted_word(found: re.Match[str]) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """What may have been meant: of `precision.foo` one of the parts of `precision`, or all of them."""
+    """A suggestion for an unknown name. For `precision.foo`: the nearest part of `precision`, or all its parts."""
     group, dot, part = name.rpartition(".")
     parts = [key.removeprefix(group + dot) for key in known if dot and key.startswith(group + dot)]
     if not parts:
@@ -107,7 +107,10 @@ def _parse(argument: str) -> Override:
 
 
 def _values(override: Override) -> Any:
-    """The override's values as Python's own; more than `MOST_VALUES` are a UsageError, not a full memory."""
+    """The override's values as plain Python values.
+
+    Raises UsageError for more than `MOST_VALUES` values, before they fill the memory.
+    """
     value = override.value()
     if isinstance(value, Glob):
         return _matches(value, override)

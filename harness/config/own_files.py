@@ -1,7 +1,7 @@
-"""Files of somebody's own, `--config-dir`, checked before Hydra meets them: what is wrong is told with the file's name.
+"""Check the user's own files (`--config-dir`) before Hydra reads them. Each error names the file.
 
-Hydra would tell it too, in several lines, of its own insides and without the file; and of a value on an axis, which
-takes anything until all files are one, nobody would know any more where it is from.
+Hydra's own errors span several lines, describe its internals and omit the file. An axis accepts any value until all
+files are merged; by then the origin of a wrong value is unknown.
 """
 
 import io
@@ -32,9 +32,9 @@ _GLOBAL = "_global_"
 
 
 def check_own_files(directory: Path, overrides: Sequence[str], asked: Collection[str]) -> None:
-    """Raise UsageError for the first of the chosen files in `directory` that is wrong by itself.
+    """Raise UsageError for the first selected file in `directory` that is invalid by itself.
 
-    `overrides` choose the files; of the axes in `asked` the command line has the last word, and files may say anything.
+    `overrides` select the files. The command line sets the axes in `asked`, so their values in files are not checked.
     """
     for file in chosen(directory, overrides, _read):
         try:
@@ -44,7 +44,7 @@ def check_own_files(directory: Path, overrides: Sequence[str], asked: Collection
 
 
 def _read(path: Path) -> tuple[str, DictConfig]:
-    """The file's package and its settings. Raises UsageError where it is no table of settings."""
+    """The file's package and its settings. Raises UsageError if the file is not a readable mapping of settings."""
     try:
         text = read_text(path, MOST_YAML_BYTES)
         held = OmegaConf.load(io.StringIO(text))
@@ -90,7 +90,7 @@ def _told(error: OmegaConfBaseException, settings: DictConfig, at: str) -> str:
 
 
 def _check_values(whole: DictConfig, at: str | None, settings: DictConfig, asked: Collection[str]) -> None:
-    """Values that are there: neither left open, as `???`, nor taken from elsewhere, as `${…}`."""
+    """Check the values that are set, neither missing (`???`) nor interpolated (`${…}`)."""
     given = {name: value for name, value in _plain(settings).items() if at is None}
     for axis in AXES:
         if axis in given and axis not in asked:

@@ -1,6 +1,6 @@
-"""`paper=NAME scale=full|cpu`: a published setting, at the published sizes or at some for a machine without a GPU.
+"""`paper=NAME scale=full|cpu`: a published setting, at the published sizes or at sizes for a machine without a GPU.
 
-Hydra knows the scales of a paper as the group of files `paper/NAME/`; a user need not know of that.
+For Hydra, the scales of a paper are the group of files `paper/NAME/`. Users need not know this.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +12,16 @@ from harness.config.overrides import key_of
 from harness.errors import UsageError, did_you_mean
 
 SCALE, PAPER = "scale", "paper"
-# Sizes that a paper's own would take the place of without a word.
+# Groups of sizes that the sizes of a paper would replace silently.
 _ELSEWHERE = ("shape", "preset")
 _SETTINGS = (*AXES, "together")
 
 
 def scaled(overrides: Sequence[str], directories: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """`(overrides without scale, what Hydra is told instead)`. Raises UsageError for a scale that there is not."""
+    """`(overrides without scale, overrides that replace scale for Hydra)`.
+
+    Raises UsageError for an unknown scale, and for a scale without a paper.
+    """
     rest = [override for override in overrides if key_of(override) != SCALE]
     scale, paper = _last(overrides, SCALE), _last(overrides, PAPER)
     if scale is None:
@@ -28,13 +31,14 @@ def scaled(overrides: Sequence[str], directories: Iterable[Path]) -> tuple[list[
     known = sorted({file.stem for directory in directories for file in (directory / PAPER / paper).glob("*.yaml")})
     if known and scale not in known:
         raise UsageError(f"unknown scale '{scale}'{did_you_mean(scale, known)}")
-    return rest, [f"{PAPER}/{paper}@_global_={scale}"] if known else []  # of a paper that there is not, others tell
+    return rest, [f"{PAPER}/{paper}@_global_={scale}"] if known else []  # an unknown paper is reported elsewhere
 
 
 def check_paper(given: Any, overrides: Sequence[str]) -> dict[str, Any]:
-    """What is published, as a dictionary, and what was `changed` of its setting; empty where no paper was asked for.
+    """The publication as a dictionary, with the overrides that `changed` its setting; empty without a paper.
 
-    Raises UsageError for a file of a paper that says no name, or another than its own, and for sizes from elsewhere.
+    Raises UsageError if the paper's file states no name or another name than its own. Sizes from a shape or a preset
+    are an error too.
     """
     asked = _last(overrides, PAPER)
     if asked in (None, "null"):

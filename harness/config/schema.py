@@ -1,4 +1,4 @@
-"""The shape of a sweep's configuration: as Hydra composes it, and as the code uses it once checked."""
+"""The schema of a sweep's configuration: as Hydra composes it, and as the code uses it once checked."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +11,14 @@ from harness.case import SETTINGS
 
 @dataclass
 class Precision:
-    """How well to measure a case, and for how long at most. Times are in seconds.
+    """How precisely to measure a case, and for how long at most. Times are in seconds.
 
-    Once a case's interval is within ± `target` of its time, looked at from `min_rounds` trials on, half as many trials
-    again confirm it, and it stops (with `min_rounds` = `max_rounds` nobody looks, and nothing needs confirming); at the
-    latest it stops after `max_rounds` trials or `case_s` in its trials. One trial samples for `trial_s`
-    and is a time-out after `timeout_s`. Cases that saw the machine disturbed in all their rounds are measured
-    again in quiet moments, for which the sweep waits `patience_s` in all.
+    The interval of a case's time is checked from `min_rounds` trials on. Once it is within ± `target` of the time,
+    half as many trials again confirm it, and the case stops. If `min_rounds` = `max_rounds`, nothing is checked or
+    confirmed. At the latest a case stops after `max_rounds` trials, or after `case_s` spent in its trials.
+
+    One trial samples for `trial_s` and times out after `timeout_s`. Cases that were disturbed in all their rounds are
+    measured again in quiet moments. The sweep waits `patience_s` in all for these moments.
     """
 
     target: float = MISSING
@@ -31,11 +32,12 @@ class Precision:
 
 @dataclass
 class Launcher:
-    """Where trials run: on this machine (`cluster` is `here`), or in shards, each a job of Slurm's or a process.
+    """Where trials run: on this machine (`cluster` is `here`), or in shards, each a Slurm job or a process.
 
     Cases that differ along one of the axes `apart` are not compared with each other, and may be in different shards.
-    `time` is in minutes. A shard of which nothing is heard for `silence_s` seconds is taken for dead, one that has not
-    begun after `queue_s` is not waited for, and what is left of either is given to another job, for `attempts` in all.
+    `time` is in minutes. A shard that reports nothing for `silence_s` seconds counts as dead. A shard that has not
+    started after `queue_s` seconds is abandoned. In both cases another job gets the unfinished cases, up to `attempts`
+    jobs in all.
     """
 
     cluster: str = "here"
@@ -55,7 +57,7 @@ class Launcher:
 
 @dataclass
 class SweepSchema:
-    """`conf/sweep.yaml`: the axes (a value or a list each), and the settings of the whole sweep."""
+    """The content of `conf/sweep.yaml`: the axes (a value or a list each), and the settings of the whole sweep."""
 
     impl: Any = MISSING
     seq_len: Any = MISSING
@@ -85,13 +87,16 @@ class SweepSchema:
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """A checked configuration. `memory_limit` is in bytes, None for most of what is free at the start.
+    """A checked configuration.
 
-    `together` are points along some axes, each with a value for every one of them, to be combined with all other axes:
-    `axes` has their values too, but not which go together. `paper` is a published setting and what was published of
-    it, empty for none. A trial that compiles, and is not timed, may take `compile_timeout_s` seconds. Along the axis
-    `grow`, sizes are doubled until a layer gives out. `retry` are the statuses of cases that a sweep which goes on
-    opens again. Without `wait`, shards are submitted and left to themselves.
+    `together` holds points along some axes, each with a value for every one of these axes. The points are combined
+    with all other axes. In `axes` their values occur too, but not which values belong together. A published setting
+    and its published results are in `paper`, which is empty without one.
+
+    `memory_limit` is in bytes; None means most of the memory that is free at the start. A trial that compiles, and is
+    not timed, may take `compile_timeout_s` seconds. Sizes along the axis `grow` are doubled until a layer fails.
+    A continued sweep re-runs the cases whose status is in `retry`. Without `wait`, the command submits the shards and
+    ends.
     """
 
     axes: dict[str, tuple[Any, ...]]

@@ -1,4 +1,4 @@
-"""What a setting that is no axis may be: each value checked, with one line for what cannot be."""
+"""Check the settings that are not axes. An invalid value is an error of one line."""
 
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -11,32 +11,32 @@ from harness.config.axes import flat
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
 
-# Less, and no layer's process would come to its first line.
+# With less memory, the process of a layer would not reach its first line.
 LEAST_MEMORY = 16 * 2**20
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def check_out(out: str | None) -> Path | None:
-    """Where a sweep writes, if that is said."""
+    """The directory that a sweep writes to, or None if it is not set."""
     if out is None:
         return None
     if not out:
         raise UsageError("out=: name a directory")
-    # No file system takes a NUL, no terminal half of a surrogate pair, and what is said of a run is one line.
+    # File systems reject NUL, terminals reject half of a surrogate pair, and messages about a run have one line.
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in out):
         raise UsageError(f"out={out!a}: a control character, or a byte that is not UTF-8, is in it")
     return Path(out)
 
 
 def check_seed(seed: int) -> int:
-    """What weights and inputs are drawn from."""
+    """The seed of weights and inputs."""
     if not 0 <= seed < 2**63:
         raise UsageError(f"seed={seed}: it takes whole numbers from 0 to 2^63 - 1")
     return seed
 
 
 def check_bytes(text: str | None) -> int | None:
-    """`"8GiB"` or a plain number of bytes."""
+    """The number of bytes in a text such as `"8GiB"`, or in a plain number; None if not set."""
     if text is None:
         return None
     unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
@@ -50,21 +50,21 @@ def check_bytes(text: str | None) -> int | None:
 
 
 def check_seconds(seconds: float) -> float:
-    """How long a trial that compiles may take."""
+    """The time limit of a trial that compiles, in seconds."""
     if not 0 < seconds < float("inf"):
         raise UsageError(f"compile_timeout_s={seconds}: it takes a number above 0")
     return seconds
 
 
 def check_grow(axis: str | None) -> str | None:
-    """The axis along which sizes are doubled, if any."""
+    """The axis along which sizes are doubled, or None."""
     if axis is not None and axis not in GROWING:
         raise UsageError(f"grow={axis}{did_you_mean(axis, GROWING)}")
     return axis
 
 
 def check_retry(statuses: Any) -> tuple[str, ...]:
-    """How cases have ended that are opened again."""
+    """The statuses of the cases to re-run."""
     chosen = tuple(map(str, [] if statuses is None else flat(statuses)))
     for status in chosen:
         if status not in FAILURES:
@@ -73,7 +73,7 @@ def check_retry(statuses: Any) -> tuple[str, ...]:
 
 
 def check_precision(precision: Precision) -> Precision:
-    """All of it, each part by itself and the rounds with each other."""
+    """Return `precision` unchanged, after checking each part by itself and the two numbers of rounds together."""
     check_parts(asdict(precision))
     if precision.max_rounds < precision.min_rounds:
         raise UsageError(
@@ -83,15 +83,15 @@ def check_precision(precision: Precision) -> Precision:
 
 
 def check_parts(precision: Mapping[str, float]) -> None:
-    """Parts of a precision, each by itself."""
+    """Check parts of a precision, each by itself. Raises UsageError for the first invalid one."""
     for name, value in precision.items():
         if name == "patience_s" and value == 0:
-            continue  # nobody need wait
+            continue  # waiting is optional
         if not 0 < value < float("inf"):
             raise UsageError(f"precision.{name}={value}: it takes a number above 0")
 
 
-# By the setting's name, for whoever has one of them alone.
+# By the name of the setting, for checking a single one.
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "out": check_out,
     "seed": check_seed,

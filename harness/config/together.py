@@ -1,8 +1,8 @@
-"""Sizes that go together: points along several axes, where a grid would have every combination of their values.
+"""Sizes that vary together: points along several axes, where a grid would have every combination of their values.
 
     together=[{seq_len: 512, batch_size: 32}, {seq_len: 1024, batch_size: 16}]
 
-keeps the number of tokens as it is, as benchmarks of kernels do.
+keeps the number of tokens constant, as benchmarks of kernels do.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ from harness.case import AXES
 from harness.config.axes import check_axis
 from harness.errors import UsageError, did_you_mean
 
-# What a sweep must know before there are cases, and what one trial cannot vary.
+# Axes that a sweep must know before it builds cases, or that one trial cannot vary.
 _NOT_TOGETHER = ("impl", "device", "threads")
 _ALLOWED = tuple(axis for axis in AXES if axis not in _NOT_TOGETHER)
 
@@ -20,10 +20,10 @@ Point = dict[str, Any]
 
 
 def check_together(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Point, ...]:
-    """The points, each with one valid value for every axis that one of them names.
+    """The points, each with one valid value for every axis that any point names.
 
-    `chosen` has the values of axes that somebody asked for by themselves: they choose among the points. Raises
-    UsageError where there is no point left, and for what is no list of points.
+    `chosen` holds the values of axes that the user set separately: they select among the points. Raises UsageError if
+    no point remains, and for a value that is not a list of points.
     """
     if given is None:
         return ()

@@ -1,4 +1,4 @@
-"""What Hydra and OmegaConf refuse, said in one line of ours: which setting it is, and what it takes."""
+"""Turn errors of Hydra and OmegaConf into one line: which setting is wrong, and what it takes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,7 +19,7 @@ _MOST_LETTERS = 300
 
 
 def told(error: BaseException, overrides: Sequence[str]) -> str:
-    """What is wrong, and with which of the overrides, if with one of them."""
+    """What is wrong, and in which override, if an override is the cause."""
     chain = list(_chain(error))
     found = next((one for one in chain if isinstance(one, OmegaConfBaseException) and one.full_key), None)
     if found is None:
@@ -41,7 +41,7 @@ def _chain(error: BaseException | None) -> Iterable[BaseException]:
 
 
 def takes(key: str) -> str | None:
-    """What the setting takes in words; None where there is no such setting, or it takes anything."""
+    """What the setting takes, in words; None for an unknown setting, or one that takes any value."""
     hint: Any = SweepSchema
     for part in key.split("."):
         if not is_dataclass(hint) or part not in (field.name for field in fields(hint)):

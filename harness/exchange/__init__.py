@@ -1,1 +1,4 @@
-"""A run in other tools' formats: lines in, the bytes of a file out. What they write is read in `harness.summary`."""
+"""Export a run to other tools' formats: lines in, the bytes of a file out.
+
+`harness.summary` reads the files that those tools write.
+"""

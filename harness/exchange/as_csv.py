@@ -1,4 +1,4 @@
-"""The summary, a line a case, as `summary.csv` has it."""
+"""The summary as CSV, one row per case, like `summary.csv`."""
 
 from harness.csv_cells import to_csv
 from harness.errors import UsageError
@@ -8,7 +8,7 @@ from harness.summary.stored import Stored
 
 
 def export(stored: Stored) -> Exported:
-    """Every case, failed ones too. Raises UsageError where a number is larger than a table can hold."""
+    """Export every case, failed ones included. Raises UsageError if a count exceeds 64 bits."""
     try:
         text = to_csv(table(stored.lines), "%.6g")
     except (OverflowError, TypeError) as error:

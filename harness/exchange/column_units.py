@@ -1,4 +1,7 @@
-"""The unit of every column of the summary, as files with room for one are told it: SI's, bytes, or 1 for a count."""
+"""The unit of every column of the summary, for formats that store units.
+
+Units are SI units, bytes, or 1 for a count.
+"""
 
 _SUFFIXES = {"_s": "s", "_bytes": "B", "_mhz": "MHz"}
 _UNITS = {
@@ -15,7 +18,7 @@ _UNITS = {
 
 
 def unit(column: str, is_number: bool) -> str:
-    """The unit of the column; empty for text and flags."""
+    """The column's unit; empty for texts and flags."""
     if not is_number:
         return ""
     return _UNITS.get(column) or next((unit for end, unit in _SUFFIXES.items() if column.endswith(end)), "1")

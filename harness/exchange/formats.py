@@ -1,4 +1,4 @@
-"""The formats that a run can be exported to, by name. Each is a file here, loaded only when it is asked for."""
+"""The export formats by name. Each is a module in this package, imported only when it is needed."""
 
 import importlib
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ FORMATS = {
     "parquet": "parquet",
     "github-action-benchmark": "github_action",
 }
-# What no terminal can show.
+# Formats that a terminal cannot show.
 BINARY = frozenset({"parquet"})
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The bytes of a file, how many cases it holds, and a sentence for each thing that the format has no place for."""
+    """The bytes of a file, its number of cases, and a sentence for each thing that the format cannot hold."""
 
     content: bytes
     cases: int
@@ -27,13 +27,13 @@ class Exported:
 
 
 def check_format(name: str) -> None:
-    """Raise UsageError for a format that there is none of."""
+    """Raise UsageError for an unknown format."""
     if name not in FORMATS:
         raise UsageError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
 
 
 def export(stored: Stored, name: str) -> Exported:
-    """The run in that format. Raises UsageError for an unknown one, or where the run has nothing to put into it."""
+    """Export the run to the format `name`. Raises UsageError if it is unknown or the run has nothing for it."""
     check_format(name)
     found: Exported = importlib.import_module(f"harness.exchange.{FORMATS[name]}").export(stored)
     return found

@@ -1,6 +1,6 @@
-"""Time and peak memory for github-action-benchmark, whose `customSmallerIsBetter` keeps a history and draws it.
+"""Time and peak memory for github-action-benchmark, whose `customSmallerIsBetter` tool keeps and plots a history.
 
-It compares by `name`, and whatever the unit: names and units are therefore the same whatever the value.
+The tool compares entries by `name` and ignores units. Names and units are therefore the same for every value.
 """
 
 import math
@@ -15,13 +15,16 @@ from harness.summary import Line
 from harness.summary.stored import Stored
 
 _MS = 1e3
-# Between backticks in a table's cell is where the action puts a name, and nothing could be escaped there.
+# The action puts a name between backticks in a table cell, where nothing can be escaped.
 _CELL = str.maketrans({"|": "¦", "`": "'", "\\": "/"})
 _EXTRA = ("trials", "stop_reason", "flops", "depth", "backend")
 
 
 def export(stored: Stored) -> Exported:
-    """Its cases that came to something; raises UsageError where none did. The others are counted in a notice."""
+    """Export the cases with a time or peak memory; a notice counts the others.
+
+    Raises UsageError if no case has either.
+    """
     measured = [line for line in stored.lines if line.status == "ok" and any(_entries(line))]
     if not measured:
         raise UsageError(f"{stored.path} has neither times nor memory to export")
@@ -41,7 +44,7 @@ def _entries(line: Line) -> Iterator[dict[str, Any]]:
 
 
 def _range(line: Line) -> dict[str, str]:
-    """The interval; none where it has no end."""
+    """The interval; empty if it is unknown or has no upper end."""
     lo_s, hi_s = line.time_lo_s, line.time_hi_s
     if lo_s is None or hi_s is None or not math.isfinite(hi_s):
         return {}

@@ -1,4 +1,4 @@
-"""What pytest-benchmark says of machine, commit and time, from what a run keeps of them."""
+"""The machine, commit and time of a run in pytest-benchmark's form."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _LONGEST_LINE = 16 * 2**20
 
 
 def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
-    """`machine_info`; empty texts for what the run does not know of it."""
+    """`machine_info`, with empty texts for what the run does not record."""
     system, _, release = str(machine.get("kernel") or "").partition(" ")
     cpu, torch = _part(machine, "cpu"), _part(machine, "torch")
     model = str(cpu.get("model") or "")
@@ -33,7 +33,7 @@ def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def commit_info(machine: Mapping[str, Any]) -> dict[str, Any]:
-    """`commit_info`: the commit of the directory that was measured in, or of this project's checkout."""
+    """`commit_info`: the commit of the directory the run was made in, else of this project's checkout."""
     described = str(machine.get("user_commit") or machine.get("project_commit") or "unversioned")
     return {
         "id": described.removesuffix("-dirty"),
@@ -46,7 +46,10 @@ def commit_info(machine: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def taken_at(stored: Stored) -> str:
-    """When the run began, by its first row, in ISO's format; without rows when its file was written."""
+    """When the run began, in ISO format.
+
+    The time is that of the first row. For a run without rows, it is the time its file was written.
+    """
     path = stored.path
     for rows in filter(Path.is_file, sorted((path / "rows").glob("*.jsonl"))):
         with rows.open("rb") as file:
@@ -61,7 +64,7 @@ def _seconds(line: bytes) -> str | None:
     try:
         return _iso(float(json.loads(line)["at"]))
     except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
-        return None  # torn, foreign, or of before there was a time
+        return None  # an incomplete row, a foreign one, or one from before rows had a time
 
 
 def _iso(seconds: float) -> str:

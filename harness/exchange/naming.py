@@ -1,6 +1,7 @@
-"""What a case is called in other tools, which keep a history by name: it must not change when an axis is added.
+"""Names of cases in other tools.
 
-The sizes are always there; of the other axes those that are not at their default, as they are written after `sweep`.
+These tools keep a history by name, so a name must not change when an axis is added. Sizes are always part of it. Other
+axes are part of it only if they differ from their defaults. All are written as on the command line of `sweep`.
 """
 
 from collections.abc import Collection
@@ -19,12 +20,12 @@ def axes_of(line: Line) -> dict[str, Any]:
 
 
 def overrides(line: Line, without: Collection[str] = ()) -> str:
-    """`seq_len=64 d_model=128 num_heads=2 mode=train`: what tells the case from others of its impl."""
+    """The axes that tell the case from others of its impl: `seq_len=64 d_model=128 num_heads=2 mode=train`."""
     axes = axes_of(line)
     named = [axis for axis in AXES if axis in _SIZES or (axis != "impl" and axes[axis] != DEFAULTS[axis])]
     return printable(" ".join(f"{axis}={axes[axis]}" for axis in named if axis not in without))
 
 
 def label(line: Line) -> str:
-    """`attention.fused seq_len=64 d_model=128 num_heads=2`."""
+    """The case's full name: `attention.fused seq_len=64 d_model=128 num_heads=2`."""
     return f"{printable(line.impl)} {overrides(line)}"

@@ -1,4 +1,4 @@
-"""The summary as Parquet: each column of its own type, its unit in its field's metadata."""
+"""The summary as Parquet: each column has its own type, with its unit in the field's metadata."""
 
 import io
 from typing import Any, get_type_hints
@@ -18,7 +18,10 @@ _TYPES: list[tuple[type, Any]] = [(str, pa.string()), (bool, pa.bool_()), (int, 
 
 
 def export(stored: Stored) -> Exported:
-    """Every case, failed ones too. Raises UsageError where a cell is not of its column's type, or beyond 64 bits."""
+    """Export every case, failed ones included.
+
+    Raises UsageError if a cell does not have its column's type or exceeds 64 bits.
+    """
     columns = []
     for field in _fields():
         cells = [getattr(line, field.name) for line in stored.lines]

@@ -1,4 +1,7 @@
-"""A run as pytest-benchmark writes its own: to be read by `pytest-benchmark compare` and `--benchmark-compare`."""
+"""A run in the file format of pytest-benchmark.
+
+`pytest-benchmark compare` and `--benchmark-compare` can read the file.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +16,12 @@ from harness.report.escaped import printable
 from harness.summary import Line
 from harness.summary.stored import Stored
 
-# The version of pytest-benchmark whose files these are like.
+# The version of pytest-benchmark whose file format this follows.
 _VERSION = "5.3.1"
 
 
 def export(stored: Stored) -> Exported:
-    """Its cases that have a time; raises UsageError where none has. The others are counted in a notice."""
+    """Export the cases with a time; a notice counts the others. Raises UsageError if no case has one."""
     timed = [line for line in stored.lines if line.status == "ok" and line.time_s is not None]
     if not timed:
         raise UsageError(f"{stored.path} has no times to export")
@@ -45,7 +48,7 @@ def _benchmark(line: Line, values_s: Sequence[float], precision: dict[str, Any])
     else:
         stats = statistics_of_interval(line.time_s, line.time_lo_s, line.time_hi_s, line.trials)
     return {
-        # Side by side: what differs in the layer alone.
+        # Cases that differ only in their layer, or its heads, form a group and are shown side by side.
         "group": overrides(line, without=("num_heads",)),
         "name": name,
         "fullname": f"attn-harness::{name}",

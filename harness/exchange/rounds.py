@@ -1,7 +1,8 @@
-"""A case's rounds as pytest-benchmark means them, and what it says of them.
+"""A case's rounds in pytest-benchmark's sense, and its statistics of them.
 
-A round of ours is a trial, and its value the trial's fastest sample, in seconds a call. Samples of one trial are not
-independent of each other, and would make a spread look certain that is not: trials are, and there are a few of them.
+Each trial is one round. Its value is the trial's fastest sample, in seconds per call. Samples of one trial are not
+independent, so counting them as rounds would understate the uncertainty. Trials are independent, and each case has a
+few of them.
 """
 
 import math
@@ -17,12 +18,12 @@ from harness.case import Case
 from harness.summary.read import read_run
 from harness.summary.trials import Trials
 
-# The end of an interval of 95 %, in standard errors.
+# Half the width of a 95 % interval, in standard errors.
 _ERRORS = 1.96
 
 
 def rounds_of(run: Path) -> dict[Case, list[float]]:
-    """The value of every trial of each case in the rows of a run, in the order in which they were taken."""
+    """The value of every trial in a run's rows, by case, in the order they were taken."""
     fold, _ = read_run(run)
     cases = [Case(*axes) for axes in fold.cases]
     found: dict[Case, list[float]] = {}
@@ -34,7 +35,10 @@ def rounds_of(run: Path) -> dict[Case, list[float]]:
 
 
 def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:
-    """The items of `stats`, in seconds, of at least one round; quartiles and outliers as pytest-benchmark has them."""
+    """The items of `stats`, in seconds, for at least one round.
+
+    Quartiles and outliers are defined as in pytest-benchmark.
+    """
     ordered = sorted(values_s)
     middle, spread = mean(ordered), stdev(ordered) if len(ordered) > 1 else 0.0
     q1, q3 = _quartile(ordered), _quartile(ordered[::-1])
@@ -64,10 +68,11 @@ def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:
 
 
 def statistics_of_interval(time_s: float, lo_s: float | None, hi_s: float | None, trials: int) -> dict[str, Any]:
-    """The same where only an estimate and its interval of 95 % were kept.
+    """The same items for a case of which only an estimate and its 95 % interval were kept.
 
-    The estimate is about what the fastest trial took, and stands for `min`, and for want of another for `mean` and
-    `median` too; `max` is the interval's upper end, where it has one, and `stddev` what the interval was made of.
+    The estimate is close to the fastest trial's time, so it becomes `min`. For lack of other values it is also `mean`
+    and `median`. The `max` is the interval's upper end, or the estimate if it has none. The `stddev` is the spread of
+    trials that the interval's width implies.
     """
     hi_s = hi_s if hi_s is not None and time_s <= hi_s < math.inf else time_s
     lo_s = lo_s if hi_s > time_s and lo_s is not None and lo_s <= time_s else time_s
@@ -94,7 +99,10 @@ def statistics_of_interval(time_s: float, lo_s: float | None, hi_s: float | None
 
 
 def _quartile(ordered: Sequence[float]) -> float:
-    """The quartile nearer to the first: of an even number the median of the half, else between two of them."""
+    """The quartile nearer to the start of `ordered`.
+
+    For an even number of values it is the median of the first half, else an interpolation between two values.
+    """
     number = len(ordered)
     if number == 1:
         return ordered[0]

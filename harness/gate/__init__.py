@@ -1,1 +1,1 @@
-"""The gate: whether layers got worse. It reads tables and compares them; it never measures by itself."""
+"""The gate: whether layers got worse. This package compares tables; it measures nothing itself."""

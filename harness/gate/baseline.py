@@ -1,4 +1,4 @@
-"""A baseline: what is known of some cases, so that somebody can later ask whether any of it got worse."""
+"""A baseline: facts, cost models and claims of some cases, to be compared with a later measurement."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,12 +11,12 @@ from harness.gate.keyed import Named, group
 from harness.scaling.law import Range
 from harness.summary import Line
 
-# Whole numbers that repeat exactly, in the order in which they stand in the file.
+# Whole numbers that repeat exactly, in the order of the file.
 COUNTS = (
     *("flops", "flops_full", "ops", "depth", "depth_declared", "peak_bytes", "min_bytes"),
     *("weights_bytes", "inputs_bytes", "saved_bytes", "transient_bytes"),
 )
-# What follows from the clock is another at every run.
+# The metric that depends on the clock: its values differ from run to run.
 TIMED = "time"
 _DIGITS = 6
 _UNKNOWN = "unknown"
@@ -24,7 +24,7 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a case: columns of `summary.csv`; None where it is not known."""
+    """The facts of a case: columns of `summary.csv`. Unknown ones are None."""
 
     status: str
     reason: str | None = None
@@ -44,7 +44,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class LawKept:
-    """A law as it is written, and how its cost grows at the largest sizes: None along an axis not varied."""
+    """A cost model as text, and its exponents at the largest sizes. An axis that did not vary has None."""
 
     law: str
     exact: bool
@@ -55,7 +55,7 @@ class LawKept:
 
 @dataclass(frozen=True)
 class ClaimKept:
-    """A claim of theory, and what became of it."""
+    """A theoretical claim and its verdict."""
 
     claimed: str
     measured: str
@@ -64,9 +64,10 @@ class ClaimKept:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What is known of `cases`, and of all of an impl's in one setting together: `laws` and `claims`.
+    """The facts of `cases`, and the `laws` and `claims` of each impl in one setting.
 
-    `torch` is the version it was measured with, `machine` says where: both for people to read, as are `times_s`.
+    `torch` is the version that was measured and `machine` describes the machine. Both are for people to read, as is
+    `times_s`.
     """
 
     harness: str
@@ -79,7 +80,7 @@ class Baseline:
     times_s: Mapping[Case, float] = field(default_factory=dict)
 
     def members(self) -> dict[tuple[str, tuple[Any, ...]], list[Case]]:
-        """The cases by impl and setting: those that a law or a claim is of."""
+        """The cases by impl and setting. One cost model or claim covers all cases of a group."""
         found: dict[tuple[str, tuple[Any, ...]], list[Case]] = {}
         for case in self.cases:
             found.setdefault(group(case), []).append(case)
@@ -94,7 +95,10 @@ def baseline_of(
     seed: int,
     harness: str,
 ) -> Baseline:
-    """The baseline that a run's lines, laws and verdicts are; `machine` is what its machine.json holds."""
+    """Make a baseline from a run's lines, cost models and verdicts.
+
+    `machine` is the content of the run's `machine.json`.
+    """
     cases = {line.case: line for line in lines}
     torch = machine.get("torch")
     return Baseline(
@@ -126,14 +130,14 @@ def _kept(fitted: FittedLaw) -> LawKept:
 
 
 def _rounded(value: Range | None) -> Range | None:
-    """The last digits are another library's to decide; minus nothing is nothing."""
+    """Round to six digits, since the last ones depend on other libraries. −0.0 becomes 0.0."""
     if value is None:
         return None
     return Range(*(round(end, _DIGITS) + 0.0 for end in (value.value, value.lo, value.hi)))
 
 
 def _machine(machine: Mapping[str, Any]) -> dict[str, str]:
-    """What does not change from run to run."""
+    """The properties of the machine that stay the same from run to run."""
     cpu, torch = machine.get("cpu"), machine.get("torch")
     known = {
         "processor": cpu.get("model") if isinstance(cpu, dict) else None,

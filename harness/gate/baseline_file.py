@@ -1,4 +1,4 @@
-"""A baseline's file: written whole or not at all, and read back with one line for whatever is wrong with it."""
+"""A baseline's file: written whole or not at all. Reading reports a damaged file in one line."""
 
 import json
 import math
@@ -30,11 +30,11 @@ _Held = TypeVar("_Held")
 
 
 def write(baseline: Baseline, path: Path) -> None:
-    """Put the baseline in the place of what the file held. Raises UsageError where that cannot be done."""
+    """Replace the file's content with the baseline. Raises UsageError if the file cannot be written."""
     text = text_of(baseline)
-    target = path.resolve()  # of a link, what it points to
+    target = path.resolve()  # replace a link's target, not the link
     try:
-        if target.exists() and not target.is_file():  # a directory says no by itself, a pipe takes it as it comes
+        if target.exists() and not target.is_file():  # a directory raises OSError; a pipe is written to directly
             target.write_text(text, encoding="utf-8", errors="replace")
             return
         write_whole(target, text)
@@ -43,7 +43,7 @@ def write(baseline: Baseline, path: Path) -> None:
 
 
 def read(path: Path) -> Baseline:
-    """The baseline that the file holds. Raises UsageError, one line, for a file that holds none."""
+    """The baseline in the file. Raises UsageError, with a message of one line, if the file holds none."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory; a baseline is a file: python -m harness baseline RUN -o FILE")
     try:
@@ -66,7 +66,7 @@ def _parsed(text: str) -> Any:
     except json.JSONDecodeError as error:
         where = "it is empty" if not text.strip() else f"line {error.lineno} is not JSON, or the file is cut off"
         raise Damage(where) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or lists nested too deeply
         raise Damage("it is not JSON that anybody wrote") from error
 
 
@@ -160,7 +160,7 @@ def _law(held: object, place: str) -> LawKept:
 
 
 def _exponent(of_it: Fields, place: str, axis: str) -> Range | None:
-    """None where the axis did not vary; an end that is null is infinitely far."""
+    """The exponent along `axis`; None if the axis did not vary. An end that is null is infinite."""
     value, lo, hi = (of_it.number_or_none(f"exponent_{axis}{end}") for end in ("", "_lo", "_hi"))
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""A baseline as text: JSON, one small thing a line and always in the same order, so that a diff of two reads well."""
+"""A baseline as text: JSON in a fixed order, one small item a line, so that diffs are easy to read."""
 
 import json
 import math
@@ -15,7 +15,7 @@ AXES = ("n", "d")
 
 
 def text_of(baseline: Baseline) -> str:
-    """The file's text; of two runs of the same code it differs in the section `timed` at most."""
+    """The file's text. For two runs of the same code, only the section `timed` can differ."""
     exact, timed = (
         {name: one for name, one in _laws(baseline).items() if (name.what == TIMED) is is_timed}
         for is_timed in (False, True)
@@ -57,7 +57,7 @@ def _law(law: LawKept) -> dict[str, Any]:
         found: Range | None = getattr(law, f"exponent_{axis}")
         ends = (found.value, found.lo, found.hi) if found else (None, None, None)
         names = (f"exponent_{axis}", f"exponent_{axis}_lo", f"exponent_{axis}_hi")
-        # JSON has no infinity: an end that nothing bounds is null.
+        # JSON has no infinity, so an unbounded end is null.
         held |= {
             name: end if end is not None and math.isfinite(end) else None for name, end in zip(names, ends, strict=True)
         }

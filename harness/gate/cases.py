@@ -1,4 +1,4 @@
-"""What became of each case: its counts, its peak memory, and the kernel that ran."""
+"""Outcomes of each case: its counts, its peak memory, and the kernel that ran."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -10,7 +10,7 @@ from harness.gate.outcome import IMPROVED, PASSED, UNMEASURED, Outcome
 from harness.report import units
 
 KERNEL = "kernel"
-# By column: what it is called, and how its numbers are written.
+# By column: the quantity's name, and the function that formats its numbers.
 _COUNTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "flops": ("flops", units.count),
     "flops_full": ("flops without a mask", units.count),
@@ -18,29 +18,29 @@ _COUNTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "depth": ("depth", units.count),
     "peak_bytes": ("peak memory", units.size),
 }
-# The metric of `laws.csv` that tells how a quantity grows.
+# The metric in `laws.csv` that shows how a quantity grows.
 METRIC_OF = {"flops": "flops", "flops without a mask": "flops", "depth": "depth", "peak memory": "memory"}
-# What a layer that works must not turn into, whatever it was.
+# A change to one of these statuses is reported, whatever the status was before.
 _BAD = ("wrong", "error", "killed")
 
 
 def judge_case(case: Case, was: Facts, now: Facts | None, growth: Mapping[str, str], note: str) -> Iterator[Outcome]:
-    """An outcome for everything that was known of the case. `now` is None where it was not measured at all.
+    """Yield an outcome for everything the baseline knows about the case. `now` is None if it was not measured.
 
-    `growth`, by metric, says how its exponents changed, where they did; `note` is added to whatever differs.
+    `growth` maps a metric to the change of its exponents, if any. `note` is added to the reason of every difference.
     """
     name = subject(case)
     if now is None or now.status != "ok" or was.status != "ok":
         yield _status(name, was, now, note)
         return
-    # First: what else differs often follows from it.
+    # The kernel comes first, because other differences often follow from it.
     kernel = judge_kernel(was.backend, now.backend)
     if kernel is not None:
         yield _kernel(case, kernel, was.backend or "", now.backend or "", note)
     for column, (quantity, written) in _COUNTS.items():
         before, after = getattr(was, column), getattr(now, column)
         if column == "flops_full" and (before, after) == (was.flops, now.flops):
-            continue  # without a mask it is the same number
+            continue  # without a mask both columns are equal
         found = judge_count(before, after, PEAK_TOLERANCE if column == "peak_bytes" else 0.0)
         if found is None:
             continue
@@ -78,13 +78,13 @@ def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
 
 
 def _two(was: int, now: int, written: Callable[[float], str]) -> str:
-    """Both numbers; in full where rounding would make them one."""
+    """Both numbers, written in full if rounding would make them equal."""
     texts = written(was), written(now)
     return " → ".join(texts if texts[0] != texts[1] else (f"{was:,}", f"{now:,}"))
 
 
 def _times(was: int, now: int) -> str:
-    """`(×4.0)`; nothing where there was nothing."""
+    """The factor as `(×4.0)`. Empty if `was` is 0 or the change is below 0.5 %."""
     if was == 0:
         return ""
     factor = now / was

@@ -1,4 +1,4 @@
-"""`check`: what was measured again, held against a baseline. Both are tables; where they come from does not matter."""
+"""`check`: compare a new measurement with a baseline. Both are tables; how they were made does not matter."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -17,10 +17,10 @@ _Group = tuple[str, tuple[Any, ...]]
 
 
 def judge(was: Baseline, now: Baseline, chosen: Collection[Case], timed: bool) -> list[Outcome]:
-    """An outcome for everything that `was` known of the `chosen` cases, in their order; then laws and claims.
+    """Return an outcome for everything that `was` holds about the `chosen` cases, then for cost models and claims.
 
-    Laws and claims are of all cases of an impl in one setting, and are judged where all of them were measured again;
-    those of time only if `timed`.
+    Cases come in sorted order. A cost model or claim covers all cases of an impl in one setting. It is judged only if
+    all of them were measured again, and those about time only if `timed`.
     """
     note = _note(was, now)
     members, whole = was.members(), _whole(was, now, chosen)
@@ -42,20 +42,24 @@ def judge(was: Baseline, now: Baseline, chosen: Collection[Case], timed: bool) -
 
 
 def is_of_time(outcome: Outcome) -> bool:
-    """Whether it follows from the clock."""
+    """Whether the outcome depends on the clock: a claim or an exponent of time."""
     return outcome.quantity == f"claim of {TIMED}" or outcome.quantity.startswith(f"exponent of {TIMED} ")
 
 
 def doubtful(was: Baseline, outcomes: Iterable[Outcome]) -> list[Case]:
-    """The cases to be timed a second time: those of every impl and setting whose time seems to have got worse."""
+    """The cases to time a second time.
+
+    These are all cases of every impl and setting whose time seems to have got worse.
+    """
     subjects = {outcome.subject for outcome in outcomes if outcome.verdict == REGRESSION and is_of_time(outcome)}
     return [case for case in was.cases if Named(*group(case), TIMED).subject in subjects]
 
 
 def confirmed(first: Sequence[Outcome], second: Iterable[Outcome]) -> list[Outcome]:
-    """The first outcomes; of time, what got worse counts only if it was worse in the `second` measurement too.
+    """Return the `first` outcomes, with each regression of time checked against the `second` measurement.
 
-    What that could not tell, or not measure, is no pass.
+    A regression counts only if the second measurement shows it too. If that measurement is undecided or failed, the
+    outcome becomes undecided or unmeasured, never passed.
     """
     again = {(one.subject, one.quantity): one.verdict for one in second}
     return [
@@ -75,7 +79,11 @@ def _twice(one: Outcome, again: str) -> Outcome:
 
 
 def remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: Iterable[Outcome]) -> list[str]:
-    """Sentences to know beside the outcomes."""
+    """Sentences to print beside the outcomes.
+
+    They name another torch version, other CPU instructions, and groups whose cost models and claims cannot be judged.
+    They also suggest a new baseline if anything improved.
+    """
     said = []
     if was.torch != now.torch:
         said.append(
@@ -104,9 +112,10 @@ def remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: It
 
 
 def _whole(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Group]:
-    """The impls and settings whose laws and claims are of the same cases in both: all were chosen, and the same can be.
+    """The groups (impl and setting) whose cost models and claims cover the same cases in both baselines.
 
-    Those that could be measured before and cannot now, or only now, make another law.
+    All cases of the group were chosen, and the same ones have status `ok`. A case that could be measured only before,
+    or only now, would give another cost model.
     """
     return {
         of_it

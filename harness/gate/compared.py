@@ -1,4 +1,4 @@
-"""What became of each pair of a comparison: of time by its blocks, of memory and FLOPs by exact counts."""
+"""The result of each pair of a comparison: time from its blocks, memory and FLOPs from exact counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from harness.summary import Line
 MORE, LESS, ALIKE, UNKNOWN = "more", "less", "equivalent", "unknown"
 _SIGNS = {REGRESSION: MORE, IMPROVED: LESS, PASSED: ALIKE, UNMEASURED: UNKNOWN}
 
-# What a trial says again if asked again.
+# Statuses that another trial would only repeat.
 _NOT_FOR_IT = "unsupported"
 _FOR_GOOD = (_NOT_FOR_IT, "oom", "wrong", "error")
 
-# What the control says of the whole comparison.
+# The result of the A/A controls for the whole comparison.
 HELD, FAILED, NONE = "held", "failed", "none"
 
 
 @dataclass(frozen=True)
 class Amount:
-    """Peak bytes or FLOPs of both sides, None where not known.
+    """Peak memory in bytes, or FLOPs, of both sides. A side is None if its value is unknown.
 
     `verdict` is `more`, `less`, `equivalent` or `unknown`.
     """
@@ -36,15 +36,15 @@ class Amount:
 
     @property
     def ratio(self) -> float | None:
-        """Head over base."""
+        """Head over base; None if either is unknown or the base is 0."""
         return self.now / self.was if self.was and self.now is not None else None
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One pair. `time` is None where a side could not be measured at all: `reason` says why.
+    """One pair. `time` is None if a side could not be measured at all; `reason` then says why.
 
-    `is_excused`: the head is not to blame for that, and it would be the same another time.
+    `is_excused`: the head is not to blame for that, and another attempt would end the same way.
     """
 
     base: Case
@@ -57,13 +57,13 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """Of its time: slower, faster, equivalent, undecided or unmeasured."""
+        """The verdict on time: slower, faster, equivalent, undecided or unmeasured."""
         return self.time.verdict if self.time is not None else NOT_TIMED
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs, and the controls: `control` is `held`, `failed`, or `none` where nothing could be timed."""
+    """All pairs and the A/A controls. `control` is `held`, `failed`, or `none` if nothing could be timed."""
 
     compared: tuple[Compared, ...]
     controls: tuple[tuple[Case, Control], ...]
@@ -71,7 +71,10 @@ class Comparison:
 
     @property
     def control(self) -> str:
-        """Whether the base, measured against itself, came out as itself; `failed` too if it could not be measured."""
+        """Whether the base, measured against itself, shows no difference.
+
+        The value is `failed` also if no control could be measured.
+        """
         if not self.controls:
             return NONE
         return FAILED if disarmed([control for _, control in self.controls]) else HELD
@@ -85,8 +88,9 @@ def compared_of(
     head: Mapping[Case, Line],
     rules: Rules,
 ) -> Comparison:
-    """Judge. `timed` are the numbers of the pairs that `measured` is of, in its order; `base` and `head` hold each
-    side's line by case.
+    """Judge every pair.
+
+    `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
     """
     times = dict(zip(timed, verdicts_of(measured, rules), strict=True))
     found = []
@@ -102,7 +106,7 @@ def compared_of(
 
 
 def is_disarmed(one: Compared, control: str) -> bool:
-    """Whether there is no verdict for the control's sake alone."""
+    """Whether the pair is undecided while a control failed: its time then has no verdict."""
     return control == FAILED and one.verdict == UNDECIDED
 
 
@@ -113,8 +117,10 @@ def _amount(was: Line | None, now: Line | None, column: str) -> Amount:
 
 
 def _excused(was: Line | None, now: Line | None) -> bool:
-    """Where neither side is for the case; and where the base fails, and not by chance, so that nothing can be held
-    against a head that does not.
+    """Whether the head is not to blame for a missing time.
+
+    Either both sides do not support the case. Or the head is measured, and the base fails in a way that another trial
+    would repeat. Then the head has nothing to be compared with.
     """
     if was is None or now is None:
         return False

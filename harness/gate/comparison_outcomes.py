@@ -1,4 +1,4 @@
-"""A comparison in the words of every gate: what is slower or takes more is a regression."""
+"""A comparison as outcomes of a gate: a slower head, or one that takes more, is a regression."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,15 +22,18 @@ _OF_AMOUNT = {MORE: REGRESSION, LESS: IMPROVED, ALIKE: PASSED}
 
 
 def outcomes_of(comparison: Comparison) -> list[Outcome]:
-    """An outcome of time for every pair, and of memory and FLOPs where they are known of the base."""
+    """List an outcome of time for every pair, and of memory and FLOPs if the base's value is known.
+
+    If only the head's value is unknown, the outcome of a timed pair is `unmeasured`.
+    """
     return [outcome for one in comparison.compared for outcome in _outcomes(one, comparison.control)]
 
 
 def pair_name(case: Case) -> str:
-    """A case as it is read, as `subject`, but that here it is `steady` that goes without saying."""
+    """A case in readable form, like `subject`, but with `steady` as the allocator that is not named."""
     if case.allocator == "steady":
         return subject(replace(case, allocator="default"))
-    # A GPU's memory is not the C library's.
+    # The C library's allocator does not manage a GPU's memory, so it is not named there.
     return subject(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
 
 
@@ -47,7 +50,8 @@ def _outcomes(one: Compared, control: str) -> Iterator[Outcome]:
 
 def _time(name: str, one: Compared, control: str) -> Outcome:
     if one.time is None:
-        # What never could be is no failure of the head's; but where nothing at all could be timed, nothing passes.
+        # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
+        # passes.
         excused = one.is_excused and control != NONE
         return Outcome(name, TIME, UNDECIDED if excused else UNMEASURED, "", "", one.reason)
     verdict = UNMEASURED if is_disarmed(one, control) else _OF_TIME[one.verdict]
@@ -58,7 +62,7 @@ def _time(name: str, one: Compared, control: str) -> Outcome:
 
 
 def ratio(time: verdicts.Verdict) -> str:
-    """`×1.052 (1.041 to 1.063)`."""
+    """The time ratio with its interval: `×1.052 (1.041 to 1.063)`. Empty without blocks."""
     found = time.evidence
     if not found.blocks:
         return ""
@@ -68,7 +72,7 @@ def ratio(time: verdicts.Verdict) -> str:
 
 
 def could_have_seen(time: verdicts.Verdict) -> str:
-    """How small a slow-down would have been seen."""
+    """A phrase that names the smallest slow-down this measurement would have detected."""
     least = time.smallest_detectable
     if least == float("inf"):
         return f"{time.blocks} blocks are too few to see anything"

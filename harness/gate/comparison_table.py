@@ -1,4 +1,4 @@
-"""`comparison.csv`: a line a pair."""
+"""`comparison.csv`: one row per pair."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,8 @@ from harness.gate.compared import Compared, Comparison
 if TYPE_CHECKING:
     import pandas as pd
 
-# The case is the head's; `base` is the impl that it was compared with, itself where another commit's was.
+# The axes are the head's. `base` is the impl of the base side; it equals the head's when two commits of one layer are
+# compared.
 COLUMNS = (
     *AXES,
     *("verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control", "base", "reason"),
@@ -18,7 +19,7 @@ COLUMNS = (
 
 
 def table(comparison: Comparison) -> "pd.DataFrame":
-    """The pairs as a tidy DataFrame: ratios are head over base, `smallest_detectable` a share, 0.05 of 5 %."""
+    """The pairs as a tidy DataFrame. Ratios are head over base; `smallest_detectable` is a fraction, 0.05 for 5 %."""
     import pandas as pd
 
     rows = [_row(one, comparison.control) for one in comparison.compared]

@@ -1,4 +1,4 @@
-"""Fields of a file that anybody may have edited: each of its type, or a line that says which is not."""
+"""Fields of a file that a user may have edited. Each has the right type, or a one-line error names it."""
 
 import math
 from collections.abc import Collection
@@ -8,11 +8,14 @@ from harness.errors import did_you_mean
 
 
 class Damage(ValueError):
-    """Why a file is no baseline, in words that go after its name."""
+    """Why a file is not a baseline. The message follows the file's name."""
 
 
 class Fields:
-    """The fields of one object in the file. `place` is where it stands, for what is said of it."""
+    """The fields of one object in the file. `place` names the object in messages.
+
+    Raises Damage for a value that is no object, an unknown field, a missing field or a field of the wrong type.
+    """
 
     def __init__(self, held: object, place: str, names: Collection[str]) -> None:
         if not isinstance(held, dict):
@@ -27,7 +30,7 @@ class Fields:
         self._place = place
 
     def text(self, name: str, one_of: Collection[str] = ()) -> str:
-        """A text, and one of these if they are given."""
+        """A text. If `one_of` is given, it must be one of these."""
         value = self._held[name]
         if not isinstance(value, str):
             raise self._wrong(name, "a text")
@@ -36,22 +39,22 @@ class Fields:
         return value
 
     def text_or_none(self, name: str) -> str | None:
-        """A text, or null."""
+        """A text or null."""
         return None if self._held[name] is None else self.text(name)
 
     def count(self, name: str) -> int:
-        """A whole number from 0 on."""
+        """A whole number of at least 0."""
         value = self._held[name]
         if type(value) is not int or value < 0:
             raise self._wrong(name, "a whole number from 0 on")
         return value
 
     def count_or_none(self, name: str) -> int | None:
-        """A whole number from 0 on, or null."""
+        """A whole number of at least 0, or null."""
         return None if self._held[name] is None else self.count(name)
 
     def number_or_none(self, name: str) -> float | None:
-        """A number, or null."""
+        """A finite number or null."""
         value = self._held[name]
         if value is None:
             return None
@@ -67,7 +70,7 @@ class Fields:
         return value
 
     def members(self, name: str) -> dict[str, Any]:
-        """An object whose names are not known beforehand."""
+        """An object with arbitrary names."""
         value = self._held[name]
         if not isinstance(value, dict):
             raise self._wrong(name, "an object")

@@ -1,25 +1,26 @@
-"""Whether one number, kernel or exponent got worse than it was: the rules of `check`, a function each."""
+"""The rules of `check`: whether one count, kernel, exponent or claim got worse. One function each."""
 
 from harness.findings.claimed import READ_TO, REFUTED, UNDETERMINED, WIDEST, signed
 from harness.gate.baseline import TIMED, ClaimKept, LawKept
 from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNDECIDED, UNMEASURED
 from harness.scaling.law import Range
 
-# Counts repeat to the last digit. A peak does too, on one machine with one torch; other versions round their buffers.
+# Counts repeat exactly. So does peak memory, on one machine with one torch version; other versions round their buffers
+# differently.
 PEAK_TOLERANCE = 0.01
-# An exponent of counts is known exactly: so much is left to rounding. That of memory is read no finer than a claim is;
-# that of time has an interval of its own.
+# Exponents of counts are exact, so the slack only covers rounding. An exponent of memory is read no more finely than a
+# claim. An exponent of time has its own interval.
 _SLACK = {"memory": READ_TO, "flops": 0.005, "depth": 0.005, TIMED: 0.0}
-# Kernels that never write the n × n scores, or a step's intermediates, to memory.
+# Kernels that never write the n × n scores, or the intermediates of a recurrent step, to memory.
 FUSED = ("flash", "efficient", "cudnn", "oneDNN")
 
 _NOT_BEFORE = "it was not known before: nothing to hold it against"
 
-Found = tuple[str, str]  # verdict and why, empty where the numbers say it
+Found = tuple[str, str]  # the verdict and its reason; the reason is empty if the numbers suffice
 
 
 def judge_count(was: int | None, now: int | None, tolerance: float = 0.0) -> Found | None:
-    """A fact of a case; None where nothing is to be judged."""
+    """Judge a count of a case; None if the count is unknown on both sides."""
     if was is None:
         return None if now is None else (UNDECIDED, _NOT_BEFORE)
     if now is None:
@@ -30,7 +31,7 @@ def judge_count(was: int | None, now: int | None, tolerance: float = 0.0) -> Fou
 
 
 def judge_kernel(was: str | None, now: str | None) -> Found | None:
-    """Which kernel ran."""
+    """Judge which kernel ran; None if that is unknown on both sides."""
     if was is None:
         return None if now is None else (UNDECIDED, _NOT_BEFORE)
     if now is None:
@@ -45,12 +46,15 @@ def judge_kernel(was: str | None, now: str | None) -> Found | None:
 
 
 def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: bool, eased: bool) -> Found | None:
-    """How a cost grows along an axis; None where that was not known, or to an order at most: all would lie in that.
+    """Judge how a cost grows along an axis.
 
-    `grown`: whether the cost itself got worse somewhere; `eased`: whether it is nowhere more nor rises by more.
+    Returns None if the baseline does not know the exponent. For an exact cost, this includes an interval wider than 2 ·
+    `WIDEST`: every exponent of the same order would lie in it.
 
-    An exact cost's exponent must lie in the interval that it lay in. One of time has an interval itself: it is worse
-    only where that lies wholly above.
+    `grown`: the cost itself increased for some case. `eased`: no cost increased, and none rises more from size to size.
+
+    The exponent of an exact cost must lie in the baseline's interval. An exponent of time has an interval too: it is
+    worse only if its whole interval lies above the baseline's.
     """
     if was is None or (metric != TIMED and was.hi - was.lo > 2 * WIDEST):
         return None
@@ -58,16 +62,16 @@ def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: boo
         return UNMEASURED, "how it grows was known, and is not any more"
     slack = _SLACK[metric]
     if (now.lo if metric == TIMED else now.value) > was.hi + slack:
-        # Without what grew slower than the rest: nothing to mind.
+        # Only work that grows more slowly was removed, which is no regression.
         return (PASSED, "it is less at every size, and rises by no more") if eased else (REGRESSION, "")
     if (now.hi if metric == TIMED else now.value) < was.lo - slack:
-        # More work at every size, of a kind that grows slower than the rest: nothing to be glad of.
+        # Only work that grows more slowly was added, which is no improvement.
         return (PASSED, "it grows slower, and is more") if grown else (IMPROVED, "")
     return PASSED, ""
 
 
 def judge_determined(was: LawKept, now: LawKept) -> Found | None:
-    """Whether a law of time can be compared at all; None if it can."""
+    """Check whether two cost models of time can be compared; None if they can."""
     for law, when in ((was, "in the baseline"), (now, "now")):
         if not law.determined:
             return UNDECIDED, f"the law of time is not determined {when}"
@@ -75,7 +79,7 @@ def judge_determined(was: LawKept, now: LawKept) -> Found | None:
 
 
 def judge_claim(was: ClaimKept, now: ClaimKept | None, of_time: bool) -> Found:
-    """Whether a claim of theory is newly refuted."""
+    """Judge whether a theoretical claim is newly refuted."""
     if now is None:
         return UNMEASURED, "it is not claimed any more"
     said = f"{now.claimed} was {was.verdict}, is {now.verdict}"
@@ -89,7 +93,7 @@ def judge_claim(was: ClaimKept, now: ClaimKept | None, of_time: bool) -> Found:
 
 
 def exponent_text(value: Range | None, bare: bool = False) -> str:
-    """`1.00`, with its interval where it has one: `0.92 (0.66 to 1.39)`; `bare`: never."""
+    """`1.00`, or `0.92 (0.66 to 1.39)` with an interval. `bare` leaves the interval out."""
     if value is None:
         return ""
     if bare or value.lo == value.hi:

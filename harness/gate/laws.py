@@ -1,4 +1,4 @@
-"""What became of the laws and claims of an impl in one setting, all of whose cases were measured again."""
+"""Outcomes of the cost models and claims of an impl in one setting. All of its cases were measured again."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -10,7 +10,10 @@ from harness.gate.outcome import PASSED, UNMEASURED, Outcome
 
 
 def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, str]:
-    """By metric, `; its exponent in n 1.00 → 2.00`, where that differs in what can be read of it."""
+    """Map a metric to the change of its exponents, as in `; its exponent in n 1.00 → 2.00`.
+
+    Only exponents that differ as printed are mentioned.
+    """
     said: dict[str, str] = {}
     for metric in was.keys() & now.keys():
         for axis in AXES:
@@ -25,9 +28,10 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
 def judge_law(
     name: Named, was: LawKept, now: LawKept | None, grown: bool, eased: Callable[[str], bool], note: str
 ) -> Iterator[Outcome]:
-    """An outcome for each axis along which the law told how the cost grows.
+    """Yield an outcome for each axis along which the baseline knows how the cost grows.
 
-    `grown` and, along an axis, `eased` are what `judge_exponent` must know.
+    If `now` is None, the only outcome is `unmeasured`. `judge_exponent` explains `grown` and, for each axis,
+    `eased(axis)`.
     """
     metric = name.what
     if now is None:
@@ -51,7 +55,7 @@ def judge_law(
 def judge_claims(
     was: Mapping[Named, ClaimKept], now: Mapping[Named, ClaimKept], names: Collection[Named], note: str
 ) -> Iterator[Outcome]:
-    """An outcome for each of these claims."""
+    """Yield an outcome for each claim in `names`."""
     for name in names:
         before, after = was[name], now.get(name)
         verdict, why = judge_claim(before, after, name.what == TIMED)

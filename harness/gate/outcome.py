@@ -1,4 +1,4 @@
-"""What a gate found of one thing that it looked at, and the exit status that all it found amounts to."""
+"""The outcome of one comparison that a gate makes, and the exit status that follows from all of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ REGRESSION = "regression"
 IMPROVED = "improved"
 UNMEASURED = "unmeasured"
 UNDECIDED = "undecided"
-# The worst first: the order in which they are told.
+# The worst first: the order in which outcomes are reported.
 VERDICTS = (REGRESSION, UNMEASURED, UNDECIDED, IMPROVED, PASSED)
 
 FINE, WORSE, NOT_MEASURED = 0, 1, 3
@@ -19,9 +19,11 @@ FINE, WORSE, NOT_MEASURED = 0, 1, 3
 class Outcome:
     """One thing that was judged.
 
-    `subject` is what it is of, its impl before the first space (`attention.fused n=2048 d=128 h=8`); `quantity` what
-    of it (`peak memory`); `verdict` one of `VERDICTS`; `was` and `now` what was to be and what is, with units, as they
-    are read, empty where there is none; `reason` one sentence, empty of what passed without a word.
+    `subject` names the case or group, with its impl before the first space (`attention.fused n=2048 d=128 h=8`). The
+    `quantity` is what was judged about it (`peak memory`), and `verdict` is one of `VERDICTS`.
+
+    The texts `was` and `now` are the expected and the measured value, with units; an absent value is empty. The
+    `reason` is one sentence, or empty if the outcome passed without comment.
     """
 
     subject: str
@@ -33,12 +35,12 @@ class Outcome:
 
     @property
     def impl(self) -> str:
-        """The layer it is of."""
+        """The layer's name: the subject up to its first space."""
         return self.subject.partition(" ")[0]
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """1 if anything got worse; else 3 if anything could not be measured, or nothing was; else 0."""
+    """1 if anything got worse, else 3 if anything or everything was not measured, else 0."""
     found = {outcome.verdict for outcome in outcomes}
     if REGRESSION in found:
         return WORSE
@@ -46,12 +48,12 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
 
 
 def ordered(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """The worst first; those of one verdict in the order in which they were found."""
+    """The outcomes with the worst verdict first. Those with the same verdict keep their order."""
     return sorted(outcomes, key=lambda outcome: VERDICTS.index(outcome.verdict))
 
 
 def counted(outcomes: Sequence[Outcome]) -> str:
-    """`2 regressions, 1 unmeasured, 40 passed`; `nothing was judged` of none."""
+    """`2 regressions, 1 unmeasured, 40 passed`, or `nothing was judged` if there are no outcomes."""
     numbers = Counter(outcome.verdict for outcome in outcomes)
     said = [f"{numbers[verdict]} {_plural(verdict, numbers[verdict])}" for verdict in VERDICTS if numbers[verdict]]
     return ", ".join(said) or "nothing was judged"

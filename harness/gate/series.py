@@ -1,4 +1,4 @@
-"""The cases of a series side by side, before and now: whether its cost became more, or rises less."""
+"""Compare the costs of a series before and now: whether they increased, or rise less from size to size."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +12,10 @@ _AXIS = {"n": "seq_len", "d": "d_model"}
 
 
 def rises_no_more(was: Baseline, now: Baseline, cases: Sequence[Case], metric: str, axis: str) -> bool:
-    """Whether the cost is at no size more than it was, and from no size to the next along `axis` rises by more.
+    """Whether no cost increased and no step to the next size along `axis` became larger.
 
-    Its exponent may then be larger all the same: of attention without its projections there is n² alone. Of time, of
-    which no number is compared, it is never known.
+    The exponent may still be larger: attention without its projections has only the n² term left. For time the answer
+    is always False, because `check` compares no times.
     """
     if metric not in _COLUMN:
         return False
@@ -31,7 +31,7 @@ def rises_no_more(was: Baseline, now: Baseline, cases: Sequence[Case], metric: s
 
 
 def _costs(was: Baseline, now: Baseline, cases: Sequence[Case], column: str) -> dict[Case, tuple[int, int]]:
-    """(before, now) of each case of which both are known."""
+    """(before, now) of each case for which both are known."""
     found = {}
     for case in cases:
         before, after = (getattr(of.cases[case], column) for of in (was, now))
@@ -41,5 +41,5 @@ def _costs(was: Baseline, now: Baseline, cases: Sequence[Case], column: str) -> 
 
 
 def _without(case: Case, axis: str) -> Case:
-    """The same for all cases that differ along the axis alone."""
+    """A key that is equal for all cases that differ only along the axis."""
     return replace(case, seq_len=1) if axis == "n" else replace(case, d_model=1)

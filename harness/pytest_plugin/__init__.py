@@ -1,1 +1,1 @@
-"""The fixtures `scaling` and `layer_facts` of anybody's test-suite: what a layer costs, as something to assert."""
+"""The fixtures `scaling` and `layer_facts` for any test suite: assert what a layer costs."""

@@ -1,4 +1,4 @@
-"""From a test's words to cases: the layer, the axis along which it grows, and everything that stays as it is."""
+"""Turn a test's arguments into cases: the layer, the axis along which it grows, and the fixed axes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,24 +13,27 @@ from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
 from harness.pytest_plugin.naming import name_of
 
-# The axes that a law may be along, and their letters in it.
+# The axes along which a cost model can be fitted, and their letters in formulas.
 SIZES = {"seq_len": "n", "d_model": "d", "num_heads": "h", "batch_size": "b"}
-# Where a law is along the axis, and nobody says over which sizes.
+# The default sizes of each axis along which a cost model is fitted.
 OVER: dict[str, tuple[int, ...]] = {
     "seq_len": (64, 128, 256, 512, 1024),
     "d_model": (32, 64, 128, 256),
     "num_heads": (1, 2, 4, 8),
     "batch_size": (1, 2, 4, 8),
 }
-# What an axis is where nobody says. One thread: what a fused kernel allocates, and so an exact assert, may otherwise
-# depend on how many processors the machine has.
+# The default value of each axis. One thread: otherwise the memory that a fused kernel allocates may depend on the
+# number of processors, and so may an exact assertion.
 USUAL: dict[str, Any] = {**DEFAULTS, "seq_len": 256, "d_model": 64, "num_heads": 4, "device": "cpu", "threads": 1}
 _PRECISIONS = ("quick", "standard", "strict")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`cases`, which differ in sizes alone; `axis`, along which the law is; `layer`, the name that people read."""
+    """The cases that a test needs.
+
+    All `cases` differ only in sizes. The cost model is fitted along `axis`. People read the name `layer`.
+    """
 
     layer: str
     axis: str
@@ -39,7 +42,7 @@ class Asked:
 
     @property
     def letter(self) -> str:
-        """The axis in formulas."""
+        """The axis as a letter in formulas."""
         return SIZES[self.axis]
 
     @property
@@ -48,7 +51,7 @@ class Asked:
         return tuple(name for name in SIZES if len({getattr(case, name) for case in self.cases}) > 1)
 
     def between(self) -> list[Case]:
-        """The cases halfway between those that follow each other along the axis."""
+        """The cases halfway between neighbours along the axis."""
         found: dict[Case, None] = {}
         for case in self.cases:
             more = [getattr(c, self.axis) for c in self.cases if getattr(c, self.axis) > getattr(case, self.axis)]
@@ -57,7 +60,7 @@ class Asked:
         return [case for case in found if case not in self.cases]
 
     def at(self, sizes: Mapping[str, Any]) -> Case:
-        """The case at these sizes. Raises UsageError for what is no size, or where one that varies is not given."""
+        """The case at these sizes. Raises UsageError for an unknown or invalid size, or a missing one that varies."""
         unknown = sizes.keys() - SIZES.keys()
         if unknown:
             name = min(unknown)
@@ -80,7 +83,10 @@ def ask(
     given: Mapping[str, Any],
     has_heads: Callable[[str], bool],
 ) -> Asked:
-    """What `scaling(layer, axis, over, …)` means; `has_heads` tells of an impl whether it has. Raises UsageError."""
+    """The cases that `scaling(layer, axis, over, …)` means. `has_heads(impl)` says whether an impl has heads.
+
+    Raises UsageError if an argument is invalid.
+    """
     if axis not in SIZES:
         raise UsageError(f"axis={axis!r}: a law is along {', '.join(SIZES)}{did_you_mean(str(axis), SIZES)}")
     if axis in given:
@@ -94,7 +100,7 @@ def ask(
 
 
 def one_case(layer: object, given: Mapping[str, Any], has_heads: Callable[[str], bool]) -> Case:
-    """The one case that is meant. Raises UsageError where it is none, or several."""
+    """The single case that the arguments describe. Raises UsageError if they describe none or several."""
     axes = _axes(layer, given)
     several = [name for name, values in axes.items() if len(values) > 1]
     if several:
@@ -103,7 +109,7 @@ def one_case(layer: object, given: Mapping[str, Any], has_heads: Callable[[str],
 
 
 def precision_named(name: str) -> Precision:
-    """Of `conf/precision/`. Raises UsageError for a name that is none of them."""
+    """The precision of that name in `conf/precision/`. Raises UsageError for an unknown name."""
     if name not in _PRECISIONS:
         raise UsageError(f"unknown precision {name!r}{did_you_mean(str(name), _PRECISIONS)}")
     file = conf_directory() / "precision" / f"{name}.yaml"
@@ -122,5 +128,5 @@ def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]
 
 
 def _people(layer: object) -> str:
-    """What the layer is called in sentences."""
+    """The layer's name in messages."""
     return layer.__qualname__ if isinstance(layer, type) else str(layer)

@@ -1,4 +1,4 @@
-"""How a test ends that asks for what there is not: at its own line, with one sentence."""
+"""End a test that cannot continue: at its own line, with one sentence."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ _Given = TypeVar("_Given")
 
 
 def or_fail(take: Callable[[], _Given]) -> _Given:
-    """What it gives; what the test has got wrong, a UsageError, fails it."""
+    """Return what `take` returns. A UsageError is a mistake in the test and fails it."""
     __tracebackhide__ = True
     try:
         return take()
@@ -22,7 +22,10 @@ def or_fail(take: Callable[[], _Given]) -> _Given:
 
 
 def fine(layer: str, lines: Sequence[Line]) -> Sequence[Line]:
-    """The lines, if all are fine: a layer that goes wrong fails the test, one that there cannot be so skips it."""
+    """Return the lines if all are `ok`.
+
+    A layer with any other status fails the test, but an unsupported case only skips it.
+    """
     __tracebackhide__ = True
     for line in sorted(lines, key=lambda line: line.status == "unsupported"):
         where = f"{layer} at seq_len={line.seq_len} d_model={line.d_model} num_heads={line.num_heads}"

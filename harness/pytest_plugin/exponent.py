@@ -1,16 +1,16 @@
-"""An exponent as a number that knows how well it is known, and measures once more before a comparison with it fails.
+"""An exponent that knows its uncertainty. Before a comparison with it fails, more is measured.
 
-What a comparison says, `law.exponent <= 1.1` for instance:
+A comparison such as `law.exponent <= 1.1` ends in one of three ways:
 
-- holds, where the exponent of a determined law does: a margin is the test's to leave;
-- holds or fails, of whatever law, where the whole interval says so;
-- is left open by the rest: what the measured value denies, and its interval does not, or what a law says that the
-  points do not determine. Then as much is measured again, twice at most, and the question is put anew. If it stays
-  open, the value decides where the law is determined; where it is not, the test is skipped, with the reason, and so
-  neither passes nor fails by chance.
+- It is true if the cost model is determined and its exponent satisfies the comparison. The test chooses its own margin.
+- It is true or false, for any cost model, if the whole interval agrees.
+- Otherwise it is open. The measured value fails and part of its interval does not, or the points do not determine the
+  cost model. Then as much is measured again, at most twice, and the comparison is repeated. If it stays open, the value
+  decides for a determined cost model. For an undetermined one the test is skipped, with the reason. So the test neither
+  passes nor fails by chance.
 
-Of exact counts that no exact law gives, the sizes in between are looked at too, once; then the value decides: it is the
-same in every run.
+Exact counts without an exact cost model are also measured at the sizes in between, once. Then the value decides,
+because it is the same in every run.
 """
 
 import operator
@@ -22,7 +22,7 @@ from harness.scaling.law import Range
 
 
 class Quantity(Protocol):
-    """Whose exponent it is: `harness.pytest_plugin.quantity`."""
+    """The owner of an exponent: implemented in `harness.pytest_plugin.quantity`."""
 
     @property
     def exponent_range(self) -> Range: ...
@@ -30,7 +30,7 @@ class Quantity(Protocol):
 
 
 class Exponent(float):
-    """d log cost / d log size at the largest sizes; `lo` and `hi`, between what it lies with 95 %."""
+    """d log cost / d log size at the largest sizes. `lo` and `hi` are the ends of its 95 % interval."""
 
     lo: float
     hi: float
@@ -58,7 +58,7 @@ class Exponent(float):
         return self._decide(operator.gt, other)
 
     def __repr__(self) -> str:
-        """As it is known now: a comparison may have measured more."""
+        """The exponent as known now: a comparison may have measured more."""
         return range_text(self._quantity.exponent_range)
 
     __str__ = __repr__

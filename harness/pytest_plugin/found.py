@@ -1,4 +1,4 @@
-"""The law of one quantity of one layer, with what can be read off it along the test's axis."""
+"""The cost model of one quantity of one layer, and what follows from it along the test's axis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,16 @@ from harness.scaling.law import Law, Range
 from harness.scaling.terms import Term
 from harness.summary import Line
 
-# That of what is nothing everywhere, such as the FLOPs of a layer that only moves data.
+# The cost model of a quantity that is 0 everywhere, such as the FLOPs of a layer that only moves data.
 _NOTHING = Law((), (), determined=True, reason="", exact=True)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A series and its law. `letter`: the axis in formulas. `expected`: see `harness.findings.laws.FittedLaw`."""
+    """A series and its cost model.
+
+    `letter` is the axis in formulas. See `harness.findings.laws.FittedLaw` for `expected`.
+    """
 
     series: Series
     law: Law
@@ -25,23 +28,23 @@ class Found:
 
     @property
     def exponent(self) -> Range | None:
-        """At the largest sizes; None where the axis takes one value."""
+        """The exponent at the largest sizes; None if the axis takes one value."""
         if not self.law.coefficients:
             return Range(0.0, 0.0, 0.0)
         return exponent(self.law, self.letter, *largest(self.series.points).size)
 
     @property
     def leading(self) -> tuple[int, int]:
-        """The power of the axis, and that of its logarithm, in the term that grows fastest along it."""
+        """The powers of the axis and of its logarithm in the term that grows fastest along the axis."""
         return max(((getattr(t, self.letter), t.log * (self.letter == "n")) for t in self.law.terms), default=(0, 0))
 
     @property
     def measured(self) -> dict[tuple[int, int, int, int], float]:
-        """What was measured, by (n, d, h, b)."""
+        """The measured values by (n, d, h, b)."""
         return {(p.n, p.d, p.h, p.b): p.value for p in self.series.points}
 
     def at(self, size: tuple[int, int, int, int]) -> float:
-        """What was measured there, else what the law predicts."""
+        """The measured value at this size, or the cost model's prediction if the size was not measured."""
         measured = self.measured.get(size)
         return predictor_of(self.series, self.law, self.expected)(*size).value if measured is None else measured
 
@@ -51,7 +54,7 @@ class Found:
 
 
 def find(lines: Sequence[Line], metric: str, letter: str) -> Found | None:
-    """The law of one quantity; None where it is not known at some size."""
+    """The cost model of one quantity; None if the quantity is unknown at some size, or has no cost model."""
     one = series_of(lines, metric)
     if one is None or len(one.points) < len(lines):
         return None
@@ -65,6 +68,6 @@ def find(lines: Sequence[Line], metric: str, letter: str) -> Found | None:
 
 
 def range_text(exponent: Range) -> str:
-    """`1.83 (1.61 to 1.98)`; the value alone where it is exact."""
+    """`1.83 (1.61 to 1.98)`, or the value alone if it is exact."""
     value = f"{exponent.value:.2f}"
     return value if exponent.lo == exponent.hi else f"{value} ({exponent.lo:.2f} to {exponent.hi:.2f})"

@@ -1,4 +1,7 @@
-"""What the session has measured: each case's facts once, its times once a precision, one warm parent for all of it."""
+"""The session's measurements, all made with one runner and its fork server.
+
+Each case's facts are taken once, its times once per precision.
+"""
 
 import contextlib
 import sys
@@ -17,15 +20,15 @@ if TYPE_CHECKING:
     from harness.summary import Line
 
 _SEED = 0
-# A fact's trial that takes longer hangs.
+# A trial that takes facts and lasts longer than this counts as hanging.
 _TIMEOUT_S = 60.0
 _TRIAL_S = 0.1
 
 
 class Measuring:
-    """Runs the sweep's own trials, and keeps their rows for the session. `told`: what its summary shows.
+    """Runs the sweep's own trials and keeps their rows for the session.
 
-    The process that trials are forked from begins to start at once.
+    `told` holds the lines of the session's summary. The fork server begins to start at once.
     """
 
     def __init__(self) -> None:
@@ -39,7 +42,10 @@ class Measuring:
         self._run(_TRIAL_S, _TIMEOUT_S).start()
 
     def traits(self, impl: str) -> "Traits":
-        """Of the impl, looked at in a trial where it is somebody's own. Raises UsageError where it cannot be had."""
+        """The traits of the impl. A trial inspects a layer that is not built in.
+
+        Raises UsageError if the layer cannot be loaded.
+        """
         from harness.sweep.configured import describe_impl
 
         if impl not in self._traits:
@@ -51,7 +57,7 @@ class Measuring:
         return bool(self._any_runner().run("machine").get("gpu"))
 
     def facts(self, cases: Iterable["Case"], precision: "Precision") -> "list[Line]":
-        """The cases verified, and their exact facts; the line of one that failed says why."""
+        """Verify the cases and return their exact facts. The line of a failed case says why."""
         cases = list(cases)
         missing = [case for case in cases if case not in self._facts]
         if missing:
@@ -62,7 +68,7 @@ class Measuring:
         return self._lines([row for case in cases for row in self._facts[case]], precision)
 
     def times(self, cases: Sequence["Case"], precision: "Precision", more: bool = False) -> "list[Line]":
-        """The facts and the time of cases; with `more`, as many rounds again beside those measured before."""
+        """Return the facts and times of the cases. With `more`, measure as many rounds again and add them."""
         self.facts(cases, precision)
         fine = [case for case in cases if self._facts[case][-1]["status"] == "ok"]
         missing = [case for case in fine if more or (case, repr(precision)) not in self._times]
@@ -81,7 +87,7 @@ class Measuring:
         return self._lines([row for case in cases for row in self._facts[case]] + timed, limits)
 
     def close(self) -> None:
-        """End every process that was started. What has been measured stays."""
+        """End every process that was started. Measurements are kept."""
         if self._runner is not None:
             self._runner.__exit__(None, None, None)
             self._runner = None
@@ -91,7 +97,10 @@ class Measuring:
 
     @contextlib.contextmanager
     def _unless_stopped(self) -> Iterator[None]:
-        """A test that is stopped while it measures, at its time limit for instance, leaves a trial running: end it."""
+        """End all processes if the test is stopped while measuring, for example by its time limit.
+
+        A trial may still be running then.
+        """
         try:
             yield
         except BaseException:
@@ -110,11 +119,11 @@ class Measuring:
         return Sweep(cases, traits, precision, runner, rows, _NoScreen(), _SEED)
 
     def _any_runner(self) -> Runner:
-        """Facts do not depend on how long trials sample."""
+        """The current runner, or a new one. Facts do not depend on the sampling time."""
         return self._run(*(self._started[1:] if self._started else (_TRIAL_S, _TIMEOUT_S)))
 
     def _run(self, trial_s: float, timeout_s: float) -> Runner:
-        """The runner; started anew where the tests have changed what an import finds since it was."""
+        """The runner for these limits. A new one starts if they or `sys.path` have changed, for example by a test."""
         wanted = (tuple(sys.path), trial_s, timeout_s)
         if self._runner is None or self._started != wanted:
             self.close()
@@ -133,7 +142,7 @@ class Measuring:
 
 
 class _Rows:
-    """Rows as a sweep gives them, by case."""
+    """A sink for a sweep's rows, which keeps them by case."""
 
     def __init__(self) -> None:
         self.by_case: dict[Case, list[dict[str, Any]]] = {}
@@ -145,7 +154,7 @@ class _Rows:
 
 
 class _NoScreen:
-    """Tests have a screen of their own."""
+    """A watcher that shows nothing: pytest owns the screen."""
 
     def starting(self, phase: str, number: int) -> None: ...
     def trial(self, case: "Case", outcome: Mapping[str, Any]) -> None: ...

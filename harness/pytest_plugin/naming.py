@@ -1,6 +1,7 @@
-"""The name by which the process of a trial finds a class: that of its module where an import there finds the same file,
-else the file itself. pytest imports test modules in ways of its own (`--import-mode`), which other processes know
-nothing of.
+"""The name under which a trial's process finds a class.
+
+It is `module:Class` if an import in that process finds the same file, else the file's path and the class. Other
+processes do not know how pytest imports test modules (`--import-mode`).
 """
 
 import functools
@@ -14,9 +15,10 @@ from harness.errors import UsageError
 
 
 def name_of(layer: object) -> str:
-    """`attention.fused` or `module:Class` as it is; of a class `module:Class` or `/path/to/file.py:Class`.
+    """`module:Class` or `/path/to/file.py:Class` for a class. A name (`attention.fused`, `module:Class`) stays as it
+    is.
 
-    Raises UsageError for what is no class, and for a class that no other process could find.
+    Raises UsageError for anything but a class, and for a class that no other process could find.
     """
     if isinstance(layer, str):
         return layer
@@ -71,7 +73,10 @@ def _can_be_imported(module: ModuleType) -> bool:
 
 
 def _found(name: str, path: list[str] | None) -> ModuleSpec | None:
-    """As an import would find it, imported already or not; pytest's own finder is none of another process."""
+    """The spec that an import would find, whether or not the module is already imported.
+
+    pytest's own finders are skipped, because other processes do not have them.
+    """
     for finder in sys.meta_path:
         if not type(finder).__module__.startswith("_pytest") and hasattr(finder, "find_spec"):
             spec = finder.find_spec(name, path)

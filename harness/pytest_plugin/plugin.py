@@ -1,5 +1,6 @@
-"""What pytest loads, in every test-suite beside which the harness is installed: so it imports nothing, and says
-nothing, until a test asks for one of its fixtures.
+"""The module that pytest loads in every test suite that has the harness installed.
+
+It imports nothing and prints nothing until a test requests one of its fixtures.
 """
 
 import contextlib
@@ -18,8 +19,10 @@ _MEASURING: pytest.StashKey["Measuring"] = pytest.StashKey()
 
 @pytest.fixture
 def scaling(pytestconfig: pytest.Config) -> "Scaling":
-    """How a layer's time, memory and work grow: `law = scaling(MyLayer, axis="seq_len")`, then `law.exponent`,
-    `law.memory.exponent`, `law.flops.at(seq_len=256)`, `law.depth.is_constant`. Time is only measured if asked for.
+    """How a layer's time, memory and FLOPs grow: `law = scaling(MyLayer, axis="seq_len")`.
+
+    Then assert on `law.exponent`, `law.memory.exponent`, `law.flops.at(seq_len=256)` or `law.depth.is_constant`. Time
+    is measured only if the test uses it.
     """
     measuring = _measuring(pytestconfig)
     with _quiet():
@@ -31,7 +34,7 @@ def scaling(pytestconfig: pytest.Config) -> "Scaling":
 
 @pytest.fixture
 def layer_facts(pytestconfig: pytest.Config) -> "LayerFactsOf":
-    """What one call of a layer costs, exactly: `layer_facts(MyLayer, seq_len=512, d_model=64).peak_bytes`."""
+    """The exact costs of one call of a layer: `layer_facts(MyLayer, seq_len=512, d_model=64).peak_bytes`."""
     measuring = _measuring(pytestconfig)
     with _quiet():
         from harness.pytest_plugin.scaling import LayerFactsOf
@@ -40,7 +43,7 @@ def layer_facts(pytestconfig: pytest.Config) -> "LayerFactsOf":
 
 
 def _measuring(config: pytest.Config) -> "Measuring":
-    """The one for all tests of the session. The process that it forks from starts before the imports that follow."""
+    """The measurements that all tests of the session share. Their fork server starts before later imports."""
     if _MEASURING not in config.stash:
         with _quiet():
             from harness.pytest_plugin.measuring import Measuring
@@ -51,7 +54,7 @@ def _measuring(config: pytest.Config) -> "Measuring":
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What pandas deprecates while it is imported is not for the tests of a suite that makes errors of warnings."""
+    """Ignore pandas' deprecation warnings on import: a test suite may turn warnings into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -59,7 +62,10 @@ def _quiet() -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Under pytest-benchmark's `--benchmark-only`, a test that asks for `scaling` is a benchmark, and runs."""
+    """Count tests that use `scaling` as benchmarks under pytest-benchmark's `--benchmark-only`.
+
+    They are not skipped then.
+    """
     if not config.getoption("benchmark_only", False):
         yield
         return
@@ -70,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _asks_for_scaling(item: pytest.Item) -> bool:
-    """Whether the test asks for this plugin's fixture, and not for one of that name which the suite has itself."""
+    """Whether the test uses this plugin's fixture, and not the suite's own fixture of that name."""
     info = getattr(item, "_fixtureinfo", None)
     found: Sequence[pytest.FixtureDef] = info.name2fixturedefs.get("scaling", ()) if info is not None else ()
     return bool(found) and getattr(found[-1].func, "__module__", "") == __name__
@@ -81,7 +87,7 @@ def _is_other(mark: pytest.Mark) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """With -v, the laws that were found, if any were."""
+    """With -v, print the cost models that were found."""
     measuring = config.stash.get(_MEASURING, None)
     if measuring is not None and measuring.told and config.getoption("verbose", 0) > 0:
         terminalreporter.section("scaling")
@@ -90,7 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """However the session ends, no process of ours outlives it."""
+    """End all processes of the harness, however the session ends."""
     measuring = config.stash.get(_MEASURING, None)
     if measuring is not None:
         measuring.close()

@@ -16,14 +16,17 @@ from harness.report.units import count, seconds, size
 from harness.scaling.law import Range
 from harness.summary import Line
 
-# How often what is left open is measured again: a time in more rounds, what is exact at the sizes in between.
+# How often an open question is measured again: times in more rounds, exact counts at the sizes in between.
 _MOST_TIMES, _MOST_FACTS = 2, 1
 _FEWEST = 3
 _UNITS: dict[str, Callable[[float], str]] = {"time": seconds, "memory": size}
 
 
 class Source(Protocol):
-    """Where a quantity has its lines from; `again` measures more. Both may end the test: with why it cannot be."""
+    """Where a quantity gets its lines; `again` measures more.
+
+    `lines` and `line_at` may end the test, with the reason.
+    """
 
     asked: Asked
 
@@ -33,7 +36,7 @@ class Source(Protocol):
 
 
 class Quantity:
-    """`metric` of the layer. Nothing is measured before something of it is asked."""
+    """The `metric` of the layer. Nothing is measured until an attribute needs it."""
 
     def __init__(self, source: Source, metric: str) -> None:
         self._source, self._metric = source, metric
@@ -42,18 +45,21 @@ class Quantity:
 
     @property
     def is_known(self) -> bool:
-        """Whether it has been measured."""
+        """Whether the quantity has been measured."""
         return self._known is not None
 
     @property
     def law(self) -> str:
-        """The law in words, in the letters of the sizes that vary: `8 n·d² + 4 n²·d`."""
+        """The cost model as text, in the letters of the sizes that vary: `8 n·d² + 4 n²·d`."""
         __tracebackhide__ = True
         return str(self._found().law)
 
     @property
     def values(self) -> dict[Any, float]:
-        """What was measured, by size; where several sizes vary, by all that do. Seconds, bytes or counts."""
+        """The measured values by size, in seconds, bytes or counts.
+
+        If several sizes vary, the keys are tuples of all of them.
+        """
         __tracebackhide__ = True
         varied = self._source.asked.varied or (self._source.asked.axis,)
         places = [list(SIZES).index(name) for name in varied]
@@ -62,13 +68,13 @@ class Quantity:
 
     @property
     def exponent(self) -> Exponent:
-        """At the largest sizes; see `harness.pytest_plugin.exponent` for what comparing it does."""
+        """The exponent at the largest sizes. `harness.pytest_plugin.exponent` explains comparisons with it."""
         __tracebackhide__ = True
         return Exponent(self, self.exponent_range)
 
     @property
     def exponent_range(self) -> Range:
-        """The exponent, and between what it lies with 95 %."""
+        """The exponent and its 95 % interval."""
         __tracebackhide__ = True
         lately = self._found().exponent
         if lately is None:
@@ -78,7 +84,7 @@ class Quantity:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it does not grow along the axis."""
+        """Whether the quantity does not grow along the axis."""
         __tracebackhide__ = True
         return self._leads(0)
 
@@ -95,7 +101,11 @@ class Quantity:
         return self._leads(2)
 
     def at(self, **sizes: int) -> float:
-        """At one size, `at(seq_len=512)`: measured there, of time where that was no size of the law predicted by it."""
+        """The value at one size: `at(seq_len=512)`.
+
+        Exact values are measured there. A time is the measured one at the cost model's own sizes, and predicted
+        elsewhere.
+        """
         __tracebackhide__ = True
         case = or_fail(lambda: self._source.asked.at(sizes))
         if self._metric == "time":
@@ -107,13 +117,20 @@ class Quantity:
         return point.value
 
     def follows(self, formula: str) -> bool:
-        """Whether every value is to the last digit a formula in n, d and h, such as `8nd² + 4n²d`, of each sequence."""
+        """Whether every value equals a formula in n, d and h exactly, for example `8nd² + 4n²d`.
+
+        The formula gives the value per sequence.
+        """
         __tracebackhide__ = True
         said = or_fail(lambda: parse(formula))
         return all(value == said(n, d, h) * b for (n, d, h, b), value in self._found().measured.items())
 
     def decide(self, holds: Callable[[float], bool]) -> bool:
-        """Whether it holds of the exponent, measured again while that is open; ends the test where it stays open."""
+        """Whether `holds` is true of the exponent.
+
+        While the answer is open, measure again. If it stays open, end the test for a time without a determined cost
+        model; else the value decides.
+        """
         __tracebackhide__ = True
         while True:
             lately, law = self.exponent_range, self._found().law
@@ -155,7 +172,11 @@ class Quantity:
         return True
 
     def _undecided(self, what: str) -> None:
-        """What the sizes leave open stays so, and fails the test. A time may be another time's, and skips it."""
+        """End the test because the sizes do not decide.
+
+        Exact values would stay the same, so the test fails. A time may come out differently another time, so the test
+        is skipped. With fewer than three sizes it fails in both cases.
+        """
         __tracebackhide__ = True
         why = f"{what}: {self._found().law.reason}"
         if self._metric != "time":

@@ -1,4 +1,4 @@
-"""What the fixtures hand to a test: `scaling(MyLayer)` and what of it can be asked, and `layer_facts(MyLayer)`."""
+"""The objects behind the fixtures: `scaling(MyLayer)` with its quantities, and `layer_facts(MyLayer)`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ from harness.summary import Line
 
 
 class Scaling:
-    """The fixture `scaling`. `no_time`: why no time may be taken now, None where it may be."""
+    """The fixture `scaling`. `no_time` says why no time may be measured now; None if it may."""
 
     def __init__(self, measuring: Measuring, no_time: str | None) -> None:
         self._measuring, self._no_time = measuring, no_time
@@ -32,9 +32,10 @@ class Scaling:
     ) -> "ScalingLaw":
         """How the layer grows along `axis`: `seq_len`, `d_model`, `num_heads` or `batch_size`, at the sizes `over`.
 
-        `layer` is a class, or a name: `attention.fused`, `module:Class`. `axes` are all the others, as on the command
-        line: `mode`, `dtype`, `device`, `threads`, `allocator`, `mask`, `real_share`, `source_len` with one value,
-        sizes also with several (the law is then in each of them). `precision`, of times: `quick`, `standard`, `strict`.
+        `layer` is a class or a name: `attention.fused`, `module:Class`. `axes` are the other axes, as on the command
+        line. Sizes may have several values, and the cost model is then in each of them. The others have one value:
+        `mode`, `dtype`, `device`, `threads`, `allocator`, `mask`, `real_share`, `source_len`. The `precision` of times
+        is `quick`, `standard` or `strict`.
         """
         __tracebackhide__ = True
         asked = or_fail(lambda: ask(layer, axis, over, precision, axes, _heads_by(self._measuring)))
@@ -45,11 +46,12 @@ class Scaling:
 
 
 class ScalingLaw:
-    """Measured when something is asked of it: facts once, and time only for `time` and `exponent`."""
+    """Measures when an attribute needs it: facts once, and time only for `time` and `exponent`."""
 
     def __init__(self, asked: Asked, measuring: Measuring, no_time: str | None) -> None:
         self.asked, self._measuring, self._no_time = asked, measuring, no_time
-        # Seconds; bytes beyond weights and inputs; a multiply-add being 2; the longest chain of operations, and all.
+        # Units: seconds; bytes beyond weights and inputs; FLOPs, a multiply-add being 2; operations on the longest
+        # dependency chain; all operations.
         self.time = Quantity(self, "time")
         self.memory = Quantity(self, "memory")
         self.flops = Quantity(self, "flops")
@@ -58,7 +60,7 @@ class ScalingLaw:
 
     @property
     def exponent(self) -> Exponent:
-        """That of time."""
+        """The exponent of time."""
         __tracebackhide__ = True
         return self.time.exponent
 
@@ -68,9 +70,10 @@ class ScalingLaw:
         return f"<{self.asked.layer} along {self.asked.axis}, {case.mode}, {case.dtype}, {case.device}{time}>"
 
     def lines(self, timed: bool, again: bool = False) -> Sequence[Line]:
-        """A line a case, of facts and, if `timed`, times. Ends the test where there is none.
+        """Return one line per case, with facts and, if `timed`, times. End the test if a case has none.
 
-        `again`: of times, with as many rounds more; of facts, with those of the sizes in between that there can be.
+        `again` measures more. For times, as many rounds again are added. For facts, the sizes in between are added, as
+        far as they can be measured.
         """
         __tracebackhide__ = True
         if timed and self._no_time and "--benchmark-skip" in self._no_time:
@@ -84,12 +87,12 @@ class ScalingLaw:
         return self._checked(lambda: self._measuring.times(self.asked.cases, self.asked.precision, again))
 
     def line_at(self, case: Case) -> Line:
-        """The facts of one case, wherever it is. Ends the test where there are none."""
+        """Return the facts of one case at any size. End the test if it has none."""
         __tracebackhide__ = True
         return self._checked(lambda: self._measuring.facts([case], self.asked.precision))[0]
 
     def tell(self, metric: str, text: str) -> None:
-        """For the session's summary."""
+        """Store a line for the session's summary."""
         case = self.asked.cases[0]
         setting = " ".join(text for text in (case.mode, case.mask if case.mask != "none" else "") if text)
         self._measuring.told[f"{self.asked.layer}  {setting}  {metric} along {self.asked.axis}"] = text
@@ -102,7 +105,7 @@ class ScalingLaw:
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """Exact facts of one call: those of `summary.csv`, None where `facts_unknown` says why."""
+    """The exact facts of one call, as in `summary.csv`. Unknown ones are None; `facts_unknown` says why."""
 
     flops: int | None
     flops_full: int | None
@@ -124,7 +127,7 @@ class LayerFactsOf:
         self._measuring = measuring
 
     def __call__(self, layer: object, **axes: Any) -> LayerFacts:
-        """The facts of one case; `axes` as of `scaling`, each with one value."""
+        """The facts of one case. `axes` are those of `scaling`, each with one value."""
         __tracebackhide__ = True
         case = or_fail(lambda: one_case(layer, axes, _heads_by(self._measuring)))
         take = _on_device(self._measuring, case, lambda: self._measuring.facts([case], precision_named("quick")))

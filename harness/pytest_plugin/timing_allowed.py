@@ -1,10 +1,10 @@
-"""Whether this session may take times; facts are exact, and may be taken in any."""
+"""Whether this session may measure times. Facts are exact and may be taken in any session."""
 
 import pytest
 
 
 def why_not(config: pytest.Config) -> str | None:
-    """Why no time is taken, and what to do; None where it may be."""
+    """Why no time may be measured, and what to do about it; None if it may."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     if workers > 1:
         return (

@@ -1,1 +1,1 @@
-"""What a gate found, for people and for machines: a table on the terminal, Markdown, JUnit XML, JSON."""
+"""A gate's outcomes for people and machines: terminal tables, Markdown, JUnit XML and JSON."""

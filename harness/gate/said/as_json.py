@@ -1,4 +1,4 @@
-"""What a gate found as JSON, for whoever wants to go on with it."""
+"""A gate's outcomes as JSON, for other programs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ SCHEMA = 1
 def as_json(
     title: str, outcomes: Sequence[Outcome], remarks: Sequence[str] = (), properties: Mapping[str, str] | None = None
 ) -> str:
-    """The whole file: every outcome, the worst first, and the exit status that they amount to."""
+    """The whole file: all outcomes, the worst first, and the exit status that follows from them."""
     found = {
         "schema": SCHEMA,
         "title": title,
@@ -21,5 +21,5 @@ def as_json(
         "remarks": list(remarks),
         "outcomes": [asdict(outcome) for outcome in ordered(outcomes)],
     }
-    # Half a surrogate pair, of a path that is no UTF-8, stays an escape.
+    # A lone surrogate, from a path that is not UTF-8, stays an escape sequence.
     return json.dumps(found, indent=1, ensure_ascii=True) + "\n"

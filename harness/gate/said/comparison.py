@@ -1,4 +1,4 @@
-"""A comparison on the terminal: a line a pair, and what to know of it."""
+"""A comparison on the terminal: one row per pair, then sentences about the results."""
 
 import math
 from collections.abc import Iterator
@@ -18,13 +18,16 @@ _COLOURS = {SLOWER: "red", UNMEASURED: "magenta", FASTER: "green", "more": "red"
 
 
 def show(title: str, comparison: Comparison, console: Console) -> None:
-    """Print the table (`could see`: the smallest slow-down that it would show), and what to know of it."""
+    """Print the table, and the sentences that go with it.
+
+    The column `could see` holds the smallest slow-down that this measurement would have detected.
+    """
     table = Table(title=escape(printable(title)), box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
     table.add_column("head", overflow="fold")
     for heading in ("time, and between", "could see", "memory", "flops"):
         table.add_column(heading, justify="right" if heading == "could see" else "left")
     for one in comparison.compared:
-        # The impl on a line of its own: in one line neither fits a narrow terminal.
+        # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
         table.add_row(escape(printable(pair_name(one.head))).replace(" ", "\n", 1), *_cells(one))
     console.print(table)
     for sentence in sentences(comparison):
@@ -53,7 +56,7 @@ def _least(one: Compared) -> str:
 
 
 def sentences(comparison: Comparison) -> Iterator[str]:
-    """What to know beside the table."""
+    """Sentences to print below the table."""
     for one in comparison.compared:
         said = one.time.reason if one.time is not None else one.reason
         if one.verdict != EQUIVALENT:

@@ -1,4 +1,4 @@
-"""JUnit XML, as GitHub, GitLab and Jenkins read it: a test case an outcome."""
+"""JUnit XML as GitHub, GitLab and Jenkins read it: one test case per outcome."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,16 +7,17 @@ from xml.etree import ElementTree
 from harness.gate.outcome import REGRESSION, UNDECIDED, UNMEASURED, Outcome
 from harness.report.escaped import printable
 
-# XML 1.0 holds no other characters, not even escaped.
+# Characters that XML 1.0 does not allow, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ELEMENT = {REGRESSION: "failure", UNMEASURED: "error", UNDECIDED: "skipped"}
 _COUNT = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 
 
 def junit(suite: str, outcomes: Sequence[Outcome], properties: Mapping[str, str] | None = None) -> str:
-    """The whole file: what got worse is a failure, what could not be measured an error, what is undecided skipped.
+    """The whole file. A regression is a failure, an unmeasured outcome an error, an undecided one skipped.
 
-    `suite` names the suite, such as `harness check`; `properties` is what to know of it, such as torch's version.
+    `suite` is the suite's name, for example `harness check`. `properties` describes the run, for example torch's
+    version.
     """
     found = [_ELEMENT.get(outcome.verdict) for outcome in outcomes]
     counts = {"tests": str(len(outcomes))} | {name: str(found.count(one)) for one, name in _COUNT.items()}
@@ -47,5 +48,5 @@ def _testcase(inside: ElementTree.Element, outcome: Outcome, element: str | None
 
 
 def _xml(text: str) -> str:
-    """On one line, and with nothing in it that XML cannot hold."""
+    """The text on one line, with U+FFFD for every character that XML does not allow."""
     return _NO_XML.sub("\ufffd", printable(text))

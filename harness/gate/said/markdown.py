@@ -1,17 +1,17 @@
-"""Markdown for a job's summary or a pull request: what is wrong first, what passed folded away."""
+"""Markdown for a job summary or a pull request: problems first, passed outcomes folded away."""
 
 from collections.abc import Sequence
 
 from harness.gate.outcome import PASSED, Outcome, counted, ordered
 from harness.report.escaped import escape
 
-# A job's summary holds a mebibyte, a comment 65,536 characters; the JSON has all of them.
+# GitHub limits a job summary to one mebibyte and a comment to 65,536 characters. The JSON file holds all outcomes.
 _MOST = 100
 _HEADINGS = ("verdict", "layer and size", "quantity", "was", "is", "why")
 
 
 def markdown(title: str, outcomes: Sequence[Outcome], remarks: Sequence[str] = ()) -> str:
-    """The whole text; `remarks` are sentences to know beside."""
+    """The whole text. `remarks` are sentences printed below the table."""
     wanting = [outcome for outcome in ordered(outcomes) if outcome.verdict != PASSED]
     passed = [outcome for outcome in outcomes if outcome.verdict == PASSED]
     parts = [

@@ -1,4 +1,4 @@
-"""Where what a gate found goes beside the terminal: the files asked for, and the summary of a job on GitHub."""
+"""Write a gate's outcomes to the files named on the command line and to GitHub's job summary."""
 
 import argparse
 import os
@@ -8,20 +8,20 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.gate.outcome import Outcome
 
-# GitHub names the file in which a job's summary is collected.
+# The environment variable with which GitHub names the job summary's file.
 SUMMARY = "GITHUB_STEP_SUMMARY"
 _ENDINGS = {"markdown": ".md", "junit": ".xml", "json": ".json"}
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
-    """Give a command the flags `--markdown FILE`, `--junit FILE` and `--json FILE`."""
+    """Add the flags `--markdown FILE`, `--junit FILE` and `--json FILE` to a command."""
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary for people")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, a test case a judgement")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was judged")
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Raise UsageError for a file that cannot be written: before minutes of measuring, and not after."""
+    """Raise UsageError if an output file cannot be written: before minutes of measuring, not after."""
     summary = os.environ.get(SUMMARY)
     named = [(f"--{flag} {path}", path) for flag, path in _asked(options)]
     for name, path in [*named, *([(f"${SUMMARY} {summary}", Path(summary))] if summary else [])]:
@@ -40,10 +40,10 @@ def publish(
     remarks: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the files that `options` ask for, and append to the job's summary where there is one.
+    """Write the files named in `options`, and append to GitHub's job summary if the job has one.
 
-    `title` names the gate and what it looked at; `properties` is what to know of the run, such as torch's version.
-    Raises UsageError for a file that cannot be written.
+    `title` names the gate and its subject. `properties` describes the run, for example torch's version. Raises
+    UsageError if a file cannot be written.
     """
     for flag, path in _asked(options):
         _write(path, _text(flag, title, outcomes, remarks, properties), "w")
@@ -59,7 +59,7 @@ def write_all(
     remarks: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """All three files: `stem` with .md, .xml and .json. Raises UsageError for one that cannot be written."""
+    """Write all three files: `stem` with .md, .xml and .json. Raises UsageError if one cannot be written."""
     for flag, ending in _ENDINGS.items():
         _write(stem.with_suffix(ending), _text(flag, title, outcomes, remarks, properties), "w")
 
@@ -67,7 +67,7 @@ def write_all(
 def _text(
     flag: str, title: str, outcomes: Sequence[Outcome], remarks: Sequence[str], properties: Mapping[str, str] | None
 ) -> str:
-    # Here: most runs want none of them.
+    # Imported here because most runs need none of these modules.
     from harness.gate.said.as_json import as_json
     from harness.gate.said.junit import junit
     from harness.gate.said.markdown import markdown

@@ -1,4 +1,4 @@
-"""What a gate found, on the terminal: what is wrong as a table, those alike together, and a line that counts."""
+"""A gate's outcomes on the terminal: a table of what did not pass, and a line of counts."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _COLOURS = {REGRESSION: "red", UNMEASURED: "magenta", IMPROVED: "green"}
 
 
 def show(title: str, outcomes: Sequence[Outcome], remarks: Sequence[str], console: Console) -> None:
-    """Print what did not simply pass, a line for each impl, quantity and verdict; then `remarks` and a count."""
+    """Print what did not pass, one row per impl, quantity and verdict, then `remarks` and the counts."""
     groups = alike([outcome for outcome in ordered(outcomes) if outcome.verdict != PASSED])
     if groups:
         console.print(_table(title, groups))
@@ -24,7 +24,7 @@ def show(title: str, outcomes: Sequence[Outcome], remarks: Sequence[str], consol
 
 
 def alike(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """The outcomes of one impl that say the same of the same quantity, together, in the order of the first of each."""
+    """Group outcomes by verdict, impl and quantity, in the order of each group's first outcome."""
     groups: dict[tuple[str, str, str], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.verdict, outcome.impl, outcome.quantity), []).append(outcome)
@@ -38,7 +38,7 @@ def _table(title: str, groups: Sequence[Sequence[Outcome]]) -> Table:
     table.add_column("quantity")
     table.add_column("why", overflow="fold", ratio=1)
     for group in groups:
-        # The last of a group is the largest: there it shows most.
+        # A group's last outcome has the largest sizes, where a difference shows most.
         shown = group[-1]
         colour = _COLOURS.get(shown.verdict, "yellow")
         others = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
