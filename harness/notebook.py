@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run that was measured before; reading it measures nothing and writes nothing."""
+    """A run measured earlier. Reading it measures nothing and writes nothing."""
 
     def __init__(
         self,
@@ -46,49 +46,49 @@ class Run:
 
     @cached_property
     def table(self) -> "pd.DataFrame":
-        """`summary.csv`: a line a case."""
+        """`summary.csv`: one row per case."""
         return table(self.lines)
 
     @cached_property
     def findings(self) -> Findings:
-        """Everything that the lines say, as objects."""
+        """All findings of the run, as objects."""
         return find(self.lines, self.machine, self.config)
 
     @cached_property
     def laws(self) -> "pd.DataFrame":
-        """`laws.csv`: the law of every impl's time, memory, FLOPs and depth."""
+        """`laws.csv`: the cost models of each layer's time, memory, FLOPs and sequential depth."""
         return laws_table(self.findings.laws)
 
     @cached_property
     def claims(self) -> "pd.DataFrame":
-        """`claims.csv`: what theory claims, and the verdicts."""
+        """`claims.csv`: the claims of theory and their verdicts."""
         return claims_table(self.findings.verdicts)
 
     @cached_property
     def crossovers(self) -> "pd.DataFrame":
-        """`crossovers.csv`: from which n on one impl costs more than another."""
+        """`crossovers.csv`: the n from which one layer costs more than another."""
         return crossovers_table(self.findings.crossovers)
 
     @cached_property
     def published(self) -> "pd.DataFrame":
-        """`published.csv`: what a paper has published of the setting, and what was measured; empty without a paper."""
+        """`published.csv`: a paper's published figures beside the measured ones; empty without a paper."""
         found = self.findings.published
         return published_table(found.figures if found is not None else [])
 
     @property
     def plot(self) -> "Plots":
-        """The run's pictures."""
+        """The run's plots."""
         return Plots(self)
 
 
 class Plots:
-    """The pictures of plots/, drawn on demand. Several settings (modes, dtypes, threads, …) have a picture each."""
+    """The plots of plots/, drawn on demand. Each setting (mode, dtype, threads, …) has a plot of its own."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def time(self, **setting: Any) -> "Picture":
-        """Time of one call against n. `setting` chooses where there are several: `mode="train"`."""
+        """Time of one call against n. `setting` selects one of several settings: `mode="train"`."""
         from harness.report.plots.cost import TIME
         from harness.report.plots.curves import curves
 
@@ -102,13 +102,13 @@ class Plots:
         return self._picture(lambda one: curves(one, MEMORY), setting)
 
     def speedup(self, **setting: Any) -> "Picture":
-        """How many times as fast as naive attention."""
+        """How many times as fast as naive attention each layer is."""
         from harness.report.plots.speedup import speedup
 
         return self._picture(speedup, setting)
 
     def roofline(self, **setting: Any) -> "Picture":
-        """Each case against what the machine can do."""
+        """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
         from harness.report.plots.roofline import roofline
 
         found = self._run.findings
@@ -134,7 +134,7 @@ class Plots:
 
 
 class Picture:
-    """A figure that a notebook shows by itself; `figure` is matplotlib's own."""
+    """A figure that a notebook displays by itself. `figure` is the matplotlib figure."""
 
     def __init__(self, figure: "Figure") -> None:
         self.figure = figure
@@ -145,17 +145,19 @@ class Picture:
         return buffer.getvalue()
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file; the ending says in what format."""
+        """Write the figure to a file, in the format that the file's suffix names."""
         self.figure.savefig(path)
 
 
 def load(path: str | Path) -> Run:
-    """The run whose directory is `path`, or the pytest-benchmark JSON there. Raises UsageError where it is neither."""
+    """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
     stored = read_stored(Path(path))
     return Run(stored.path, stored.lines, stored.machine, stored.notices, stored.config)
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The laws of anybody's tidy table, as `laws.csv` has them: a column `seq_len`, a cost (`time_s`, `peak_bytes`,
-    `flops`, …), and as many of the other columns of `summary.csv` as there are. Raises UsageError for what is none."""
+    """Fit cost models to any tidy table and return them in the columns of `laws.csv`.
+
+    `table` needs a column `seq_len` and one cost (`time_s`, `peak_bytes`, `flops`, …). Other columns of `summary.csv`
+    are used if present. Raises UsageError if `table` is not of this form."""
     return laws_table(fit_laws(lines_of(table)))

@@ -1,1 +1,1 @@
-"""From a run's rows to tables, plots and an answer in words. Reads; measures nothing."""
+"""Tables, plots and an answer in words, made from a run's rows. Nothing here measures."""

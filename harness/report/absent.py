@@ -1,4 +1,7 @@
-"""Layers of which nothing can be measured in a run: their package or device is not here, or no case suits them."""
+"""Layers that a run could not measure at all: all of their cases are unsupported.
+
+Causes: their package or device is missing, or they support no case of the run.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,15 +10,16 @@ from harness.summary import Line
 
 
 def absent(lines: Iterable[Line]) -> set[str]:
-    """The impls of which every case is unsupported."""
+    """Names of the layers whose cases are all unsupported."""
     lines = list(lines)
     return {line.impl for line in lines} - {line.impl for line in lines if line.status != "unsupported"}
 
 
 def told_together(lines: Sequence[Line]) -> tuple[list[Line], str]:
-    """The lines that remarks are still to be made of, and one sentence that names the absent impls.
+    """Return the lines that still need remarks, and one sentence that names the absent layers.
 
-    It is empty, and the lines are all, where one reason keeps them all away: that is one remark already, with a reason.
+    If all absent layers share one reason, all lines are returned and the sentence is empty. Those layers already share
+    one remark, which gives the reason. The same holds if fewer than two layers are absent.
     """
     gone = absent(lines)
     if len({line.reason for line in lines if line.impl in gone}) < 2 or len(gone) < 2:

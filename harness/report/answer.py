@@ -1,4 +1,4 @@
-"""The answer as the terminal shows it: a table and sentences for each setting, and what else must be known."""
+"""The answer in the terminal: a table and sentences for each setting, then claims, predictions and remarks."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from harness.summary import Line
 
 
 def answer(lines: Sequence[Line], findings: Findings) -> RenderableType:
-    """All that is said of the lines and of what was found in them."""
+    """Everything to print about the lines and about the findings in them."""
     parts: list[RenderableType] = []
     for one in answers(lines, findings):
         parts += [_Costs(one), Text("\n".join(map(printable, one.sentences))), Text()]
@@ -34,8 +34,10 @@ def answer(lines: Sequence[Line], findings: Findings) -> RenderableType:
     return Group(*parts)
 
 
-# A name of ours is never broken: slopes are left out before, the last first. Longer ones, of somebody's own layers, are
-# folded at this; where there is not even so much room without slopes, at the least, and then numbers are folded too.
+# Names of built-in layers are never folded: before that, columns of scaling exponents are left out, the last one first.
+# Longer names, of users' own layers, are folded at `_WHOLE_NAME` characters. If even that much room is missing without
+# exponents, they are folded to the room that is left. Below `_LEAST_NAME` characters of room, names keep that width and
+# numbers are folded too.
 _WHOLE_NAME = 28
 _LEAST_NAME = 12
 _GAP = 2
@@ -44,7 +46,7 @@ _NEEDED = 3
 
 
 class _Costs:
-    """The table, as wide as there is room, and what its slopes are."""
+    """A cost table that fits the console's width, with an explanation of its scaling exponents."""
 
     def __init__(self, said: Answer) -> None:
         self.said = said
@@ -52,7 +54,7 @@ class _Costs:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = _table(self.said, options.max_width)
         yield table
-        # Not the table's own caption: rich cuts the end of a line that is as wide as the table.
+        # Not as the table's caption: rich cuts the end of a line that is as wide as the table.
         shown = len(table.columns) - 1
         if shown > _NEEDED:
             yield Text(SLOPE)
@@ -76,7 +78,7 @@ def _table(said: Answer, width: int) -> Table:
     room = width - _widths(numbers, len(headings))
     whole = room >= _LEAST_NAME
     least = min(room if whole else _LEAST_NAME, longest)
-    # Where columns must be narrowed, rich heeds a width, and no least width.
+    # When rich has to narrow columns, it respects `width` but not `min_width`.
     table.add_column("impl", overflow="fold", min_width=least, width=None if whole else least)
     for heading in headings:
         table.add_column(heading, justify="right", overflow="fold", no_wrap=whole)
@@ -86,7 +88,7 @@ def _table(said: Answer, width: int) -> Table:
 
 
 def _that_fit(numbers: Sequence[Sequence[str]], room: int) -> Sequence[str]:
-    """As many of the headings as there is room for, the needed ones in any case."""
+    """As many leading headings as `room` allows, and at least the first `_NEEDED`."""
     shown = len(_HEADINGS)
     while shown > _NEEDED and _widths(numbers, shown) > room:
         shown -= 1
@@ -94,7 +96,7 @@ def _that_fit(numbers: Sequence[Sequence[str]], room: int) -> Sequence[str]:
 
 
 def _widths(numbers: Sequence[Sequence[str]], shown: int) -> int:
-    """What the first so many columns of numbers take, gaps included."""
+    """Width of the first `shown` number columns in terminal cells, including gaps."""
     columns = zip(*([heading.partition("\n")[0] for heading in _HEADINGS], *numbers), strict=True)
     return sum(max(map(cell_len, column)) + _GAP for column in list(columns)[:shown])
 

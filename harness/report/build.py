@@ -1,4 +1,4 @@
-"""Rebuild a run's tables, plots and reports from its rows alone, or make them of somebody's benchmarks."""
+"""Rebuild a run's tables, plots and reports from its rows alone, or make them from pytest-benchmark results."""
 
 import errno
 from dataclasses import dataclass
@@ -25,8 +25,10 @@ PLOTS = "plots"
 
 @dataclass(frozen=True)
 class Report:
-    """What was made of a run: its lines, what they say, a notice for each row that could not be read, and the names
-    of what was `written`.
+    """The result of `build`.
+
+    `lines` are the run's cases and `findings` what they show. The `notices` include a message for each row that could
+    not be read. The names of the written files are in `written`.
     """
 
     lines: list[Line]
@@ -36,9 +38,9 @@ class Report:
 
 
 def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> Report:
-    """Write reports, tables and, with a `studio` to draw them, plots into `out`, or into the run's own directory.
+    """Write reports, tables and, if `studio` is given, plots into `out`, by default the run's own directory.
 
-    Raises UsageError where `run` is no run or the directory cannot be written.
+    Raises UsageError if `run` is not a run or the directory cannot be written.
     """
     stored = read_stored(run)
     directory = out or run
@@ -50,7 +52,7 @@ def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> R
 
 
 def _told(error: OSError, directory: Path, run: Path) -> str:
-    """What could not be written, and what to do."""
+    """An error message: what could not be written, and what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         rows = "all that was measured is in its rows: " if run == directory else ""
         return f"{directory}: {error.strerror}: {rows}make room, and give the same command again"

@@ -1,4 +1,4 @@
-"""Cases without a cost: which belong together, and where they would stand in a picture."""
+"""Cases without a cost: how they are grouped, and where a plot places them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from harness.summary import Line
 
 @dataclass(frozen=True)
 class Failure:
-    """Cases of one impl that ended alike, for the same reason."""
+    """Cases of one layer that ended with the same status and reason."""
 
     impl: str
     status: str
@@ -18,7 +18,7 @@ class Failure:
 
 
 def failures(lines: Iterable[Line]) -> list[Failure]:
-    """Everything that is not `ok`, in the order of the lines."""
+    """Group the cases that are not `ok` by layer, status and reason, in the order of the lines."""
     groups: dict[tuple[str, str, str], list[Line]] = {}
     for line in lines:
         if line.status != "ok":
@@ -27,9 +27,10 @@ def failures(lines: Iterable[Line]) -> list[Failure]:
 
 
 def would_cost(n: int, known: Sequence[tuple[int, float]]) -> float | None:
-    """What a failed case would have cost: on the line through the two measured (n, cost) nearest to it, log-log.
+    """Estimate what a failed case would have cost.
 
-    None where nothing was measured.
+    The estimate lies on the log-log line through the two measured (n, cost) nearest to `n`. A single measured cost is
+    returned unchanged. Returns None if nothing was measured.
     """
     if len(known) < 2:
         return known[0][1] if known else None

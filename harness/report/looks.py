@@ -1,25 +1,25 @@
-"""One colour, marker and dash for one impl, the same in every picture and on the page."""
+"""One colour, marker and dash pattern for each layer, the same in every plot and on the page."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from harness import catalog
 
-# seaborn's "colorblind" palette, told apart by readers with any of the common kinds of colour blindness. By value:
-# the page needs no drawing library.
+# seaborn's "colorblind" palette: readers with any common kind of colour blindness can tell its colours apart. Given by
+# value, so that the page needs no drawing library.
 PALETTE = (
     *("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc"),
     *("#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9"),
 )
 MARKERS = "osD^vP*Xph"
-# In points, on and off: a colour comes again only with another of these.
+# Lengths in points, on and off. A colour is used again only with another dash pattern.
 DASHES = ((), (5, 1.5), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
-# Those of the default sweep: colours are fewer than layers.
+# The layers of the default sweep get the first colours, since there are fewer colours than layers.
 FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")
 
 
 class Look(NamedTuple):
-    """How an impl is drawn: a colour, matplotlib's marker, and the dashes of its line, none for a solid one."""
+    """How a layer is drawn: colour, matplotlib marker, and the dashes of its line. A solid line has no dashes."""
 
     colour: str
     marker: str
@@ -27,7 +27,10 @@ class Look(NamedTuple):
 
 
 def looks(impls: Iterable[str]) -> dict[str, Look]:
-    """The look by impl: ours alike in every run, those that are measured most in colours of their own."""
+    """Return the look of each layer by name, including all built-in layers.
+
+    A built-in layer looks the same in every run. The layers measured most often have colours of their own.
+    """
     ours = [*FIRST, *(name for name in catalog.names() if name not in FIRST)]
     order = [*ours, *sorted(set(impls) - set(ours))]
     return {

@@ -15,13 +15,13 @@ from harness.report.said.crossovers import crossings, sentence
 from harness.report.said.where import Where
 from harness.summary import Line
 
-# Of each kind of thing; report.html has all of them.
+# The most entries of one kind; report.html has more.
 _MOST = 12
 _MOST_SETTINGS = 4
 
 
 def markdown(lines: Sequence[Line], findings: Findings, origin: Origin) -> str:
-    """The whole of report.md."""
+    """Return the text of report.md."""
     parts = [
         f"# {escape(origin.name)}",
         _about(lines, origin),
@@ -83,14 +83,14 @@ def _answer(said: Answer, several: bool) -> list[str]:
 
 
 def _verdicts(findings: Findings) -> list[str]:
-    """One table: a row an impl and setting, a column a quantity; what does not hold is told below."""
+    """A table with a row per layer and mode and a column per quantity, then a sentence for each refuted claim."""
     if not findings.verdicts:
         return []
     quantities = list(dict.fromkeys(one.quantity for one in findings.verdicts))
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for one in findings.verdicts:
         rows.setdefault((one.impl, one.setting.mode), {}).setdefault(one.quantity, one.verdict)
-        # Of several settings the one that says most against the claim.
+        # Several settings can share a cell: it shows a refutation in any of them.
         if one.verdict == VERDICTS[1]:
             rows[one.impl, one.setting.mode][one.quantity] = one.verdict
     table = _table(

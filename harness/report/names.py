@@ -1,4 +1,4 @@
-"""An impl's name where there is little room."""
+"""Names of layers, shortened where space is limited."""
 
 from harness.report.escaped import printable
 
@@ -6,9 +6,9 @@ MOST = 28
 
 
 def short(impl: str, most: int = MOST) -> str:
-    """At most so many characters: of `module:Class` the class stays whole if it can, the module loses its end.
+    """Shorten a layer's name to at most `most` characters, with control characters written out.
 
-    Control characters are written out.
+    In `module:Class`, the class stays whole if possible and the module loses its end. Other names lose their middle.
     """
     name = printable(impl)
     if len(name) <= most:

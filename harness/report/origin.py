@@ -13,11 +13,11 @@ from harness.summary.stored import Stored
 
 @dataclass(frozen=True)
 class Origin:
-    """`config` is the text of config.yaml, `machine` what machine.json holds, empty where there is none.
+    """Where a run, or a file of benchmarks, comes from.
 
-    What no sweep has measured has neither `config` nor `command`: they are empty.
-
-    `grid` has the values of each axis that has several, in the order in which they were asked for.
+    `config` is the text of config.yaml and `command` repeats the run. Both are empty for results without a sweep.
+    The content of machine.json is in `machine`, empty if the file is missing. For each axis that the configuration
+    gives as a list, `grid` has its values in the configured order.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Origin:
 
 
 def origin(stored: Stored) -> Origin:
-    """Of a run that was read. Raises UsageError for a configuration that no sweep leaves."""
+    """Return the origin of a stored run. Raises UsageError if its configuration is not a sweep's."""
     if not stored.config:
         return Origin(stored.path.stem, "", "", stored.machine)
     path = stored.path / "config.yaml"
@@ -46,7 +46,7 @@ def _grid(config: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def facts(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(what, how) for a reader, of what is known."""
+    """Pairs of a name and a value that describe the machine to a reader; unknown ones are left out."""
     return [(what, how) for what, how in _facts(machine) if how]
 
 
@@ -68,13 +68,13 @@ def _facts(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def hardware(machine: Mapping[str, Any]) -> str:
-    """The GPU, or else the processor, in words; empty where neither is known."""
+    """The GPU, or without one the processor, in words; empty if neither is known."""
     known = dict(facts(machine))
     return known.get("GPU") or known.get("processor", "")
 
 
 def calibration(machine: Mapping[str, Any]) -> list[str]:
-    """What calibration says of the machine, in sentences; or why it says nothing."""
+    """The calibration's verdict and advice as sentences, or the recorded reason why there was no calibration."""
     found = _part(machine, "calibration")
     if not found:
         note = str(machine.get("calibration_note") or "").removeprefix("there is none: ")

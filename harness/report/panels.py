@@ -1,4 +1,4 @@
-"""How a run's lines fall into pictures: one figure a setting, one panel a (d, h)."""
+"""How a run's lines are divided among plots: a figure for each setting, a panel for each (d, h)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,30 +9,30 @@ from harness.summary import Line
 
 SETTING_AXES = ("batch_size", *SETTINGS)
 
-# Widths, and numbers of heads, that one picture has room for.
+# The most widths, and the most numbers of heads, that one plot has room for.
 MOST_SHOWN = 4
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The lines to be compared with each other: same setting, width and heads, different impl and n."""
+    """Lines to compare with each other: same setting, width and heads, different layer and n."""
 
     d_model: int
     num_heads: int
     lines: tuple[Line, ...]
 
     def impls(self) -> list[str]:
-        """The impls present, in order of appearance."""
+        """The layers present, in order of appearance."""
         return list(dict.fromkeys(line.impl for line in self.lines))
 
     def of(self, impl: str) -> list[Line]:
-        """One impl's lines, by n."""
+        """The lines of one layer, in ascending n."""
         return sorted((line for line in self.lines if line.impl == impl), key=lambda line: line.seq_len)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all cases of a figure share. `name` holds only what tells it from the run's other settings."""
+    """The axes that all cases of a figure share. `name` has only those in which the run's settings differ."""
 
     values: tuple
     name: str
@@ -41,7 +41,7 @@ class Setting:
 
 
 def settings(lines: Iterable[Line]) -> list[Setting]:
-    """The run's lines by setting, each divided into panels."""
+    """Group the run's lines by setting and divide each setting into panels."""
     groups: dict[tuple, list[Line]] = {}
     for line in lines:
         groups.setdefault(tuple(getattr(line, axis) for axis in SETTING_AXES), []).append(line)
@@ -53,9 +53,10 @@ def settings(lines: Iterable[Line]) -> list[Setting]:
 
 
 def readable(setting: Setting, most: int = MOST_SHOWN) -> Setting:
-    """The setting as one picture can show it: of many widths and numbers of heads `most`, the ends among them.
+    """Reduce a setting to what one plot can show: at most `most` widths and `most` numbers of heads.
 
-    The title says what is left out; report.html and the tables have it all.
+    The first and the last of each stay. The title then gives the number of panels kept and of all panels. The page and
+    the tables show every panel.
     """
     widths = sorted({panel.d_model for panel in setting.panels})
     heads = sorted({panel.num_heads for panel in setting.panels})
@@ -68,14 +69,14 @@ def readable(setting: Setting, most: int = MOST_SHOWN) -> Setting:
 
 
 def _spread(values: Sequence[int], most: int) -> list[int]:
-    """At most so many of ascending values, evenly from the first to the last."""
+    """At most `most` of the ascending values, evenly spaced from the first to the last."""
     if len(values) <= most:
         return list(values)
     return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
 
 
 def _name(values: Sequence, varying: Sequence[int]) -> str:
-    """`train_threads2`: file-name safe; a bare number says which axis it is on."""
+    """`train_threads2`: safe in a file name; the name of its axis precedes a number."""
     return "_".join(f"{SETTING_AXES[i]}{v}" if isinstance(v := values[i], int | float) else str(v) for i in varying)
 
 
@@ -89,13 +90,13 @@ def _title(values: Sequence) -> str:
 
 
 def _panels(lines: Sequence[Line]) -> list[Panel]:
-    """A panel for each (d, h). An impl without heads stands beside those that have them, in every panel of its d."""
+    """A panel for each (d, h). A layer without heads is in every panel of its d, beside the layers with heads."""
     without = headless(lines)
     with_heads = [line for line in lines if line.impl not in without] or list(lines)
     result = []
     for d in sorted({line.d_model for line in lines}):
         for h in sorted({line.num_heads for line in with_heads if line.d_model == d} or {1}):
-            # `replace`: in this panel the lines without heads are read at its h.
+            # `replace`: each panel shows the lines without heads as if measured at its h.
             own = [line for line in with_heads if (line.d_model, line.num_heads) == (d, h)]
             others = [replace(line, num_heads=h) for line in lines if line.impl in without and line.d_model == d]
             members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))

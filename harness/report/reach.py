@@ -1,4 +1,4 @@
-"""How far each layer goes along an axis, and what ends it there."""
+"""The largest size of each layer along an axis, and why larger ones fail."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from harness.case import GROWING, Case
 from harness.summary import Line
 
-# What a size can bring about. An error or a wrong result has other causes.
+# Statuses that a large size can cause. Errors and incorrect results have other causes.
 _OF_SIZE = ("oom", "timeout", "killed")
 _LETTERS = dict(zip(GROWING, ("n", "d", "b"), strict=True))
 
 
 @dataclass(frozen=True)
 class Reach:
-    """`impl` is measured up to size `last` along `axis`, and at `first`, the next, ends with `status`; in `lines`."""
+    """How far one layer could be measured along `axis`.
+
+    Size `last` was measured. At `first`, the next size, each of `lines` ended with `status`.
+    """
 
     impl: str
     axis: str
@@ -38,7 +41,10 @@ class Reach:
 
 
 def reaches(lines: Sequence[Line]) -> list[Reach]:
-    """Where layers give out that were measured at a smaller size, cases alike in it together."""
+    """Find where a layer that was measured at a smaller size fails because of its size.
+
+    Cases that fail alike share an entry.
+    """
     found: dict[tuple[str, str, int, int, str, str], list[Line]] = {}
     taken: set[Case] = set()
     for axis in GROWING:
@@ -54,7 +60,7 @@ def reaches(lines: Sequence[Line]) -> list[Reach]:
 
 
 def _along(axis: str, lines: Iterable[Line]) -> Iterable[list[Line]]:
-    """The lines that differ along the axis alone, from the smallest size on."""
+    """Groups of lines that differ along the axis alone, each in ascending size."""
     groups: dict[Case, list[Line]] = {}
     for line in lines:
         groups.setdefault(line.case.at(axis, 1), []).append(line)

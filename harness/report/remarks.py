@@ -1,4 +1,4 @@
-"""What to know of some lines before believing their numbers: two times, fallbacks, false claims, failures."""
+"""What to know before trusting some lines' numbers: bimodal times, fallbacks, false claims, failures."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,23 +7,23 @@ from harness.report import units
 from harness.report.reach import reaches
 from harness.summary import Line
 
-# What is alike is told once; more that differs than this is left to summary.csv.
+# The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
 _MOST = 6
 
 
 def remarks(lines: Sequence[Line]) -> list[str]:
-    """One sentence for each thing to be known, cases alike in it together."""
+    """One sentence for each thing to know; the cases that it concerns share the sentence."""
     return [*cautions(lines), *_failures(lines)]
 
 
 def cautions(lines: Sequence[Line]) -> list[str]:
-    """What to know of cases that have their numbers."""
+    """What to know about the cases that have numbers."""
     kinds = (_humps, _fallbacks, _unknown, _wrong_claims, _host_bound)
     return [sentence for kind in kinds for sentence in kind(lines)]
 
 
 def _humps(lines: Iterable[Line]) -> list[str]:
-    """Each with its own numbers: the cause says how many page faults, or whatever it was."""
+    """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
     humped = [line for line in lines if line.humps == 2]
     said = [
         f"two humps: {_which(line)}: {_seconds(line.hump_fast_s)} in some trials, {_seconds(line.hump_slow_s)} in "
@@ -42,10 +42,10 @@ def _unknown(lines: Iterable[Line]) -> list[str]:
 
 
 def _wrong_claims(lines: Iterable[Line]) -> list[str]:
-    """A claim of work that the count does not bear out, told once a layer."""
+    """Claims of FLOPs that the counted FLOPs contradict, one sentence for each layer."""
     wrong: dict[str, list[Line]] = {}
     for line in lines:
-        # On a GPU kernels pad what they compute on, and it is counted padded.
+        # On a GPU, kernels pad their operands, and the count includes the padding.
         if (
             line.device == "cpu"
             and None not in (line.flops, line.flops_claimed)
@@ -83,7 +83,7 @@ def _failures(lines: Sequence[Line]) -> list[str]:
 
 
 def _together(reasons: Iterable[tuple[str, Line]], kind: str) -> list[str]:
-    """`kind: the first case and how many more: reason`, for each reason."""
+    """One sentence for each reason: `kind: the first case and how many more: reason`."""
     groups: dict[str, list[Line]] = {}
     for reason, line in reasons:
         groups.setdefault(reason, []).append(line)

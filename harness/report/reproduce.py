@@ -1,4 +1,4 @@
-"""The command that measures a run's cases again, from the configuration that the run keeps."""
+"""The command that measures a run's cases again, from the configuration stored with the run."""
 
 import re
 import shlex
@@ -12,10 +12,10 @@ from harness.config.difference import listed
 from harness.config.files import conf_directory
 from harness.errors import UsageError
 
-# What Hydra's grammar reads as a value of its own without quotes.
+# Values that Hydra's grammar reads as one value without quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
 
-# Keys that came later: a configuration of before does without them, as if they had their defaults.
+# Keys of later versions. An older configuration without them counts as having their defaults.
 _LATER = (
     "mask",
     "real_share",
@@ -28,15 +28,15 @@ _LATER = (
     "together",
     "paper",
 )
-# What says where and how far it was measured, and nothing of what.
+# Keys about where and how far a run measured, not what. `command` adds `precision` and `paper` separately.
 _LEFT_OUT = ("out", "retry", "launcher", "wait", "precision", "paper")
 
 
 def command(config: Mapping[str, Any]) -> str:
-    """`python -m harness sweep` with what differs from the defaults, quoted for a shell.
+    """Return `python -m harness sweep` with the options that differ from the defaults, quoted for a shell.
 
-    `out` is left out: a run has its own directory. Raises KeyError for a configuration without one of the keys that
-    there have always been.
+    `out` is left out, because a run has its own directory. Raises KeyError if the configuration lacks a key that has
+    existed since the first version.
     """
     preset = _preset(config.get("paper"))
     usual = yaml.safe_load(_usual(preset))
@@ -53,14 +53,14 @@ def command(config: Mapping[str, Any]) -> str:
 
 
 def _preset(paper: Any) -> list[str]:
-    """What asks for the paper's setting, empty without one."""
+    """The options that select the paper's setting, empty without a paper."""
     if not isinstance(paper, Mapping) or "name" not in paper:
         return []
     return [f"paper={paper['name']}", *([f"scale={paper['scale']}"] if paper.get("scale") else [])]
 
 
 def _usual(preset: Sequence[str]) -> str:
-    """The configuration that differences are told from: of a paper that is not ours, the default one."""
+    """The configuration to compare with, as YAML. It is the default one if the paper is not built in."""
     try:
         return compose(preset, for_sweep=True).yaml
     except UsageError:
@@ -68,7 +68,7 @@ def _usual(preset: Sequence[str]) -> str:
 
 
 def _precision(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
-    """The named precision that the given one is, or else how it differs from the default."""
+    """The option for the named precision equal to the given one; without one, the values that are not the default."""
     for file in sorted((conf_directory() / "precision").glob("*.yaml")):
         if yaml.safe_load(file.read_text(encoding="utf-8")) == dict(given):
             return [] if dict(given) == usual["precision"] else [f"precision={file.stem}"]

@@ -1,7 +1,7 @@
-"""A process that draws while this one finds laws and writes tables: the drawing libraries alone take a second to load.
+"""A second process that draws the plots while this one fits cost models and writes tables.
 
-It is started before there is anything to draw. Where it comes to nothing, everything is drawn here, and what it failed
-of is met and told here.
+Loading the drawing libraries alone takes a second, so the process starts before any plot is due. If the process fails,
+this one draws everything itself, meets the same error and reports it.
 """
 
 import pickle
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness.interpreter import Interpreter
 
-if TYPE_CHECKING:  # only: whoever starts it early must not wait for what it loads
+if TYPE_CHECKING:  # only: an early start must not wait for what this import loads
     from harness.summary import Line
 
 _Order = tuple[Path, Sequence["Line"], Mapping[str, Any]]
 
 
 class Studio:
-    """Draws one run's pictures, in a process that ends with this context at the latest."""
+    """Draws one run's plots in a process that ends with this context at the latest."""
 
     def __init__(self) -> None:
         self._order: _Order | None = None
@@ -38,7 +38,7 @@ class Studio:
             self._handed_over.unlink(missing_ok=True)
 
     def begin(self, directory: Path, lines: "Sequence[Line]", machine: Mapping[str, Any]) -> None:
-        """Hand over what to draw, and the machine's description for the roofline; returns at once."""
+        """Hand over the lines to draw and, for the roofline, the machine's description. Returns at once."""
         self._order = (directory, lines, machine)
         process = self._interpreter.process
         if process is None or process.stdin is None:
@@ -47,14 +47,14 @@ class Studio:
             with tempfile.NamedTemporaryFile(prefix="harness-", delete=False) as file:
                 self._handed_over = Path(file.name)
                 pickle.dump(self._order, file, pickle.HIGHEST_PROTOCOL)
-            # By name: a pipe would hold up the writer until the other has loaded its libraries.
+            # By file name: a pipe full of lines would block this process until the other has loaded its libraries.
             process.stdin.write(file.name.encode())
             process.stdin.close()
-        except OSError:  # no disk to hand it over, or the process has come to nothing: `finish` does without
+        except OSError:  # no space for the file, or the process has died: `finish` draws without it
             process.kill()
 
     def finish(self) -> None:
-        """Wait until all is drawn. Raises OSError where it cannot be written."""
+        """Wait until everything is drawn. Raises OSError if a plot cannot be written."""
         if self._order is None:
             return
         process = self._interpreter.process
@@ -63,7 +63,7 @@ class Studio:
 
 
 def draw_what_comes() -> None:
-    """What the process does: load the libraries, then draw what standard input names."""
+    """The work of the process: load the libraries, then draw what the file named on standard input holds."""
     import harness.report.plots.draw  # noqa: F401
 
     name = sys.stdin.buffer.read().decode()

@@ -24,7 +24,7 @@ def size(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A whole number, every digit of it while a float holds them: `1073741824` -> `1,073,741,824`."""
+    """A whole number with all digits, as long as a float holds them: `1073741824` -> `1,073,741,824`."""
     return f"{value:,.0f}" if abs(value) < 2**53 else power_of_ten(value)
 
 
@@ -35,12 +35,12 @@ def flops_rate(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A part of one, in per cent: `0.0312` -> `3.1 %`."""
+    """A fraction in per cent: `0.0312` -> `3.1 %`."""
     return f"{100 * value:.0f} %" if abs(value) >= 0.0995 else f"{100 * value:.1f} %"
 
 
 def power_of_ten(value: float) -> str:
-    """Any number with three digits: `3.2e-12` -> `3.20·10⁻¹²`; plain where that is short."""
+    """Any number with three digits: `3.2e-12` -> `3.20·10⁻¹²`; without a power where that is short."""
     if value == 0 or 1e-2 <= abs(value) < 1e5:
         return three(value) if value != int(value) else f"{value:.0f}"
     mantissa, _, exponent = f"{value:.2e}".partition("e")
@@ -48,7 +48,7 @@ def power_of_ten(value: float) -> str:
 
 
 def round_text(text: str) -> str:
-    """`1.00 ms` -> `1 ms`: ticks are round."""
+    """`1.00 ms` -> `1 ms`, for the round numbers of ticks."""
     number, _, unit = text.partition(" ")
     return f"{float(number):g} {unit}"
 

@@ -1,1 +1,1 @@
-"""`report.html`: one page that needs nothing beside it, no network either."""
+"""`report.html`: one self-contained page that needs no other file and no network."""

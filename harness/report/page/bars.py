@@ -1,4 +1,4 @@
-"""Intervals of a table's rows as bars on one logarithmic scale."""
+"""The time intervals of a table's rows, as bars on one logarithmic scale."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _LEFT, _RIGHT = 6.0, 154.0
 
 @dataclass(frozen=True)
 class Bar:
-    """Where a bar begins, has its point and ends, in the units of its picture; no ends where there is no interval."""
+    """Start, point and end of a bar, in the units of its picture. `lo` and `hi` are None without an interval."""
 
     lo: float | None
     at: float
@@ -20,7 +20,7 @@ class Bar:
 
 
 def bars(lines: Sequence[Line]) -> list[Bar | None]:
-    """A bar for every line that has a time."""
+    """A bar for each line, None for a line without a time."""
     bands = [time_band(line) for line in lines]
     ends = [end for band in bands if band for end in band if end > 0]
     values = [line.time_s for line in lines if line.time_s is not None] + ends

@@ -1,4 +1,4 @@
-"""Crossovers as a chart needs them: one row each, with the n and its interval."""
+"""Crossovers in the form that a chart needs: one row each, with n and its interval."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,9 +10,9 @@ from harness.report.said.crossovers import crossings, sentence
 
 
 def crossovers(panel: Panel, found: Iterable[Crossover]) -> dict[str, Any] | None:
-    """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None where nothing crosses.
+    """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
 
-    The `n` of an undecided one is None; so is an end of its interval that nobody knows.
+    The `n` of an undecided crossover is None, and so is an unknown end of its interval.
     """
     rows = [
         {

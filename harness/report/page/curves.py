@@ -1,4 +1,4 @@
-"""Time and memory against n as a chart needs them: numbers beside their text."""
+"""Time and memory against n in the form that a chart needs: numbers beside their text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from harness.summary import Line
 
 @dataclass(frozen=True)
 class Cost:
-    """One cost of a line: its value, its interval and its text, each None where there is none."""
+    """Functions for one cost: a line's value, its interval and its text (the first two may be None), and the axis."""
 
     value: Callable[[Line], float | None]
     band: Callable[[Line], tuple[float, float] | None]
@@ -23,7 +23,7 @@ class Cost:
 
 
 def time_band(line: Line) -> tuple[float, float] | None:
-    """The interval of a time; None where one trial has none."""
+    """The interval of a time; None if the time has none, as after a single trial."""
     if line.time_lo_s is None or line.time_hi_s is None:
         return None
     return line.time_lo_s, line.time_hi_s
@@ -42,16 +42,17 @@ MEMORY = Cost(
 
 
 def frame(panels: Sequence[Panel], cost: Cost) -> dict[str, Any] | None:
-    """The y axis that all of the panels share, so that one can be held against the other; None without a value."""
+    """The y axis shared by all panels, so that they can be compared; None if no panel has a value."""
     values = [value for panel in panels for line in panel.lines if (value := cost.value(line)) is not None]
     return cost.frame(values) if values else None
 
 
 def curves(panel: Panel, cost: Cost) -> dict[str, Any]:
-    """`{"curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, text}]}`, lists by n.
+    """`{"curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, status, text}]}`, by ascending n.
 
-    `lo` and `hi` are None where there is no interval; a failed case's `value` is where it would have been, None where
-    nothing else of its impl was measured. An impl all of whose cases are unsupported has none: that is no news.
+    `lo` and `hi` are None for a case without an interval. The `value` of a failed case is where it would have been, or
+    None if nothing else of its layer was measured. The failed cases leave out layers whose cases are all unsupported:
+    the chart would say nothing new about them.
     """
     found: dict[str, list[dict[str, Any]]] = {"curves": [], "failed": []}
     gone = absent(panel.lines)

@@ -1,4 +1,4 @@
-"""All numbers of the charts, one record a panel, and the axes by which to choose a panel."""
+"""The numbers of all charts, one record for each panel, and the axes that select a panel."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from harness.report.places import Place, by_place, places, points_by_place, roof
 from harness.report.said.costs import fullest
 from harness.summary import Line
 
-# Axes that choose a panel, as the page names them.
+# Axes that select a panel, with their names on the page.
 AXES = {
     "mode": "mode",
     "d_model": "width d",
@@ -35,7 +35,7 @@ AXES = {
 
 @dataclass(frozen=True)
 class _Placed:
-    """Findings by where they belong."""
+    """Findings by the place they belong to."""
 
     roofs: Sequence[Roof]
     points: dict[Place, list[RoofPoint]]
@@ -47,9 +47,15 @@ def chart_data(
 ) -> dict[str, Any]:
     """`{"looks": {impl: look}, "axes": [{name, label, values}], "panels": [...], "first": index}`.
 
-    Each panel: `at`, its value on every axis; `n`, the axis of n; `time` and `memory` with their axis; `roofline` and
-    `crossovers`, None where there are none. `first` is the panel to open with; `grid` has the order of
-    an axis's values, where it matters.
+    Each panel has:
+
+    - `at`: its value on every axis
+    - `title`
+    - `n`: the axis of n
+    - `time`, `memory`: the curves with their y axis, or None
+    - `roofline`, `crossovers`: the chart's data, or None
+
+    `first` is the panel to open with. `grid` gives the order of an axis's values where the order matters.
     """
     found = settings(lines)
     without = headless(lines)
@@ -69,9 +75,9 @@ def chart_data(
 
 
 def _first(found: Sequence[Setting], panels: Sequence[dict[str, Any]], grid: Mapping[str, Sequence[Any]]) -> int:
-    """The panel to open with: the fullest of the setting with the most cases timed.
+    """The index of the panel to open with: the fullest panel of the setting with the most timed cases.
 
-    Of several such settings one that has a roofline, of those the first of the grid.
+    Among equal settings, one with a roofline comes first, then the first of the grid.
     """
 
     def place(setting: Setting) -> list[int]:
@@ -97,7 +103,7 @@ class _Framed:
 
 
 def _with_frames(setting: Setting) -> list[_Framed]:
-    """Each panel beside the y axes that all panels of the setting share."""
+    """Each panel with the y axes that all panels of the setting share."""
     time, memory = frame(setting.panels, TIME), frame(setting.panels, MEMORY)
     return [_Framed(panel, time, memory) for panel in setting.panels]
 

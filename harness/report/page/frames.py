@@ -6,12 +6,12 @@ from typing import Any
 
 from harness.report import units
 
-# The most ticks of a measured n that are named; of more, every second or third, the largest always.
+# The most measured n that ticks name. Of more, every k-th is named, and always the largest.
 _MOST_SIZES = 8
 
 
 def sizes(values: Collection[int]) -> dict[str, Any]:
-    """A logarithmic axis over measured n that names no others: `{"range": [lo, hi], "ticks": [[n, text]]}`."""
+    """A logarithmic axis that names measured n only: `{"range": [lo, hi], "ticks": [[n, text]]}`."""
     named = sorted(set(values))
     step = -(-len(named) // _MOST_SIZES)
     room = 1.25 if len(named) > 1 else 2.0
@@ -22,17 +22,17 @@ def sizes(values: Collection[int]) -> dict[str, Any]:
 
 
 def seconds(values: Collection[float]) -> dict[str, Any]:
-    """A logarithmic axis of times that holds all of `values`."""
+    """A logarithmic axis of times that contains all `values`."""
     return _decades(values, units.seconds)
 
 
 def ratios(values: Collection[float], text: Callable[[float], str]) -> dict[str, Any]:
-    """A logarithmic axis of anything else that counts in tens."""
+    """A logarithmic axis with decimal ticks for any other quantity."""
     return _decades(values, text)
 
 
 def octets(values: Collection[float]) -> dict[str, Any]:
-    """A logarithmic axis of bytes: ticks at powers of 2, 4 or 16."""
+    """A logarithmic axis of bytes, with ticks at powers of 2, 4 or 16."""
     lo, hi = min(values) / 1.6, max(values) * 1.6
     span = math.log2(hi / lo)
     step = 1 if span < 5 else 2 if span < 18 else 4
@@ -53,7 +53,7 @@ def _decades(values: Collection[float], text: Callable[[float], str]) -> dict[st
 
 def _frame(lo: float, hi: float, ladder: list[float], text: Callable[[float], str]) -> dict[str, Any]:
     if sum(lo <= value <= hi for value in ladder) < 2:
-        # Values that lie close together: as far as the next tick to either side.
+        # The values are close together: extend the range to the next tick on either side.
         lo = max((value for value in ladder if value <= lo), default=lo)
         hi = min((value for value in ladder if value >= hi), default=hi)
     return {"range": [lo, hi], "ticks": [[v, units.round_text(text(v))] for v in ladder if lo <= v <= hi]}

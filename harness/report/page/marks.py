@@ -1,4 +1,4 @@
-"""How an impl looks on the page: colour, marker and dash of the static plots, as the page's own charts name them."""
+"""How a layer looks on the page: the static plots' colour, marker and dash, in the terms of the page's charts."""
 
 from collections.abc import Iterable
 
@@ -18,12 +18,12 @@ _SHAPES = {
     "h": ("hexagon", "M0-5.4L4.7-2.7V2.7L0 5.4L-4.7 2.7V-2.7Z"),
 }
 
-# Of a dash's length, for a line as thick as the page's.
+# Pixels for each point of a dash's length, for a line as thick as the page's.
 _PIXELS = 2
 
 
 def marks(impls: Iterable[str]) -> dict[str, dict[str, str]]:
-    """`{impl: {colour, symbol, path, dash}}` of each of the impls, in the order in which the plots have them."""
+    """`{impl: {colour, symbol, path, dash}}` for each of `impls`, in the order of the plots."""
     wanted = set(impls)
     found = {}
     for impl, look in looks(wanted).items():

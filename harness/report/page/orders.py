@@ -1,4 +1,7 @@
-"""Table 1 and its like as the page sets them out: what the paper has, the layers under it, reasons as notes below."""
+"""Table 1, and the table beyond it, as the page shows them.
+
+Each kind of layer has the paper's orders, and the measured layers below. Notes below the table give the reasons.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +12,7 @@ from harness.findings.table1 import BeyondRow, Table1Row
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of one cell; `note` is the number of its reason."""
+    """The measured text and the verdict of one cell; `note` is the number of its reason, or None."""
 
     text: str
     verdict: str
@@ -18,7 +21,7 @@ class Measured:
 
 @dataclass
 class Kind:
-    """One kind of layer: what the paper has of it, and each layer measured; `none` says why there is none."""
+    """One kind of layer: the paper's orders and each measured layer. `none` says why no layer was measured."""
 
     name: str
     claimed: list[str]
@@ -28,19 +31,19 @@ class Kind:
 
 @dataclass
 class Orders:
-    """The kinds, and the notes by number, from 1 on."""
+    """The kinds of layer, and the notes, numbered from 1."""
 
     kinds: list[Kind]
     notes: list[str]
 
     @property
     def measured(self) -> bool:
-        """Whether anything was."""
+        """Whether any cell has a measured text."""
         return any(cell.text for kind in self.kinds for _, cells in kind.rows for cell in cells)
 
 
 def orders(rows: Sequence[Table1Row] | Sequence[BeyondRow]) -> Orders:
-    """The rows by kind, each reason told once."""
+    """Group the rows by kind of layer, with one note for each reason."""
     kinds: dict[str, Kind] = {}
     notes: list[str] = []
     for row in rows:

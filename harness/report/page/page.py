@@ -1,4 +1,4 @@
-"""The page: what is said, what is drawn and where it comes from, set out by templates that escape everything."""
+"""The page: sentences, tables, charts and the run's origin, laid out by templates that escape everything."""
 
 import json
 import re
@@ -28,7 +28,7 @@ from harness.summary import Line
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# Of each kind of row no more are set out; the tables beside the page have all.
+# The most rows of one kind on the page; the tables beside the page have all.
 _MOST = 50
 _UNDER_NO_ROOF = "The roof that was measured is of another dtype, device or number of threads than these cases."
 
@@ -38,7 +38,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def page(lines: Sequence[Line], findings: Findings, origin: Origin, notices: Sequence[str] = ()) -> str:
-    """The whole of report.html."""
+    """Return the text of report.html."""
     code = [scripts.inline(library()), scripts.inline(scripts.ours())]
     data = chart_data(lines, findings, origin.grid)
     return (
@@ -64,9 +64,9 @@ def page(lines: Sequence[Line], findings: Findings, origin: Origin, notices: Seq
 
 
 def embedded(data: Mapping[str, Any]) -> Markup:
-    """Data as JSON that no HTML parser takes for markup: `<`, `>` and `&` are written as JSON's escapes.
+    """Return data as JSON that no HTML parser takes for markup: `<`, `>` and `&` become JSON escapes.
 
-    Raises ValueError for a number that is not finite: JSON has none.
+    Raises ValueError for a number that is not finite, since JSON has no such numbers.
     """
     text = json.dumps(_visible(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
@@ -75,7 +75,7 @@ def embedded(data: Mapping[str, Any]) -> Markup:
 
 
 def _visible(data: Any) -> Any:
-    """The same with every text in it printable."""
+    """The same data with every text printable."""
     if isinstance(data, str):
         return printable(data)
     if isinstance(data, Mapping):
@@ -84,19 +84,22 @@ def _visible(data: Any) -> Any:
 
 
 def shown(value: Any) -> Any:
-    """What a template sets out: text printable, its lines kept."""
+    """Prepare a value for a template: make text printable and keep its lines."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return "\n".join(map(printable, value.split("\n")))
 
 
 def codes(sentence: str) -> Markup:
-    """What stands between backticks, as code; all else escaped."""
+    """Return the sentence as HTML: text between backticks as code, everything escaped."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(Markup.escape(shown(sentence)))))
 
 
 def powers(formula: str) -> Markup:
-    """`n^1.87 (1.79 to 2.00)` with its power raised, `log_k` with its base lowered; all else escaped."""
+    """Return the formula as escaped HTML.
+
+    The power of `n^1.87 (1.79 to 2.00)` is raised, and the base of `log_k` is lowered.
+    """
     raised = _POWER.sub(r"<sup>\1</sup>", str(Markup.escape(shown(formula))))
     return Markup(_BASE.sub(r"log<sub>\1</sub>", raised))
 

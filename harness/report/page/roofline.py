@@ -1,4 +1,4 @@
-"""Cases under the roof of their machine as a chart needs them."""
+"""Cases under the roof of their machine, in the form that a chart needs."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from harness.report.panels import Panel
 
 
 def roofline(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> dict[str, Any] | None:
-    """`{"x", "y", "roof", "curves": [{impl, n, x, y, lo, hi, text}]}`; None where nothing can be drawn.
+    """`{"x", "y", "roof", "curves": [{impl, n, x, y, lo, hi, text}]}`; None if nothing can be drawn.
 
-    `x` and `y` are axes: FLOPs a byte and FLOP/s. `roof` holds the ceiling's `x`, `y`, `lo`, `hi` and its two texts.
+    `x` and `y` are axes, of FLOPs a byte and of FLOP/s. The entry `roof` holds the roof's corners (`x`, `y`), their
+    interval (`lo`, `hi`) and two labels (`compute`, `memory`).
     """
     if roof is None or not points:
         return None
@@ -53,7 +54,7 @@ def _curve(impl: str, points: Sequence[RoofPoint]) -> dict[str, Any]:
 
 
 def _bounded(end: float) -> float | None:
-    """An end of an interval; None where one trial leaves it open."""
+    """An end of an interval; None if it is open, as after a single trial."""
     return end if 0 < end < math.inf else None
 
 

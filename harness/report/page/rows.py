@@ -1,4 +1,4 @@
-"""The rows of the page's tables, as text: what the templates set out."""
+"""The rows of the page's tables as text, for the templates."""
 
 import math
 from collections import Counter
@@ -15,12 +15,12 @@ from harness.report.said.held_out import signed
 from harness.report.said.metrics import NAMES, between, cost
 from harness.report.said.where import Where
 
-# Of cases that failed alike, this many are named.
+# The most cases to name among those that failed alike.
 _NAMED = 8
 
 
 def claim_rows(verdicts: Sequence[Verdict]) -> list[tuple[tuple[str, str], list[Verdict]]]:
-    """The verdicts by impl and setting."""
+    """Group the verdicts by layer and setting."""
     where = Where.among(one.setting for one in verdicts)
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for one in verdicts:
@@ -29,12 +29,12 @@ def claim_rows(verdicts: Sequence[Verdict]) -> list[tuple[tuple[str, str], list[
 
 
 def left_out(metrics: Iterable[str], most: int) -> int:
-    """How many rows tables have no room for that set out `most` of each metric."""
+    """How many rows are left out of tables that show at most `most` rows of each metric."""
     return sum(max(0, number - most) for number in Counter(metrics).values())
 
 
 def law_rows(laws: Sequence[FittedLaw], most: int) -> list[tuple[str, list[dict[str, Any]]]]:
-    """(metric, its first `most` rows) for each metric that has laws."""
+    """(metric, its first `most` rows) for each metric that has cost models."""
     where = Where.among(fitted.series.setting for fitted in laws)
     groups: dict[str, list[dict[str, Any]]] = {}
     for fitted in laws:
@@ -66,7 +66,7 @@ def _error(fitted: FittedLaw) -> str:
 
 
 def held_out_rows(held_out: Sequence[HeldOut], most: int) -> list[tuple[str, list[dict[str, Any]]]]:
-    """(metric, the `most` of its predictions that err most, in their order) for each metric."""
+    """(metric, rows) for each metric: the `most` predictions with the largest errors, in their original order."""
     where = Where.among(one.setting for one in held_out)
     groups: dict[str, list[HeldOut]] = {}
     for one in held_out:

@@ -1,7 +1,7 @@
-"""Scripts and styles put into the page, and the policy that lets these run and nothing else.
+"""Scripts and styles embedded in the page, and the policy that lets only these run.
 
-The policy names each script by its hash: one that came with data, should it ever get past the escaping, does not run,
-and nothing is loaded from anywhere (Content Security Policy, level 3; W3C).
+The policy (Content Security Policy, level 3; W3C) names each script by its hash. If a script in the data ever got past
+the escaping, it would not run. The policy also prevents loading anything from elsewhere.
 """
 
 import base64
@@ -18,7 +18,7 @@ _END = re.compile(r"</(?=script)", re.IGNORECASE)
 
 
 def style() -> Markup:
-    """All of the page's CSS. Ours alone, and so not escaped."""
+    """All of the page's CSS. None of it comes from outside the harness, so it is not escaped."""
     return Markup("\n".join(_read(name) for name in _STYLES))
 
 
@@ -28,13 +28,16 @@ def ours() -> str:
 
 
 def inline(source: str) -> Markup:
-    """A script as it may stand in HTML: `</script` does not end it, and lines end as a parser would have them."""
+    """Return a script that can be embedded in HTML.
+
+    `</script` within it does not end it. Its lines end in line feeds, as after an HTML parser.
+    """
     unix = source.replace("\r\n", "\n").replace("\r", "\n")
     return Markup(_END.sub(r"<\\/", unix))
 
 
 def policy(scripts: list[Markup]) -> str:
-    """The policy of a page with these scripts."""
+    """The Content Security Policy of a page with these scripts."""
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "

@@ -1,1 +1,1 @@
-"""The pictures of a run: seaborn on matplotlib figures of our own, never on pyplot's shared state."""
+"""The plots of a run: seaborn on separate matplotlib figures, never on pyplot's shared state."""

@@ -1,4 +1,4 @@
-"""Who looks at whom: one heat map a head, the words that look down the side, those looked at along the bottom."""
+"""Attention weights: one heat map for each head, with queries down the side and keys along the bottom."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,17 +16,17 @@ from harness.report.plots.style import THEME, title
 
 Weights = NDArray[np.float64]
 
-_COLOURS = "Blues"  # light is little
+_COLOURS = "Blues"  # light means a small weight
 _HIDDEN = "0.88"
-# Up to so many words a weight has room to stand in its cell as a number.
+# Up to this many words, a cell has room for its weight as a number.
 _MOST_NUMBERS = 8
 _MOST_LETTERS = 16
-# Inches of a panel's side: so much a word, and between these.
+# Inches of a panel's side: for each word, at least, and at most.
 _PER_WORD, _LEAST, _MOST = 0.33, 1.8, 9.0
 
 
 def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading: str) -> Figure:
-    """The figure for `weights` (h, n, n), rows look at columns; what a causal mask hides is grey."""
+    """Draw the figure for `weights` (h, n, n), rows being queries and columns keys. Causally masked cells are grey."""
     heads, n = weights.shape[:2]
     labels = [label(word, _MOST_LETTERS) for word in words]
     columns = min(heads, 4 if n <= 16 else 2)
@@ -38,7 +38,7 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
         size = (max(5.0, columns * (side + 0.1) + room + 1.3), rows * (side + 0.3) + room + 0.7)
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
-        # A first word under a causal mask has a weight of 1: beside it a linear scale would show nothing of the rest.
+        # Under a causal mask the first word has a weight of 1. A linear scale would hide all other weights beside it.
         scale = PowerNorm(0.5, 0, float(weights.max()))
         for head in range(heads):
             axes = grid[head // columns][head % columns]
@@ -56,7 +56,7 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
 
 
 def _side(n: int) -> float:
-    """Words in a long sentence get less each, down to what can still be read."""
+    """Inches of a panel's side. Each word of a long sentence gets less, down to what can still be read."""
     return float(min(_MOST, max(_LEAST, min(_PER_WORD * n, 2.6 + 0.11 * n))))
 
 
@@ -73,11 +73,12 @@ def _panel(axes: Axes, weights: Weights, causal: bool, scale: Normalize) -> Axes
 
 
 def _name(axes: Axes, labels: Sequence[str], families: Sequence[str], side: float, left: bool, below: bool) -> None:
-    """The words, where their side of the grid is the outer one; of very many, every so-manieth."""
+    """Label the words on the outer sides of the grid; label every k-th word if there are too many."""
     n = len(labels)
     letters = min(9.0, 0.8 * 72 * side / n)
     step = max(1, round(5.5 / letters + 0.2))
     places = range(0, n, step)
+    # `parse_math`: a dollar sign in a word does not start mathematics.
     style: dict[str, Any] = {"fontsize": max(letters, 5.5), "fontfamily": list(families), "parse_math": False}
     axes.set_xticks(places, [labels[i] for i in places] if below else [], rotation=90, **style)
     axes.set_yticks(places, [labels[i] for i in places] if left else [], **style)

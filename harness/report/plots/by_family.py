@@ -1,6 +1,7 @@
-"""A cost against n of more layers than one pair of axes has room for: axes for each family, the others in grey behind.
+"""A cost against n, for more layers than one pair of axes has room for.
 
-Nobody can tell thirty colours apart, and nobody need: each curve has its name at its end.
+Each family has its own axes, with the other layers in grey behind. Readers cannot tell thirty colours apart and need
+not: each curve has its name at its end.
 """
 
 from collections.abc import Sequence
@@ -20,30 +21,31 @@ from harness.report.plots.end_labels import LINE, End, label_ends
 from harness.report.plots.failed import failures_named, mark_failures
 from harness.report.plots.style import MANY, THEME, axis_of_sizes, title
 
-# Widths, and numbers of heads, that one picture has room for.
+# The most widths, and the most numbers of heads, that one plot has room for.
 _MOST_SHOWN = 2
-# Families with fewer curves than this share one pair of axes.
+# Families with fewer curves than this share a pair of axes.
 _FEW = 3
-# Inches of one pair of axes, its names included; beyond `_HIGH` as many more as its names ask for.
+# Inches of one pair of axes: its width with names, its least height, and the part of the height that names cannot use.
+# The axes are higher if their names need more.
 _WIDE, _HIGH, _AROUND = 5.6, 3.6, 0.9
 _OTHERS = "0.86"
 
 
 @dataclass(frozen=True)
 class Group:
-    """The curves of one pair of axes; of several small families all names are in the title."""
+    """The curves of one pair of axes. The title names every family in it."""
 
     families: tuple[str, ...]
     impls: tuple[str, ...]
 
     def name(self, impl: str) -> str:
-        """Without what the title says already."""
+        """The layer's name, without the family if the title has only that one."""
         (only, *others) = self.families
         return impl if others else impl.removeprefix(f"{only}.")
 
 
 def by_family(setting: Setting, cost: Cost) -> Figure:
-    """The figure for one setting: a row of families for each (d, h), or two columns of them for the only one."""
+    """Draw one setting: a row of families for each (d, h). A single (d, h) has up to two columns of families."""
     setting = readable(setting, _MOST_SHOWN)
     panels = told(setting.panels, cost)
     groups = groups_of(panels, cost)
@@ -60,7 +62,7 @@ def by_family(setting: Setting, cost: Cost) -> Figure:
             empty.set_axis_off()
         frame(grid[0][0], panels, cost)
         for i, (axes, (panel, group)) in enumerate(zip(grid.flat, cells, strict=False)):
-            # Texts look for a free place, and so come when the axes have their ends.
+            # Labels look for free space, so they come after the axes have their limits.
             mark_failures(axes, panel, cost, group.impls)
             _name(axes, panel, group, cost, high - _AROUND)
             lowest = i + columns >= len(cells)
@@ -75,7 +77,7 @@ def by_family(setting: Setting, cost: Cost) -> Figure:
 
 
 def groups_of(panels: Sequence[Panel], cost: Cost) -> list[Group]:
-    """The curves by family, in the order of the looks; small families together, as many as axes have room for."""
+    """Group the curves by family, in the order of the looks. Small families share axes, as far as these have room."""
     family = {line.impl: line.family for panel in panels for line in panel.lines}
     there = drawn(panels, cost)
     of_family: dict[str, list[str]] = {}

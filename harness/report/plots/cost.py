@@ -1,4 +1,4 @@
-"""What stands on the y axis of a picture: time with its interval, or peak memory."""
+"""The y axis of a plot: time with its interval, or peak memory."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from harness.summary import Line
 
 @dataclass(frozen=True)
 class Cost:
-    """What stands on the y axis: `value` of a line and `band`, its interval, each None where there is none."""
+    """The quantity on the y axis: `value` of a line and `band`, its interval, each None if it is missing."""
 
     label: str
     value: Callable[[Line], float | None]
@@ -31,12 +31,12 @@ MEMORY = Cost("peak memory of one call", lambda line: line.peak_bytes or None, l
 
 
 def known(panel: Panel, impl: str, cost: Cost) -> list[tuple[int, float]]:
-    """`(n, cost)` of an impl in a panel, by n, where there is one."""
+    """`(n, cost)` of a layer in a panel, in ascending n, for the cases that have a cost."""
     return [(line.seq_len, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
 
 
 def frame(axes: Axes, panels: Iterable[Panel], cost: Cost) -> None:
-    """Fit the y axis to the values: a band that knows nothing must not squeeze what is known."""
+    """Fit the y axis to the values, not to the intervals: a very wide interval must not squeeze the values."""
     values = [value for panel in panels for line in panel.lines if (value := cost.value(line)) is not None]
     if values:
         axes.set_ylim(min(values) / 3, max(values) * 3)

@@ -1,4 +1,4 @@
-"""How many layers a setting's pictures show, and which cases they leave out where that is many."""
+"""How many layers a setting's plots show, and which cases they leave out if the layers are many."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from harness.report.plots.style import MANY
 
 
 def told(panels: Sequence[Panel], cost: Cost) -> list[Panel]:
-    """The panels without unsupported cases: of impls that are so everywhere, and where it is crowded of all."""
+    """The panels without layers that are always unsupported; if they are crowded, without any unsupported case."""
     gone = absent(line for panel in panels for line in panel.lines)
     crowded = is_crowded(panels, cost)
     return [
@@ -30,10 +30,10 @@ def is_crowded(panels: Sequence[Panel], cost: Cost) -> bool:
 
 
 def drawn(panels: Sequence[Panel], cost: Cost) -> list[str]:
-    """The impls of which there is a curve in some panel."""
+    """The layers that have a curve in at least one panel."""
     return [impl for impl in impls_of(panels) if any(known(panel, impl, cost) for panel in panels)]
 
 
 def impls_of(panels: Sequence[Panel]) -> list[str]:
-    """The impls of all panels, in order of appearance."""
+    """The layers of all panels, in order of appearance."""
     return list(dict.fromkeys(impl for panel in panels for impl in panel.impls()))

@@ -1,6 +1,6 @@
 """A cost against n, log-log: one panel for each (d, h), bands for intervals, guides for n and n².
 
-Of more layers than one pair of axes has room for, each family has axes of its own: see `by_family.py`.
+If the layers are more than one pair of axes has room for, each family has its own axes: see `by_family.py`.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from harness.report.plots.crowd import impls_of, is_crowded, told
 from harness.report.plots.failed import failures_named, mark_failures
 from harness.report.plots.style import THEME, axis_of_sizes, legend_columns, room_for, title
 
-# Inches of a panel, wide and high.
+# Width and height of a panel, in inches.
 _WIDE, _HIGH = 4.2, 3.3
 
 
 def curves(setting: Setting, cost: Cost) -> Figure:
-    """The figure for one setting."""
+    """Draw the figure for one setting."""
     if is_crowded(setting.panels, cost):
         return by_family(setting, cost)
     panels = told(setting.panels, cost)
@@ -46,7 +46,7 @@ def curves(setting: Setting, cost: Cost) -> Figure:
                     grid[row][column].set_axis_off()
         frame(grid[0][0], panels, cost)
         for row, d in enumerate(widths):
-            # Texts look for a free place, and so come when the axes have their ends.
+            # Labels look for free space, so they come after the axes have their limits.
             for column, panel in enumerate(panel for panel in panels if panel.d_model == d):
                 mark_failures(grid[row][column], panel, cost)
         title(figure, f"{cost.label.capitalize()} against sequence length: {setting.title}")
@@ -58,19 +58,19 @@ def curves(setting: Setting, cost: Cost) -> Figure:
 
 def _panel(axes: Axes, panel: Panel, cost: Cost) -> None:
     axes.set_title(f"d = {panel.d_model}, h = {panel.num_heads}")
-    if not panel.lines:  # all unsupported: the shared axes are left to those that have something
+    if not panel.lines:  # all unsupported: the panels with cases determine the shared axes
         return
     cost.axis(axes)
     axis_of_sizes(axes, (line.seq_len for line in panel.lines))
     style = looks(panel.impls())
     for i, impl in enumerate(panel.impls()):
         colour, marker, dash = style[impl]
-        # The first is drawn widest, so that it shows beside what lies exactly on it.
+        # The first line is the widest, so that it shows beside a line exactly on top of it.
         width = max(1.4, 3.8 - 0.6 * i)
         points = known(panel, impl, cost)
         if points:
             x, y = zip(*points, strict=True)
-            # As seaborn's lineplot draws it, in a tenth of the time.
+            # Looks like seaborn's lineplot, in a tenth of the time.
             axes.plot(x, y, color=colour, ls=(0, dash), marker=marker, ms=5 + width, mec="white", mew=0.75, lw=width)
         bands = [(line.seq_len, *band) for line in panel.of(impl) if (band := cost.band(line)) is not None]
         if bands:

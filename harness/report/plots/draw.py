@@ -1,4 +1,4 @@
-"""All static pictures of a run, as PNG and SVG."""
+"""All static plots of a run, as PNG and SVG."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from harness.summary import Line
 
 
 def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> None:
-    """Write them to `directory`, a set for each setting. Raises OSError where that cannot be."""
+    """Write a set of plots for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
     known = roofs(machine)
     points = roof_points(lines, known)
@@ -41,5 +41,5 @@ def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> 
 
 
 def _curves(whole: Setting, cost: Cost) -> Figure:
-    """Where it is crowded, axes for each family are cut down to fewer widths and heads there."""
+    """Draw the curves of one cost. A crowded setting is passed whole: `by_family` keeps fewer widths and heads."""
     return curves(whole if is_crowded(whole.panels, cost) else readable(whole), cost)

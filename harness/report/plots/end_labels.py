@@ -1,4 +1,4 @@
-"""Names at the ends of curves: in a column beside the axes, each as near to its curve as the others let it be."""
+"""Names at the ends of curves, in a column beside the axes, each as near to its curve as the others allow."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from matplotlib.colors import to_rgb
 
 from harness.report.names import short
 
-# Inches that a name takes, in height.
+# Height of a name, in inches.
 LINE = 0.155
 _POINTS = 8
 _INK = 0.72
-# Shares of the axes' width, from their left: where a line to a name ends, and where the name begins.
+# Where a line to a name ends and where the name begins, as shares of the axes' width from the left.
 _TO, _AT = 1.03, 1.04
 
 
@@ -28,7 +28,7 @@ class End:
 
 
 def label_ends(axes: Axes, ends: Sequence[End], high: float) -> None:
-    """Write the names beside axes whose limits are final, logarithmic, and `high` inches high."""
+    """Write the names beside axes with final limits and a logarithmic y axis, `high` inches high."""
     bottom, top = axes.get_ylim()
     ordered = sorted(ends, key=lambda end: end.cost)
     wanted = [math.log(end.cost / bottom) / math.log(top / bottom) for end in ordered]
@@ -52,15 +52,16 @@ def label_ends(axes: Axes, ends: Sequence[End], high: float) -> None:
 
 
 def _dark(colour: str) -> tuple[float, ...]:
-    """The colour as text has it: a yellow line can be seen on white, yellow words cannot be read."""
+    """The colour darkened for text: a yellow line is visible on white, but yellow words are not readable."""
     return tuple(_INK * part for part in to_rgb(colour))
 
 
 def spread(wanted: Sequence[float], apart: float) -> list[float]:
-    """Heights in ascending order, `apart` from each other at least, and by least squares as near as can be to those
-    that are wanted, which ascend too; within 0 and 1 as far as there is room.
+    """Return ascending heights at least `apart` from each other, nearest to the ascending `wanted` by least squares.
+
+    They are within 0 and 1 if there is room.
     """
-    # With i · apart taken away from each, they must only not descend: neighbours that do are pooled to their mean.
+    # After subtracting i · apart from each, heights must only not descend: neighbours that do are pooled to their mean.
     pools: list[tuple[float, int]] = []
     for i, height in enumerate(wanted):
         mean, number = height - i * apart, 1

@@ -1,4 +1,4 @@
-"""Failed cases in a picture: a cross each where it would have been, and once for all that lie together why."""
+"""Failed cases in a plot: a cross where each would have been, and one label for crosses close together."""
 
 import math
 from collections.abc import Collection, Iterable, Sequence
@@ -14,17 +14,17 @@ from harness.report.looks import looks
 from harness.report.panels import Panel
 from harness.report.plots.cost import Cost, known
 
-# Of the height of a panel: crosses nearer to each other than this have one text.
+# Crosses nearer to each other than this share of the panel's height have one label.
 _NEAR = 0.08
-# Where there is no cost to stand at: this share of the height, from below.
+# Height of a cross without a cost, as a share of the panel's height from below.
 _TOP = 0.94
-# A panel's width and height in characters of a text, about.
+# Approximate width and height of a panel, in characters of a label.
 _WIDTH, _HEIGHT = 58, 15
 
 
 @dataclass(frozen=True)
 class Failed:
-    """One case: its n, what it would have cost (None where nobody knows), its status and the colour of its impl."""
+    """One case: its n, what it would have cost (None if unknown), its status and its layer's colour."""
 
     n: int
     cost: float | None
@@ -34,14 +34,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Place:
-    """Shares of a panel's width and height, from its lower left corner."""
+    """A point in a panel, as shares of its width and height from its lower left corner."""
 
     x: float
     y: float
 
 
 def mark_failures(axes: Axes, panel: Panel, cost: Cost, impls: Collection[str] | None = None) -> None:
-    """Draw the failed cases of a panel, all or those of some impls, on axes whose limits are final."""
+    """Draw the failed cases of a panel, of all layers or of `impls`, on axes whose limits are final."""
     some = panel.impls() if impls is None else [impl for impl in panel.impls() if impl in impls]
     style = looks(some)
     failed = [
@@ -54,14 +54,14 @@ def mark_failures(axes: Axes, panel: Panel, cost: Cost, impls: Collection[str] |
 
 
 def failures_named(panels: Iterable[Panel]) -> list[Line2D]:
-    """What a legend says of them, if there are any."""
+    """The legend's entry for failed cases; no entry if no case failed."""
     if all(line.status == "ok" for panel in panels for line in panel.lines):
         return []
     return [Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label="failed, where\nit would have been")]
 
 
 def mark(axes: Axes, failed: Sequence[Failed], curves: Iterable[Sequence[tuple[float, float]]]) -> None:
-    """Draw them on axes whose limits are final. `curves` are the (n, cost) that texts should keep off."""
+    """Draw failed cases on axes whose limits are final. `curves` are the (n, cost) that labels should avoid."""
     if not failed:
         return
     taken = [place for curve in curves for place in _along([_place(axes, n, cost) for n, cost in curve])]
@@ -76,7 +76,7 @@ def mark(axes: Axes, failed: Sequence[Failed], curves: Iterable[Sequence[tuple[f
                 [one.n], [height], marker="x", ms=8, mew=2, ls="", color=one.colour, transform=transform, zorder=4
             )
         n, text = group[0][0].n, ", ".join(dict.fromkeys(one.status for one, _ in group))
-        # What goes on as it was at the n before needs no telling again.
+        # A label that the previous n already has is not repeated.
         before = max((size for size in said if size < n), default=None)
         if before is None or text not in said[before]:
             colours = {one.colour for one, _ in group}
@@ -85,7 +85,7 @@ def mark(axes: Axes, failed: Sequence[Failed], curves: Iterable[Sequence[tuple[f
 
 
 def together(axes: Axes, failed: Iterable[Failed]) -> list[list[tuple[Failed, Place]]]:
-    """Those of one n that lie near to each other, by n and from the lowest up."""
+    """Group the cases of one n that are near each other, by n and from the lowest up."""
     placed = [(one, _place(axes, one.n, one.cost)) for one in failed]
     groups: list[list[tuple[Failed, Place]]] = []
     for one, place in sorted(placed, key=lambda pair: (pair[0].n, pair[1].y)):
@@ -106,7 +106,7 @@ def _share(value: float, ends: tuple[float, float]) -> float:
 
 
 def _along(corners: Sequence[Place]) -> list[Place]:
-    """Places on the line through them, close enough that none slips through a text."""
+    """Places on the line through the corners, so dense that the line cannot cross a label unnoticed."""
     steps = [i / 20 for i in range(20)]
     between = [
         Place(a.x + (b.x - a.x) * step, a.y + (b.y - a.y) * step) for a, b in pairwise(corners) for step in steps
@@ -115,7 +115,7 @@ def _along(corners: Sequence[Place]) -> list[Place]:
 
 
 def _write(axes: Axes, text: str, at: Place, taken: Sequence[Place], colour: str) -> None:
-    """Near the cross, inside the panel, where the fewest curves run."""
+    """Write a label near the cross, inside the panel, where the fewest curves run."""
     wide, high = len(text) / _WIDTH, 1 / _HEIGHT
     left = min(max(at.x - wide / 2, 0.02), 0.98 - wide)
     beside = [(at.x - wide - 0.03, at.y - high / 2), (at.x + 0.03, at.y - high / 2)]

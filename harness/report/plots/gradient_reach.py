@@ -1,6 +1,6 @@
-"""How far back the last output feels its input: ‖∂h_n/∂x_t‖ over n − t, on a logarithmic axis.
+"""How far back the last output depends on its input: ‖∂h_n/∂x_t‖ over n − t, on a logarithmic axis.
 
-What vanishes exponentially is a falling straight line there.
+Exponential decay is a falling straight line on this axis.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ from harness.report.plots.style import THEME, title
 
 Norms = NDArray[np.float64]
 
-# The axis ends so far below its top: what is smaller still would press all that can be compared to the top.
+# How far the axis reaches below its top. Still smaller values would squeeze everything comparable to the top.
 _DEEPEST = 1e-24
 _QUARTERS = (0.25, 0.5, 0.75)
 
 
 def gradient_reach(norms: Mapping[str, Norms], said: Mapping[str, str], heading: str) -> Figure:
-    """The figure for `norms` (seeds, n) of each layer, by distance; `said` is what the legend says of each."""
+    """Draw each layer's `norms` (seeds, n) by distance. `said` holds each layer's text in the legend."""
     with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
         figure = Figure(figsize=(8.8, 5.0), layout="constrained")
         axes = figure.subplots()
         axes.set_yscale("log")
         for i, (impl, of_seeds) in enumerate(norms.items()):
-            # By place here, not in the registry: a handful out of dozens of layers must be told apart.
+            # By place in this figure, not in the registry: the few layers here, of dozens, must look different.
             colour, marker = PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)]
-            # The first is drawn widest, so that it shows beside what lies exactly on it.
+            # The first line is the widest, so that it shows beside a line exactly on top of it.
             _line(axes, of_seeds, colour, marker, max(1.4, 2.8 - 0.35 * i), said[impl])
         _ends(axes, norms)
         axes.set(xlabel="distance n − t, in tokens", ylabel="‖∂h_n/∂x_t‖")
@@ -41,7 +41,7 @@ def gradient_reach(norms: Mapping[str, Norms], said: Mapping[str, str], heading:
 
 
 def _line(axes: Axes, norms: Norms, colour: str, marker: str, width: float, says: str) -> None:
-    """The median over seeds, and the middle half of them. What is 0 is nowhere on this axis."""
+    """Draw the median and the middle half of the seeds. Distances where a seed has 0 are gaps on this axis."""
     positive = np.where(norms > 0, norms, np.nan)
     known = ~np.isnan(positive).any(axis=0)
     distance = np.arange(norms.shape[1])

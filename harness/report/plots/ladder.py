@@ -1,4 +1,4 @@
-"""What each rung buys: a row an impl, a dot for each n, time beside peak memory."""
+"""What each layer costs: a row for each layer, a dot for each n, time beside peak memory."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -19,18 +19,18 @@ from harness.report.plots.style import MANY, THEME, title
 from harness.report.said.costs import fullest
 from harness.summary import Line
 
-# Inches: of one row, of what stands above and below all of them, and of the whole width.
+# Inches: height of one row, height above and below all rows, and width without the failures' texts.
 _ROW, _AROUND, _WIDTH = 0.225, 1.5, 10.0
-# As many n as the legend names.
+# The most n that the legend names.
 _NAMED = 6
-# Labels that an axis has room for; the largest cost over the smallest, from which on no time within a decade is one.
+# The most labels on an axis. From this ratio of an axis's ends on, times have labels at powers of ten only.
 _TICKS, _WIDE = 7, 3000
-# Inches that a character of a failure's text takes, about.
+# Approximate width of a character of a failure's text, in inches.
 _SIGN = 0.065
 
 
 def ladder(setting: Setting) -> Figure | None:
-    """The figure of a setting's fullest panel; None where few impls are timed, whose curves tell it."""
+    """Draw a setting's fullest panel; None if at most `MANY` layers are timed, since their curves show the same."""
     panel = fullest(setting.panels)
     if len({line.impl for line in panel.lines if line.time_s is not None}) <= MANY:
         return None
@@ -53,7 +53,7 @@ def ladder(setting: Setting) -> Figure | None:
 
 
 def rows(panel: Panel) -> list[str]:
-    """The impls in the registry's order, others after, those of a family together; unsupported ones are left out."""
+    """The layers in the registry's order, then others, each family together; without those always unsupported."""
     family = {line.impl: line.family for line in panel.lines}
     ours = {impl: i for i, impl in enumerate(catalog.names())}
     order = sorted(family.keys() - absent(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
@@ -62,7 +62,7 @@ def rows(panel: Panel) -> list[str]:
 
 
 def _costs(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: dict[int, str]) -> None:
-    """Dots, the largest n on top; the interval there as a bar."""
+    """Draw the costs as dots, the largest n on top, and the interval at the largest n as a bar."""
     for row, impl in enumerate(impls):
         known = [(line, value) for line in panel.of(impl) if (value := cost.value(line)) is not None]
         if not known:
@@ -78,7 +78,7 @@ def _costs(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: d
 
 
 def _axis_of(axes: Axes, panel: Panel, cost: Cost, text: Callable[[float], str]) -> None:
-    """Logarithmic, fitted to the values: a bar that knows nothing must not squeeze what is known."""
+    """Make the axis logarithmic and fit it to the values: a very wide interval must not squeeze them."""
     values = [value for line in panel.lines if (value := cost.value(line)) is not None]
     base = 4 if cost is MEMORY else 10
     axes.set_xscale("log", base=base)
@@ -86,7 +86,7 @@ def _axis_of(axes: Axes, panel: Panel, cost: Cost, text: Callable[[float], str])
     if values:
         lo, hi = min(values) / 1.7, max(values) * 1.7
         axes.set_xlim(lo, hi)
-        # Labels stand side by side: of a wide range fewer powers are named.
+        # Labels are side by side on this axis, so a wide range has fewer of them.
         subs = (1.0, 3.0) if cost is TIME and hi / lo < _WIDE else (1.0,)
         axes.xaxis.set_major_locator(LogLocator(base, subs=subs, numticks=_TICKS))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.round_text(text(value))))
@@ -95,7 +95,7 @@ def _axis_of(axes: Axes, panel: Panel, cost: Cost, text: Callable[[float], str])
 
 
 def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
-    """A row's name, and a line between families; the first row at the top."""
+    """Name the rows, the first at the top, and draw a line between families."""
     axes.set_yticks(range(len(impls)), [short(impl) for impl in impls], fontsize=9)
     axes.set_ylim(len(impls) - 0.4, -0.6)
     family = {line.impl: line.family for line in panel.lines}
@@ -106,7 +106,7 @@ def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
 
 
 def failed(panel: Panel, impl: str) -> str:
-    """`oom from n = 1024`, `timeout at n = 512`, `wrong` where it is so at every n; empty where nothing failed."""
+    """`oom from n = 1024`, `timeout at n = 512`, `wrong` if it is so at every n; empty if nothing failed."""
     lines = panel.of(impl)
     statuses = dict.fromkeys(line.status for line in lines if line.status != "ok")
     return ", ".join(f"{status}{_at(status, lines)}" for status in statuses)
@@ -122,7 +122,7 @@ def _at(status: str, lines: Sequence[Line]) -> str:
 
 
 def _failures(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
-    """In words at the end of their rows: among the dots there is no place that is free in every run."""
+    """Write failures at the end of their rows, since no place among the dots is free in every run."""
     for row, impl in enumerate(impls):
         text = failed(panel, impl)
         if text:

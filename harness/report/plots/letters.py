@@ -1,4 +1,4 @@
-"""Words from outside in a picture: the fonts that have their letters, and no mathematics read into a dollar sign."""
+"""Words from outside in a plot: the fonts that have their letters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,18 +7,18 @@ from matplotlib import font_manager
 
 from harness.report.escaped import printable
 
-_FIRST = "DejaVu Sans"  # it comes with matplotlib
-_BOXES = "Last Resort"  # it has a box for every sign, and comes with matplotlib too
+_FIRST = "DejaVu Sans"  # comes with matplotlib
+_BOXES = "Last Resort"  # has a box for every character, and comes with matplotlib too
 
 
 def label(word: str, most: int) -> str:
-    """The word in at most so many characters, none of them invisible."""
+    """The word in at most `most` characters, with invisible ones written out."""
     shown = printable(word)
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
-    """Families that have the texts' letters between them, and the letters that no font here has."""
+    """Font families that together have the texts' letters, and the letters that no installed font has."""
     missing = set("".join(texts)) - _letters(font_manager.findfont(_FIRST))
     families = [_FIRST]
     for font in font_manager.fontManager.ttflist if missing else ():
@@ -34,5 +34,5 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
 def _letters(path: Any) -> set[str]:
     try:
         return set(map(chr, font_manager.get_font(path).get_charmap()))
-    except (OSError, RuntimeError):  # of pictures, as colour emoji are: it cannot be drawn with
+    except (OSError, RuntimeError):  # a bitmap font, as of colour emoji: matplotlib cannot draw with it
         return set()

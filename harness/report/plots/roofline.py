@@ -1,4 +1,4 @@
-"""The roofline: FLOP/s against FLOPs a byte, every case of a setting under what its machine can do.
+"""The roofline: FLOP/s against FLOPs a byte, with every case of a setting under its machine's limits.
 
 Williams, Waterman, Patterson 2009, figure 1.
 """
@@ -21,12 +21,12 @@ from harness.report.panels import SETTING_AXES, Setting
 from harness.report.places import roof_of
 from harness.report.plots.style import GUIDE, THEME, legend_columns, room_for, title
 
-# Inches.
+# Height of the figure, in inches.
 _HEIGHT = 5.2
 
 
 def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
-    """The figure for one setting; None without a roof, or where nothing lies under it."""
+    """Draw the figure for one setting; None if the setting has no roof or no points under it."""
     roof = roof_of(roofs, setting)
     own = [p for p in points if tuple(getattr(p.line, axis) for axis in SETTING_AXES) == setting.values]
     if roof is None or not own:
@@ -74,7 +74,7 @@ def _roof(axes: Axes, roof: Roof, points: Sequence[RoofPoint]) -> None:
 
 
 def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
-    """One line an impl, width and number of heads, along growing n; markers grow with it."""
+    """Draw one line for each layer, width and number of heads, in ascending n; the markers grow with n."""
     style = looks({point.line.impl for point in points})
     sizes = sorted({point.line.seq_len for point in points})
     groups: dict[tuple[str, int, int], list[RoofPoint]] = {}
@@ -99,7 +99,7 @@ def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
 
 
 def _grown(n: int, sizes: Sequence[int]) -> float:
-    """0 at the smallest n, 1 at the largest."""
+    """The size of n on a logarithmic scale: 0 at the smallest n, 1 at the largest."""
     return math.log(n / sizes[0]) / math.log(sizes[-1] / sizes[0]) if sizes[-1] > sizes[0] else 0.5
 
 
@@ -113,7 +113,7 @@ def _ticks(axes: Axes) -> None:
 
 
 def _legend(points: Sequence[RoofPoint]) -> list[tuple[Line2D | tuple[Line2D, ...], str]]:
-    """(what is drawn, what it says)"""
+    """(handle, text) for each entry of the legend."""
     impls = {point.line.impl for point in points}
     handles: list[tuple[Line2D | tuple[Line2D, ...], str]] = [
         (Line2D([], [], color=colour, ls=(0, dash), marker=marker, ms=6, lw=0.8), short(impl))

@@ -1,4 +1,4 @@
-"""How many times faster each impl is than the naive one, over (n, d): one heat map for each impl and h."""
+"""How many times faster each layer is than naive attention, over (n, d): a heat map for each layer and h."""
 
 import math
 
@@ -11,12 +11,12 @@ from harness.report.panels import Panel, Setting
 from harness.report.plots.style import THEME, title
 
 BASELINE = "attention.naive"
-# Beyond this factor the colour says "much"; the number in the cell still says how much.
+# Beyond this factor the colour no longer changes; the number in the cell still gives the factor.
 _FULL_COLOUR = 8.0
 
 
 def speedup(setting: Setting) -> Figure | None:
-    """The figure for one setting; None where the baseline was not measured, or nothing beside it."""
+    """Draw the figure for one setting; None if the baseline, or everything else, was not measured."""
     impls = sorted({impl for panel in setting.panels for impl in panel.impls()} - {BASELINE})
     heads = sorted({panel.num_heads for panel in setting.panels})
     widths = sorted({panel.d_model for panel in setting.panels})

@@ -1,1 +1,1 @@
-"""What is said of a run, as sentences and rows of text: written once for the terminal, the page and report.md."""
+"""A run's results as sentences and rows of text, written once for the terminal, the page and report.md."""

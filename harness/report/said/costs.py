@@ -1,4 +1,7 @@
-"""The answer: costs at the largest n, their slopes, and who overtakes whom. Said once, shown in several places."""
+"""The answer: costs at the largest n, their scaling exponents, and which layer overtakes which.
+
+Written once, shown in several places.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from harness.summary import Line
 
 SLOPE = "slope: d log cost / d log n, by the fitted law, at the smallest n at which it holds → at the largest n"
 
-# Of pairs of which one may overtake the other, so many are told.
+# The most pairs to report in which one layer may overtake the other.
 _MOST_PAIRS = 6
 
 _Laws = Mapping[tuple[str, Any, str], FittedLaw]
@@ -25,7 +28,7 @@ _Laws = Mapping[tuple[str, Any, str], FittedLaw]
 
 @dataclass(frozen=True)
 class CostRow:
-    """One impl's costs as text, each empty where there is none; `time` says why there is none."""
+    """One layer's costs as text, each empty if it is missing. Without a time, `time` holds the reason."""
 
     line: Line
     time: str
@@ -37,7 +40,7 @@ class CostRow:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of one setting: of its fullest panel the costs at the largest n, cheapest first, and sentences."""
+    """The answer for one setting: costs in its fullest panel at the largest n, fastest first, and sentences."""
 
     setting: Setting
     panel: Panel
@@ -47,12 +50,12 @@ class Answer:
 
     @property
     def where(self) -> str:
-        """The size that the rows are of."""
+        """The size at which the rows were measured."""
         return f"n = {self.n}, d = {self.panel.d_model}, h = {self.panel.num_heads}"
 
 
 def answers(lines: Sequence[Line], findings: Findings) -> list[Answer]:
-    """An answer for every setting in which something was timed; `findings` are those of the lines."""
+    """An answer for every setting that has a timed case. `findings` must be those of `lines`."""
     placed = by_place(findings.crossovers, headless(lines))
     laws = {(law.series.impl, law.series.setting, law.series.metric): law for law in findings.laws}
     found = []
@@ -67,14 +70,14 @@ def answers(lines: Sequence[Line], findings: Findings) -> list[Answer]:
 
 
 def fullest(panels: Sequence[Panel]) -> Panel:
-    """The panel with the most cases timed; of several the widest, with the most heads."""
+    """The panel with the most timed cases; among equals the widest, then the one with the most heads."""
     return max(
         panels, key=lambda panel: (sum(line.time_s is not None for line in panel.lines), panel.d_model, panel.num_heads)
     )
 
 
 def interval(line: Line) -> str:
-    """The interval of a time, in per cent of it."""
+    """The interval of a time, in per cent of the time; `one trial` without an interval, empty without a time."""
     if line.time_s is None:
         return ""
     if line.time_hi_s is None or line.time_lo_s is None:
@@ -104,7 +107,7 @@ def _untimed(line: Line) -> str:
 
 
 def _memory(line: Line) -> str:
-    """The peak; where torch has traced a part of it only, that part and what the kernel saw."""
+    """The peak memory. If torch traced only a part of it: that part, and the resident memory that the kernel saw."""
     if line.peak_bytes is not None:
         return units.size(line.peak_bytes)
     if line.peak_traced_bytes is None:
@@ -114,7 +117,7 @@ def _memory(line: Line) -> str:
 
 
 def _slopes(panel: Panel, line: Line, fitted: FittedLaw | None) -> str:
-    """At the smallest n that the law holds at, and at the line's own."""
+    """The scaling exponents at the smallest measured n at which the law holds, and at the line's own n."""
     if fitted is None:
         return ""
     begins = max((b.n for b in fitted.law.breaks), default=0.0)
@@ -137,17 +140,20 @@ def _fastest(panel: Panel, n: int) -> list[str]:
 
 
 def _overlap(faster: Line, slower: Line) -> bool:
-    """Whether noise alone may have put them in this order."""
+    """Whether noise alone could explain why `faster` took less time."""
     return faster.time_hi_s is None or slower.time_lo_s is None or faster.time_hi_s >= slower.time_lo_s
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
-    """From which n on each attention costs more time than the quickest RNN, the one to beat; of many the surest."""
+    """Sentences about the n from which each attention layer costs more time than the fastest RNN, the one to beat.
+
+    If there are more than `_MOST_PAIRS`, the surest ones are kept.
+    """
     family = {line.impl: line.family for line in panel.lines}
     a_token = {
         impl: line.time_s / line.seq_len
         for impl in panel.impls()
-        for line in panel.of(impl)  # by n: the largest timed one stays
+        for line in panel.of(impl)  # in ascending n: the largest timed one stays
         if line.time_s
     }
     rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)

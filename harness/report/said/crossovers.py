@@ -1,4 +1,4 @@
-"""From which n on one impl costs more than another, in words."""
+"""The n from which one layer costs more than another, in words."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,9 +8,9 @@ from harness.report.said.metrics import NAMES
 
 
 def crossings(found: Iterable[Crossover]) -> list[Crossover]:
-    """The pairs that cross within what was measured, or may: each once, time first, then by n.
+    """The pairs that cross within the measured range, or may cross: each pair once, time first, then by n.
 
-    Of the others one costs more at every n, which the table of costs tells.
+    In every other pair one layer costs more at every n, and the table of costs shows which.
     """
     pairs: dict[tuple[Any, ...], Crossover] = {}
     for c in found:
@@ -23,7 +23,7 @@ def crossings(found: Iterable[Crossover]) -> list[Crossover]:
 
 
 def surest(found: Iterable[Crossover]) -> list[Crossover]:
-    """Those that surely cross by n, then what is sure at every n, then what is undecided; else in their order."""
+    """Sort: certain crossings by n, then pairs decided at every n, then undecided pairs. Ties keep their order."""
     return sorted(found, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))
 
 

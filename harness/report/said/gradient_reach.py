@@ -4,12 +4,12 @@ import math
 
 from harness.scaling.decay import FLOOR, Decay, Rate
 
-# A rate that over all distances makes less than this of a difference is none that matters.
+# A rate matters only if it changes the gradient by at least this factor over all distances.
 _MATTERS = 2.0
 
 
 def sentence(found: Decay) -> str:
-    """What each step back keeps, and what must be known of that rate."""
+    """What each step back keeps of the gradient, and what to know about that rate."""
     if found.rate is None:
         return f"too few distances to tell a rate.{_beyond(found)}"
     halves = "" if found.steady else _halves(found)
@@ -51,14 +51,14 @@ def _between(rate: Rate) -> str:
 
 
 def interval(found: Decay) -> str:
-    """The rate's, between seeds."""
+    """The rate's interval between seeds; `one seed` if there is only one, empty without a rate."""
     if found.rate is None:
         return ""
     return f"{found.rate.lo:.3f} to {found.rate.hi:.3f}" if found.rate.hi < math.inf else "one seed"
 
 
 def half_distance(found: Decay) -> str:
-    """In tokens."""
+    """The tokens after which half is left; `∞` from 10 times the fitted distance on, empty without a rate."""
     if found.rate is None:
         return ""
     half = found.rate.half_distance

@@ -1,4 +1,4 @@
-"""How well laws predicted what they had not seen."""
+"""How well cost models predicted cases that they were not fitted to."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from harness.report.said.metrics import NAMES
 
 
 def sentences(held_out: Sequence[HeldOut]) -> list[str]:
-    """One for each metric: how large the errors are, and how many lie within the prediction's interval."""
+    """A sentence for each metric: how large the errors are, and how many cases lie in the prediction interval."""
     said = []
     for score in scores(held_out):
         worst = max((one for one in held_out if one.metric == score.metric), key=lambda one: abs(one.error))
@@ -21,5 +21,5 @@ def sentences(held_out: Sequence[HeldOut]) -> list[str]:
 
 
 def signed(error: float) -> str:
-    """`+12 %`, `−3.1 %`."""
+    """A relative error with its sign: `+12 %`, `−3.1 %`."""
     return ("−" if error < 0 else "+") + units.share(abs(error))

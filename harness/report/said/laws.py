@@ -1,4 +1,4 @@
-"""A fitted law as it is read: `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` of time, `4n²·d + 8n·d²` of work."""
+"""A fitted cost model as text: `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs."""
 
 from harness.findings.laws import FittedLaw
 from harness.report import units
@@ -7,7 +7,7 @@ from harness.scaling.law import Range
 
 
 def formula(fitted: FittedLaw) -> str:
-    """The law of a series, the fastest growing term first."""
+    """The cost model of a series, the fastest growing term first."""
     said = ""
     for c in reversed(fitted.law.coefficients):
         sign = "−" if c.value < 0 else "+"
@@ -26,7 +26,7 @@ def coefficients(fitted: FittedLaw) -> list[tuple[str, str, str]]:
 
 
 def exponent(found: Range | None) -> str:
-    """`1.87 (1.75 to 1.98)`; of an exact one the value alone."""
+    """A scaling exponent with its interval: `1.87 (1.75 to 1.98)`. An exact one is the value alone."""
     if found is None:
         return ""
     if found.hi - found.lo < 0.005:
@@ -39,7 +39,7 @@ def _two(value: float) -> str:
 
 
 def begins(fitted: FittedLaw) -> str:
-    """From which n on the law holds, where another holds below."""
+    """The n from which the law holds, in words; empty if no other law holds below."""
     return f"from n = {fitted.law.breaks[-1].n:.0f} on" if fitted.law.breaks else ""
 
 

@@ -21,12 +21,12 @@ _TEXT: dict[str, Callable[[float], str]] = {
 
 
 def cost(metric: str, value: float) -> str:
-    """With its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`. Raises KeyError for a metric there is not."""
+    """A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`. Raises KeyError for an unknown metric."""
     return _TEXT[metric](value)
 
 
 def between(lo: float, hi: float, text: Callable[[float], str]) -> str:
-    """An interval: `1.98 ms to 2.40 ms`; `at least 1.98 ms` and the like where an end is not known."""
+    """An interval: `1.98 ms to 2.40 ms`; with an unknown end `at least 1.98 ms` or the like."""
     if math.isfinite(lo) and math.isfinite(hi):
         return f"{text(lo)} to {text(hi)}"
     return (

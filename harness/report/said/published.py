@@ -1,4 +1,7 @@
-"""What a paper has published beside what was measured, as text. Said once, shown in several places."""
+"""A paper's published figures beside the measured ones, as text.
+
+Written once, shown in several places.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +13,13 @@ from harness.findings.papers.quantities import QUANTITIES
 from harness.findings.verdicts import VERDICTS
 from harness.report import units
 
-# In a figure's place the axes are written as everywhere else.
+# The axes of a figure have the same symbols as in every other text.
 _SYMBOLS = {"seq_len": "n", "d_model": "d", "num_heads": "h", "batch_size": "b"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: of which layer, where, what was published, what was measured, and the latter over the former."""
+    """One figure: its layer, its place, the published value, the measured one, and measured over published."""
 
     layer: str
     where: str
@@ -27,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class FigureTable:
-    """One published table: what it is of, on what hardware that was measured, where it is from, and its rows."""
+    """One published table: its quantity, the hardware it was measured on, its source, and its rows."""
 
     title: str
     quantity: str
@@ -38,19 +41,19 @@ class FigureTable:
 
     @property
     def origin(self) -> str:
-        """`figure 4; on NVIDIA A100; second-hand: from a summary`."""
+        """Source and hardware: `figure 4; on NVIDIA A100; second-hand: from a summary`."""
         parts = {"": self.source, "on ": self.hardware, "second-hand: ": self.second_hand}
         return "; ".join(f"{says}{part}" for says, part in parts.items() if part)
 
 
 def title(published: Published) -> str:
-    """`flashattention1 (scale=cpu)`."""
+    """The paper's name and scale: `flashattention1 (scale=cpu)`."""
     paper = published.paper
     return f"{paper.name} (scale={paper.scale})" if paper.scale else paper.name
 
 
 def about(published: Published, hardware: str) -> list[str]:
-    """What the paper is and has measured on, where this was measured, and in what that differs; each a sentence."""
+    """Sentences about the paper, its hardware, the hardware of this run, and the differences between them."""
     paper = published.paper
     return [
         *([f"{paper.source.rstrip('.')}."] if paper.source else []),
@@ -63,7 +66,7 @@ def about(published: Published, hardware: str) -> list[str]:
 
 
 def tables(published: Published) -> list[FigureTable]:
-    """The figures by the table that they are published in."""
+    """Group the figures by published table and quantity."""
     groups: dict[tuple[str, str], list[Beside]] = {}
     for one in published.figures:
         groups.setdefault((one.figure.table, one.figure.quantity), []).append(one)
@@ -85,7 +88,7 @@ def count(found: Sequence[Judged]) -> str:
 
 
 def sentence(one: Judged) -> str:
-    """`Confirmed: “20 times less memory”: measured 18.2, 20.4 ± 25 %.`"""
+    """A claim and its verdict: `Confirmed: 20 times less memory; measured 18.2: 20.4 ± 25 %.`"""
     judgement = one.judgement
     measured = f"measured {judgement.measured}: " if judgement.measured else ""
     return f"{judgement.verdict.capitalize()}: {one.claim.says.rstrip('.')}; {measured}{judgement.reason}."
@@ -95,7 +98,7 @@ def _row(one: Beside) -> Row:
     figure, ratio = one.figure, one.ratio
     layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
     where = ", ".join(f"{_SYMBOLS.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.told.items())
-    published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with the digits that it has
+    published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
     return Row(layer, where, published, _measured(one), number(ratio) if ratio is not None else "")
 
 
@@ -108,5 +111,5 @@ def _measured(one: Beside) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, and all of those before the point."""
+    """Three significant digits, and always all digits before the decimal point."""
     return units.count(value) if value >= 1000 else units.three(value) if value >= 1 else f"{value:.3g}"

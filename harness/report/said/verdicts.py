@@ -1,4 +1,4 @@
-"""What became of the claims, counted and in order."""
+"""The verdicts on the claims: their counts, and a sentence for each refuted claim."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,26 +19,26 @@ QUANTITIES = {
 
 
 def count(verdicts: Sequence[Verdict]) -> str:
-    """`27 claims confirmed, 1 refuted, 2 undetermined`."""
+    """`Of 30 claims 27 confirmed, 1 refuted, 2 undetermined.`"""
     numbers = [(sum(one.verdict == kind for one in verdicts), kind) for kind in VERDICTS]
     said = [f"{number} {kind}" for number, kind in numbers if number]
     return f"Of {len(verdicts)} claims {', '.join(said)}." if said else ""
 
 
 def refuted(verdicts: Iterable[Verdict]) -> list[str]:
-    """One sentence for each claim that does not hold; it names what tells its setting from those of the others."""
+    """One sentence for each refuted claim, which names what distinguishes its setting from the others'."""
     among = list(verdicts)
     where = Where.among(one.setting for one in among).beside_mode()
     return [_refuted(one, where(one.setting)) for one in among if one.verdict == REFUTED]
 
 
 def _refuted(one: Verdict, where: str) -> str:
-    # The mode stands in brackets: `work, forward` would say it twice.
+    # The mode follows in brackets: `work, forward` would give it twice.
     quantity = name(one.quantity).partition(",")[0]
     of_what = f"{one.impl} ({', '.join(filter(None, (one.setting.mode, where)))})"
     return f"Refuted: {of_what} claims {quantity} of {one.claimed}, measured {one.measured}: {one.reason.rstrip('.')}."
 
 
 def name(quantity: str) -> str:
-    """The quantity in words; one that is new here, by its own name."""
+    """The quantity in words; an unknown one by its own name."""
     return QUANTITIES.get(quantity, quantity)

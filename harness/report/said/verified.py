@@ -1,4 +1,4 @@
-"""What a verification has found, in lines that a terminal of 80 columns and the log of a job can show."""
+"""The results of a verification, in lines that fit a terminal of 80 columns and the log of a job."""
 
 import textwrap
 from collections import Counter
@@ -10,7 +10,7 @@ from harness.case import FAILURES, Case
 from harness.report.escaped import printable
 
 WIDTH = 80
-# Names up to this long stand in a column; after a longer one the line is broken.
+# Names up to this length share a column. A longer one has a line of its own.
 _MOST_NAME = 28
 _INDENT = "    "
 _FINE = ("ok", "unsupported")
@@ -20,7 +20,7 @@ Found = Sequence[tuple[Case, Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class _Error:
-    """One error of a case, and how large it may be."""
+    """One error of a case, and its tolerance."""
 
     value: float
     tolerance: float
@@ -34,7 +34,11 @@ class _Error:
 
 
 def summary(found: Found) -> Iterator[str]:
-    """What is wrong, each case in full; then a line a layer, and against what layers without a reference were held."""
+    """Lines about the whole verification.
+
+    First come the failed cases in full, then a line for each layer. Notes follow on what layers without a reference
+    were compared with.
+    """
     bad = [(case, outcome) for case, outcome in found if outcome["status"] not in _FINE]
     for case, outcome in bad:
         yield from _in_full(case, outcome)
@@ -50,7 +54,7 @@ def summary(found: Found) -> Iterator[str]:
 
 
 def each(found: Found) -> Iterator[str]:
-    """Every case, with its errors or the reason why there are none."""
+    """Lines about every case, with its errors or the reason for having none."""
     for case, outcome in found:
         yield from _in_full(case, outcome)
 
@@ -61,7 +65,7 @@ def _in_full(case: Case, outcome: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _named(case: Case) -> str:
-    """The case with what its name in tables leaves out, since there it is told elsewhere."""
+    """The case, with the axes that its name in tables leaves out because tables show them elsewhere."""
     padded = f" real_share={case.real_share:g}" if case.mask == "padding" else ""
     device = f" {case.device}" if case.device != "cpu" else ""
     return printable(f"{case}{padded} b={case.batch_size} {case.mode} {case.dtype}{device}")
@@ -80,13 +84,13 @@ def _errors(outcome: Mapping[str, Any]) -> dict[str, _Error]:
     if outcome["output_error"] is not None:
         errors["output"] = _Error(outcome["output_error"], tolerance)
     if "gradient_error" in outcome:
-        # Where rounding may flip some gradients, more is tolerated of them than of the output.
+        # If rounding may flip some gradients, their tolerance is larger than the output's.
         errors["gradients"] = _Error(outcome["gradient_error"], outcome.get("gradient_tolerance", tolerance))
     return errors
 
 
 def _layer(name: str, outcomes: Sequence[Mapping[str, Any]], column: int) -> Iterator[str]:
-    """`attention.naive   6 ok, 2 unsupported; largest error 2.1e-07 of 1.9e-06`."""
+    """A layer's line: `attention.naive   6 ok, 2 unsupported; largest error 2.1e-07 of 1.9e-06`."""
     ends = Counter(outcome["status"] for outcome in outcomes)
     known = dict.fromkeys((*_FINE, *FAILURES))
     counts = ", ".join(f"{ends[status]} {status}" for status in known if ends[status])
@@ -102,11 +106,11 @@ def _layer(name: str, outcomes: Sequence[Mapping[str, Any]], column: int) -> Ite
 
 
 def _notes(of_impl: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """What an error does not say by itself: that it is one against no specification, and what is tolerated."""
+    """Notes that explain the errors: what they are relative to, and which layers have no reference."""
     without: dict[str, list[str]] = {}
     for name, outcomes in of_impl.items():
         for against in dict.fromkeys(outcome["against"] for outcome in outcomes if outcome["status"] == "ok"):
-            if " " in against:  # no class
+            if " " in against:  # a phrase, not the name of a reference class
                 without.setdefault(against, []).append(name)
     if any(outcome["status"] == "ok" for outcomes in of_impl.values() for outcome in outcomes):
         yield ""
@@ -116,7 +120,7 @@ def _notes(of_impl: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    """In lines of at most 80 columns, but for a word that is longer: no name is cut."""
+    """Wrap the text to lines of at most 80 columns. A longer word exceeds that: no name is cut."""
     more = indent or _INDENT
     return textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=more, break_long_words=False, break_on_hyphens=False
