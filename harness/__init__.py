@@ -1,4 +1,4 @@
-"""Measure what sequence layers cost: time, memory, work and sequential depth over n, h and d.
+"""Measure the costs of sequence layers: time, memory, FLOPs and sequential depth over n, h and d.
 
 From a notebook: `run = harness.load("results/latest")`; `run.table`, `run.laws`, `run.plot.time()`.
 """
@@ -16,17 +16,20 @@ __version__ = "0.1.0"
 
 
 def load(path: "str | Path") -> "Run":
-    """The run whose directory is `path`, or the pytest-benchmark JSON there, with its tables, laws and plots.
+    """Load a run directory or a pytest-benchmark JSON file, with its tables, cost models and plots.
 
-    Raises `harness.errors.UsageError` where it is neither.
+    Raises `harness.errors.UsageError` if `path` is neither.
     """
-    from harness import notebook  # here: `python -m harness --help` must not pay for it
+    from harness import notebook  # imported here to keep `python -m harness --help` fast
 
     return notebook.load(path)
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The cost laws of anybody's tidy table: a column `seq_len`, a cost such as `time_s`, and what more there is."""
+    """Fit cost models to a tidy table.
+
+    The table needs a column `seq_len` and a cost such as `time_s`; other columns are optional.
+    """
     from harness import notebook
 
     return notebook.laws_of(table)

@@ -1,6 +1,6 @@
-"""Read a whole file that anybody may have written: regular files only, and never more than a bound.
+"""Read a whole file from an untrusted source: regular files only, up to a maximum size.
 
-A device, a pipe or a file of many gigabytes would otherwise block the process or fill its memory.
+A device, a pipe or a file of many gigabytes could block the process or fill its memory.
 """
 
 import errno
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 64 * 2**20
-# YAML takes about a hundred times its size in memory while it is parsed.
+# Parsing YAML takes about a hundred times the file's size in memory.
 MOST_YAML_BYTES = 8 * 2**20
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The content of a regular file of at most `most` bytes. Raises OSError for anything else."""
-    # Without O_NONBLOCK, a pipe that nobody writes to would block here.
+    """Content of a regular file of at most `most` bytes. Raises OSError for anything else."""
+    # Without O_NONBLOCK, opening a pipe without a writer would block here.
     with os.fdopen(os.open(_regular(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -26,12 +26,15 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """As `read_bytes`, in UTF-8. Raises UnicodeDecodeError, a ValueError, for a file that is no text."""
+    """Text of a UTF-8 file, with the limits of `read_bytes`.
+
+    Raises UnicodeDecodeError (a ValueError) if the content is not UTF-8, and OSError like `read_bytes`.
+    """
     return read_bytes(path, most).decode("utf-8")
 
 
 def read_json(path: Path) -> Any:
-    """What a file of JSON holds. Raises OSError as `read_bytes`, and ValueError for anything but JSON."""
+    """Parsed content of a JSON file. Raises OSError like `read_bytes`, and ValueError if the content is not JSON."""
     try:
         return json.loads(read_text(path))
     except RecursionError as error:

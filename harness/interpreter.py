@@ -1,7 +1,7 @@
-"""One more interpreter of our own, for work beside this one's.
+"""A second Python interpreter that works in parallel to this one.
 
-Started from nothing: not a fork, which would copy the threads and locks of a parent that may have drawn, logged or
-multiplied matrices, and not one of `multiprocessing`, which runs the caller's main module once more.
+The interpreter is started from scratch. A fork would copy threads and locks of a parent that may have plotted, logged
+or multiplied matrices. `multiprocessing` would run the caller's main module a second time.
 """
 
 import subprocess
@@ -10,7 +10,8 @@ from typing import IO, Any
 
 from harness.checkout import search_path
 
-# Out at once when all is done: to free what the kernel frees faster takes torch and what draws half a second.
+# `os._exit` skips the cleanup of torch and the plotting libraries, which takes half a second. The kernel frees their
+# memory faster.
 _PROGRAM = """
 import os, sys
 sys.path[:] = {path!r}
@@ -22,10 +23,10 @@ os._exit(0)
 
 
 class Interpreter:
-    """Runs `function` of `module` in a process that ends with this context at the latest.
+    """Runs `function` of `module` in a separate process that `close` ends at the latest.
 
-    `process` is None where there was no room for one. What it fails of it tells nobody: who starts it must be able to
-    do the work without it, and meets the failure then.
+    `process` is None if the OS could not start one. Errors inside the process are not reported. The caller must be
+    able to do the work itself, and will see the error there.
     """
 
     def __init__(self, module: str, function: str, stdin: int | IO[Any], stdout: int) -> None:
@@ -36,11 +37,11 @@ class Interpreter:
             self.process: subprocess.Popen[bytes] | None = subprocess.Popen(
                 [sys.executable, "-c", program], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL
             )
-        except OSError:  # no room for one more, or no interpreter to be found
+        except OSError:  # no memory for another process, or no interpreter found
             self.process = None
 
     def close(self) -> None:
-        """End the process, whatever it is at."""
+        """End the process, even if it is still working."""
         if self.process is not None:
             self.process.kill()
             with self.process:  # closes its pipes and waits for it

@@ -1,7 +1,8 @@
-"""The code of a layer, as a run remembers it: its files and a digest of each, so that changed code is told.
+"""The files that define a layer, with a digest of each. A run stores them to detect changed code.
 
-Of somebody's own layer that is what its class and bases are written in, and what came with it from beside it or out of
-the same package. Python's own files, torch's and those that were installed beside a layer are not a layer's code.
+A user's own layer consists of the files that define its class and base classes. Imported files from the same
+directories or the same package are part of the layer as well. Files of Python, torch and this harness are not,
+and neither are packages that were installed beside the layer.
 """
 
 import hashlib
@@ -15,18 +16,18 @@ from types import ModuleType
 import impls
 from harness.bounded_file import read_bytes
 
-# By file, or by what our layers are called together.
+# Digest by file; the built-in layers share the single key `OURS`.
 Digests = Mapping[str, str]
 OURS = "impls/"
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _OTHERS = ("torch", "harness")
-# Where files lie side by side that have nothing to do with each other.
+# Unrelated packages lie side by side in these directories.
 _INSTALLED = ("site-packages", "dist-packages")
 _SHOWN = 16
 
 
 def of_class(layer_class: type) -> dict[str, str]:
-    """By file: to be asked in the process that the layer was imported in."""
+    """Digests by file. Call this in the process that imported the layer."""
     own = {base.__module__: sys.modules.get(base.__module__) for base in layer_class.__mro__}
     defining = {name: file for name, module in own.items() if (file := _file_of(name, module))}
     folders = {os.path.dirname(file) for file in defining.values()}
@@ -41,18 +42,21 @@ def of_class(layer_class: type) -> dict[str, str]:
 
 
 def of_ours() -> dict[str, str]:
-    """Of all our layers at once: they lean on each other."""
+    """One digest of all built-in layers, because they import each other."""
     (place,) = impls.__path__
     return {OURS: _digest(sorted(Path(place).rglob("*.py")))}
 
 
 def as_told(digests: Digests, directory: Path) -> dict[str, str]:
-    """The same with files below `directory` named from there, so that both may be moved together."""
+    """The digests with the names of files below `directory` relative to it.
+
+    The directory and its layers can then move together.
+    """
     return {_from(file, directory): digest for file, digest in digests.items()}
 
 
 def changed(before: Digests, now: Digests) -> list[str]:
-    """The files that are others now, new or gone."""
+    """Names of the files that were changed, added or removed."""
     return [file for file in dict.fromkeys([*before, *now]) if before.get(file) != now.get(file)]
 
 
@@ -71,7 +75,7 @@ def _from(file: str, directory: Path) -> str:
 
 
 def _digest(files: list[Path]) -> str:
-    """Of what is in them; one that cannot be read counts as empty."""
+    """Digest of the contents of the files. An unreadable file counts as empty."""
     digest = hashlib.sha256()
     for content in _contents(files):
         digest.update(len(content).to_bytes(8) + content)
@@ -82,5 +86,5 @@ def _contents(files: list[Path]) -> Iterator[bytes]:
     for file in files:
         try:
             yield read_bytes(file)
-        except OSError:  # inside an archive, removed since, or no regular file
+        except OSError:  # inside an archive, removed since, or not a regular file
             yield b""

@@ -1,7 +1,7 @@
-"""A module by its file: for layers that no import finds by name, as in the modules of somebody's tests.
+"""Import a module by its file, for layers that cannot be imported by name, such as those in test modules.
 
-A file in a package is imported as part of it, so that `from .others import …` works there; any other gets a name of its
-own, which cannot be anybody else's.
+A file inside a package is imported as part of the package, so `from .others import …` works in it. Any other file
+gets a unique module name.
 """
 
 import hashlib
@@ -15,9 +15,11 @@ from harness.errors import did_you_mean
 
 
 def load(file: Path) -> ModuleType:
-    """The module in `file`, run once a process. Raises what running it raises; ImportError where it is none.
+    """Import the module in `file`, at most once per process.
 
-    FileNotFoundError, as it was named, where there is no such file.
+    Raises FileNotFoundError, with the path as given, if the file does not exist. Raises ImportError if the file is not
+    a Python module, or if another file was imported under its module name. Exceptions of the module itself pass
+    through.
     """
     if not file.is_file():
         beside = sorted(other.name for other in file.parent.glob("*.py")) if file.parent.is_dir() else []
@@ -36,7 +38,7 @@ def load(file: Path) -> ModuleType:
 
 
 def _packages(file: Path) -> list[Path]:
-    """The directories of the packages that the file is in, the outermost first."""
+    """Directories of the packages that contain the file, outermost first."""
     found: list[Path] = []
     for directory in file.parents:
         if not (directory / "__init__.py").is_file():
@@ -46,7 +48,7 @@ def _packages(file: Path) -> list[Path]:
 
 
 def _run(name: str, file: Path) -> ModuleType:
-    """The module of this name, run from the file unless it was before."""
+    """Run the file as module `name`, or return the module if this file has been imported under that name."""
     known = sys.modules.get(name)
     if known is not None:
         if not _is(known, file):

@@ -1,4 +1,4 @@
-"""Write a file so that readers find either all of it or what was there before."""
+"""Write files atomically: a reader finds either the old content or the complete new one."""
 
 import contextlib
 import os
@@ -8,17 +8,19 @@ _END = ".part"
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write it beside its place, and put it there once it is whole: who reads it meanwhile finds what was there before.
+    """Write `text` to a temporary file in the same directory, then rename it to `path`.
 
-    Raises OSError, of the file's own name. What is left by a writer that was killed begins with `.` and that name.
+    Raises OSError with the file name of `path`. A killed writer leaves a temporary file whose name begins with `.` and
+    the name of `path`.
     """
-    part = path.with_name(f".{path.name[:200]}.{os.getpid()}{_END}")  # of its own: several may write the same file
+    # With the process id in its name, several processes can write the same file.
+    part = path.with_name(f".{path.name[:200]}.{os.getpid()}{_END}")
     try:
-        # A text may quote a path with bytes that are no UTF-8: a question mark each.
+        # A text may quote a path with bytes that are not UTF-8. Each of them becomes a question mark.
         part.write_text(text, encoding="utf-8", errors="replace")
         part.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):  # where none may be written, none may be removed
+        with contextlib.suppress(OSError):  # a directory that forbids writing also forbids removing
             part.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
@@ -27,5 +29,5 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def is_left_over(name: str, of: str) -> bool:
-    """Whether a file of this name is what a writer of the file `of` has left."""
+    """Whether `name` is a temporary file left by a killed writer of the file `of`."""
     return name.startswith(f".{of}.") and name.endswith(_END)

@@ -1,4 +1,4 @@
-"""Another commit of the repository in the current directory, checked out beside it for as long as it is needed."""
+"""A temporary checkout of another commit of the repository in the current directory."""
 
 import os
 import shlex
@@ -15,30 +15,30 @@ import psutil
 
 from harness.errors import UsageError
 
-# Where Python packages lie in a repository: at its top, or below.
+# Directories of a repository that usually hold Python packages: the top, or `src`.
 _ROOTS = ("", "src")
 _OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 
 _PREFIX = "harness-base-"
-# The mode of a submodule's entry in a tree of git.
+# The mode of a submodule's entry in a git tree.
 _SUBMODULE = "160000"
 
 
 @dataclass(frozen=True)
 class Worktree:
-    """`at` holds `commit` of the repository whose own working tree is `top`."""
+    """A checkout of `commit` at `at`, from the repository whose own working tree is `top`."""
 
     top: Path
     at: Path
     commit: str
 
     def path(self, search: Sequence[str]) -> list[str]:
-        """A `sys.path` that finds in the worktree what `search` finds in the repository, and all else where it was.
+        """Return `search` with every entry inside the repository moved to the worktree; other entries stay.
 
-        The worktree's roots come last, as the current directory does, but before what finds packages that are installed
-        in editable mode: that is asked after all of `sys.path`. A virtual environment that lies in the repository is no
-        part of it, and serves both.
+        The worktree's roots come last, like the current directory. They still precede packages installed in editable
+        mode, because Python consults those finders after all of `sys.path`. A virtual environment inside the repository
+        serves both sides, so its entries stay.
         """
         return list(dict.fromkeys([*(self._moved(entry) for entry in search), *_roots(self.at)]))
 
@@ -53,7 +53,7 @@ class Worktree:
         return [prefix for prefix in prefixes if prefix != self.top and prefix.is_relative_to(self.top)]
 
     def own_path(self, search: Sequence[str]) -> list[str]:
-        """The like for the repository's own working tree."""
+        """Return `search` with the roots of the repository's own working tree appended."""
         return list(dict.fromkeys([*search, *_roots(self.top)]))
 
 
@@ -63,12 +63,12 @@ def _roots(tree: Path) -> list[str]:
 
 @contextmanager
 def worktree(ref: str) -> Iterator[Worktree]:
-    """`ref` (a branch, a tag, a commit) checked out in a directory of its own, and removed at the end.
+    """Check out `ref` (a branch, a tag or a commit) in a temporary directory, and remove it at the end.
 
-    Raises UsageError outside a git repository, for a ref that it does not know, and where git refuses.
+    Raises UsageError outside a git repository, for an unknown ref, or if git fails.
     """
     top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused="ref= needs a git repository"))
-    # With the dash a ref is never taken for an option.
+    # `--end-of-options`: a ref that begins with a dash must not be read as an option.
     unknown = f"ref={ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
     commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
     _sweep_up(top)
@@ -81,16 +81,17 @@ def worktree(ref: str) -> Iterator[Worktree]:
         except BaseException:
             try:
                 _remove(top, at)
-            except UsageError as left_behind:  # what has gone wrong before is what matters
+            except UsageError as left_behind:  # the first error matters more, so this one is only printed
                 print(f"harness: {left_behind}", file=sys.stderr)
             raise
         _remove(top, at)
 
 
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
-    """Write the submodules of `commit`, and theirs, into `at`. git leaves their directories empty in a new worktree.
+    """Write the submodules of `commit` into `at`, recursively. git leaves their directories empty in a new worktree.
 
-    A submodule that the user's own working tree lacks stays empty. Raises UsageError where its commit is not there.
+    A submodule that is missing from the user's own working tree stays empty. Raises UsageError if a submodule lacks the
+    required commit.
     """
     for entry in filter(None, _git(top, "ls-tree", "-r", "-z", commit, refused=f"ref={ref}").split("\0")):
         details, _, name = entry.partition("\t")
@@ -101,7 +102,7 @@ def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
         lacking = f"ref={ref}: submodule {name} lacks commit {pinned[:12]}: git -C {shlex.quote(name)} fetch"
         _git(submodule, "rev-parse", "--verify", "--quiet", f"{pinned}^{{commit}}", refused=lacking)
         with tempfile.TemporaryDirectory(prefix=_PREFIX) as scratch:
-            # An index of its own: the submodule's own index and working tree stay as they are.
+            # With a temporary index, the submodule's own index and working tree stay unchanged.
             index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
             _git(submodule, "read-tree", pinned, refused=lacking, **index)
             _git(submodule, "checkout-index", "--all", f"--prefix={at / name}/", refused=lacking, **index)
@@ -109,7 +110,10 @@ def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
 
 
 def _sweep_up(top: Path) -> None:
-    """Remove what was left by comparisons that were killed: the processes that their directories are named for."""
+    """Remove the worktrees of killed comparisons.
+
+    A worktree's directory is named after the process that created it; worktrees of live processes stay.
+    """
     for line in _git(top, "worktree", "list", "--porcelain", refused="ref=").splitlines():
         at = Path(line.removeprefix("worktree "))
         number = at.parent.name.removeprefix(_PREFIX).partition("-")[0]
@@ -120,14 +124,17 @@ def _sweep_up(top: Path) -> None:
 
 
 def _remove(top: Path, at: Path) -> None:
-    """Twice forced: where adding it was interrupted, git has left it locked."""
+    """Remove the worktree. `--force` is given twice because an interrupted `git worktree add` leaves it locked."""
     refused = f"{at} stays behind"
     if f"worktree {at}" in _git(top, "worktree", "list", "--porcelain", refused=refused).splitlines():
         _git(top, "worktree", "remove", "--force", "--force", str(at), refused=refused)
 
 
 def _environment() -> dict[str, str]:
-    """Without what git sets for its hooks, to its own index among others: a checkout would write that."""
+    """The environment without the variables that git sets for its hooks.
+
+    `GIT_INDEX_FILE`, for example, names the repository's own index, and a checkout would overwrite it.
+    """
     return {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
 
 

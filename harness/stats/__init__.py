@@ -1,1 +1,1 @@
-"""Statistics of measured times: numbers in, numbers out; no torch, no clock."""
+"""Statistics of measured times. Input and output are numbers: no torch, no clock."""

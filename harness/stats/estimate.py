@@ -1,15 +1,14 @@
-"""A case's time and its interval, from the spread between trials.
+"""Estimate the time of a case and its 95 % confidence interval from the spread between trials.
 
-Noise on a busy machine mostly adds: a neighbour, a page fault, a lower clock. A trial's value is therefore its
-fastest sample, and the case's time a low quantile over trials. Of the estimators tried this one is among those that
-repeat best: `docs/estimator.md` has the reasons, `tests/bench/bench_estimators.py` prints the figures.
+Noise on a busy machine mostly adds time: a neighbour, a page fault, a lower clock. The value of a trial is therefore
+its fastest sample. The time of a case is a low quantile of these values. Of the estimators tried, this one is among the
+most repeatable. The reasons are in `docs/estimator.md`; `tests/bench/bench_estimators.py` prints the figures.
 
-Trials are independent of each other, samples of one trial are not: only the spread between trials makes the interval.
-Wide means that the trials do not agree where the fast ones lie.
+Trials are independent of each other, but samples of one trial are not. The interval is therefore computed from the
+spread between trials alone. A wide interval means that the trials disagree about the position of the fast ones.
 
-Trials taken while the machine itself was slow (see `quiet`) do not count for the time where there are others: several
-of them may agree with each other, and on the wrong one. The fastest trial counts whenever it was taken. The spread is
-that of all trials: a machine that was not quiet makes the interval wide.
+Disturbed trials (see `quiet`) do not count for the time if others exist. Several of them may agree on a wrong time. The
+fastest trial always counts. The spread is that of all trials, so a disturbed machine widens the interval.
 """
 
 import math
@@ -30,7 +29,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A case's time, in seconds: `lo_s` <= `time_s` <= `hi_s`, and the median over all its trials beside it."""
+    """The time of a case in seconds, with `lo_s` <= `time_s` <= `hi_s`, and the median over all its trials."""
 
     time_s: float
     lo_s: float
@@ -39,20 +38,20 @@ class Estimate:
 
     @property
     def half_width(self) -> float:
-        """How far the interval reaches to its longer side, as a share; infinite where there is none yet."""
+        """The larger distance from the time to an end of the interval, as a share; infinite without an interval."""
         return max(self.hi_s / self.time_s, self.time_s / self.lo_s if self.lo_s > 0 else math.inf) - 1
 
 
 def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Estimate:
-    """The case's time from its trials. Raises ValueError without any.
+    """Estimate the time of a case from its trials. Raises ValueError without trials, or for one without samples.
 
-    A single trial says nothing of the spread between trials: its interval is (0, ∞).
+    A single trial says nothing about the spread between trials, so its interval is (0, ∞).
     """
     if not trials or not all(trial.samples_s for trial in trials):
         raise ValueError("an estimate needs at least one trial, and each trial at least one sample")
     middle = median(trial.median_s for trial in trials)
     every = _values(trials)
-    # As multiples of the fastest, so that where that is the estimate it is so to the last digit.
+    # Relative to the fastest, so that an estimate equal to the fastest is exact to the last digit.
     low = low_quantile(np.log(_values(counted(trials, best_pulse_s)) / every[0]))
     return _estimate(every[0], float(low), reach(np.log(every)) if len(every) > 1 else None, middle)
 
@@ -62,14 +61,17 @@ def _values(trials: Sequence[Trial]) -> Floats:
 
 
 def counted(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:
-    """The trials that count for the time: the fastest and the quiet ones; all where no other was quiet."""
+    """The trials that count for the time: the fastest and the quiet ones. If no other is quiet, all count."""
     fastest = min(trials, key=lambda trial: trial.value_s)
     others = [trial for trial in quiet(trials, best_pulse_s) if trial is not fastest]
     return [fastest, *others] if others else list(trials)
 
 
 def _estimate(fastest: float, low: float, reaches: tuple[Floats, Floats] | None, middle: float) -> Estimate:
-    """Of `low`, the logarithm of the estimate over the fastest, and how far down and up the interval reaches."""
+    """Build an estimate from logarithms.
+
+    `low` is log(time / fastest); `reaches` are the distances down and up to the ends of the interval, or None.
+    """
     time_s = float(fastest) * math.exp(low)
     if reaches is None:
         return Estimate(time_s, 0.0, math.inf, middle)
@@ -78,9 +80,9 @@ def _estimate(fastest: float, low: float, reaches: tuple[Floats, Floats] | None,
 
 
 def estimates(values_s: Floats, medians_s: Floats, calm: Flags) -> list[Estimate]:
-    """What `estimate` says of many cases with equally many trials, all arrays (cases, trials).
+    """Estimate many cases with the same number of trials, like `estimate`. All arrays are (cases, trials).
 
-    Of each trial its fastest sample, the median of its samples, and whether it was quiet.
+    They hold, for each trial, its fastest sample, the median of its samples, and whether it was quiet.
     """
     number = values_s.shape[1]
     every = np.sort(values_s, axis=1)
@@ -94,7 +96,7 @@ def estimates(values_s: Floats, medians_s: Floats, calm: Flags) -> list[Estimate
 
 
 def _counted(values_s: Floats, calm: Flags) -> Flags:
-    """Which trials count, (cases, trials): see `counted`."""
+    """Which trials count (cases, trials), by the rule of `counted`."""
     fastest = np.zeros(values_s.shape, dtype=bool)
     fastest[np.arange(len(values_s)), values_s.argmin(axis=1)] = True
     counting = calm | fastest
@@ -102,7 +104,7 @@ def _counted(values_s: Floats, calm: Flags) -> Flags:
 
 
 def middles(values: Floats) -> list[float]:
-    """The median of each (cases, N)."""
+    """The median of each row (cases, N)."""
     ordered = np.sort(values, axis=1)
     last = values.shape[1] - 1
     low, high = ordered[:, last // 2], ordered[:, last - last // 2]

@@ -1,7 +1,8 @@
-"""Whether a case has two times rather than one, and what goes with it.
+"""Detect bimodal timing, and find a likely cause among the recorded counters.
 
-A layer whose scores are paid for in page faults in one process and not in the next has no single time; a number for
-both misleads. Two humps are two groups of trials that differ by far more between them than within either.
+The score matrix of a layer may cost page faults in one process and none in the next. This layer has two times, and a
+single number misleads. Timing is bimodal if the trials form two groups that differ far more than the trials within
+either group.
 """
 
 import math
@@ -12,17 +13,17 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-# The slow group is slower by at least this share …
+# Least difference between the groups, as a share …
 LEAST_GAP = 0.15
-# … and the division into two groups explains this share of the variance of log time. Of one-humped noise of any width,
-# normal, exponential or log-normal, it does so in under 3 % of cases of six trials or more, and finds four in five of
-# two equal humps of 65 % from nine trials on, if each is no wider than ± 5 %.
+# … and the least share of the variance of log time that the division must explain. Unimodal noise of any width
+# (normal, exponential or log-normal) passes in under 3 % of cases of six or more trials. From nine trials on, four in
+# five bimodal cases are found, if the groups are equal, 65 % apart and no wider than ±5 % each.
 LEAST_EXPLAINED = 0.92
 FEWEST_TRIALS = 3
-# Trials on each side, where nothing recorded sets the groups apart: of four trials of noise of ±15 % one case in twenty
-# has a gap as wide by chance.
+# Least number of trials in each group if no counter distinguishes the groups. With four trials of ±15 % noise, one case
+# in twenty has a gap this wide by chance.
 FEWEST_UNEXPLAINED = 3
-# By how much of the whole sums that are made quickly may be wrong; of a million trials, a thousandth of it.
+# Allowed rounding error of the fast sums, as a share of the total. A million trials use a thousandth of this margin.
 _MARGIN = 1e-9
 
 Floats = NDArray[np.float64]
@@ -30,9 +31,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Counter:
-    """Something recorded with every trial. It explains the slow ones if each of them has more of it than any fast one:
+    """A quantity recorded with every trial.
 
-    more by `factor`, and by `least` in its own unit.
+    It explains the slow trials if each of them has more than any fast trial. Required are at least `factor` times as
+    much, and at least `least` more in the unit of the counter. If `slow_has_more` is false, the fast trials must have
+    more.
     """
 
     name: str
@@ -56,7 +59,10 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class Humps:
-    """One time or two, in seconds, with the number of trials on each; `cause` is None where nothing recorded tells."""
+    """One time or two, in seconds, with the number of trials of each.
+
+    The `cause` is None if no counter explains the difference.
+    """
 
     count: int
     fast_s: float
@@ -67,7 +73,10 @@ class Humps:
 
 
 def find_humps(times_s: Sequence[float], counters: Sequence[Mapping[str, float | None]]) -> Humps | None:
-    """The humps among trials that took `times_s`, with what was recorded beside each; None of too few trials."""
+    """Decide whether trials are unimodal or bimodal, from their times and their counters.
+
+    Return None for fewer than `FEWEST_TRIALS` trials.
+    """
     if len(times_s) < FEWEST_TRIALS:
         return None
     order = sorted(range(len(times_s)), key=times_s.__getitem__)
@@ -91,9 +100,9 @@ def find_humps(times_s: Sequence[float], counters: Sequence[Mapping[str, float |
 
 
 def may_be_two(times_s: Floats, counting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of many cases, (cases, trials), those in which `find_humps` may find two humps among the trials that count.
+    """Which of many cases may be bimodal, (cases,), judged by the trials that count (cases, trials).
 
-    A quick look at all, to spare most of them the exact one: in the others it finds none.
+    A fast test that saves most cases the exact one: `find_humps` finds no other case bimodal.
     """
     logs = np.sort(np.where(counting, np.log(times_s), np.inf), axis=1)
     numbers = counting.sum(axis=1)
@@ -107,7 +116,10 @@ def may_be_two(times_s: Floats, counting: NDArray[np.bool_]) -> NDArray[np.bool_
 
 
 def _division(logs: Sequence[float]) -> tuple[int, float]:
-    """Where to cut ascending numbers in two so that the variance within the parts is least, and what share is not."""
+    """Where to divide ascending numbers so that the variance within the two parts is least.
+
+    Also return the share of the variance that the division explains.
+    """
     total = _variation(logs)
     if total == 0:
         return 1, 0.0
@@ -118,10 +130,10 @@ def _division(logs: Sequence[float]) -> tuple[int, float]:
 
 
 def _between(values: Floats, numbers: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """What a cut after each value but the last explains of the variation, (cases, N − 1), and all of it, (cases,).
+    """The variation explained by a cut after each value but the last (cases, N − 1), and the total (cases,).
 
-    Of the first `numbers` (cases,) of `values` (cases, N) each; 0 for a cut beyond them. In N steps, by sums up to the
-    cut, and so to some digits less than the variations of the parts themselves.
+    Only the first `numbers` (cases,) of the `values` (cases, N) count; a cut beyond them explains 0. Cumulative sums
+    take N steps, but are less accurate by some digits than the variations of the parts themselves.
     """
     position = np.arange(1, values.shape[1] + 1)
     number = numbers[:, None]
@@ -143,7 +155,7 @@ def _variation(values: Sequence[float]) -> float:
 
 
 def _cause(fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[str, float | None]]) -> str | None:
-    """The counter that sets the slow trials apart most clearly, in words."""
+    """A sentence about the counter that distinguishes the groups most clearly; None without one."""
     found = [
         (strength, words) for counter in COUNTERS if (seen := _apart(counter, fast, slow)) for strength, words in seen
     ]
@@ -153,7 +165,7 @@ def _cause(fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[st
 def _apart(
     counter: Counter, fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[str, float | None]]
 ) -> list[tuple[float, str]]:
-    """The factor between the groups and the sentence, if the counter has no value common to both; else nothing."""
+    """The factor between the groups and a sentence, if the counter distinguishes them; otherwise an empty list."""
     of_fast = [value for trial in fast if (value := trial.get(counter.name)) is not None]
     of_slow = [value for trial in slow if (value := trial.get(counter.name)) is not None]
     if len(of_fast) < len(fast) or len(of_slow) < len(slow):
@@ -161,6 +173,6 @@ def _apart(
     low, high = (of_fast, of_slow) if counter.slow_has_more else (of_slow, of_fast)
     if min(high) - max(low) < counter.least or min(high) < counter.factor * max(low):
         return []
-    # As if each group had `least` more: next to nothing, a hundred times as much is little.
+    # Add `least` to both groups: a hundred times a negligible value is still small.
     strength = (min(high) + counter.least) / (max(low) + counter.least)
     return [(strength, counter.sentence.format(slow=median(of_slow), fast=median(of_fast)))]

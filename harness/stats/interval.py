@@ -1,11 +1,12 @@
-"""An interval for the low quantile of what trials give, from few trials.
+"""A 95 % confidence interval for the low quantile of the trial values, from few trials.
 
-On a logarithmic scale: so many times the distance between the lowest and the k-th lowest trial, down and up, that it
-holds the quantile 95 times in 100 where trials differ by log-normal noise (`multiples`). Only the lower part of the
-trials has a say: bursts and a second, slower hump change what lies above, and not where the fast trials are.
+On a logarithmic scale, the interval reaches down and up by multiples of one distance. That is the distance from the
+lowest to the k-th lowest trial. The multiples (`multiples`) give a coverage of 95 in 100 under log-normal noise between
+trials. Only the lower part of the trials is used. Bursts and a second, slower cluster change the upper part, but not
+the position of the fast trials.
 
-Vectorised over leading axes: so its coverage can be simulated (`tests/stats/test_coverage.py`), and so are all cases
-of a large run estimated at once.
+The functions are vectorised over leading axes. This allows simulating the coverage (`tests/stats/test_coverage.py`),
+and estimating all cases of a large run at once.
 """
 
 import heapq
@@ -17,18 +18,19 @@ from numpy.typing import NDArray
 
 from harness.stats.multiples import agreeing, multiples
 
-# What stopping at a narrow interval costs beyond the trials added after it (see `stopping`).
+# Factor that widens the interval to correct for stopping when it is narrow. It adds to the trials made after that
+# (see `stopping`).
 LOOKING = 1.02
-# Beyond it, e to it is no number any more.
+# The exponential of a larger number overflows.
 _MOST_LOG = math.log(np.finfo(float).max)
 
 Logs = NDArray[np.float64]
 
 
 def reach(ordered: Logs) -> tuple[Logs, Logs]:
-    """How far the interval reaches `(down, up)` from the estimate, each (…), of logarithms of times (…, N), N ≥ 2.
+    """Distances `(down, up)`, each (…), from the estimate to the ends of the interval.
 
-    Ascending along the last axis.
+    `ordered` holds logarithms of times (…, N), N ≥ 2, ascending along the last axis.
     """
     number = ordered.shape[-1]
     down, up = multiples(number)
@@ -37,16 +39,16 @@ def reach(ordered: Logs) -> tuple[Logs, Logs]:
 
 
 def grown(log: float) -> float:
-    """e to the `log`, infinite where that is no number."""
+    """e to the power `log`; infinite if that overflows."""
     return math.exp(log) if log < _MOST_LOG else math.inf
 
 
 def half_widths(values: Iterable[float], least: int) -> Iterator[float]:
-    """How far the interval of the first one, two, three … values reaches, as a share.
+    """Yield the half-width of the interval, as a share, of the first one, two, three … values.
 
-    Infinite of one value and of fewer than `least`. In n · log n steps for n values.
+    It is infinite for one value, and for fewer than `least`. The cost is n · log n steps for n values.
     """
-    # The k lowest so far, negated, so that the highest of them comes first; and the others, lowest first.
+    # Heaps of the k lowest values so far, negated to have the highest first, and of the others, lowest first.
     lower: list[float] = []
     upper: list[float] = []
     lowest = math.inf

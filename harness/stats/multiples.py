@@ -1,9 +1,11 @@
 """How far an interval must reach, in units of the distance between the lowest and the k-th lowest trial.
 
-So far that it holds the low quantile 95 times in 100 where trials differ by log-normal noise. There is no closed form,
-so it is simulated, always alike. Of very many trials only four have a say, and only these are drawn: the order
-statistics of uniform numbers are sums of independent exponential ones over the sum of all (Rényi 1953), so that the
-cost does not grow with the number of trials.
+The interval contains the low quantile 95 times in 100 if trials differ by log-normal noise. The distances have no
+closed form, so they are simulated, with a fixed seed.
+
+Only four trials determine the interval. For a large number of trials, only these four are drawn. This is possible
+because the order statistics of uniform numbers are partial sums of independent exponential numbers, divided by the
+total (Rényi 1953). The cost then does not grow with the number of trials.
 """
 
 import math
@@ -16,28 +18,28 @@ from numpy.typing import NDArray
 from harness.stats.quantile import LEVEL, low_quantile, rank
 
 CONFIDENCE = 0.95
-# The lower part of the trials, and of three or fewer all of them.
+# Share of the trials that form the lower part; at least `LEAST_AGREEING` trials, or all if there are fewer.
 LOWER_PART = 0.4
 LEAST_AGREEING = 3
-# Enough for the multiples to be right within 1 to 2 %: those of few trials vary most.
+# Enough draws for multiples accurate to 1 to 2 %. The multiples of few trials vary most, and get the most draws.
 _DRAWS = 600_000
 _FEWEST_DRAWS = 20_000
-# Beyond so many trials, more than twice the rounds that any precision in conf/ allows, only the four are drawn …
+# Above this number of trials, only the four are drawn. It is more than twice the rounds of any precision in conf/ …
 _MOST_WHOLE = 128
 _DRAWS_OF_FOUR = 100_000
-# … and only for so many numbers of trials from one to its double: between them the multiples are straight lines on
-# log-log paper, to within 0.2 %.
+# … and only at this many numbers of trials per factor of two. Log-log interpolation between them is accurate to within
+# 0.2 %.
 _NODES_AN_OCTAVE = 4
 
 
 def agreeing(number: int) -> int:
-    """k: how many of so many trials make the interval."""
+    """k: how many of `number` trials, the lowest ones, determine the interval."""
     return min(number, max(LEAST_AGREEING, math.ceil(LOWER_PART * number)))
 
 
 @cache
 def multiples(number: int) -> tuple[float, float]:
-    """How far `(down, up)` to go from the estimate, in units of x_k − x₁, of sorted normal x₁ … x_number."""
+    """Distances `(down, up)` from the estimate, in units of x_k − x₁, for sorted normal x₁ … x_number."""
     if number <= _MOST_WHOLE:
         return _whole(number)
     place = _NODES_AN_OCTAVE * math.log2(number / _MOST_WHOLE)
@@ -48,7 +50,7 @@ def multiples(number: int) -> tuple[float, float]:
 
 
 def _whole(number: int) -> tuple[float, float]:
-    """From all the trials."""
+    """Multiples simulated with all trials."""
     draws = np.sort(np.random.default_rng(0).standard_normal((max(_FEWEST_DRAWS, _DRAWS // number**2), number)), axis=1)
     return _tails(low_quantile(draws), draws[:, 0], draws[:, agreeing(number) - 1])
 
@@ -59,8 +61,8 @@ def _of_node(node: int) -> tuple[float, float]:
 
 
 def _of_four(number: int) -> tuple[float, float]:
-    """From the lowest trial, the two about the quantile, and the k-th."""
-    from scipy.special import ndtri  # here: it takes a tenth of a second to import, and few runs need it
+    """Multiples simulated with the lowest trial, the two around the quantile, and the k-th."""
+    from scipy.special import ndtri  # imported here: it takes 0.1 s, and few runs need it
 
     k = agreeing(number)
     below, share = rank(number)

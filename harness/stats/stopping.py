@@ -1,10 +1,12 @@
-"""When a case has enough trials.
+"""Decide when a case has enough trials.
 
-Stopping as soon as the interval is narrow picks the moments at which it is narrow by luck, and the interval then holds
-the truth less often than it says: 91 times in 100 instead of 95, in simulation. So a rule that looks must pay: once the
-interval is narrow, half as many trials again are made whatever they say, and the interval is a little wider than it
-were if nobody looked (`interval.LOOKING`). That brings it back to 93 to 97 in 100 for the kinds of noise in
-`tests/stats/noise.py`. Where every case gets the same number of trials, nobody looks.
+A rule that stops as soon as the interval is narrow selects moments at which it is narrow by chance. The interval then
+contains the true value less often than stated: 91 times in 100 instead of 95, in simulation. Two measures correct this.
+Once the interval is narrow, half as many trials are added, whatever they measure. The interval is also slightly wider
+than without interim looks (`interval.LOOKING`). The coverage is then 93 to 97 in 100 for the kinds of noise in
+`tests/stats/noise.py`.
+
+No such rule is needed if every case gets the same number of trials.
 """
 
 import itertools
@@ -17,14 +19,14 @@ from harness.stats.estimate import estimate
 from harness.stats.interval import half_widths
 from harness.stats.trials import Trial, is_quiet
 
-# So many trials must have seen the machine undisturbed before the limit on trials may end a case.
+# Number of quiet trials that a case needs before the limit on trials may end it.
 LEAST_QUIET = 2
-# Trials made unlooked-at once the interval is narrow, as a share of those made before.
+# Trials added once the interval is narrow, as a share of the trials made before.
 CONFIRMATION = 0.5
 
 
 class Limits(Protocol):
-    """What the rule needs of a precision: shares and seconds."""
+    """The settings of a precision that the rule needs: shares, numbers of trials and seconds."""
 
     target: float
     min_rounds: int
@@ -33,15 +35,15 @@ class Limits(Protocol):
 
 
 def peeks(limits: Limits) -> bool:
-    """Whether the number of trials depends on what they say."""
+    """Whether the number of trials depends on the measured values."""
     return limits.min_rounds < limits.max_rounds
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the rule looks at of one case: what each trial gave and whether it was quiet, in the order of the trials.
+    """The data of one case that the rule uses: values and quiet flags of its trials, in order.
 
-    `half_width` is how far the interval of all of them reaches, as a share; `wall_s` how long they took together.
+    The interval of all trials has the `half_width`, a share. The trials together took `wall_s`.
     """
 
     values_s: Sequence[float]
@@ -51,11 +53,14 @@ class Seen:
 
 
 def stop_reason(trials: Sequence[Trial], best_pulse_s: float | None, limits: Limits) -> str | None:
-    """Why to stop, or None to go on.
+    """The reason to stop, or None to continue.
 
-    `precise`: the interval is as narrow as asked, and was so once before, with two thirds of the trials at most.
-    `max_rounds`: it is not, after as many trials as allowed. `time_limit`: the case's trials have taken `case_s`. A
-    case of which all trials but one were disturbed goes on beyond `max_rounds`: see `restless`.
+    - The interval is as narrow as `target`, and already was with at most two thirds of the trials (`precise`). The
+      second condition does not apply at the maximum number of trials, or if that number is fixed.
+    - The interval is wider, and the case has the maximum number of trials (`max_rounds`).
+    - The trials of the case have taken `case_s` (`time_limit`).
+
+    A case with fewer than `LEAST_QUIET` quiet trials continues beyond `max_rounds` (see `restless`).
     """
     calm = [is_quiet(trial.pulse_s, best_pulse_s) for trial in trials]
     wide = not trials or sum(calm) < limits.min_rounds
@@ -71,7 +76,7 @@ def stop_reason(trials: Sequence[Trial], best_pulse_s: float | None, limits: Lim
 
 
 def reason_of(seen: Seen, limits: Limits) -> str | None:
-    """The same of numbers: `stop_reason` says what the answers mean."""
+    """The reason to stop, as in `stop_reason`, from the numbers of a case."""
     number, calm = len(seen.values_s), sum(seen.calm)
     narrow = number > 0 and calm >= limits.min_rounds and seen.half_width <= limits.target
     if narrow and _confirmed(_narrow(seen, limits), number, limits):
@@ -84,7 +89,7 @@ def reason_of(seen: Seen, limits: Limits) -> str | None:
 
 
 def _narrow(seen: Seen, limits: Limits) -> Iterator[bool]:
-    """Whether the interval of the first one, two, three … trials was as narrow as asked, with quiet ones enough."""
+    """Yield, for the first one, two, three … trials, whether the interval was narrow and enough trials were quiet."""
     calm = 0
     for quiet, half_width in zip(seen.calm, half_widths(seen.values_s, limits.min_rounds), strict=True):
         calm += quiet
@@ -92,28 +97,28 @@ def _narrow(seen: Seen, limits: Limits) -> Iterator[bool]:
 
 
 def confirmed(narrow: Sequence[bool], limits: Limits) -> bool:
-    """Whether to believe it: `narrow[i]` says whether after i + 1 trials the interval was as narrow as asked."""
+    """Whether a narrow interval is confirmed. `narrow[i]` says whether it was narrow after i + 1 trials."""
     return bool(narrow) and narrow[-1] and _confirmed(narrow, len(narrow), limits)
 
 
 def _confirmed(narrow: Iterable[bool], number: int, limits: Limits) -> bool:
-    """Whether the interval, narrow after `number` trials, was so early enough for the later ones to confirm it."""
+    """Whether the interval, narrow after `number` trials, was narrow early enough for later ones to confirm it."""
     if number >= limits.max_rounds or not peeks(limits):
-        return True  # no more are due, whenever it was
+        return True  # no more trials are due, so none can confirm it
     early_enough = itertools.takewhile(lambda early: _due(early, limits) <= number, itertools.count(1))
     return any(then for _, then in zip(early_enough, narrow, strict=False))
 
 
 def fewest(limits: Limits) -> int:
-    """The trials of a case that is as narrow as asked from the start."""
+    """The number of trials of a case whose interval is narrow from the start."""
     return _due(limits.min_rounds, limits)
 
 
 def _due(first: int, limits: Limits) -> int:
-    """How many trials settle a case whose interval was narrow after the `first`."""
+    """How many trials a case needs if its interval was narrow after `first` trials."""
     return min(first + math.ceil(CONFIRMATION * first), limits.max_rounds) if peeks(limits) else first
 
 
 def restless(trials: Sequence[Trial], best_pulse_s: float | None, limits: Limits) -> bool:
-    """Whether the case has had its rounds, and the machine too little rest during them."""
+    """Whether the case has had `max_rounds` trials and must continue, because too few of them were quiet."""
     return len(trials) >= limits.max_rounds and stop_reason(trials, best_pulse_s, limits) is None

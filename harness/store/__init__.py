@@ -1,4 +1,4 @@
-"""A run's directory: rows appended as they come, read back whatever became of the writer.
+"""The directory of a run. Rows are appended as they arrive, and stay readable if the writer was killed.
 
 config.yaml   machine.json   rows/*.jsonl   summary.csv   laws.csv   plots/
 """

@@ -1,4 +1,4 @@
-"""Files of rows that somebody has copied within a run: of each the copy is left out, and told in one line."""
+"""Find files of rows that were copied within a run. Each copy is left out and reported in one line."""
 
 import filecmp
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from harness.store.writer import number_of
 
 
 def without_copies(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """The files without those that hold the same bytes as an earlier one, in their order, and a notice for each.
+    """The files in their order, without those that have the same bytes as another, and a notice for each copy.
 
-    A file that carries no number was not named by a writer: it is the copy, and not the numbered one.
+    A writer numbers its file. Of two equal files, the one without a number is therefore the copy.
     """
     kept, notices = [], []
     sizes = {path: size_of(path) for path in paths}
@@ -29,20 +29,20 @@ def without_copies(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
 
 
 def size_of(path: Path) -> int:
-    """The size of the file in bytes; 1 for a file that cannot be read, so that its reader says why."""
+    """The size of the file in bytes; 1 for an unreadable file, so that its reader reports the error."""
     try:
         return path.stat().st_size
-    except OSError:  # a link to nothing
+    except OSError:  # a broken link
         return 1
 
 
 def _same(one: Path, other: Path) -> bool:
     try:
         return filecmp.cmp(one, other, shallow=False)
-    except OSError:  # what cannot be read is told where it is read
+    except OSError:  # the reader reports the unreadable file
         return False
 
 
 def _order(path: Path) -> tuple[int, str]:
-    """By when its writer came."""
+    """Sort key: the order in which the writers of the files started."""
     return number_of(path), path.name

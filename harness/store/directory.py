@@ -1,4 +1,4 @@
-"""The directory that a run is: made once, told from others, linked to as the latest."""
+"""Create the directory of a run, recognise one, and link to the latest."""
 
 import itertools
 import json
@@ -16,12 +16,12 @@ CONFIG, MACHINE = "config.yaml", "machine.json"
 
 
 def is_run(out: Path) -> bool:
-    """Whether there is a run at `out`, finished or not."""
+    """Whether `out` is a run, finished or not."""
     return (out / "rows").is_dir() and (out / CONFIG).is_file()
 
 
 def lacks_config(out: Path) -> bool:
-    """Whether there are rows at `out` without a word of what was asked for: a run whose configuration has gone."""
+    """Whether `out` holds rows but no configuration: a run whose `config.yaml` was lost."""
     try:
         return not (out / CONFIG).exists() and any((out / "rows").iterdir())
     except OSError:
@@ -29,7 +29,7 @@ def lacks_config(out: Path) -> bool:
 
 
 def check_new(out: Path) -> None:
-    """Raise UsageError unless a run can be made at `out`; writes nothing."""
+    """Raise UsageError unless a run can be created at `out`. Nothing is written."""
     try:
         _check_new(out)
     except OSError as error:
@@ -51,16 +51,16 @@ def _check_new(out: Path) -> None:
 
 
 def _is_half_made(out: Path) -> bool:
-    """Whether nothing is there but what `create` leaves that was killed meanwhile, if anything."""
+    """Whether `out` is empty, or holds only files left by a `create` that was killed."""
     names = {path.name for path in out.iterdir()} - {NAME, "rows", MACHINE}
     left_over = all(any(is_left_over(name, of) for of in (MACHINE, CONFIG)) for name in names)
     return left_over and not any((out / "rows").glob("*"))
 
 
 def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
-    """Make the directory of a new run, with how it was configured and where it ran. Raises UsageError if it cannot.
+    """Create the directory of a new run, with its configuration and machine. Raises UsageError on failure.
 
-    It is a run once it has its configuration: that comes last, and whole.
+    The configuration makes the directory a run, so it is written last and atomically.
     """
     try:
         (out / "rows").mkdir(parents=True, exist_ok=True)
@@ -71,13 +71,16 @@ def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
 
 
 def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
-    """Say of one more host what it is, under its name: see `machines`."""
+    """Store the machine of another host in `machines/`, under the name of the host."""
     (run / "machines").mkdir(exist_ok=True)
     write_whole(run / "machines" / f"{machine['host']}.json", _text(machine))
 
 
 def machines(run: Path) -> dict[str, dict[str, Any]]:
-    """What is known of the hosts that a run was measured on, by their names."""
+    """The machines that measured the run, by host name. Unreadable files are left out.
+
+    They come from `machines/`, or from `machine.json` if `machines/` holds none.
+    """
     paths = sorted((run / "machines").glob("*.json")) or [run / MACHINE]
     found = {}
     for path in paths:
@@ -85,21 +88,24 @@ def machines(run: Path) -> dict[str, dict[str, Any]]:
             machine = read_json(path)
             found[str(machine["host"])] = machine
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # a run whose machine is not known is a run all the same
+            continue  # a run with an unknown machine is still valid
     return found
 
 
 def remembered(run: Path, name: str) -> dict[str, Any]:
-    """What the run's machine.json holds under the name; nothing where it has not, or cannot be read."""
+    """The entry `name` of the run's `machine.json`; empty if the entry is missing or the file is unreadable."""
     try:
         found = read_json(run / MACHINE).get(name)
     except (OSError, ValueError, AttributeError):
-        return {}  # a run whose machine is not known is a run all the same
+        return {}  # a run with an unknown machine is still valid
     return found if isinstance(found, dict) else {}
 
 
 def remember(run: Path, name: str, what: Mapping[str, Any]) -> None:
-    """Put it there, in the place of what was. Raises UsageError where that cannot be."""
+    """Set the entry `name` of the run's `machine.json`.
+
+    Raises UsageError if the file cannot be read or written, and ValueError if it is not JSON.
+    """
     try:
         machine = read_json(run / MACHINE)
         write_whole(run / MACHINE, _text({**machine, name: what}))
@@ -112,7 +118,7 @@ def _text(machine: Mapping[str, Any]) -> str:
 
 
 def set_aside(out: Path) -> Path:
-    """Move all that is in the run's directory, but for its lock, into one beside it; which one."""
+    """Move the contents of the run, except its lock, to a new directory beside it. Return that directory."""
     number = next(number for number in itertools.count(1) if not _aside(out, number).exists())
     aside = _aside(out, number)
     aside.mkdir()
@@ -128,7 +134,7 @@ def _aside(out: Path, number: int) -> Path:
 
 
 def link_latest(out: Path) -> None:
-    """Point `latest`, beside the run, to it; a file or directory of that name is somebody's own and stays."""
+    """Point the link `latest`, beside the run, to the run. A regular file or directory of that name stays."""
     link = out.parent / "latest"
     if link.is_symlink() or not link.exists():
         fresh = link.with_name(f".latest-{os.getpid()}")
@@ -138,7 +144,7 @@ def link_latest(out: Path) -> None:
 
 
 def check_run(run: Path) -> None:
-    """Raise UsageError unless `run` is a run's directory."""
+    """Raise UsageError unless `run` is the directory of a run."""
     if lacks_config(run):
         raise UsageError(
             f"{run} has rows/ and no {CONFIG}, which says what was asked for: put that back; "

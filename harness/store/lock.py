@@ -1,7 +1,7 @@
-"""One writer of a run at a time: who has it is told by a file in its directory, and held by the kernel.
+"""Allow one writer of a run at a time. A file in the directory names the holder, and the kernel holds the lock.
 
-The kernel lets go of a lock when its process ends, however that ends. So a file that nobody holds is stale, unless it
-was left by another machine, of which this one's kernel knows nothing.
+The kernel releases a lock when its process ends, for whatever reason. A file without a lock is therefore stale, unless
+another machine wrote it. The kernel of this machine does not see the locks of others.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ from harness.errors import UsageError
 
 NAME = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-# What file systems say that have no such locks; what the file tells is all there is then.
+# Errors of file systems without locks. The content of the file is then the only evidence.
 _NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK)
 
 
 class Lock:
-    """Holds the run at `out`, whose directory it makes if need be. A context manager.
+    """Context manager that holds the run at `out`, and creates the directory if necessary.
 
-    Entering raises UsageError where another process has it, or nothing can be written; `left_by` then tells of one that
-    ended without letting go.
+    Entering raises UsageError if another process holds the run, or if the directory is not writable. After entering,
+    `left_by` names a holder that ended without releasing the run.
     """
 
     def __init__(self, out: Path) -> None:
@@ -53,22 +53,23 @@ class Lock:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # First the name, then the lock: whoever waits for neither finds a file that is gone, and makes its own.
+        # Remove the file, then release the lock. A process that opened the old file then sees that the file is
+        # gone, and creates a new one.
         try:
-            if os.path.samestat(self._path.stat(), os.fstat(self._file)):  # a new directory may have this name by now
+            if os.path.samestat(self._path.stat(), os.fstat(self._file)):  # another directory may have this name by now
                 self._path.unlink()
-        except OSError:  # a directory that has become read-only, or has gone
+        except OSError:  # the directory became read-only, or was removed
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, 0)  # nobody is left who has not come to an end
+                os.ftruncate(self._file, 0)  # an empty file names no holder, so none will be reported
         os.close(self._file)
 
     def _taken(self) -> bool:
-        """Whether the lock is held now, of the file that bears the name; False to try again."""
+        """Try to lock the file. Return False if the file was removed or replaced meanwhile: try again."""
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _hold(self._file)
             mine = os.stat(self._path).st_ino == os.fstat(self._file).st_ino
-        except FileNotFoundError:  # its holder has just let go of it
+        except FileNotFoundError:  # the previous holder has just removed the file
             mine = False
         except BlockingIOError as error:
             holder = _read(self._file)
@@ -96,9 +97,12 @@ class Lock:
 
 
 def holder(out: Path) -> tuple[str | None, bool | None]:
-    """Who has the run, or had it and did not let go, and whether it still has; None where that cannot be known here."""
+    """The process named in the lock file, and whether it still holds the run.
+
+    The process is None without a lock file. The second value is None if only another machine could tell.
+    """
     try:
-        file = os.open(out / NAME, os.O_RDONLY | os.O_NONBLOCK)  # a pipe of that name would block
+        file = os.open(out / NAME, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe of that name would block
     except FileNotFoundError:
         return None, False
     try:
@@ -121,10 +125,10 @@ def _hold(file: int) -> None:
 
 
 def _read(file: int) -> dict[str, Any]:
-    """What the holder has said of itself; nothing where it did not come to that."""
+    """The description that the holder wrote of itself; empty if the file holds none."""
     try:
         said = json.loads(os.pread(file, 4096, 0))
-    except (ValueError, RecursionError, OSError):  # such as a pipe, which has no place to read from
+    except (ValueError, RecursionError, OSError):  # OSError: a pipe cannot be read at an offset
         return {}
     return said if isinstance(said, dict) else {}
 
@@ -136,7 +140,7 @@ def _told(holder: dict[str, Any]) -> str:
 
 
 def _of_this_machine(holder: dict[str, Any]) -> bool:
-    """Whether this kernel would know of the holder: by its boot, or, booted anew since then, by its name."""
+    """Whether the holder ran on this machine: the same boot id, or, after a reboot, the same host name."""
     return holder.get("boot") == _boot() or holder.get("host") == platform.node()
 
 

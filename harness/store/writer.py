@@ -1,4 +1,4 @@
-"""Rows appended to a run, one line a trial, each on disk before the next trial starts."""
+"""Append rows to a run: one line per trial, each on disk before the next trial starts."""
 
 import contextlib
 import io
@@ -17,18 +17,18 @@ _NUMBERED = re.compile(r"(\d{4,})-")
 
 
 def number_of(path: Path) -> int:
-    """The which-th writer of its run left this file; 0 of one that carries no number."""
+    """The number of the writer that created this file, from 1; 0 if the file name has no number."""
     found = _NUMBERED.match(path.name)
     return int(found[1]) if found else 0
 
 
 class RowWriter:
-    """Appends rows to a file of its own under `rows/`: one writer a file, one line a trial, each on disk at once.
+    """Appends rows to its own file under `rows/`, one line per trial, each on disk at once.
 
-    Each row says on which host it was written.
+    Each row names the host that wrote it.
 
-    Files are numbered as their writers follow each other, whatever the clock says meanwhile, and are read in that
-    order; none is ever appended to by a second writer, which might find a torn line at its end.
+    Files are numbered in the order of their writers, independent of the clock, and are read in that order. A second
+    writer never appends to a file, because the last line might be torn.
     """
 
     def __init__(self, run: Path) -> None:
@@ -37,17 +37,17 @@ class RowWriter:
         number = 1 + max(map(number_of, rows.glob("*.jsonl")), default=0)
         self._host = platform.node()  # as in machine.json
         self.path = rows / f"{number:04d}-{self._host}-{os.getpid()}.jsonl"
-        self._file: io.FileIO | None = None  # until there is a row
+        self._file: io.FileIO | None = None  # None until the first row
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Append one row and have the disk hold it before returning. Raises OSError, with the file's name.
+        """Append one row and return once it is on disk. Raises OSError with the name of the file.
 
-        Raises UsageError if the run's directory was removed, renamed or replaced since the writer was made.
+        Raises UsageError if the directory of the run was removed, renamed or replaced since the writer was created.
         """
         line = json.dumps({"schema": SCHEMA, "host": self._host, **row}, ensure_ascii=False) + "\n"
-        # A path in some error's text may hold bytes that are no UTF-8: a question mark each, and not a sweep that ends.
+        # A path in an error message may hold bytes that are not UTF-8. They become question marks, not an error.
         if self._file is None:
-            # Unbuffered: a row is one write, and a reader meanwhile finds it whole or not at all.
+            # Unbuffered: a row is a single write, so a reader finds all of the row or nothing.
             try:
                 self._file = self.path.open("xb", buffering=0)
             except FileNotFoundError as error:
@@ -57,9 +57,9 @@ class RowWriter:
             self._append(self._file, line.encode("utf-8", "replace"))
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._file.seek(size))  # of a row that is not whole nothing had better be there
+                self._file.truncate(self._file.seek(size))  # remove the part of an incomplete row
             raise OSError(error.errno, error.strerror, str(self.path)) from error
-        self._check_in_place(self._file)  # afterwards: a renamed directory then has this row too
+        self._check_in_place(self._file)  # checked after the write, so that a renamed directory has this row too
 
     def _check_in_place(self, file: io.FileIO) -> None:
         """Raise UsageError unless `path` still names the open file."""
@@ -81,11 +81,11 @@ class RowWriter:
     @staticmethod
     def _append(file: io.FileIO, line: bytes) -> None:
         left = memoryview(line)
-        while left:  # a disk that is nearly full takes a part, and says so at the next
+        while left:  # a nearly full disk writes a part, and fails at the next write
             left = left[file.write(left) :]
         os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Close the file; nothing is lost by not getting here."""
+        """Close the file. No row is lost if this is never called."""
         if self._file is not None:
             self._file.close()

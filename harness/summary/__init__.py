@@ -1,4 +1,4 @@
-"""Rows in, one tidy table out: a line a case, units in the names."""
+"""Summarise the rows of a run as a tidy table: one line per case, units in the column names."""
 
 from harness.summary.line import COLUMNS, Line, table
 from harness.summary.summarise import summarise, summarise_run

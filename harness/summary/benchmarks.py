@@ -1,9 +1,9 @@
-"""A pytest-benchmark JSON read as lines: anybody's benchmarks that say in `extra_info` which case each is of.
+"""Read pytest-benchmark JSON as summary lines. Each benchmark names its case in `extra_info`.
 
-Of a benchmark that came with a time of its own (`time_s` and its interval, as our exports have) that is taken. Of
-others `time_s` is the fastest round, and the median round says how far that is to be trusted: as far down, as a ratio,
-as up to the median. All rounds are of one process, and another may lie further off than they do from each other:
-`trials` is therefore 1, and a notice says so.
+A benchmark may bring its own `time_s` and interval, as the exports of this harness do. For any other benchmark,
+`time_s` is the fastest round and the interval ends at the median round. The lower end is equally far away, as a ratio.
+All rounds come from one process, and another process may differ more than these rounds do. The number of `trials`
+is therefore 1, and a notice says so.
 """
 
 import json
@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.summary.line import COLUMNS, Line
 from harness.summary.tidy import lines_of
 
-# The versions whose files are alike in what is read here.
+# Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)
 _ONE_PROCESS = "of {} the interval goes by how the rounds of one process scatter; another process may lie outside of it"
 _HINTS = {name: get_type_hints(Line)[name] for name in COLUMNS}
@@ -26,9 +26,9 @@ _MOST = 2**63 - 1
 
 
 def read_benchmarks(path: Path) -> tuple[list[Line], list[str], dict[str, Any]]:
-    """Lines, notices, and what is known of the machine as `machine.json` has it.
+    """Read lines, notices and the machine, the last in the format of `machine.json`.
 
-    Raises UsageError where the file is none of pytest-benchmark's, or none of its benchmarks has a `seq_len`.
+    Raises UsageError if pytest-benchmark did not write the file, or if no benchmark has a `seq_len`.
     """
     content = _content(path)
     found: list[dict[str, Any]] = []
@@ -69,7 +69,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _record(path: Path, benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that the benchmark says of itself, its axes also by the parameters of its test."""
+    """Columns that the benchmark states in `extra_info`. Axes may also come from the parameters of its test."""
     said = {axis: value for axis, value in _part(benchmark, "params").items() if axis in AXES}
     said |= {name: value for name, value in _part(benchmark, "extra_info").items() if name in _HINTS}
     record = {name: _whole(value) for name, value in said.items() if value is not None and value == value}
@@ -82,7 +82,7 @@ def _record(path: Path, benchmark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _whole(value: Any) -> Any:
-    """A text without halves of surrogate pairs, which no file could be written with; anything else as it is."""
+    """Return a text without lone surrogates, which cannot be written to a file; return other values unchanged."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
@@ -103,7 +103,7 @@ def _time(path: Path, benchmark: Mapping[str, Any]) -> dict[str, float]:
     if not (isinstance(fastest, int | float) and isinstance(middle, int | float) and 0 < fastest <= middle < 1e12):
         raise UsageError(f"{path}: {_name(benchmark)} has no times: min={fastest!r}, median={middle!r}")
     time = {"time_s": float(fastest), "time_median_s": float(middle), "time_lo_s": 0.0}
-    if middle == fastest:  # of a single round nothing is known but itself, as of a single trial
+    if middle == fastest:  # a single round, like a single trial, says nothing about the spread
         return time
     return {**time, "time_lo_s": fastest * (fastest / middle), "time_hi_s": float(middle)}
 
@@ -111,7 +111,7 @@ def _time(path: Path, benchmark: Mapping[str, Any]) -> dict[str, float]:
 def _lines(path: Path, records: Sequence[Mapping[str, Any]]) -> list[Line]:
     import pandas as pd
 
-    # As objects: a column of counts with a gap would pass through floats, and large ones lose a digit.
+    # `object` keeps counts exact: pandas would turn a column with gaps into floats and round large numbers.
     columns = [name for name in COLUMNS if any(name in record for record in records)]
     columns = [*dict.fromkeys([*columns, "time_lo_s", "time_hi_s"])]
     cells = {name: pd.Series([record.get(name) for record in records], dtype=object) for name in columns}
@@ -130,7 +130,7 @@ def _with_tokens(line: Line) -> Line:
 
 
 def _machine(content: Mapping[str, Any]) -> dict[str, Any]:
-    """In the words of `machine.json`, as far as pytest-benchmark tells."""
+    """The machine in the format of `machine.json`, as far as pytest-benchmark records it."""
     info = _part(content, "machine_info")
     cpu = _part(info, "cpu")
     commit = _part(content, "commit_info")

@@ -1,4 +1,4 @@
-"""What was recorded beside the timed trials of cases, as one number a case."""
+"""Counters recorded in the timed trials, as one number per case."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from harness.summary.trials import Group
 
 
 def of_trials(group: Group) -> dict[str, Floats]:
-    """Each trial's counters by the names of `harness.stats.humps.COUNTERS`, (cases, N); NaN where it has none."""
+    """The counters of each trial (cases, N) by the names of `harness.stats.humps.COUNTERS`; NaN if not recorded."""
     return {
         "minor_faults_per_call": ratio(group.column("minor_faults"), group.column("calls")),
         "major_faults_per_call": ratio(group.column("major_faults"), group.column("calls")),
@@ -23,10 +23,11 @@ def of_trials(group: Group) -> dict[str, Floats]:
 
 
 def count(group: Group, each: Mapping[str, Floats]) -> dict[str, list[Any]]:
-    """Columns of a line, of all trials of a case (`each` by `of_trials`); None where no trial recorded it.
+    """Columns of a line, over all trials of a case. `each` comes from `of_trials`.
 
-    Medians, but for these: `involuntary_switches` a trial on average, `steal_share` of all their time, `host_bound`
-    where most trials are.
+    The value is None if no trial recorded the counter. Most columns are medians. The exceptions are
+    `involuntary_switches` (mean per trial), `steal_share` (share of the total time) and `host_bound` (majority of the
+    trials).
     """
     switches = each["involuntary_switches"]
     ticks, of_ticks = group.column("steal_ticks"), group.column("machine_ticks")
@@ -43,7 +44,7 @@ def count(group: Group, each: Mapping[str, Floats]) -> dict[str, list[Any]]:
 
 
 def _most(flags: Floats) -> list[bool | None]:
-    """Whether most of the flags known are set, of each (cases, N)."""
+    """Whether most known flags are set, for each row (cases, N); None if all are NaN."""
     known = _known(flags)
     most = np.nansum(flags, axis=1) * 2 > known
     return [flag if number else None for flag, number in zip(most.tolist(), known.tolist(), strict=True)]

@@ -1,4 +1,7 @@
-"""Rows folded together as they are read: of each only what its case's line needs, so that a run of any size fits."""
+"""Aggregate rows while they are read.
+
+A fold keeps only the data that the line of a case needs, so a run of any size fits into memory.
+"""
 
 import math
 from array import array
@@ -15,29 +18,37 @@ from harness.summary.facts_row import facts_of
 from harness.summary.trial_row import record_of
 
 Axes = tuple[Any, ...]
-# The purpose of a row that says: how this case has failed before counts no more.
+# The purpose of a row that makes earlier failures of its case void.
 REOPEN = "reopen"
 _STATUSES = frozenset(("ok", *FAILURES))
-# What is found out of a case once.
+# Purposes that are measured once per case.
 _ONCE = ("facts", "compile")
 
 _axes = itemgetter(*AXES)
 _must = itemgetter("case", "family", "purpose", "round", "status")
 _TYPES = get_type_hints(Case)
-# Without a source its length is 0.
+# The length is 0 for a layer without a source.
 _LEAST = {"source_len": 0}
-# Rounds are counted; what cannot be counted in eight bytes is none.
+# A larger round number would not fit into eight bytes, so it is invalid.
 _MOST_ROUND = 2**62
 
 
 class Fold:
-    """What the rows of a run say, or of a part of it, in their order.
+    """Data of all rows of a run, or of a part of a run, in their order.
 
-    `cases` numbers the cases by their axes. By that number: the last family named, the first failure (status and
-    reason) since the case was last `reopened`, the last facts (`FACTS`), how many seconds it took to compile, as said
-    last, which `hosts` have timed it, and the highest round in its rows, whether their trials count or not (`rounds`).
-    Of each timed trial, in the order of the rows: its case, its round, its `RECORD`; of those before the `since`-th,
-    where a case has one, nothing counts. `others` counts the rows of other kinds, by what tells one from a copy of it.
+    `cases` numbers the cases by their axes. Other attributes have these numbers as keys or indices:
+
+    - The last named family (`families`).
+    - The first failure, status and reason, since the case was last reopened (`failures`).
+    - The cases that were reopened, which voids their earlier failures (`reopened`).
+    - The hosts that timed the case (`hosts`).
+    - The first trial that counts, for a case that was timed anew (`since`).
+    - The highest round in any row, whether its trial counts or not (`rounds`).
+    - The last facts, as the cells of `FACTS` (`facts`).
+    - The last compile time, in seconds (`compiles_s`).
+
+    Timed trials are kept in the order of the rows: the case (`trial_cases`), the round (`trial_rounds`) and the
+    `RECORD` (`records`) of each. All other rows are counted in `others`, by the key that rows share with their copies.
     """
 
     def __init__(self) -> None:
@@ -56,9 +67,9 @@ class Fold:
         self.records = array("d")
 
     def add(self, row: Mapping[str, Any]) -> bool:
-        """Fold a row in. False if it lacks what every row must hold or holds what cannot be; it then leaves no trace.
+        """Add a row. Return False, and add nothing, if a required value is missing or invalid.
 
-        Every row says of which case it is, for what purpose and how it ended; a timed one has its samples.
+        Every row names its case, its family, its purpose, its round and its status. A timed row has samples as well.
         """
         try:
             data, family, purpose, number, status = _must(row)
@@ -109,8 +120,10 @@ class Fold:
         return True
 
     def _count(self, case: int, row: Mapping[str, Any]) -> None:
-        """A case's facts, and how long it took to compile, are found out once. Verified it is as often as it is gone on
-        with, and it may fail as often as it is tried again: such rows are told apart by when they were written.
+        """Count a row by the key that identifies its copies.
+
+        A case has facts and a compile time once. A case is verified each time the sweep continues, and may fail at
+        each attempt. Rows of these kinds are distinguished by the time they were written.
         """
         purpose, at = row["purpose"], row.get("at")
         if row["status"] == "ok" and purpose in _ONCE:
@@ -125,10 +138,10 @@ class Fold:
                 known = self.hosts[case] = (*known, intern(host))
 
     def _number(self, data: Any) -> int | None:
-        """The number of the case that the row is of; None if it is of none."""
+        """The number of the case with these axes; None if `data` does not describe a case."""
         try:
             known = self.cases.get(_axes(data))
-        except (KeyError, TypeError):  # an axis is missing, or is no plain value; or this is no mapping at all
+        except (KeyError, TypeError):  # an axis is missing or unhashable, or `data` is not a mapping
             known = None
         if known is not None:
             return known
@@ -136,7 +149,7 @@ class Fold:
             case = Case.from_dict(data)
         except (KeyError, TypeError):
             return None
-        # One string for all rows that name the same, where each row has brought its own.
+        # Every parsed row brings its own strings; interning keeps one copy of equal ones.
         axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
         for name, value in zip(AXES, axes, strict=True):
             if not isinstance(value, _TYPES[name]) or (_TYPES[name] is int and value < _LEAST.get(name, 1)):
@@ -150,7 +163,7 @@ class Fold:
         return number
 
     def follow(self, later: "Fold") -> None:
-        """Fold in what the rows after these say."""
+        """Add the data of later rows."""
         numbers = np.array([self._enter(axes) for axes in later.cases], dtype=np.int64)
         for number, family in zip(numbers, later.families, strict=True):
             self.families[number] = family

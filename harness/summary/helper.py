@@ -1,4 +1,4 @@
-"""A process that folds a share of a run's rows while others fold theirs."""
+"""A process that folds one share of a run's rows while other processes fold theirs."""
 
 import pickle
 import subprocess
@@ -12,25 +12,25 @@ from harness.summary.fold import Fold
 
 
 def fold_share(share: Sequence[Part]) -> tuple[Fold, list[Reading]]:
-    """What the rows of some parts say, in their order, and what became of each part."""
+    """Fold the rows of some parts in their order. Return the fold and one `Reading` per part."""
     fold = Fold()
     return fold, [read(part, fold.add) for part in share]
 
 
 def help_out() -> None:
-    """What a helper does: fold the share that it is given on standard input, and write what it says."""
+    """Entry point of a helper process: read a share from standard input, fold it, write the result to stdout."""
     share = pickle.load(sys.stdin.buffer)
     pickle.dump(fold_share(share), sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
 
 
 class Helper:
-    """Begins to fold a share at once, in a process that ends with this context at the latest."""
+    """Folds a share in a separate process. It starts at once and ends with this context at the latest."""
 
     def __init__(self, share: Sequence[Part]) -> None:
         self._share = share
         try:
             self._interpreter: Interpreter | None = _started(share)
-        except OSError:  # no disk to hand the share over: `result` does without
+        except OSError:  # no disk space for the temporary file: `result` folds the share here
             self._interpreter = None
 
     def __enter__(self) -> "Helper":
@@ -41,7 +41,7 @@ class Helper:
             self._interpreter.close()
 
     def result(self) -> tuple[Fold, list[Reading]]:
-        """What the share says. Where the process came to nothing, killed or without memory, it is folded here."""
+        """The folded share. If the process failed, was killed or lacked memory, this process folds the share itself."""
         process = self._interpreter.process if self._interpreter is not None else None
         if process is not None:
             out, _ = process.communicate()

@@ -1,4 +1,4 @@
-"""Which cases have two times, from the trials that saw the machine quiet."""
+"""Find bimodal cases, from the trials taken while the machine was quiet."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +11,10 @@ from harness.summary.cells import Floats, cells
 
 
 def humps(times_s: Floats, calm: NDArray[np.bool_], each: Mapping[str, Floats]) -> dict[str, list[Any]]:
-    """Columns of a line. `times_s`, one a trial, and `each`, what was recorded beside it, are (cases, N).
+    """Columns of a line that describe bimodal timing.
 
-    Trials of a machine that was slow itself would make two humps of any layer's: only those that are `calm` count.
+    `times_s`, the time of each trial, and `each`, the counters recorded with it, are (cases, N). Only the quiet trials
+    (`calm`) count: a disturbed machine would make the times of any layer bimodal.
     """
     number = len(times_s)
     columns: dict[str, list[Any]] = {

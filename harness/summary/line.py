@@ -1,4 +1,4 @@
-"""One line of `summary.csv`: its columns, their order and their units."""
+"""A line of `summary.csv`: its columns, their order and their units."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """One case, its columns in this order: seconds, bytes, one number a cell, None where there is none."""
+    """The columns of one case, in this order. Units are seconds and bytes; None marks a missing value."""
 
     impl: str
     family: str
@@ -34,7 +34,7 @@ class Line:
     time_median_s: float | None
     trials: int
     stop_reason: str | None
-    # Memory of one call, beyond weights and inputs: in all; as the kernel sees it; what torch's allocator handed out.
+    # Memory of one call beyond weights and inputs: the total, the part the kernel saw, the part from torch's allocator.
     peak_bytes: int | None
     peak_resident_bytes: int | None
     peak_traced_bytes: int | None
@@ -51,7 +51,7 @@ class Line:
     saved_bytes: int | None
     transient_bytes: int | None
     backend: str | None
-    # What else happened in the timed trials.
+    # Other observations of the timed trials.
     compile_s: float | None
     minor_faults_per_call: float | None
     involuntary_switches: float | None
@@ -59,8 +59,9 @@ class Line:
     steal_share: float | None
     humps: int | None
     sm_clock_mhz: float | None
-    # What goes with these: what the layer claims of flops; flops / min_bytes; why there is no faster kernel, no fact,
-    # not one hump; on a GPU, whether the host's launches take longer than its work, and what calls back to back take.
+    # Additions to these: the FLOPs that the layer claims; flops / min_bytes; why no faster kernel was used; why facts
+    # are missing; the two times of a bimodal case and their cause. On a GPU: whether the host's launches take longer
+    # than the work, and the time of back-to-back calls.
     allocator: str
     flops_claimed: int | None
     flops_per_byte: float | None
@@ -71,36 +72,36 @@ class Line:
     hump_cause: str | None
     host_bound: bool | None
     wall_call_s: float | None
-    # What somebody's own layer claims of itself, as JSON by the names of `harness.claims.CLAIMS`.
+    # Claims of a user's own layer, as JSON by the names of `harness.claims.CLAIMS`.
     claims: str | None
-    # What a token may look at; the share of tokens that are no padding; the length of a source, 0 without.
+    # Which tokens each token may attend to; the share of tokens that are not padding; the source length, 0 without one.
     mask: str
     real_share: float
     source_len: int
-    # Where it was timed; several with a comma between.
+    # Hosts that timed the case, separated by commas.
     host: str | None
 
     @property
     def case(self) -> Case:
-        """The point of the grid that it is of."""
+        """The case that this line describes."""
         return Case(*(getattr(self, axis) for axis in AXES))
 
     @property
     def allocates_outside_torch(self) -> bool:
-        """Whether torch has traced a part of the peak memory only: `peak_traced_bytes` is a lower bound."""
+        """Whether torch traced only a part of the peak memory, so that `peak_traced_bytes` is a lower bound."""
         return self.peak_bytes is None and self.peak_traced_bytes is not None
 
 
 COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Line))
-# Those of whole numbers.
+# The columns of whole numbers.
 WHOLE: frozenset[str] = frozenset(field.name for field in fields(Line) if field.type in (int, int | None))
 
 
 def table(lines: Iterable[Line]) -> "pd.DataFrame":
-    """The lines as a tidy DataFrame; whole numbers stay whole where some are missing."""
-    import pandas as pd  # here: a sweep that only counts its cases must not pay for it
+    """The lines as a tidy DataFrame. Columns of whole numbers stay integers, even with missing values."""
+    import pandas as pd  # imported here to keep a sweep that only counts its cases fast
 
     cells = dict(zip(COLUMNS, zip(*map(attrgetter(*COLUMNS), lines), strict=True), strict=False))
-    # Not left to pandas: a column of counts with a gap would pass through floats, and large ones lose a digit.
+    # Without an explicit dtype, pandas would turn counts with gaps into floats and round large numbers.
     whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE if name in cells}
     return pd.DataFrame({**cells, **whole}, columns=list(COLUMNS)).convert_dtypes()

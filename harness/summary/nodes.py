@@ -1,4 +1,4 @@
-"""Which host measured what, where there are several: what is one machine to a reader, and what must be said of them."""
+"""Runs measured on several hosts: their machines as one, and notices about which host measured what."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,13 +11,17 @@ Setting = tuple[Any, ...]
 
 
 def machine_of(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The first of the hosts, by the names of all."""
+    """The machine of the first host, with the names of all hosts as `host`."""
     first = next(iter(hosts.values()))
     return {**first, "host": ", ".join(hosts)}
 
 
 def told(lines: Sequence[Line], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Who measured what; and a warning for cases that are compared with each other and come from unlike machines."""
+    """Notices for a run of several hosts; none for a single host.
+
+    One notice says how many cases each host measured. Further notices warn if different machines measured cases with
+    the same settings, because such cases are compared with each other.
+    """
     settings: dict[str, dict[Setting, int]] = {}
     for line in lines:
         if line.host is not None:
@@ -53,7 +57,7 @@ def _mixed(
 
 
 def _varied(settings: Sequence[Setting]) -> list[int]:
-    """The places in a setting that are not alike in all."""
+    """The positions in a setting whose values differ."""
     return [place for place in range(len(SETTINGS)) if len({setting[place] for setting in settings}) > 1]
 
 

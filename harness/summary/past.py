@@ -1,4 +1,4 @@
-"""What a run's rows say has been done: where a sweep that goes on takes up."""
+"""The finished work of a run, from its rows: the state from which a sweep continues."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,9 +17,11 @@ Failure = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class Past:
-    """By case: its timed trials in their order, how it failed (status and reason), how long it took to compile, in
-    seconds, which hosts have timed it; and which cases have their facts. Failures that are to be tried again are in
-    `reopened`; cases that are to be timed anew have no trials, and why so in `anew`.
+    """The finished work of a run, by case.
+
+    Timed trials are in their order (`trials`). Each failed case has its status and reason (`failures`). Compile times
+    are in seconds (`compiles_s`). Each timed case has the hosts that timed it (`hosts`). Cases with facts are in
+    `facts`, and failures to retry in `reopened`. Cases to time anew have no trials, and `anew` holds the reason.
 
     `rounds` is the highest round of a case in any row, whether the trial counts or not. A new trial needs a higher one.
     """
@@ -34,20 +36,20 @@ class Past:
     facts: frozenset[Case] = frozenset()
 
     def reopening(self, statuses: Collection[str]) -> "Past":
-        """The same with failures of these statuses reopened."""
+        """Return a copy with the failures of these statuses reopened."""
         again = {case: failure for case, failure in self.failures.items() if failure[0] in statuses}
         left = {case: failure for case, failure in self.failures.items() if case not in again}
         return replace(self, failures=left, reopened=again)
 
     def without_times_of(self, hosts: Collection[str], why: str) -> "Past":
-        """The same with cases that one of these hosts has timed to be timed anew."""
+        """Return a copy in which the cases timed by any of these hosts are timed anew."""
         anew = {case: why for case, of_case in self.hosts.items() if not set(of_case).isdisjoint(hosts)}
         left = {case: trials for case, trials in self.trials.items() if case not in anew}
         return replace(self, trials=left, anew={case: why for case in anew if case not in self.failures})
 
 
 def past_of(run: Path) -> tuple[Past, list[str]]:
-    """The past of a run, and a notice for each line of its rows that could not be read, or is there twice."""
+    """Read the past of a run, and a notice for each unreadable or repeated row."""
     fold, notices = read_run(run)
     cases = [Case(*axes) for axes in fold.cases]
     trials: dict[Case, list[Trial]] = {}

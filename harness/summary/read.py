@@ -1,4 +1,4 @@
-"""All rows of a run, folded: by several processes where there are many rows and several processors."""
+"""Fold all rows of a run. Several processes share the work of a large run if there are several processors."""
 
 import os
 from contextlib import ExitStack
@@ -9,16 +9,16 @@ from harness.store.copies import size_of
 from harness.summary.fold import Fold
 from harness.summary.helper import Helper, fold_share
 
-# A helper takes a fifth of a second to start, in which so many bytes of rows are read.
+# A helper process takes 0.2 s to start. In that time, one process reads this many bytes of rows.
 _WORTH_A_HELPER = 2**25
-# What is folded together takes a tenth of the time that it took to read: more of them do not pay.
+# Merging a fold takes a tenth of the time of reading its rows, so more processes do not pay.
 _MOST = 8
 
 
 def read_run(run: Path, processes: int | None = None) -> tuple[Fold, list[str]]:
-    """The rows of a run, and a notice for each line that is none, or file that is a copy of another.
+    """Fold the rows of a run. Return the fold and a notice for each invalid line and each copied file.
 
-    In as many `processes` as pay, if not said.
+    By default, the number of `processes` depends on the size of the rows and the number of processors.
     """
     first, *others = parts(run, processes or _as_many_as_pay(run))
     with ExitStack() as stack:

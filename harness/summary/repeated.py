@@ -1,4 +1,4 @@
-"""Rows that are in a run twice, as if copied: of the same case, purpose and round. Each counts once, and is told."""
+"""Notices for rows that appear twice in a run, with the same case, purpose and round. Each of them counts once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from harness.summary.trials import Trials
 
 
 def repeated(run: Path, fold: Fold, trials: Trials) -> list[str]:
-    """A notice for each row that is there a second time; one for all beyond the first few."""
+    """A notice for each of the first `NAMED` repeated rows, and one that counts the others."""
     cases = list(fold.cases)
     found = [f"{Case(*cases[case])}, {what}" for case, what in _found(fold, trials)]
     notices = [f"{run / 'rows'}: {one}: there twice, counts once" for one in found[:NAMED]]

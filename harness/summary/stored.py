@@ -1,4 +1,4 @@
-"""A run, read: what every command that measures nothing starts from."""
+"""Read a stored run: the input of every command that does not measure."""
 
 import math
 from dataclasses import dataclass, fields
@@ -21,9 +21,9 @@ from harness.summary.tidy import lines_of
 
 @dataclass(frozen=True)
 class Stored:
-    """A run: its lines, a notice for each place in its rows that could not be read, its configuration and machine.
+    """A run: its lines, a notice for each unreadable place in its rows, its configuration and its machine.
 
-    What was not measured by a sweep has no configuration: it is empty.
+    The configuration is empty if no sweep measured the run.
     """
 
     path: Path
@@ -34,10 +34,10 @@ class Stored:
 
 
 def read_stored(path: Path) -> Stored:
-    """Everything of the run at `path`, from its rows, or from `summary.csv` where only the tables were kept.
+    """Read the run at `path` from its rows, or from `summary.csv` if only the tables were kept.
 
-    A file is read as pytest-benchmark's JSON. Raises UsageError where it is no run, or its configuration cannot be
-    read.
+    If `path` is a file, read it as pytest-benchmark JSON. Raises UsageError if `path` is not a run or its configuration
+    is unreadable.
     """
     if path.is_file():
         lines, notices, machine = read_benchmarks(path)
@@ -49,19 +49,19 @@ def read_stored(path: Path) -> Stored:
     lines, notices = (
         (_published(path / "summary.csv"), list[str]())
         if published
-        else summarise_run(path, Precision(**config["precision"]))  # it says why each case stopped
+        else summarise_run(path, Precision(**config["precision"]))  # the precision determines why each case stopped
     )
     if published:
         notices.append(f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
     machine, more = _machine(path / "machine.json")
     hosts = machines(path)
-    if (path / "machines").is_dir() and hosts:  # where it was measured, and not from where it was sent there
+    if (path / "machines").is_dir() and hosts:  # the machines that measured, not the one that submitted the jobs
         machine, more = machine_of(hosts), told(lines, hosts)
     return Stored(path, lines, [*notices, *more], config, machine)
 
 
 def _published(path: Path) -> list[Line]:
-    """The lines of a run of which only the tables were kept."""
+    """Read the lines of a run that kept only its tables."""
     try:
         text = read_text(path)
         if text and not text.endswith("\n"):
@@ -69,7 +69,7 @@ def _published(path: Path) -> list[Line]:
         return lines_of(from_csv(text))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # not the bytes of a text, not a table, or none of lines
+    except ValueError as error:  # not UTF-8, not a table, or not a table of lines
         raise UsageError(f"{path} is not a run's summary") from error
 
 
@@ -89,7 +89,7 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _machine(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """A run whose machine is not known is a run all the same."""
+    """Read the machine and any notices. A run with an unknown machine is still valid."""
     try:
         machine = read_json(path)
     except (OSError, ValueError):

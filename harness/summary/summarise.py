@@ -1,4 +1,4 @@
-"""Of all rows of a run, a line for every case."""
+"""Summarise all rows of a run as one line per case."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from harness.summary.trials import Group, Trials
 def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[Line]:
     """A line for every case that has a row, sorted by case. `limits` are those of the sweep.
 
-    Raises ValueError for a row that does not hold what every row must.
+    Raises ValueError if a row lacks a required value or holds an invalid one.
     """
     fold = Fold()
     for row in rows:
@@ -34,16 +34,16 @@ def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[Line]:
 
 
 def summarise_run(run: Path, limits: Limits) -> tuple[list[Line], list[str]]:
-    """The same of all rows of a run, with a notice for each line in its files that is no row, or there twice."""
+    """Lines as by `summarise` for all rows of a run, and a notice for each invalid or repeated row."""
     fold, notices = read_run(run)
     return _lines_of(fold, limits), [*notices, *repeated(run, fold, Trials(fold))]
 
 
 def _lines_of(fold: Fold, limits: Limits) -> list[Line]:
-    """A line for every case that was folded in, sorted by case.
+    """A line for every case of the fold, sorted by case.
 
-    A case's status is `ok` when none of its trials failed, else the first failure's: a layer that is
-    killed once in five has no time that could be relied on.
+    The status is `ok` if no trial of the case failed, and otherwise that of the first failure. The time of a layer that
+    is killed in one of five trials is not reliable.
     """
     cases = [Case(*axes) for axes in fold.cases]
     ok = np.array([number not in fold.failures for number in range(len(cases))], dtype=bool)
@@ -63,7 +63,7 @@ def _lines_of(fold: Fold, limits: Limits) -> list[Line]:
     for group in trials.groups(ok, best_pulses_s):
         timed = _timed(group, limits)
         _enter(columns, group.cases.tolist(), timed.keys(), timed.values())
-    # What timed trials say of it is the loading of what was compiled before.
+    # Timed trials load the code compiled before, so their compile time is only that of loading.
     _enter(columns, fold.compiles_s, ("compile_s",), [fold.compiles_s.values()])
     columns["tokens_per_s"] = [_over(case.tokens, s) for case, s in zip(cases, columns["time_s"], strict=True)]
     columns["flops_per_byte"] = list(map(_over, columns["flops"], columns["min_bytes"]))
@@ -79,9 +79,9 @@ def _over(part: float | None, whole: float | None) -> float | None:
 def _enter(
     columns: Mapping[str, list[Any]], cases: Iterable[int], names: Iterable[str], entries: Iterable[Iterable[Any]]
 ) -> None:
-    """Write some cases' cells, given column by column, into the columns of these names."""
+    """Write cells of some cases into the named columns. `entries` holds the cells column by column."""
     places = list(cases)
-    if not places:  # of no cases, `zip` makes no columns
+    if not places:  # without cases, `zip` yields no columns
         return
     for name, cells in zip(names, entries, strict=True):
         column = columns[name]
@@ -90,7 +90,7 @@ def _enter(
 
 
 def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
-    """The columns that come from timed trials."""
+    """The columns computed from timed trials."""
     calm = group.calm(group.best_pulse_s)
     medians_s = group.column("median_s")
     found = estimates(group.column("value_s"), medians_s, calm)
@@ -107,9 +107,9 @@ def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
 
 
 def _stops(group: Group, found: Sequence[Estimate], limits: Limits) -> list[str]:
-    """Why each case stopped, judged by the best pulse of the run.
+    """The stop reason of each case, judged by the best probe time of the run (`best_pulse_s`).
 
-    A case that stopped by the best pulse seen until then may be a disturbed one by that of the whole run.
+    The best probe time seen so far may have stopped a case that counts as disturbed by the best of the whole run.
     """
     values_s = group.column("value_s")
     walls_s = [sum(of_case) for of_case in group.column("wall_s").tolist()]

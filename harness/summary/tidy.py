@@ -1,4 +1,4 @@
-"""A tidy table read back: `summary.csv`, or anybody's with the columns that matter."""
+"""Read lines from a tidy table: `summary.csv`, or any table with the required columns."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from harness.summary.line import COLUMNS, WHOLE, Line
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a column is taken for where the table has none.
+# Default values of columns that the table lacks.
 _ASSUMED: dict[str, Any] = {
     "impl": "layer",
     "d_model": 1,
@@ -34,10 +34,11 @@ _TIMES = ("time_s", "time_lo_s", "time_hi_s")
 
 
 def lines_of(table: "pd.DataFrame") -> list[Line]:
-    """A line for every row of a table with a column `seq_len` and one cost at least; more columns as in `summary.csv`.
+    """A line for every row of a table. Columns are named as in `summary.csv`.
 
-    Times are seconds, without `time_lo_s` and `time_hi_s` known exactly. Raises UsageError without such columns or for
-    a size or count that is not whole.
+    The table needs `seq_len` and at least one cost. Times are in seconds, and count as exact unless both `time_lo_s`
+    and `time_hi_s` are given. Raises UsageError for a missing column, an invalid size, count or time, or several rows
+    of the same case.
     """
     if not hasattr(table, "columns") or not hasattr(table, "to_dict"):
         raise UsageError(f"a table is a pandas DataFrame, not a {type(table).__name__}")
@@ -92,7 +93,7 @@ def _seconds(name: str, value: Any) -> float:
         seconds = float(value)
     except (ValueError, TypeError):
         seconds = math.nan
-    # Only an interval may reach from nothing to any time.
+    # The ends of an interval may be 0 or infinite; a time may not.
     end = name in ("time_lo_s", "time_hi_s")
     if not (seconds >= 0 if end else 0 < seconds < math.inf):
         raise UsageError(f"{name}={value} is not a time in seconds above zero")

@@ -1,4 +1,4 @@
-"""The timed trials of a run as columns: cases with equally many trials are worked on together."""
+"""The timed trials of a run as columns. Cases with the same number of trials are processed together."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Some cases with N trials each; arrays are (cases, N), or (cases,) for what is one to a case.
+    """Some cases with N trials each. Arrays are (cases, N), or (cases,) for one value per case.
 
-    `best_pulse_s` is the best pulse that the run has seen with as many threads, NaN where none was taken.
+    `best_pulse_s` is the best probe time of the run with the same number of threads; NaN without a probe.
     """
 
     cases: Numbers
@@ -27,20 +27,23 @@ class Group:
     _rows: Numbers
 
     def column(self, name: str) -> Floats:
-        """One column of `RECORD`, in the order of the trials; NaN where it was not recorded."""
+        """A column of `RECORD` (cases, N), in the order of the trials; NaN if not recorded."""
         return self._records[self._rows, RECORD.index(name)]
 
     def calm(self, best_pulse_s: Floats) -> NDArray[np.bool_]:
-        """Which trials saw the machine quiet, by that best pulse of each case: see `harness.stats.trials.is_quiet`."""
+        """Which trials were quiet (cases, N), judged by the best probe time of each case (cases,).
+
+        The rule is that of `harness.stats.trials.is_quiet`.
+        """
         pulses = self.column("pulse_s")
         return np.isnan(pulses) | np.isnan(best_pulse_s)[:, None] | (pulses <= QUIET_PULSE * best_pulse_s[:, None])
 
 
 class Trials:
-    """The timed trials of all cases, by the numbers of the cases in the fold.
+    """The timed trials of all cases, by the case numbers of the fold.
 
-    Of a round that was read twice the later reading counts, in the place of the first; `repeated` are the cases and the
-    rounds, each as often as it was read again. What was measured before a case was begun anew does not count.
+    If a round was read twice, the later reading replaces the first and takes its position. All such
+    repetitions are listed in `repeated`, as cases and rounds. Trials from before a case was begun anew do not count.
     """
 
     def __init__(self, fold: Fold) -> None:
@@ -59,7 +62,7 @@ class Trials:
         self._starts = np.cumsum(self.numbers) - self.numbers
 
     def best_pulses(self, threads: Sequence[int]) -> Floats:
-        """The best pulse seen with as many `threads` as the case has, (cases,); NaN where none was taken."""
+        """The best probe time with the number of `threads` of each case (cases,); NaN without a probe."""
         kinds = {number: kind for kind, number in enumerate(dict.fromkeys(threads))}
         kind = np.array([kinds[number] for number in threads], dtype=np.int64)
         best = np.full(len(kinds), np.nan)
@@ -67,7 +70,7 @@ class Trials:
         return best[kind]
 
     def groups(self, chosen: NDArray[np.bool_], best_pulse_s: Floats) -> Iterator[Group]:
-        """The chosen cases that have trials, by how many they have."""
+        """Group the chosen cases that have trials by their number of trials."""
         for number in np.unique(self.numbers[chosen & (self.numbers > 0)]).tolist():
             cases = np.flatnonzero(chosen & (self.numbers == number))
             rows = self._rows[self._starts[cases][:, None] + np.arange(number)]
@@ -75,8 +78,8 @@ class Trials:
 
 
 def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
-    """The places of the trials that count, those of a case together, by when its rounds were first read."""
-    places = np.lexsort((rounds, cases))  # stable: of the same round, the first read comes first
+    """Indices of the trials that count, sorted by case, then by when each round was first read."""
+    places = np.lexsort((rounds, cases))  # a stable sort: repeated readings of a round keep their order
     changes = (np.diff(cases[places]) != 0) | (np.diff(rounds[places]) != 0)
     first = places[np.append(True, changes)[: len(places)]]
     last = places[np.append(changes, True)[: len(places)]]

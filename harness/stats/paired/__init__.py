@@ -1,1 +1,4 @@
-"""Whether one side is slower than another, from blocks in which both met the same machine: numbers in, numbers out."""
+"""Decide whether one side is slower than the other, from paired blocks.
+
+In a block, both sides meet the machine in the same state. Input and output are numbers.
+"""

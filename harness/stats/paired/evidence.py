@@ -1,4 +1,4 @@
-"""What the blocks of one case say: how likely they would be of a case that is not slower, not faster, not alike."""
+"""The evidence in the blocks of one case: p-values against not slower, not faster and not equivalent."""
 
 import math
 from collections.abc import Sequence
@@ -9,17 +9,21 @@ from scipy.special import ndtri
 from harness.stats.paired import signed_rank
 from harness.stats.paired.rules import Rules
 
-# The change that a comparison says it could have seen is one that it sees four times in five.
+# Power of the smallest detectable change: a comparison detects it four times in five.
 _POWER = 0.8
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of blocks' log ratios. Each p already pays for as many looks as there may be (Bonferroni), and so does the
-    interval, which misses the ratio as seldom as was asked for, whenever it was stopped.
+    """The evidence in the log ratios of blocks.
 
-    `slower`, `faster`: p of a ratio that is not above, not below the floor. `equivalent`: of one that is not within it
-    (two one-sided tests: Schuirmann 1987). `ratio`, `lo`, `hi`: B's time over A's.
+    Each p-value is corrected for the maximum number of looks (Bonferroni). The confidence interval is corrected in the
+    same way, so its error rate holds at every look.
+
+    Each p-value tests a null hypothesis about the ratio of B's time to A's. For `slower`, the ratio is not above the
+    threshold. For `faster`, the ratio is not below the reciprocal of the threshold. For `equivalent`, the ratio is not
+    between the two (two one-sided tests: Schuirmann 1987). The estimate of the ratio is `ratio`, its interval `lo` to
+    `hi`.
     """
 
     blocks: int
@@ -32,9 +36,9 @@ class Evidence:
 
 
 def evidence(logs: Sequence[float], rules: Rules, misses: float | None = None) -> Evidence:
-    """Of each block's log(B's time / A's time). Without blocks nothing is known.
+    """The evidence in `logs`, log(B's time / A's time) of each block. Without blocks, every p-value is 1.
 
-    `misses`: how often the interval may miss the ratio, half of it at either end; the rules' alpha, if not given.
+    The error rate of the interval is `misses`, half of it at either end. The default is the alpha of the rules.
     """
     if not logs:
         return Evidence(0, 1.0, 1.0, 1.0, math.nan, 0.0, math.inf)
@@ -53,19 +57,19 @@ def evidence(logs: Sequence[float], rules: Rules, misses: float | None = None) -
 
 
 def is_decided(found: Evidence, cases: int, rules: Rules) -> bool:
-    """Whether more blocks are not needed: it is equivalent, or slower or faster whatever the others turn out to be."""
+    """Whether no more blocks are needed: equivalent, or slower or faster whatever the results of other cases."""
     return min(found.slower, found.faster) <= rules.alpha / cases or found.equivalent <= rules.alpha
 
 
 def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
-    """The smallest slow-down, a share, that blocks as noisy as these flag four times in five, before it is confirmed.
+    """The smallest slowdown, as a share, that blocks with this noise flag four times in five, before confirmation.
 
-    Infinite where so many cases ask for more than all the blocks that there may be can say.
+    It is infinite if even the maximum number of blocks cannot reach the p-value required for this number of cases.
     """
     if len(rules.looks) * 0.5**rules.most_blocks > rules.alpha / cases:
         return math.inf
     half = math.log(found.hi / found.lo) / 2 if found.lo > 0 else math.inf
     looks = len(rules.looks)
-    # Of the interval's half width, what a standard error is; of that, what a test of all cases needs.
+    # Convert the half-width of the interval to a standard error, then to the change that a test of all cases needs.
     error = half / -ndtri(rules.alpha / looks / 2)
     return math.expm1(rules.log_floor + error * (ndtri(_POWER) - ndtri(rules.alpha / looks / cases)))

@@ -1,11 +1,13 @@
-"""Many cases at once: which of them to call changed, so that few of those are called so by chance."""
+"""Correct for testing many cases at once, so that few of the reported changes are due to chance."""
 
 from collections.abc import Sequence
 
 
 def discoveries(p_values: Sequence[float], alpha: float) -> list[bool]:
-    """Benjamini and Hochberg 1995, "Controlling the false discovery rate": of those called, a share of at most `alpha`
-    is expected to be false; where none has changed, that one is called at all has a chance of at most `alpha`.
+    """Which p-values are discoveries, by Benjamini and Hochberg 1995, "Controlling the false discovery rate".
+
+    The expected share of false discoveries is at most `alpha`. If no case has changed, the probability of any discovery
+    is at most `alpha`.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     called = 0

@@ -1,7 +1,7 @@
-"""The order of a comparison: rounds of blocks, looks, stopping, and everything flagged measured once more.
+"""The procedure of a comparison: rounds of blocks, looks, stopping, and a second measurement of every flagged case.
 
-It knows neither clocks nor layers: a block comes from whoever is asked for it. So what is simulated, and what is drawn
-again from recorded blocks, is decided by the very code that decides in earnest.
+The procedure knows neither clocks nor layers, because the caller supplies the blocks. Simulations and resampling of
+recorded blocks therefore run the same code as real comparisons.
 """
 
 import random
@@ -14,12 +14,12 @@ from harness.stats.paired.rules import Rules
 
 
 class NoBlock(Exception):
-    """A case of which no block can be had; the message says why."""
+    """No block of this case can be measured. The message gives the reason."""
 
 
 @dataclass
 class Blocks:
-    """Log ratios of one case: of the first measurement, and of the second where the first flagged it."""
+    """Log ratios of one case: from the first measurement, and from the second if the first flagged the case."""
 
     first: list[float] = field(default_factory=list)
     again: list[float] = field(default_factory=list)
@@ -29,13 +29,13 @@ class Blocks:
 
 @dataclass
 class Measured:
-    """Of all cases and of the controls, each by its number: what was measured."""
+    """The blocks of all cases and of the controls, by case number."""
 
     cases: list[Blocks]
     controls: dict[int, Blocks]
 
 
-# `(case, whether it is the control's block) -> log ratio`; raises NoBlock.
+# `(case, whether the block is of the control) -> log ratio`; raises NoBlock.
 TakeBlock = Callable[[int, bool], float]
 
 
@@ -48,13 +48,13 @@ def measure(
     between: Callable[[str, int], None] = lambda stage, number: None,
     is_over: Callable[[str], bool] = lambda stage: False,
 ) -> Measured:
-    """Measure `cases` cases, and `controls`, some of them, against themselves.
+    """Measure a number of cases, and the cases in `controls` against themselves.
 
-    `between` is called before each round, with "first" or "again" and the round's number from 1: what is flagged in the
-    first rounds is measured again, and `between` has new processes made for that.
+    Before each round, `between` is called with the stage, "first" or "again", and the round's number from 1. Flagged
+    cases are measured again in the second stage, for which `between` is to start new processes.
 
-    `is_over`, asked after each round, may end the first rounds, and the others. What is looked at then is one look more
-    and leaves out all later ones, of which there is one at least: there are never more than was paid for.
+    After each round, `is_over` is called with the stage and may end it. Stopping early adds one unplanned look but
+    skips at least one planned look. The number of looks therefore never exceeds that of the correction.
     """
     draw = random.Random(seed)
     measured = Measured([Blocks() for _ in range(cases)], {case: Blocks() for case in controls})
@@ -68,7 +68,7 @@ def measure(
 
 
 def flagged(measured: Measured, rules: Rules) -> list[int]:
-    """The cases whose first blocks say that they are slower or faster."""
+    """The cases that are slower or faster by their first blocks."""
     found = [evidence(blocks.first, rules) for blocks in measured.cases]
     slower = discoveries([one.slower for one in found], rules.alpha)
     faster = discoveries([one.faster for one in found], rules.alpha)
@@ -85,9 +85,9 @@ def _rounds(
     between: Callable[[str, int], None],
     is_over: Callable[[str], bool],
 ) -> None:
-    """Every open case, and every open control, once a round in a new random order; at a look those decided are closed.
+    """Measure every open case and control once per round, in a new random order. Close decided ones at each look.
 
-    A control is open as long as it is undecided and any case is open.
+    A control is open while it is undecided and any case is open.
     """
     blocks = {(case, False): measured.cases[case] for case in cases}
     blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}

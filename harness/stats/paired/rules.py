@@ -1,4 +1,4 @@
-"""How a comparison decides, and how much evidence it asks for."""
+"""The decision rules of a comparison: threshold, error rates and looks."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Rules:
-    """What is asked of the blocks.
+    """The threshold, the error rates and the looks of a comparison.
 
-    `floor`: a change no larger than this share is none that matters. `alpha`: how often a case that has not changed
-    by more may be called changed (over all cases, the share of false ones among those called so), or one that has
-    be called equivalent. `alpha_again` is the same of what was flagged and is measured a second time: both must err for
-    a false one to count, which in either direction is then one run in 200 at most. `looks`: after so many blocks a case
-    is looked at, and stopped if it is sure.
+    - The threshold, as a share (`floor`). A change no larger than this does not matter.
+    - The error rate (`alpha`). Among cases reported as changed, it bounds the share of those that have not changed by
+      more than the threshold. It also bounds how often a case that has changed is called equivalent.
+    - The error rate of the second measurement, that of flagged cases (`alpha_again`). A false result counts only if
+      both measurements err: in either direction, that is at most one run in 200.
+    - The numbers of blocks after which a case is tested, and stopped if it is decided (`looks`).
     """
 
     floor: float = 0.03
@@ -22,15 +23,15 @@ class Rules:
 
     @property
     def again(self) -> "Rules":
-        """The rules of the second time."""
+        """The rules of the second measurement."""
         return replace(self, alpha=self.alpha_again)
 
     @property
     def log_floor(self) -> float:
-        """The floor as a log ratio: as much slower as faster."""
+        """The threshold as a log ratio, the same for slower and faster."""
         return math.log1p(self.floor)
 
     @property
     def most_blocks(self) -> int:
-        """Nobody is measured more often than this."""
+        """The maximum number of blocks of a case in one measurement."""
         return self.looks[-1]

@@ -1,11 +1,11 @@
-"""The signed-rank test and its interval, exact: Wilcoxon 1945, "Individual comparisons by ranking methods".
+"""The exact signed-rank test and its interval: Wilcoxon 1945, "Individual comparisons by ranking methods".
 
-Of what a block says nothing is assumed but that it is as likely to lie above the truth as below it, by the same
-amounts. That holds of log(B's time / A's time) where the order of the sides within a block is drawn at random, however
-the machine's noise looks: with two levels, bursts and drifts a t-test would need many more blocks to be trusted.
+The only assumption is that the value of a block is distributed symmetrically about the true value. It holds for
+log(B's time / A's time), under any noise, if the order of the sides within a block is random. If noise has two levels,
+bursts and drifts, a t-test needs many more blocks to be reliable.
 
-The statistic is the number of Walsh averages, (xᵢ + xⱼ)/2 with i ≤ j, above a value; the middle one of them is the
-Hodges–Lehmann estimate: Hollander, Wolfe and Chicken 2014, "Nonparametric statistical methods", 3.1 to 3.3.
+The statistic is the number of Walsh averages, (xᵢ + xⱼ)/2 with i ≤ j, above a value. Their median is the Hodges–Lehmann
+estimate: Hollander, Wolfe and Chicken 2014, "Nonparametric statistical methods", 3.1 to 3.3.
 """
 
 import math
@@ -19,36 +19,36 @@ Floats = NDArray[np.float64]
 
 
 def walsh(values: Sequence[float]) -> Floats:
-    """All averages of two of the values, each with itself too, in ascending order: N(N + 1)/2 of them."""
+    """The N(N + 1)/2 averages of pairs of values, including each value with itself, in ascending order."""
     x = np.asarray(values, dtype=float)
     i, j = _pairs(len(x))
     return np.sort((x[i] + x[j]) / 2)
 
 
 def p_above(averages: Floats, value: float) -> float:
-    """How likely so many Walsh averages above `value` are, or more, where the truth is no more than `value`.
+    """The p-value of the hypothesis that the true value is at most `value`, from the Walsh averages above it.
 
-    Averages that are `value` exactly count as none above it.
+    Averages equal to `value` do not count as above.
     """
     above = len(averages) - int(np.searchsorted(averages, value, side="right"))
     return float(_tails(_number(averages))[above])
 
 
 def p_below(averages: Floats, value: float) -> float:
-    """The same of averages below it, where the truth is no less."""
+    """The p-value of the hypothesis that the true value is at least `value`, from the Walsh averages below it."""
     return float(_tails(_number(averages))[int(np.searchsorted(averages, value, side="left"))])
 
 
 def location(averages: Floats) -> float:
-    """The Hodges–Lehmann estimate of the middle."""
-    middle = len(averages) // 2  # they are sorted
+    """The Hodges–Lehmann estimate of the centre: the median of the Walsh averages."""
+    middle = len(averages) // 2  # the averages are sorted
     return float(averages[~middle] + averages[middle]) / 2
 
 
 def interval(averages: Floats, alpha: float) -> tuple[float, float]:
-    """Between what the truth lies with a confidence of at least 1 − `alpha`; infinite where the blocks are too few."""
+    """A confidence interval for the true value at level 1 − `alpha` or higher; infinite with too few blocks."""
     tails = _tails(_number(averages))
-    # The largest number of averages that may lie outside on one side.
+    # The largest number of averages that may lie outside the interval on one side.
     outside = len(averages) - int(np.argmax(tails <= alpha / 2)) if tails[-1] <= alpha / 2 else -1
     if outside < 0:
         return -math.inf, math.inf
@@ -66,7 +66,10 @@ def _pairs(number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 @lru_cache
 def _tails(number: int) -> Floats:
-    """P(W ≥ w) for w from 0 to N(N + 1)/2, where each rank counts or not with a half: sums of subsets of 1 … N."""
+    """P(W ≥ w) for w from 0 to N(N + 1)/2, where W is the sum of a random subset of the ranks 1 … N.
+
+    Each rank is in the subset with probability ½.
+    """
     counts = np.ones(1)
     for rank in range(1, number + 1):
         counts = np.concatenate([counts, np.zeros(rank)]) + np.concatenate([np.zeros(rank), counts])

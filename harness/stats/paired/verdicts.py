@@ -1,4 +1,4 @@
-"""What a comparison concludes of each case, and whether it may: an A/A control that fails disarms it."""
+"""The verdict of a comparison on each case. If an A/A control fails, no case is called slower, faster or equivalent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,12 @@ SLOWER, FASTER, EQUIVALENT, UNDECIDED, UNMEASURED = "slower", "faster", "equival
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one case: one of the five, why, and the evidence that it rests on.
+    """One of the five verdicts on a case, its reason, and the evidence for it.
 
-    The evidence of a case that was measured a second time is that of the second time alone: the first time chose it
-    for being large. Its interval is that of the test which decided: above the floor if it is slower, below if faster,
-    and not so if that was not confirmed. `blocks` counts those of both.
+    If a case was measured twice, the evidence is that of the second measurement alone. The first one selected the case
+    for its large change, so its estimate is biased. The interval agrees with the deciding test. It lies above the
+    threshold if slower, and below the reciprocal of the threshold if faster. If the change was not confirmed, it does
+    neither. The count of `blocks` includes both measurements.
     """
 
     verdict: str
@@ -29,7 +30,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Control:
-    """What came of measuring a case against itself: whether it `differs`; `failure` says why that could not be done."""
+    """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it."""
 
     case: int
     differs: bool
@@ -38,14 +39,14 @@ class Control:
 
     @property
     def held(self) -> bool:
-        """Whether it was measured, and came out as itself."""
+        """Whether the control was measured and does not differ from itself."""
         return not self.differs and self.failure is None
 
 
 def controls_of(measured: Measured, rules: Rules) -> list[Control]:
-    """Of each control; it holds unless it would have been called slower or faster, the first time or the second.
+    """The result of each control. A control differs if either measurement would have called it slower or faster.
 
-    The evidence is of the time that it did not hold, or of the first.
+    The evidence is that of the measurement in which the control differed, and otherwise that of the first.
     """
     shown: dict[int, Evidence] = {}
     failing: set[int] = set()
@@ -59,14 +60,17 @@ def controls_of(measured: Measured, rules: Rules) -> list[Control]:
 
 
 def disarmed(controls: Sequence[Control]) -> str:
-    """Why nothing may be concluded; empty where it may: no control differs from itself, and some was measured."""
+    """The reason why the comparison must not conclude anything; empty if it may.
+
+    It may if no control differs from itself and at least one was measured.
+    """
     if any(control.differs for control in controls):
         return "the A/A control failed"
     return "" if any(control.held for control in controls) else "the A/A control could not be measured"
 
 
 def verdicts_of(measured: Measured, rules: Rules) -> list[Verdict]:
-    """A verdict for every case. Where a control has failed nothing is called slower, faster or equivalent."""
+    """A verdict for every case. If the controls failed, no case is called slower, faster or equivalent."""
     why_not = disarmed(controls_of(measured, rules))
     again = [number for number, blocks in enumerate(measured.cases) if blocks.flagged]
     second = [evidence(measured.cases[number].again, rules) for number in again]
@@ -91,17 +95,17 @@ def verdicts_of(measured: Measured, rules: Rules) -> list[Verdict]:
 
 
 def _misses(called: int, tested: int, rules: Rules) -> float:
-    """How often the interval may miss of what was measured a second time, so that it says what the test said.
+    """The error rate of intervals from the second measurement, chosen so that they agree with the test.
 
-    Either end is a one-sided test. Of so many called, each had to pass that share of alpha (Benjamini and Yekutieli
-    2005, "False discovery rate-adjusted multiple confidence intervals for selected parameters"); who was not called
-    does not pass it either.
+    Either end of the interval is a one-sided test. Each of `called` discoveries had to pass alpha · called / tested
+    (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple confidence intervals for selected
+    parameters"). A case that is not a discovery fails that test as well.
     """
     return 2 * rules.alpha_again * max(called, 1) / tested
 
 
 def _before(blocks: Blocks, rules: Rules) -> str:
-    """What a flagged case was the first time."""
+    """The verdict on a flagged case by its first measurement: slower or faster."""
     return SLOWER if evidence(blocks.first, rules).slower <= rules.alpha else FASTER
 
 
