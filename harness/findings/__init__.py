@@ -1,1 +1,4 @@
-"""What the lines of a run say: laws, verdicts on claims, crossovers, predictions, the roofline. No torch."""
+"""Results derived from the lines of a run. No torch.
+
+These are cost models (laws), verdicts on claims, crossovers, predictions and the roofline.
+"""

@@ -1,4 +1,4 @@
-"""What an impl claims, and how fast that grows: a claim of an order leaves the constant of each of its terms free."""
+"""A layer's claims and how fast they grow. A claim by order leaves the constant of each of its terms free."""
 
 import itertools
 import json
@@ -14,12 +14,12 @@ from impls.registry import IMPLS
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 
-# Of two terms of a claim one may cost this many times as much per unit as the other: its constants are free, within
-# what one word or one multiply-add more or less makes of them.
+# The constants of a claim's terms are free, but one may be at most this many times another. One word or one
+# multiply-add more or less makes such a difference.
 FREE_FACTOR = 2.0
-# An exponent is read no finer than this: terms of lower order, which a claim leaves out, bend it by so much.
+# Tolerance of an exponent. A claim leaves out terms of lower order, which shift the exponent by this much.
 READ_TO = 0.1
-# An exponent known to less than ±0.25 could be that of another order.
+# With a wider interval than this (±0.25), an exponent could be that of another order.
 WIDEST = 0.5
 
 Size = tuple[int, int, int]  # n, d, h
@@ -27,7 +27,7 @@ Size = tuple[int, int, int]  # n, d, h
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim: what was measured, one of confirmed, refuted and undetermined, and why."""
+    """The verdict on a claim (confirmed, refuted or undetermined), what was measured, and the reason."""
 
     measured: str
     verdict: str
@@ -35,7 +35,10 @@ class Judgement:
 
 
 def claims_of(lines: Iterable[Line]) -> dict[str, str]:
-    """What the impl of these lines claims, as it is written: ours by the registry, others as their rows say."""
+    """Return the claims of these lines' layer, as text by name.
+
+    The claims of a built-in layer come from the registry, those of other layers from their rows.
+    """
     for line in lines:
         if line.impl in IMPLS:
             return {name: text for name in claims.CLAIMS if (text := getattr(IMPLS[line.impl], name))}
@@ -45,7 +48,7 @@ def claims_of(lines: Iterable[Line]) -> dict[str, str]:
 
 
 def _stated(text: str) -> dict[str, str]:
-    """The claims in a row. What somebody has made of a row by hand is passed on as a claim that cannot be read."""
+    """The claims in a row. A row edited by hand may be malformed; its text is then passed on as unreadable claims."""
     try:
         stated = json.loads(text)
     except ValueError:
@@ -56,19 +59,19 @@ def _stated(text: str) -> dict[str, str]:
 
 
 def degree(claim: Polynomial, axis: str) -> int:
-    """The highest power of the axis ('n', 'd' or 'h') in the claim."""
+    """Return the highest power of the axis ('n', 'd' or 'h') in the claim."""
     return max(int(getattr(term, axis)) for term in claim.terms)
 
 
 def logs(claim: Polynomial) -> int:
-    """The power of log n beside the highest power of n in the claim."""
+    """Return the power of log n in the terms with the highest power of n."""
     return max(term.log for term in claim.terms if term.n == degree(claim, "n"))
 
 
 def apart(sizes: Iterable[int]) -> list[int]:
-    """The largest size, the largest of at most half of it, and so on, in ascending order.
+    """Return the largest size, the largest of at most half of it, and so on, in ascending order.
 
-    Between closer ones growth cannot be told from what rounds sizes up to whole blocks.
+    Between closer sizes, growth cannot be distinguished from rounding up to whole blocks.
     """
     found: list[int] = []
     for size in sorted(sizes, reverse=True):
@@ -78,7 +81,7 @@ def apart(sizes: Iterable[int]) -> list[int]:
 
 
 def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
-    """d log claim / d log axis at a size, and between what it lies with the constants free."""
+    """Return d log claim / d log axis at a size, and its range over the free constants."""
     parts = [(_value(term, size), float(getattr(term, axis))) for term in _growing(claim)]
     return _over_constants(
         len(parts),
@@ -90,7 +93,10 @@ def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
 
 
 def exponent_between(claim: Polynomial, axis: str, small: Size, large: Size) -> Range:
-    """The slope on log-log paper from one size to another that is larger along the axis, with the constants free."""
+    """Return the claim's scaling exponent between two sizes, and its range over the free constants.
+
+    `large` is larger than `small` along the axis.
+    """
     ends = [(_value(term, small), _value(term, large)) for term in _growing(claim)]
     at = "ndh".index(axis)
     run = math.log(large[at] / small[at])
@@ -107,7 +113,7 @@ def exponent_between(claim: Polynomial, axis: str, small: Size, large: Size) -> 
 
 
 def _growing(claim: Polynomial) -> list[Term]:
-    """The terms that are added: what is taken off, as in 12nd² − 2d², is of lower order. A claim of 0 is constant."""
+    """The positive terms. A subtracted term, as in 12nd² − 2d², is of lower order. A claim of 0 counts as constant."""
     return [term for term in claim.terms if term.coefficient > 0] or [Term(1)]
 
 
@@ -117,17 +123,20 @@ def _value(term: Term, size: Size) -> float:
 
 
 def _over_constants(number: int, exponent: Callable[[tuple[float, ...]], float]) -> Range:
-    """A ratio of sums that are linear in the constants is extreme at the corners of what these may be."""
+    """The exponent with the constants as claimed, and its range over all allowed constants.
+
+    The exponent is a ratio of sums that are linear in the constants, so its extremes lie at the corners.
+    """
     side = math.sqrt(FREE_FACTOR)
     corners = [exponent(free) for free in itertools.product((1 / side, side), repeat=number)]
     return Range(exponent((1.0,) * number), min(corners), max(corners))
 
 
 def size_of(line: Line) -> Size:
-    """Where a line was measured."""
+    """Return the (n, d, h) of a line."""
     return line.seq_len, line.d_model, line.num_heads
 
 
 def signed(value: float) -> str:
-    """An exponent as it is read: two digits, and a minus that is one."""
+    """Format an exponent with two decimals and a true minus sign."""
     return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")

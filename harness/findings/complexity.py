@@ -1,4 +1,4 @@
-"""A cell of complexity: an order, such as O(n²·d), held against the terms that counted work is made of."""
+"""A complexity cell: an order, such as O(n²·d), compared with the terms of the counted FLOPs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from harness.findings.work_terms import WorkTerm, of_one_token_more, written
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: what the paper has, what was measured, one of `verdicts.VERDICTS`, and why."""
+    """One cell: the paper's claim, the measured value, one of `verdicts.VERDICTS`, and the reason."""
 
     claimed: str
     measured: str
@@ -19,9 +19,9 @@ class Cell:
 
 
 class Order(NamedTuple):
-    """O(…) as it is written, and its powers of n and d.
+    """An order O(…) as text, and its powers of n and d.
 
-    `beside_projections`: it is of lower order than the layer's projections, which the table leaves out.
+    `beside_projections`: the order is lower than that of the layer's projections, which the table leaves out.
     """
 
     text: str
@@ -31,15 +31,19 @@ class Order(NamedTuple):
 
 
 def worst(found: Sequence[Cell]) -> Cell:
-    """Of several settings the one that says most against the claim: a claim must hold in all of them."""
+    """Return the cell that decides over several settings: a refuted one, else a confirmed, else an undetermined one.
+
+    One refuted setting refutes the claim, because the claim must hold in all settings.
+    """
     weight = {REFUTED: 0, CONFIRMED: 1, UNDETERMINED: 2}
     return min(found, key=lambda one: weight[one.verdict])
 
 
 def held_against(order: Order, terms: Sequence[WorkTerm], at_most: bool = False) -> Cell:
-    """The cell for work that is the sum of `terms`.
+    """Return the cell for FLOPs that are the sum of `terms`.
 
-    `at_most`: whose kind is only told from its family, to which the order is no more than a bound from above.
+    `at_most`: the kind was inferred from the family alone. The order is then only an upper bound, and doing less does
+    not refute it.
     """
     measured = written(terms)
     projections = (order.n, order.d + 1, 0, 0, 0)
@@ -54,7 +58,7 @@ def held_against(order: Order, terms: Sequence[WorkTerm], at_most: bool = False)
         return Cell(order.text, measured, UNDETERMINED, why)
     if of_order is None or of_order.coefficient <= 0:
         return Cell(order.text, measured, REFUTED, f"there is no term of {order.text}")
-    # Fewer factors of n but more of d: not of lower order where d is large.
+    # Terms with fewer factors of n but more of d are not of lower order if d is large.
     on_top = [*aside, *(term for term in terms if term.n < order.n and term.most_d > order.d)]
     if not on_top:
         return Cell(order.text, measured, CONFIRMED, f"{of_order} is its leading term, to the last digit")
@@ -65,7 +69,10 @@ def held_against(order: Order, terms: Sequence[WorkTerm], at_most: bool = False)
 
 
 def one_token_more(order: Order, terms: Sequence[WorkTerm], at_most: bool = False) -> Cell:
-    """The cell of W(n) − W(n − 1): with all that was computed before kept, the nth token adds no more than this."""
+    """Return the cell of W(n) − W(n − 1), with W the FLOPs of a forward pass.
+
+    If all earlier results are kept, the nth token adds at most this many FLOPs.
+    """
     more = of_one_token_more(terms)
     if not more:
         return Cell(order.text, "", UNDETERMINED, "its work has no difference that is a formula")
@@ -77,7 +84,7 @@ def one_token_more(order: Order, terms: Sequence[WorkTerm], at_most: bool = Fals
 
 
 def _on_top(term: WorkTerm, leading: WorkTerm) -> str:
-    """`8nd² of the projections comes on top, and is more up to n = 2d`."""
+    """Describe a term beside the leading one: `8nd² of the projections comes on top, and is more up to n = 2d`."""
     projections = [(n, leading.d + 1, 0, 0) for n in (leading.n - 1, leading.n)]
     of_what = " of the projections" if (term.n, term.d, term.h, term.log) in projections else ""
     said = f"{term}{of_what} comes on top"

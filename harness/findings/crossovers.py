@@ -1,4 +1,4 @@
-"""`crossovers.csv`: from which n on one impl costs more than another."""
+"""`crossovers.csv`: the n from which one layer costs more than another."""
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
@@ -19,14 +19,18 @@ METRICS = ("time", "memory")
 
 @dataclass(frozen=True)
 class Crossover:
-    """From `seq_len` on `slower` costs more than `faster`, which below it costs more or as much.
+    """The `seq_len` from which `slower` costs more than `faster`; below it, `slower` costs as much or less.
 
-    `metric` is `time` or `memory`. `seq_len` is None where it does not happen up to `measured_to`, the largest n that
-    both were measured at (`seq_len_lo` is then that n: not below it); 0 where it is so at every n measured.
+    `metric` is `time` or `memory`. The largest n at which both layers were measured is `measured_to`.
 
-    Else it lies between `seq_len_lo` and `seq_len_hi`: where the interval of the costs' ratio leaves 1 on the one side,
-    and where it has left it on the other. Where noise alone could make a crossing, `seq_len` is None too: `slower` is
-    surely so from `seq_len_hi` on, if that is a number, and surely not at `seq_len_lo`, if that is not 0.
+    If `slower` costs more at every measured n, `seq_len` is 0. If it surely does not cost more at the largest n,
+    `seq_len` is None and `seq_len_lo` equals `measured_to`.
+
+    Otherwise the crossing lies between `seq_len_lo` and `seq_len_hi`. These are the last n where the 95 % interval of
+    the cost ratio is at most 1, and the n from which it stays above 1.
+
+    If noise alone could make a crossing, `seq_len` is None too. Then `slower` surely costs more from `seq_len_hi` on,
+    unless `seq_len_hi` is None. It surely does not cost more at `seq_len_lo`, unless `seq_len_lo` is 0.
     """
 
     slower: str
@@ -44,11 +48,11 @@ class Crossover:
 
     @property
     def decided(self) -> bool:
-        """Whether it is known: a crossing, none below the largest n, or above at every n."""
+        """Whether the comparison is decided: a crossing, none up to the largest n, or above at every n."""
         return self.seq_len is not None or self.seq_len_lo == self.measured_to
 
     def __str__(self) -> str:
-        """In words, without the names."""
+        """Describe the crossover in words, without the names of the layers."""
         at_all = f"n = {self.measured_from}" + (
             f" to {self.measured_to}" if self.measured_to > self.measured_from else ""
         )
@@ -66,14 +70,15 @@ class Crossover:
         return f"undecided: the intervals overlap at {at_all}"
 
 
-# One impl's costs by number of heads and n.
+# One layer's costs by number of heads and n.
 _Costs = dict[int, dict[int, Point]]
 
 
 def crossovers(lines: Iterable[Line]) -> list[Crossover]:
-    """For every ordered pair of impls measured at a common n, each metric, setting, batch size and (d, h).
+    """Find the crossover of every ordered pair of layers measured at a common n.
 
-    A layer without heads is compared with the others at every h of theirs.
+    Pairs are compared for each metric, setting, batch size and (d, h). A layer without heads is compared with each
+    other layer at every h of that layer.
     """
     of_run = list(lines)
     without = headless(of_run)
@@ -98,10 +103,11 @@ def crossovers(lines: Iterable[Line]) -> list[Crossover]:
 
 
 def headless(lines: Iterable[Line]) -> set[str]:
-    """The impls of a run that have no heads: of ours those that the registry says so of.
+    """Return the layers of a run that have no heads.
 
-    Somebody's own, if it was measured at one head alone in a run where others were measured at more. If none was, it is
-    not known, and the impl is taken for one with heads.
+    The registry decides this for built-in layers. A user's layer counts as headless if it was measured only with one
+    head while other layers were measured with more. If no layer was measured with more heads, this is not known, and
+    the user's layer counts as having heads.
     """
     heads: dict[str, set[int]] = {}
     for line in lines:
@@ -132,7 +138,7 @@ def _at(costs: _Costs, h: int, is_headless: bool) -> dict[int, Point]:
 
 
 def _known(point: Point) -> tuple[float, float, float]:
-    """Nothing allocated is compared as one byte: a ratio needs two numbers above 0."""
+    """The cost and its interval. A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0."""
     return (point.value, point.lo, point.hi) if point.value > 0 else (1.0, 1.0, 1.0)
 
 
@@ -142,7 +148,7 @@ COLUMNS = (*_FIRST, "batch_size", *_SETTING, "measured_from", "measured_to", "in
 
 
 def crossovers_table(found: Iterable[Crossover]) -> "pd.DataFrame":
-    """The crossovers as a tidy DataFrame; `in_words` says what the numbers mean."""
+    """Return the crossovers as a tidy DataFrame. The column `in_words` says what the numbers mean."""
     import pandas as pd
 
     rows = [{**vars(one), **asdict(one.setting), "in_words": str(one)} for one in found]

@@ -1,4 +1,4 @@
-"""Claims of work, depth and path, held against counts that are exact."""
+"""Verdicts on the claims of FLOPs, sequential depth and path, from exact counts."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,15 @@ from harness.findings.claimed import CONFIRMED, READ_TO, REFUTED, UNDETERMINED, 
 from harness.scaling.law import Law
 from harness.summary import Line
 
-# A CUDA kernel of attention computes on head sizes padded to a multiple of this, and its work is counted so.
+# A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.
 _PADDED_TO = 8
 
 
 def judge_work(lines: Sequence[Line], claim: Polynomial | None, law: Law | None) -> Judgement:
-    """Every count must be the claim times the batch, to the last digit. Without `claim`, `flops_claimed` is.
+    """Judge the claimed FLOPs: every count must equal the claim times the batch size, to the last digit.
 
-    Lines without either claim nothing, and are not judged. A kernel that leaves out what a causal mask hides may be
-    claimed with or without what it leaves out.
+    Without `claim`, the count must equal the line's `flops_claimed`. Lines without either claim are not judged. A
+    kernel may skip what a causal mask hides. Its claim may include the skipped FLOPs or not.
     """
     counted = [line for line in lines if line.flops is not None]
     if not counted:
@@ -34,7 +34,7 @@ def judge_work(lines: Sequence[Line], claim: Polynomial | None, law: Law | None)
         if not _bears_out(line, claimed):
             which = f"n = {line.seq_len}, d = {line.d_model}, h = {line.num_heads}"
             if is_masked(line):
-                # To obey a mask some layers compute in another way, as linear attention in parallel does.
+                # Some layers compute a masked pass in another way, such as parallel linear attention.
                 said = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} at {which}"
                 return Judgement(measured, UNDETERMINED, said)
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
@@ -48,12 +48,12 @@ def judge_work(lines: Sequence[Line], claim: Polynomial | None, law: Law | None)
 
 
 def is_masked(line: Line) -> bool:
-    """Whether a mask is in force, which claims know nothing of: a token that is decoded has none ahead to hide."""
+    """Whether a mask changes the work, which claims do not cover. A decoded token has no later tokens to hide."""
     return line.mask != "none" and line.mode != "decode"
 
 
 def _bears_out(line: Line, claimed: int) -> bool:
-    """Whether the count is as claimed. A causal mask may leave out up to a half of it: a triangle of a square."""
+    """Whether the count is as claimed. A causal mask may leave out up to half of it: a triangle of a square."""
     if is_masked(line) and line.mask == "causal" and line.flops is not None and claimed <= 2 * line.flops:
         return line.flops <= claimed
     return claimed in (line.flops, line.flops_full)
@@ -78,9 +78,10 @@ def _failed(lines: Sequence[Line]) -> str:
 
 
 def judge_depth(lines: Sequence[Line], claim: Polynomial) -> Judgement:
-    """By order in n: the same at every n, or on a straight line over the claimed power of n; constants are free.
+    """Judge the claimed sequential depth by its order in n; constants are free.
 
-    Or on one over whole steps of log₂ n, where that is claimed.
+    The depth must be the same at every n, or lie on a straight line over the claimed power of n. If log n is claimed,
+    the straight line is over log₂ n rounded up.
     """
     series = _over_n(lines)
     if not series:
@@ -97,10 +98,10 @@ def judge_depth(lines: Sequence[Line], claim: Polynomial) -> Judgement:
 
 
 def judge_path(lines: Sequence[Line], claim: Polynomial) -> Judgement:
-    """No way from one position to another is longer than the longest chain of operations there is.
+    """Judge the claimed path length from the sequential depth, which is an upper bound.
 
-    So depth bounds the path from above: it confirms a claim of that order, and refutes one of a higher. Whether a
-    shorter way than the longest chain exists it does not tell.
+    No path from one position to another is longer than the longest chain of operations. So the depth confirms a claim
+    of its own order and refutes a claim of a higher order. It cannot tell whether a shorter path exists.
     """
     series = _over_n(lines)
     if not series:
@@ -118,7 +119,7 @@ def judge_path(lines: Sequence[Line], claim: Polynomial) -> Judgement:
 
 
 def _follows(depths: Mapping[int, int], power: int, log: int = 0) -> bool:
-    """Whether the depth is of the order of n to the power, or of log n."""
+    """Whether the depth is of the order of n to `power`, or of log n if `log` is not 0."""
     if log:
         return power == 0 and len(depths) > 2 and _straight({(n - 1).bit_length(): d for n, d in depths.items()})
     if power == 0:
@@ -130,7 +131,10 @@ def _follows(depths: Mapping[int, int], power: int, log: int = 0) -> bool:
 
 
 def _doubt(depths: Mapping[int, int], power: int, log: int = 0) -> str:
-    """Why a depth that does not follow may still come to its order: constants, however large, are free."""
+    """Why a depth that does not follow its claimed order may still do so at larger n; empty if it cannot.
+
+    The constants are free, however large.
+    """
     if log and len(depths) < 3:
         return ": two n cannot tell its order"
     if power == 0:
@@ -140,14 +144,14 @@ def _doubt(depths: Mapping[int, int], power: int, log: int = 0) -> str:
         return ": no n is twice another, which cannot tell its order"
     if len(ends) == 2:
         return ": two n cannot tell its order" if depths[ends[1]] > depths[ends[0]] else ""
-    # A constant has no say in these, and a step more or less is no bend.
+    # A constant cancels out of these differences. The tolerance ignores a step more or less.
     early, late = ((depths[n2] - depths[n1]) / (n2**power - n1**power) for n1, n2 in pairwise(ends))
     rising = late > 0 and late >= early * (ends[1] / ends[2]) ** READ_TO
     return ", and still rising: larger n would tell" if rising and _order(depths) < power else ""
 
 
 def _over_n(lines: Sequence[Line]) -> list[Mapping[int, int]]:
-    """Depth by n, for each (d, h, b) at which it is known at two n or more."""
+    """The depth by n, for each (d, h, b) where it is known at two or more n."""
     groups: dict[tuple[int, int, int], dict[int, int]] = {}
     for line in lines:
         if line.depth is not None:
@@ -157,20 +161,23 @@ def _over_n(lines: Sequence[Line]) -> list[Mapping[int, int]]:
 
 
 def _order(depths: Mapping[int, int]) -> float:
-    """The exponent from the largest n of at most half of the largest one, else from the smallest, to that one."""
+    """The scaling exponent up to the largest n, from the largest n of at most half of it.
+
+    If no n is that small, the exponent starts at the smallest n.
+    """
     ends = apart(depths)
     small, large = ends[-2:] if len(ends) > 1 else (min(depths), max(depths))
     return math.log(max(depths[large], 1) / max(depths[small], 1)) / math.log(large / small)
 
 
 def _straight(depths: Mapping[int, int]) -> bool:
-    """Whether all points lie on one rising line, exactly."""
+    """Whether all points lie exactly on one rising line."""
     steps = [(x2 - x1, y2 - y1) for (x1, y1), (x2, y2) in pairwise(depths.items())]
     return steps[0][1] > 0 and all(x * steps[0][1] == y * steps[0][0] for x, y in steps)
 
 
 def _written(depths: Mapping[int, int]) -> str:
-    """`5`, `3n + 2`, or the depth at the largest n."""
+    """The depth as text: `5`, `3n + 2`, or the depth at the largest n."""
     if len(set(depths.values())) == 1:
         return str(next(iter(depths.values())))
     (n1, y1), (n2, y2) = list(depths.items())[:2]
@@ -194,6 +201,6 @@ def _depths(lines: Sequence[Line]) -> str:
 
 
 def _declared(lines: Sequence[Line]) -> str:
-    """What part of the depth nobody saw."""
+    """A note on the part of the depth that kernels declare and that cannot be observed; empty if none."""
     most = max((line.depth_declared or 0 for line in lines), default=0)
     return f" (up to {most} of it declared by kernels that hide their inside)" if most else ""

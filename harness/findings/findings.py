@@ -1,4 +1,4 @@
-"""All that a run's lines say, found once and shown in many places."""
+"""All findings of a run, computed once and shown in many places."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from harness.summary import Line
 
 @dataclass(frozen=True)
 class Published:
-    """What a paper has published, each figure beside the measured one, and what became of its claims."""
+    """A paper, its published figures beside the measured ones, and the verdicts on its claims."""
 
     paper: Paper
     figures: list[Beside]
@@ -29,9 +29,9 @@ class Published:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is found in a run: each list may be empty, of a run too small to say anything.
+    """The findings of a run. Any list may be empty if the run is too small.
 
-    `published` is None where the run is of no paper's setting.
+    `published` is None if the run does not use a paper's setting.
     """
 
     laws: list[FittedLaw] = field(default_factory=list)
@@ -48,10 +48,10 @@ class Findings:
 def find(
     lines: Sequence[Line], machine: Mapping[str, Any] | None = None, config: Mapping[str, Any] | None = None
 ) -> Findings:
-    """All findings of a run's lines.
+    """Return all findings of a run's lines.
 
-    `machine` is its machine.json, with the calibration that the roofline needs; `config` its config.yaml, with what a
-    paper has published of the setting. Raises UsageError where the latter cannot be read.
+    The run's machine.json is `machine`; its calibration is needed for the roofline. The run's config.yaml is `config`;
+    it may hold what a paper has published for the setting. Raises UsageError if the published part cannot be read.
     """
     paper = paper_of(config)
     held_out = hold_out(lines)
@@ -72,7 +72,7 @@ def find(
 
 
 def _error(fitted: FittedLaw, held_out: Sequence[HeldOut]) -> float | None:
-    """The median error of the predictions of this series; None where nothing was held out of it."""
+    """The median absolute error of the predictions of this series; None if none of its cases was held out."""
     own = fitted.series
     errors = [
         abs(one.error) for one in held_out if (one.impl, one.setting, one.metric) == (own.impl, own.setting, own.metric)

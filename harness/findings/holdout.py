@@ -1,4 +1,4 @@
-"""Predictions checked: laws fitted to n up to a quarter of the largest, held against what was measured there."""
+"""Prediction check: laws fitted to n up to a quarter of the largest, compared with the costs at the largest n."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from harness.findings.series import Setting, groups, point_of, series_of
 from harness.summary import Line
 
 METRICS = ("time", "memory")
-# The largest n is predicted from this share of it and below.
+# The largest n is predicted from all n up to this share of it.
 SHARE = 1 / 4
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One case of the largest n, predicted from n ≤ `fitted_to`: seconds or bytes."""
+    """One case of the largest n, predicted from n ≤ `fitted_to`. Costs are in seconds or bytes."""
 
     impl: str
     setting: Setting
@@ -33,18 +33,22 @@ class HeldOut:
 
     @property
     def error(self) -> float:
-        """The prediction's relative error, signed."""
+        """The signed relative error of the prediction."""
         return self.predicted / self.measured - 1
 
     @property
     def covered(self) -> bool:
-        """Whether the measured cost lies in the prediction's interval."""
+        """Whether the measured cost lies in the prediction interval."""
         return self.lo <= self.measured <= self.hi
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well one metric was predicted: `error`, the median over impls of each one's median; how many were covered."""
+    """How well one metric was predicted.
+
+    `error` is the median over layers of each layer's median error. The intervals of `covered` of the `predictions`
+    contain the measured cost.
+    """
 
     metric: str
     error: float
@@ -53,9 +57,9 @@ class Score:
 
 
 def hold_out(lines: Iterable[Line]) -> list[HeldOut]:
-    """Every case of each impl's largest n, as the laws of a quarter of it and below predict it.
+    """Predict every case of each layer's largest n with laws fitted to a quarter of this n and below.
 
-    Nothing that was measured beyond has a say, not even in what the laws are made of.
+    Larger sizes influence nothing, not even which terms the laws consist of.
     """
     return [one for members in groups(lines).values() for one in _of_layer(members)]
 
@@ -79,7 +83,7 @@ def _of_layer(lines: Sequence[Line]) -> list[HeldOut]:
             size = (point.n, point.d, point.h, point.b)
             try:
                 said = forecast(*size)
-            except ValueError:  # of a width, say, that was measured at the largest n alone nothing can be said
+            except ValueError:  # no prediction, for a width measured only at the largest n, for example
                 continue
             ends = (said.value, said.lo, said.hi, point.value)
             found.append(HeldOut(one.impl, one.setting, one.metric, *size, fitted_to, *ends))
@@ -87,7 +91,7 @@ def _of_layer(lines: Sequence[Line]) -> list[HeldOut]:
 
 
 def scores(held_out: Sequence[HeldOut]) -> list[Score]:
-    """The score of each metric that was predicted."""
+    """Return the score of each metric that was predicted."""
     return [
         _score(metric, of_metric) for metric in METRICS if (of_metric := [h for h in held_out if h.metric == metric])
     ]

@@ -1,4 +1,4 @@
-"""`laws.csv`: the law of every series, exact where the costs are, fitted where they are measured."""
+"""`laws.csv`: the law of every series, exact for exact costs and fitted for measured ones."""
 
 import json
 import math
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FittedLaw:
-    """The law of one series; `exponent_n` and `exponent_d` at its largest sizes, None along an axis not varied.
+    """The law of one series.
 
-    `expected`: the terms that the layer's exact counts are made of. `holdout_error`: the median relative error of
-    predicting the largest n from a quarter of it and below, None where it cannot be tried.
+    Both `exponent_n` and `exponent_d` are scaling exponents at the largest size, None if the axis did not vary. The
+    terms of the layer's exact counts are `expected`. The prediction check predicts the largest n from a quarter of it
+    and below. Its median relative error is `holdout_error`, None if the check was not possible.
     """
 
     series: Series
@@ -39,17 +40,17 @@ class FittedLaw:
 
     @property
     def cv_error(self) -> float | None:
-        """The relative error of predicting sizes left out of the fit; 0 of an exact law."""
+        """The relative error of predicting sizes left out of the fit; 0 for an exact law."""
         return self.law.cv_error
 
 
 def fit_laws(lines: Iterable[Line]) -> list[FittedLaw]:
-    """The law of every series with a cost above nothing, in the order of the lines, each by `METRICS`."""
+    """Return the law of every series whose costs are above 0, in the order of the lines, then of `METRICS`."""
     return [fitted for members in groups(lines).values() for fitted in laws_of_layer(members)]
 
 
 def laws_of_layer(lines: Sequence[Line]) -> Iterator[FittedLaw]:
-    """The law of each series of one impl in one setting."""
+    """Yield the law of each series of one layer in one setting."""
     counted = {metric: found for metric in COUNTS if (found := _with_law(lines, metric, ()))}
     expected = _expected(
         [law for _, law in counted.values() if law.exact], heads=len({line.num_heads for line in lines}) > 1
@@ -61,9 +62,10 @@ def laws_of_layer(lines: Sequence[Line]) -> Iterator[FittedLaw]:
 
 
 def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
-    """What a layer's time is made of: a constant, and so much for each term of its exact counts.
+    """The expected terms of a layer's time: a constant and each term of its exact counts.
 
-    Elementwise work is not counted: a product of n²·d leaves n² scores a head, each of which softmax passes over.
+    Counts leave out elementwise work. A product of n²·d FLOPs leaves n² scores per head, which the softmax processes.
+    A term in n² is therefore expected too.
     """
     if not exact:
         return ()
@@ -79,10 +81,10 @@ def _with_law(lines: Sequence[Line], metric: str, expected: Sequence[Term]) -> t
 
 
 def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
-    """The series' law; None where nothing was spent at some size, or measured at none.
+    """Return the law of a series; None if a cost is 0 or nothing was measured.
 
-    Counts and bytes have an exact law where there is one; time has terms of the layer's exact counts, as long as these
-    explain it.
+    Counts and bytes get an exact law if one exists, else a fitted one. Time is fitted with the terms of the layer's
+    exact counts, as long as these explain it.
     """
     points = [point for point in one.points if point.value > 0]
     if len(points) < len(one.points) or not points:
@@ -96,26 +98,26 @@ def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
 
 
 def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
-    """What predicts the series at other sizes."""
+    """Return the predictor of the series at other sizes."""
     values = np.array([point.value for point in one.points], dtype=float)
     known = spreads(one.points) if one.metric == "time" else None
     found = predictor(sizes_of(one.points), values, known, expected if one.metric == "time" else (), law)
-    # Work and depth have no phases of which another might take over.
+    # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
     return replace(found, drift=0.0) if law.exact and one.metric in COUNTS else found
 
 
 def sizes_of(points: Sequence[Point]) -> Sizes:
-    """Where the points are."""
+    """Return the sizes of the points."""
     return Sizes.of(point.size for point in points)
 
 
 def spreads(points: Sequence[Point]) -> Floats:
-    """How well each point is known, as a relative standard error."""
+    """Return the relative standard error of each point."""
     return steadied(spreads_of(np.array([point.lo for point in points]), np.array([point.hi for point in points])))
 
 
 def largest(points: Sequence[Point]) -> Point:
-    """The point with the largest n; of several the widest, then that with the most heads, then batches."""
+    """Return the point with the largest n. Ties go to the larger width, then heads, then batch size."""
     return max(points, key=lambda point: point.size)
 
 
@@ -125,7 +127,7 @@ def _fitted(one: Series, law: Law, expected: tuple[Term, ...]) -> FittedLaw:
 
 
 def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
-    """The laws as a tidy DataFrame."""
+    """Return the laws as a tidy DataFrame."""
     import pandas as pd
 
     return pd.DataFrame([_row(fitted) for fitted in laws], columns=list(COLUMNS))
@@ -180,5 +182,5 @@ def _range(name: str, value: Range | None) -> dict[str, float | None]:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinity: an end that nothing bounds is null."""
+    """The value, or None if infinite: JSON has no infinity, so an unbounded end is null."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""A claim of memory by order, held against how fast peak bytes grow at the largest sizes."""
+"""The verdict on a memory claim by order, from the growth of peak bytes at the largest sizes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -26,10 +26,11 @@ _AXES = {"n": "seq_len", "d": "d_model", "h": "num_heads"}
 
 
 def judge_memory(lines: Sequence[Line], claim: Polynomial) -> Judgement:
-    """By order, which bounds from above: along no axis do peak bytes grow faster than the claim at the largest sizes.
+    """Judge a claim of memory by its order, which is an upper bound.
 
-    Bytes are exact, so the measured exponent has no interval; the claim's has one, since its constants are free. Every
-    axis in the claim must have been varied for it to be confirmed.
+    Along no axis may peak bytes grow faster than the claim at the largest sizes. Bytes are exact, so the measured
+    exponent has no interval. The claim's exponent has one, because its constants are free. A claim is confirmed only
+    if every axis in it was varied.
     """
     known = [line for line in lines if line.peak_bytes]
     if any(line.allocates_outside_torch for line in lines):
@@ -58,7 +59,10 @@ def judge_memory(lines: Sequence[Line], claim: Polynomial) -> Judgement:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """From one size to a larger one along an axis: how fast bytes grow there, how fast the claim, and its last term."""
+    """Growth from one size to a larger one along an axis.
+
+    `slope` is the measured exponent, `expected` that of the claim, and `power` the axis's highest power in the claim.
+    """
 
     axis: str
     small: Line
@@ -77,7 +81,7 @@ class _Stretch:
 
     @property
     def like_a_term(self) -> bool:
-        """Whether a term of the claim grows so: the others, which weigh in what is expected, may not be there."""
+        """Whether one term of the claim grows this fast. The other terms affect `expected` but may be absent."""
         return self.slope <= self.power + READ_TO
 
     @property
@@ -89,9 +93,10 @@ class _Stretch:
 
 
 def _stretches(ends: Sequence[Line], axis: str, claim: Polynomial) -> list[_Stretch]:
-    """Between the two largest sizes; and if there are more, between the two before, and over the upper half of them.
+    """The stretch between the two largest sizes and, with more than two sizes, two further stretches.
 
-    The upper half begins at the geometric middle or below it, and holds three sizes at least.
+    These are the stretch before it and the upper half of all sizes. The upper half begins at or below the geometric
+    middle and holds at least three sizes.
     """
     at = [getattr(line, _AXES[axis]) for line in ends]
     half = max((i for i in range(len(ends) - 2) if at[i] ** 2 <= at[0] * at[-1]), default=0)
@@ -109,7 +114,7 @@ def _stretches(ends: Sequence[Line], axis: str, claim: Polynomial) -> list[_Stre
 
 
 def _within_term(along: Iterable[Sequence[_Stretch]], term: Term) -> bool:
-    """Whether one term of the claim alone bounds it along every axis: the others may then be absent."""
+    """Whether this term alone bounds the growth along every axis. The claim's other terms may then be absent."""
     return all(
         max(stretches[0].slope, stretches[-1].slope) <= getattr(term, stretches[0].axis) + READ_TO
         for stretches in along
@@ -117,7 +122,10 @@ def _within_term(along: Iterable[Sequence[_Stretch]], term: Term) -> bool:
 
 
 def _judge_axis(axis: str, stretches: Sequence[_Stretch], within: bool) -> tuple[str, str]:
-    """The verdict along one axis, and why. A single step, of a workspace, is no growth: not all have it."""
+    """The verdict along one axis and the reason.
+
+    A single step, such as a workspace, is not growth: some stretches do not contain it.
+    """
     last, half = stretches[0], stretches[-1]
     said = f"{axis}: {last}"
     if last.slope < last.expected.lo - READ_TO and (within or not half.faster):
@@ -142,9 +150,10 @@ def _judge_axis(axis: str, stretches: Sequence[_Stretch], within: bool) -> tuple
 
 
 def _ends(lines: Iterable[Line], axis: str, claim: Polynomial) -> list[Line] | None:
-    """The sizes along the axis, a factor of two apart and else equal, where the claim is largest; two at least.
+    """The lines along the axis, at least a factor of two apart and otherwise equal; None if there are fewer than two.
 
-    Between closer sizes memory that is handed out in blocks stands still, or leaps.
+    Of several series the one with the largest claim is taken. Between closer sizes, memory allocated in blocks stays
+    the same or jumps.
     """
     groups: dict[tuple[int, ...], dict[int, Line]] = {}
     others = [name for name in (*_AXES.values(), "batch_size") if name != _AXES[axis]]
@@ -156,7 +165,7 @@ def _ends(lines: Iterable[Line], axis: str, claim: Polynomial) -> list[Line] | N
 
 
 def _words(lines: Iterable[Line], claim: Polynomial) -> str:
-    """Between how many words a claimed word was."""
+    """The smallest and largest number of measured words for each claimed word, as text."""
     ratios = [
         (line.peak_bytes or 0) / (_ITEM_BYTES[line.dtype] * line.batch_size * claim(*size_of(line)))
         for line in lines

@@ -1,4 +1,4 @@
-"""What an impl costs at a size, measured or not, with an interval and a warning where one is due."""
+"""The cost of a layer at any size, measured or not, with an interval and warnings."""
 
 import math
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from harness.findings.series import Point
 from harness.scaling.prediction import Predictor
 from harness.scaling.terms import AXES
 
-# From so many doublings outside what was measured on, a prediction is a guess.
+# This many doublings or more outside the measured sizes, a prediction is a guess.
 FAR = 2.0
 _NAMES = {"n": "seq_len", "d": "d_model", "h": "num_heads", "b": "batch_size"}
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A cost, seconds or bytes, and between what it lies with 95 %; `measured` if it was, at this very size."""
+    """A cost in seconds or bytes with its 95 % interval. `measured` says whether exactly this size was measured."""
 
     value: float
     lo: float
@@ -29,7 +29,10 @@ class Prediction:
 
 
 def held_axes(points: Sequence[Point], n: int, d: int, h: int, b: int) -> list[str]:
-    """The axes that the size asks of another value than the only one at the points: of them no law can say a thing."""
+    """Return a message for each axis that has one value at the points and another in the requested size.
+
+    No law can predict the cost along such an axis.
+    """
     held = []
     for axis, asked, values in zip(
         AXES, (n, d, h, b), zip(*(point.size for point in points), strict=True), strict=True
@@ -41,16 +44,19 @@ def held_axes(points: Sequence[Point], n: int, d: int, h: int, b: int) -> list[s
 
 
 def predict_cost(fitted: FittedLaw, n: int, d: int, h: int, b: int) -> Prediction:
-    """The cost at a size; for several sizes of one series see `Forecast`. Raises ValueError as it does."""
+    """Return the cost at a size. For several sizes of one series use `Forecast`.
+
+    Raises ValueError in the same cases as `Forecast`.
+    """
     return Forecast(fitted)(n, d, h, b)
 
 
 class Forecast:
-    """Predicts one series at any size; what it takes to know of the series for that is found once."""
+    """Predicts one series at any size. Everything derived from the series is computed once."""
 
     def __init__(self, fitted: FittedLaw) -> None:
         self._fitted = fitted
-        # Each law holds from one edge to the next.
+        # Each law holds from one edge up to the next.
         self._edges = [0.0, *(found.n for found in fitted.law.breaks), math.inf]
         self._parts = [
             tuple(point for point in fitted.series.points if lo <= point.n < hi) for lo, hi in pairwise(self._edges)
@@ -59,11 +65,11 @@ class Forecast:
         self._rising = _rising(fitted.series.points)
 
     def __call__(self, n: int, d: int, h: int, b: int) -> Prediction:
-        """The cost at a size; the measurement's own where it was measured, and no less than a smaller size is known to
-        cost.
+        """Return the cost at a size.
 
-        Raises ValueError, which says why, for a size of which the law can say nothing, such as one that differs along
-        an axis of which one value was measured.
+        This is the measured cost if exactly this size was measured. Otherwise it is the prediction, but no less than
+        the lower bound of any smaller size. Raises ValueError with the reason if the law cannot predict the size. One
+        such size differs along an axis of which only one value was measured.
         """
         for point in self._fitted.series.points:
             if point.size == (n, d, h, b):
@@ -74,9 +80,9 @@ class Forecast:
         return replace(one, value=max(one.value, least), lo=max(one.lo, least), hi=max(one.hi, least))
 
     def _least(self, n: int, d: int, h: int, b: int) -> float:
-        """What the dearest smaller size costs at least: its interval's lower end; 0 where none is smaller.
+        """The highest lower end of the intervals of all smaller sizes; 0 if no smaller size was measured.
 
-        Only of as many heads: more of them share the same width, and may well cost less.
+        Only sizes with the same number of heads count. More heads share the same width and may cost less.
         """
         smaller = (point for point in self._rising if point.n <= n and point.d <= d and point.h == h and point.b <= b)
         return max((point.lo for point in smaller), default=0.0)
@@ -93,13 +99,16 @@ class Forecast:
         )
 
     def _at(self, n: int) -> list[int]:
-        """The part that n lies in; in the gap before the next one, that too."""
+        """The index of the part that contains n. In the gap before the next part, also the index of that part."""
         here = next(i for i, (lo, hi) in enumerate(pairwise(self._edges)) if lo <= n < hi)
         last = len(self._parts) - 1
         return [here, here + 1] if here < last and n > max(point.n for point in self._parts[here]) else [here]
 
     def _predictor(self, part: int) -> Predictor:
-        """That of one part: of the last one by its law, which all that was measured below says how far to trust."""
+        """The predictor of one part.
+
+        The last part has the series' own law. All points of the series show how far to trust it.
+        """
         if part not in self._known:
             fitted, last = self._fitted, part == len(self._parts) - 1
             one = fitted.series if last else replace(fitted.series, points=self._parts[part])
@@ -121,7 +130,7 @@ class Forecast:
 
 
 def _rising(points: Sequence[Point]) -> list[Point]:
-    """Those beyond the largest n that was seen to cost more than a larger size: up to there cost may fall."""
+    """The points beyond the largest n that was seen to cost more than a larger size. Up to there, costs may fall."""
     sizes, ends = np.array([point.size for point in points]), np.array([point.hi for point in points])
     fell = 0.0
     for point, size in zip(points, sizes, strict=True):
@@ -145,14 +154,17 @@ def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tupl
         if factor > 1 and values == 2:
             said.append(f"{_NAMES[axis]} took 2 values only: how the cost grows with it is known from these alone")
     if not predict.law.determined:
-        # Along several axes it need not be n that leaves the law open.
+        # If several axes vary, another axis than n may leave the law undetermined.
         more = _more(points, asked["n"]) if set(predict.highest) == {"n"} else ""
         said.append(f"the law is undetermined: {predict.law.reason}{more}")
     return tuple(said)
 
 
 def _more(points: Sequence[Point], asked: float) -> str:
-    """What to measure, so that the law can be told: the next doublings of n, none beyond what was asked."""
+    """Advice on what to measure to determine the law: the next two doublings of n.
+
+    The second one is left out if it exceeds the requested n.
+    """
     sizes = sorted({point.n for point in points})
     beyond = [n for n in (2 * sizes[-1], 4 * sizes[-1]) if n <= max(asked, 2 * sizes[-1])]
     number = f"{len(sizes)} value{'s' if len(sizes) > 1 else ''} of seq_len"

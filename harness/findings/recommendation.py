@@ -1,4 +1,4 @@
-"""Which impl to use at a size: the fastest by prediction, of those that fit into memory, and how sure that is."""
+"""Recommend a layer for a size: the fastest by prediction that fits into memory, and how sure that is."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,15 +12,15 @@ from harness.findings.laws import FittedLaw
 from harness.findings.series import Setting, setting_of
 from harness.summary import Line
 
-# A prediction's interval of 95 % reaches so many standard deviations to either side.
+# A 95 % prediction interval reaches this many standard deviations to each side.
 _REACH = 1.96
 _DRAWS = 20_000
-# Said of the share of draws in which the first is the fastest.
+# Thresholds for `how_sure`, on the share of draws in which the first layer is the fastest.
 SURE, LIKELY = 0.95, 0.75
 
 
 class Cost(Protocol):
-    """What is known of a cost at a size, as `prediction.predict_cost` gives it: seconds or bytes."""
+    """A cost at a size in seconds or bytes, as returned by `prediction.predict_cost`."""
 
     @property
     def value(self) -> float: ...
@@ -40,7 +40,7 @@ Predict = Callable[[FittedLaw, int, int, int, int], Cost]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One impl at the size asked for; `memory` is None where it is not known."""
+    """One layer at the requested size; `memory` is None if it is not known."""
 
     impl: str
     time: Cost
@@ -49,11 +49,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """`ranked`: those that fit, the fastest first, none where none does; `too_large`: those that do not.
+    """The layers ranked by predicted time at a size.
 
-    `unknown`: those of which nothing can be said there, each with the reason. `share`: in how many draws, of one, the
-    first is the fastest, None where it is the only one. `ratio`, between `ratio_lo` and `ratio_hi`: how many times as
-    long the second takes.
+    The layers that fit into memory are `ranked`, the fastest first. Those that do not fit are `too_large`. Layers of
+    which time or memory cannot be predicted are `unknown`, each with the reason. The first layer is the fastest in a
+    fraction `share` of random draws. The second layer takes `ratio` times as long as the first, with an interval from
+    `ratio_lo` to `ratio_hi`. These four numbers are None if fewer than two layers fit.
     """
 
     ranked: tuple[Candidate, ...]
@@ -66,7 +67,7 @@ class Recommendation:
 
     @property
     def how_sure(self) -> str:
-        """`sure`, `likely` or `a toss-up`; `the only one` without a second."""
+        """`sure`, `likely` or `a toss-up`; `the only one` if no second layer fits."""
         if self.share is None:
             return "the only one"
         return "sure" if self.share >= SURE else "likely" if self.share >= LIKELY else "a toss-up"
@@ -80,10 +81,11 @@ def recommend(
     memory: int | None,
     predict: Predict,
 ) -> Recommendation:
-    """What is predicted at `size` (n, d, h, b) in one setting; `memory` bounds peak bytes, at the upper end.
+    """Rank the layers of a run at `size` (n, d, h, b) in one setting.
 
-    `lines` are those of the run, `laws` theirs. What failed at that very size is not predicted, and that a layer fits
-    whose memory is not known is not said. A layer without heads is predicted at its one.
+    A layer fits if the upper end of its predicted peak bytes is at most `memory`. Layers with unknown memory then do
+    not count as fitting. Without `memory`, all layers fit. `lines` are those of the run and `laws` are fitted to them.
+    Layers that failed at exactly this size are not predicted. A layer without heads is predicted with one head.
     """
     of_run = list(lines)
     without = headless(of_run)
@@ -112,7 +114,7 @@ def recommend(
 
 
 def _failed(lines: Iterable[Line], setting: Setting, size: Size, without_heads: Collection[str]) -> dict[str, str]:
-    """What went wrong at that size, by impl."""
+    """The failures at this size, by layer."""
     return {
         line.impl: f"{line.status} there" + (f": {line.reason}" if line.reason else "")
         for line in lines
@@ -128,16 +130,16 @@ def _asked_of(impl: str, size: Size, without_heads: Collection[str]) -> Size:
 
 
 def _candidate(impl: str, laws: Mapping[str, FittedLaw], size: Size, predict: Predict) -> Candidate:
-    """Raises ValueError where the laws can say nothing of the size."""
+    """The layer's prediction. Raises ValueError if the laws cannot predict the size."""
     memory = predict(laws["memory"], *size) if "memory" in laws else None
     return Candidate(impl, predict(laws["time"], *size), memory)
 
 
 def share_first_is_least(costs: Sequence[Cost]) -> float:
-    """In what share of draws the first cost is the least: logarithms normal, with a spread of its own to each side.
+    """Return the share of random draws in which the first cost is the smallest.
 
-    Of several that are the least each wins its part, so that two equal costs, or two known within no bounds, are even.
-    The same each time: the draws are always the same ones.
+    Log costs are drawn from a normal distribution with a separate spread to each side. Ties are shared, so two equal
+    costs get equal shares, as do two costs without bounds. The random seed is fixed, so the result is reproducible.
     """
     normal = np.random.default_rng(0).standard_normal((_DRAWS, len(costs)))
     down, up = (np.array([side(cost) for cost in costs]) / _REACH for side in (_down, _up))
@@ -148,7 +150,7 @@ def share_first_is_least(costs: Sequence[Cost]) -> float:
 
 
 def _ratio(cost: Cost, other: Cost) -> tuple[float, float, float]:
-    """`cost / other` and its interval, the distances of both adding up as squares."""
+    """`cost / other` and its interval. The distances to the ends of both intervals add up as squares."""
     ratio = cost.value / other.value
     down, up = math.hypot(_down(cost), _up(other)), math.hypot(_up(cost), _down(other))
     return ratio, ratio * math.exp(-down), ratio * math.exp(up) if up < math.inf else math.inf

@@ -1,14 +1,14 @@
-"""Each case against what the machine can do: FLOP/s over FLOPs a byte (Williams, Waterman, Patterson 2009).
+"""Compare each case with the machine's roofline: FLOP/s over FLOPs per byte (Williams, Waterman, Patterson 2009).
 
-Two things are not as in the plain picture, and are so for a reason.
+Two details differ from the plain roofline.
 
-The memory's roof bounds only what must cross between memory and cache. A call whose weights, inputs and intermediates
-all fit into the last cache finds them there from the call before, and is held against the arithmetic alone; of a call
-that needs more, W bytes where the cache has C, a cache that keeps what it will need again spares the share C/W, and the
-rest must cross: its roof is that of memory, 1/(1 − C/W) times as high.
+The memory roof bounds only the traffic that must cross between memory and cache. If a call's weights, inputs and
+intermediates all fit into the last-level cache, the previous call left them there. Only arithmetic then bounds the
+call. Otherwise the call needs W bytes and the cache holds C. A cache that keeps what it will need again saves the
+share C/W, and the rest must cross. The memory roof is then 1/(1 − C/W) times as high.
 
-A peak is the fastest that calibration saw, so the machine can do at least that; it can do more by as much as two
-measurements of one thing differ there, the noise floor.
+A peak is the fastest rate that calibration measured, so the machine can reach at least that. It may be faster by the
+noise floor, the difference between two measurements of the same thing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,15 +19,15 @@ from typing import Any
 from harness.findings.series import Setting, setting_of
 from harness.summary import Line
 
-# Where the kernel does not tell the size of the cache: calibration's arrays are four times what it took it for.
+# Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
 _BUFFER_TO_CACHE = 4
 
 
 @dataclass(frozen=True)
 class Roof:
-    """What calibration measured for one dtype, device and number of threads: FLOP/s and bytes a second.
+    """The FLOP/s and bytes per second that calibration measured for one dtype, device and number of threads.
 
-    `cache_bytes` is the last cache's size; 0 takes nothing to be held there.
+    `cache_bytes` is the size of the last-level cache. With 0, nothing is assumed to stay in it.
     """
 
     dtype: str
@@ -42,16 +42,16 @@ class Roof:
     cache_bytes: int = 0
 
     def at(self, flops_per_byte: float) -> float:
-        """The most FLOP/s that can be had at this intensity, all bytes from memory."""
+        """Return the highest possible FLOP/s at this intensity if all bytes come from memory."""
         return min(self.peak_flops_per_s, flops_per_byte * self.bandwidth_bytes_per_s)
 
 
 @dataclass(frozen=True)
 class RoofPoint:
-    """One case under its roof: FLOPs a byte (least traffic), FLOP/s with the interval of its time.
+    """One case under its roof: FLOPs per byte (least traffic), and FLOP/s with the interval of its time.
 
-    `share` is its part of what the roof allows there; `bound` says what of: `compute` or `memory`. `roof_flops_per_s`
-    is what it allows, which is more than `Roof.at` where a part of the traffic stays in the cache.
+    The roof allows the case `roof_flops_per_s`. This exceeds `Roof.at` if part of the traffic stays in the cache. The
+    case reaches a fraction `share` of it. The limit is named by `bound`: `compute` or `memory`.
     """
 
     line: Line
@@ -68,7 +68,7 @@ class RoofPoint:
 
 
 def roofs(machine: Mapping[str, Any]) -> list[Roof]:
-    """One for each dtype that the calibration in a run's machine.json has a peak of; none without a calibration."""
+    """Return a roof for each dtype whose peak was calibrated, from a run's machine.json; none without calibration."""
     made = machine.get("calibration")
     bandwidth = made and made["bandwidth"].get("bandwidth_bytes_per_s")
     if not made or not bandwidth:
@@ -87,19 +87,20 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
 
 
 def why_no_roof(machine: Mapping[str, Any]) -> str:
-    """One sentence on how to get a roofline, for a run without; empty where there is one."""
+    """Return how to get a roofline, for a run without one; empty if the run has a roofline."""
     if roofs(machine):
         return ""
-    # The note of a run on a machine that never was calibrated says no more than this sentence.
+    # On a machine that was never calibrated, the note would only repeat this message.
     note = machine.get("calibration_note") or ""
     why = f" ({note})" if note and not note.startswith("there is none") else ""
     return f"No roofline: this run has no calibration{why}. `python -m harness calibrate` gives later sweeps one."
 
 
 def roof_points(lines: Iterable[Line], known: Sequence[Roof]) -> list[RoofPoint]:
-    """Every timed case whose work and traffic are known, and that a roof is of: same dtype, device and threads.
+    """Return a point for every timed case with known FLOPs and traffic and a matching roof.
 
-    A GPU's peak does not depend on how many threads feed it.
+    A roof matches by dtype, device and number of threads. Threads are ignored on a GPU, because they do not affect its
+    peak.
     """
     by_kind = {_kind(roof): roof for roof in known}
     found = []
@@ -140,13 +141,16 @@ def _point(line: Line, roof: Roof, flops: int, flops_per_byte: float, time_s: fl
 
 
 def crossing_share(line: Line, cache_bytes: int) -> float:
-    """What part of its least traffic must cross between memory and a cache of that size: 1 − C/W, or none."""
+    """Return the share of the least traffic that must cross between memory and a cache of this size.
+
+    This is 1 − C/W, or 0 if everything fits into the cache. It is 1 if the needed bytes are unknown.
+    """
     needed = sum(size or 0 for size in (line.weights_bytes, line.inputs_bytes, line.peak_bytes))
     return max(0.0, 1 - cache_bytes / needed) if needed else 1.0
 
 
 def above_the_roof(points: Iterable[RoofPoint]) -> list[str]:
-    """A sentence for each kind of case that is surely faster than its roof allows, which no case can be."""
+    """Return a message for each layer and bound with cases surely above their roof, which is impossible."""
     above: dict[tuple[str, str], list[RoofPoint]] = {}
     for point in points:
         if point.share_lo > 1:

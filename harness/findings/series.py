@@ -1,4 +1,4 @@
-"""A run's lines as series: what one impl costs, in one setting, over n, d, h and b."""
+"""The lines of a run as series: the cost of one layer in one setting over n, d, h and b."""
 
 import math
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from harness.summary import Line
 
-# What a law is told of; and what a layer's time is made of, counted exactly.
+# METRICS get a law in `laws.csv`. COUNTS are exact, and their terms are those expected of a layer's time.
 METRICS = ("time", "memory", "flops", "depth")
 COUNTS = ("flops", "depth", "ops", "traffic")
 _COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "ops", "traffic": "min_bytes"}
@@ -14,7 +14,7 @@ _COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "
 
 @dataclass(frozen=True)
 class Setting:
-    """What is the same for all points of a series beside the impl."""
+    """What all points of a series have in common besides the layer."""
 
     mode: str
     dtype: str
@@ -28,9 +28,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Point:
-    """A cost at a size, with the interval it is known in; of an exact cost all three are one.
+    """A cost at a size with its 95 % interval. For an exact cost, `value`, `lo` and `hi` are equal.
 
-    One trial has no interval: `hi` is then infinite and `lo` 0.
+    A single trial gives no interval: `lo` is then 0 and `hi` infinite.
     """
 
     n: int
@@ -43,13 +43,13 @@ class Point:
 
     @property
     def size(self) -> tuple[float, float, float, float]:
-        """(n, d, h, b)."""
+        """The size as (n, d, h, b)."""
         return self.n, self.d, self.h, self.b
 
 
 @dataclass(frozen=True)
 class Series:
-    """One metric of one impl in one setting: seconds, bytes, FLOPs or operations, by size."""
+    """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations."""
 
     impl: str
     setting: Setting
@@ -61,12 +61,12 @@ _SETTING = tuple(field.name for field in fields(Setting))
 
 
 def setting_of(line: Line) -> Setting:
-    """The setting that a line was measured in."""
+    """Return the setting of a line."""
     return Setting(**{name: getattr(line, name) for name in _SETTING})
 
 
 def groups(lines: Iterable[Line]) -> dict[tuple[str, Setting], list[Line]]:
-    """The lines by impl and setting, in the order of the lines."""
+    """Group the lines by layer and setting, in the order of the lines."""
     found: dict[tuple[str, Setting], list[Line]] = {}
     for line in lines:
         found.setdefault((line.impl, setting_of(line)), []).append(line)
@@ -74,10 +74,10 @@ def groups(lines: Iterable[Line]) -> dict[tuple[str, Setting], list[Line]]:
 
 
 def series_of(lines: Iterable[Line], metric: str) -> Series | None:
-    """One metric of lines of the same impl and setting; None where none of them holds it.
+    """Return the series of one metric from lines of the same layer and setting; None if no line has the metric.
 
-    Memory is unknown at every size if the layer allocates outside torch at one: at smaller sizes the part outside torch
-    may be too small to be noticed.
+    Memory is unknown at every size if the layer allocates outside torch at one size. At smaller sizes the part outside
+    torch may be too small to be noticed.
     """
     held = list(lines)
     if metric == "memory" and any(line.allocates_outside_torch for line in held):
@@ -87,7 +87,7 @@ def series_of(lines: Iterable[Line], metric: str) -> Series | None:
 
 
 def point_of(line: Line, metric: str) -> Point | None:
-    """The line's cost in one metric; None where it was not measured."""
+    """Return the line's cost in one metric; None if it was not measured."""
     size = (line.seq_len, line.d_model, line.num_heads, line.batch_size)
     if metric != "time":
         value = getattr(line, _COLUMNS[metric])

@@ -1,16 +1,17 @@
-"""*Attention Is All You Need*, table 1 (Vaswani et al. 2017, section 4), and what was measured of each cell.
+"""*Attention Is All You Need*, table 1 (Vaswani et al. 2017, section 4), with a measured verdict on each cell.
 
-The table counts what a layer does between positions and leaves its projections out: O(n²·d) of attention, whose work
-with projections is 4n²d + 8nd². A cell of complexity is therefore confirmed where its term is there and is the only
-one of its power of n; what comes on top is said in the reason. Sequential operations and path are those of the claims.
+The table counts the work between positions and leaves out the projections. Attention is O(n²·d) there, while its FLOPs
+with projections are 4n²d + 8nd². A complexity cell is therefore confirmed if its term is present and no term grows
+faster. The reason names the terms that come on top. The cells of sequential operations and path are the verdicts on
+these claims.
 
-`beyond_table1` is the same of what the table leaves out: training a layer, and inference a token at a time, for which
-attention keeps the keys and values of all n tokens before, and a recurrent layer one state. Where decoding was not
-measured, one token more is held against W(n) − W(n − 1), W being the counted work of a forward pass.
+The table of `beyond_table1` covers what table 1 leaves out: training, and inference one token at a time. For
+inference, attention keeps the keys and values of all n tokens before, and a recurrent layer keeps one state. If
+decoding was not measured, one more token is judged by W(n) − W(n − 1), with W the counted FLOPs of a forward pass.
 
-A layer is of the kind that its `family` says, somebody's own too if its work was counted. Attention of somebody's own
-whose claim of work is confirmed and has no n² is of the restricted kind where it meets r tokens each, and else of none,
-as linear attention of ours.
+The registry gives the kind of a built-in layer. A user's layer is of the kind of its `family` if its FLOPs were
+counted. One exception is attention whose confirmed claim of FLOPs has no n². It is restricted if each position meets
+r tokens. Otherwise it has no kind, like the built-in linear attention.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ from impls.registry import IMPLS
 
 @dataclass(frozen=True)
 class Table1Row:
-    """One layer beside the row of its kind; `impl` is None where no layer of this kind was measured."""
+    """One layer beside the table's row of its kind; `impl` is None if no layer of this kind was measured."""
 
     kind: str
     impl: str | None
@@ -42,7 +43,7 @@ class Table1Row:
 
 @dataclass(frozen=True)
 class BeyondRow:
-    """Complexity of a layer in training, and of one token at inference with n tokens before it."""
+    """The complexity of training a layer, and of inference for one token after n others."""
 
     kind: str
     impl: str | None
@@ -51,9 +52,10 @@ class BeyondRow:
 
 
 class _Kind(NamedTuple):
-    """A row of the table, and what one token costs at inference. `kind`: that of its impls in the registry.
+    """A row of the table, and the order of inference for one token.
 
-    `of_stack`: of how many layers its path is that of.
+    The registry calls the kind of the row's layers `kind`. If the path is that of a stack of layers, `of_stack`
+    describes the stack. For a single layer it is empty.
     """
 
     name: str
@@ -65,8 +67,8 @@ class _Kind(NamedTuple):
     of_stack: str = ""
 
 
-# Of one token at inference: attention meets n keys and values, or r; a recurrent layer its state; a convolution k
-# inputs.
+# At inference, one token meets n keys and values in attention, or r if restricted. It meets the state in a recurrent
+# layer and k inputs in a convolution.
 _KINDS = (
     _Kind("Self-Attention", "self-attention", Order("O(n²·d)", 2, 1), "O(1)", "O(1)", Order("O(n·d)", 1, 1)),
     _Kind("Recurrent", "recurrent", Order("O(n·d²)", 1, 2), "O(n)", "O(n)", Order("O(d²)", 0, 2)),
@@ -79,15 +81,15 @@ _KINDS = (
         *(Order("O(r·d)", 0, 1, True), "n/r layers"),
     ),
 )
-# Somebody's own layer is of the kind that most of its family are.
+# A user's layer is of the kind of most layers of its family.
 _OF_FAMILY = {"attention": "self-attention", "sdpa": "self-attention", "rnn": "recurrent", "conv": "convolutional"}
-# Of a claim's terms, by their powers of n, d, h and log n: those of the projections, and of r tokens met by each.
+# Terms of a claim, as powers of n, d, h and log n: those of the projections, and of r tokens met by each position.
 _PROJECTIONS, _MEETS_R = (1, 2, 0, 0), (1, 1, 0, 0)
 _NONE = "no layer of this kind measured"
 
 
 def table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Iterable[Verdict]) -> list[Table1Row]:
-    """The rows of the table, each as often as layers of its kind were measured in `forward`, once where none was."""
+    """Return the rows of the table, one for each layer measured in `forward`, or one if a kind has no such layer."""
     seen = _Seen(lines, laws, found)
     rows = []
     for kind in _KINDS:
@@ -106,7 +108,7 @@ def table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Iterable[Ver
 
 
 def beyond_table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Iterable[Verdict]) -> list[BeyondRow]:
-    """Training and inference of every layer measured of a kind of the table, once where none was."""
+    """Return a row for every measured layer of the table's kinds, or one row if a kind has no such layer."""
     seen = _Seen(lines, laws, found)
     rows = []
     for kind in _KINDS:
@@ -118,14 +120,14 @@ def beyond_table1(lines: Iterable[Line], laws: Iterable[FittedLaw], found: Itera
 
 
 def _of_stack(kind: _Kind, impl: str | None) -> Cell | None:
-    """The cell of a path that is no matter of one layer."""
+    """The cell of a path that concerns a stack of layers; None if the path is that of one layer."""
     if not kind.of_stack or impl is None:
         return None
     return Cell(kind.path, "", UNDETERMINED, f"that of a stack of {kind.of_stack}: one layer was measured")
 
 
 class _Seen:
-    """What was measured and found, by impl and setting: a cell is of a mode, in the worst of its settings."""
+    """The measurements and verdicts by layer and setting. A cell is that of the worst setting with its mode."""
 
     def __init__(self, lines: Iterable[Line], laws: Iterable[FittedLaw], found: Iterable[Verdict]) -> None:
         self._lines = groups(lines)
@@ -133,9 +135,9 @@ class _Seen:
         self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found}
 
     def impls(self, kind: str, *modes: str) -> list[str]:
-        """Those of a kind that were measured in one of the modes: ours in the registry's order, then others.
+        """Return the layers of a kind that were measured in one of the modes.
 
-        Others only where their work was counted.
+        Built-in layers come first, in the registry's order. Other layers are included only if their FLOPs were counted.
         """
         measured = {name for name, setting in self._lines if setting.mode in modes}
         ours = [name for name, impl in IMPLS.items() if impl.kind == kind and name in measured]
@@ -149,7 +151,7 @@ class _Seen:
         return [*ours, *others]
 
     def _kind(self, impl: str, family: str) -> str | None:
-        """The kind of somebody's own layer: that of its family, unless its confirmed claim of work is another's."""
+        """The kind of a user's layer: that of its family, unless its confirmed claim of FLOPs is of another kind."""
         of_family = _OF_FAMILY.get(family)
         claimed = [
             parse(one.claimed)
@@ -166,7 +168,10 @@ class _Seen:
         return [setting for name, setting in self._lines if (name, setting.mode) == (impl, mode)]
 
     def order(self, impl: str | None, quantity: str, claimed: str) -> Cell:
-        """The cell of a claim by order: the verdict on the impl's own claim if it is the table's, else one on that."""
+        """Return the cell of a claim by order.
+
+        This is the verdict on the layer's own claim if it equals the table's. Otherwise the table's claim is judged.
+        """
         if impl is None:
             return Cell(claimed, "", UNDETERMINED, _NONE)
         return worst([self._order_in(impl, setting, quantity, claimed) for setting in self._settings(impl, "forward")])
@@ -181,7 +186,7 @@ class _Seen:
         return Cell(claimed, one.measured, one.verdict, one.reason + said)
 
     def complexity(self, impl: str | None, mode: str, order: Order) -> Cell:
-        """The cell of complexity, from the polynomial that the counted work is."""
+        """Return the complexity cell, from the counted FLOPs as a polynomial."""
         if impl is None:
             return Cell(order.text, "", UNDETERMINED, _NONE)
         settings = self._settings(impl, mode)
@@ -190,7 +195,10 @@ class _Seen:
         return worst([self._complexity_in(impl, setting, order) for setting in settings])
 
     def per_token(self, impl: str | None, order: Order) -> Cell:
-        """The cell of one token at inference: as decoded, else what a forward pass of one token more does more."""
+        """Return the cell of inference for one token: from decoding if measured, else from forward passes.
+
+        The latter is the difference between the FLOPs of forward passes over n and n − 1 tokens.
+        """
         if impl is None or self._settings(impl, "decode") or not self._settings(impl, "forward"):
             return self.complexity(impl, "decode", order)
         settings = self._settings(impl, "forward")
@@ -206,10 +214,10 @@ class _Seen:
         return hold(order, terms, at_most=impl not in IMPLS)
 
     def _work_terms(self, impl: str, setting: Setting) -> list[WorkTerm]:
-        """What the work is made of: the claim that every count bears out, else the exact law of the counts."""
+        """The terms of the FLOPs: those of a confirmed claim, else of the exact law of the counts."""
         quantity = "work" if setting.mode == "forward" else f"work_{setting.mode}"
         one = self._verdicts.get((impl, setting, quantity))
-        exact = setting.mask == "none" or setting.mode == "decode"  # under a mask a claim may hold by less than it says
+        exact = setting.mask == "none" or setting.mode == "decode"  # a confirmed claim may exceed the count if masked
         if one is not None and one.verdict == CONFIRMED and one.claimed != OWN_FORMULA and exact:
             return [WorkTerm(t.coefficient, t.n, t.d, t.h, log=t.log) for t in parse(one.claimed).terms]
         fitted = self._work.get((impl, setting))

@@ -1,4 +1,4 @@
-"""What the claimed work and depth say of time, held against the exponent of its law at the largest sizes."""
+"""The verdict on time: its scaling exponent at the largest size, compared with the claimed work and depth."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,10 @@ from harness.summary import Line
 def judge_time(
     lines: Sequence[Line], fitted: FittedLaw | None, work: Polynomial, depth: Polynomial | None
 ) -> tuple[str, Judgement]:
-    """`(claimed, what became of it)`: at the largest size time must grow with n as the claimed work does there.
+    """Return the exponent claimed of time, as text, and the judgement on it.
 
-    Or as the claimed depth, if that grows faster. What a multiply-add costs is free, and may differ from term to term.
+    At the largest size, time must grow with n as the claimed work does, or as the claimed depth if that grows faster.
+    The cost of a multiply-add is free and may differ from term to term.
     """
     timed = [line for line in lines if line.time_s is not None]
     at = max(timed or lines, key=lambda line: (line.batch_size * work(*size_of(line)), size_of(line)))
@@ -47,7 +48,7 @@ def judge_time(
 
 
 def _compare(found: Range, expected: Range, fitted: FittedLaw) -> tuple[str, str]:
-    """The verdict on a measured exponent, and what it leaves open."""
+    """The verdict on a measured exponent, and the reason for any doubt."""
     if not fitted.law.determined:
         return UNDETERMINED, f"its law is not determined, {fitted.law.reason}"
     if not found.hi - found.lo <= WIDEST:
@@ -60,13 +61,16 @@ def _compare(found: Range, expected: Range, fitted: FittedLaw) -> tuple[str, str
             )
         return CONFIRMED, ""
     if found.hi < expected.lo:
-        # No machine does its work in less and less time: what grows slower than that is still made of something else.
+        # Time cannot keep growing more slowly than the work. Other costs still dominate at these sizes.
         return UNDETERMINED, "calls and launches, paid whatever the work, still weigh: larger n would tell"
     return REFUTED, ""
 
 
 def claimed_exponent(work: Polynomial, depth: Polynomial | None, size: Size) -> Range:
-    """Of time along n, at a size: a layer that does its steps one after another takes n of them at least."""
+    """Return the exponent of time along n that the claims imply at a size.
+
+    It is at least that of the depth: a layer that does n steps one after another needs time for each of them.
+    """
     of_work = exponent_at(work, "n", size)
     steps = float(degree(depth, "n")) if depth is not None else 0.0
     return Range(max(of_work.value, steps), max(of_work.lo, steps), max(of_work.hi, steps))

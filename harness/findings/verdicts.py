@@ -1,4 +1,4 @@
-"""`claims.csv`: what theory claims of each impl, held against what was measured."""
+"""`claims.csv`: what theory claims of each layer, compared with the measurements."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERDICTS = (CONFIRMED, REFUTED, UNDETERMINED)
-# What a claim is of: depth, path and memory are claimed of a forward pass.
+# The claims that are judged in each mode. Depth, path and memory are claimed of a forward pass.
 _BY_MODE = {
     "forward": ("work", "memory", "depth", "path"),
     "train": ("work_train",),
@@ -27,17 +27,17 @@ _BY_MODE = {
     "decode": ("work_decode",),
 }
 _BY_ORDER = ("memory", "depth", "path")
-# What is claimed of work in each case rather than as one polynomial.
+# Stands for a claim of FLOPs that is made case by case and not as one polynomial.
 OWN_FORMULA = "its own formula"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim and what became of it.
+    """One claim and the verdict on it.
 
-    `quantity`: `work`, `work_train`, `work_backward` (the former two's difference), `work_decode`, `memory`, `depth`,
-    `path`, and of time `time`; `claimed` as theory writes it
-    (`8nd² + 4n²d`, `O(n²·d)`), `measured` in the same manner; `verdict` one of `VERDICTS`, `reason` in words.
+    `quantity`: `work`, `work_train`, `work_backward`, `work_decode`, `memory`, `depth`, `path` or `time`. The claim of
+    `work_backward` is the difference of `work_train` and `work`. Both `claimed` and `measured` are written as in theory
+    (`8nd² + 4n²d`, `O(n²·d)`). The `verdict` is one of `VERDICTS`, with its `reason` in words.
     """
 
     impl: str
@@ -50,7 +50,10 @@ class Verdict:
 
 
 def verdicts(lines: Iterable[Line], laws: Iterable[FittedLaw]) -> list[Verdict]:
-    """A verdict on every claim of every impl, in each setting whose mode the claim is of; of time by its work's."""
+    """Judge every claim of every layer, in each setting whose mode the claim covers.
+
+    Time is judged in every mode that has a claim of work.
+    """
     fitted = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
     found = []
     for (impl, setting), members in groups(lines).items():
@@ -63,11 +66,11 @@ def verdicts(lines: Iterable[Line], laws: Iterable[FittedLaw]) -> list[Verdict]:
 def _judged(
     lines: Sequence[Line], mode: str, of_time: FittedLaw | None, of_work: FittedLaw | None
 ) -> Iterator[tuple[str, str, Judgement]]:
-    """(quantity, what is claimed, what became of it) for each claim of one impl in one setting."""
+    """Yield (quantity, claim as text, judgement) for each claim of one layer in one setting."""
     stated = claims_of(lines)
     read, unreadable = _read(stated)
     law = of_work.law if of_work is not None else None
-    if lines[0].source_len:  # claims are of a layer's own input: they know one length
+    if lines[0].source_len:  # claims cover only self-attention over one length, not a source of another length
         return
     if mode == "backward" and (difference := work_of(read, mode)):
         read["work_backward"] = difference
@@ -82,13 +85,13 @@ def _judged(
             yield quantity, text, judge_work(lines, None, law)
     work = work_of(read, mode)
     if work is not None and mode in _BY_MODE:
-        # One token is one step, however many came before it.
+        # Decoding one token is one step, however many tokens came before.
         claimed, one = judge_time(lines, of_time, work, read.get("depth") if mode != "decode" else None)
         yield "time", claimed, _of_no_mask(lines, one)
 
 
 def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, str]]:
-    """The claims that can be read, and why the others cannot: rows may have been edited."""
+    """The parsed claims, and the reasons why others cannot be parsed. Rows may have been edited."""
     read, unreadable = {}, {}
     for name, text in stated.items():
         try:
@@ -106,7 +109,7 @@ def _judge(quantity: str, lines: Sequence[Line], claim: Polynomial, law: Law | N
 
 
 def _of_no_mask(lines: Sequence[Line], one: Judgement) -> Judgement:
-    """What a layer does to obey a mask refutes no claim: claims are of a pass without."""
+    """Turn a refutation under a mask into undetermined, because claims are of a pass without a mask."""
     if one.verdict == REFUTED and is_masked(lines[0]):
         return replace(one, verdict=UNDETERMINED, reason=f"claimed without a mask; under this one, {one.reason}")
     return one
@@ -117,7 +120,7 @@ COLUMNS = ("impl", "mode", "quantity", "claimed", "measured", "verdict", "reason
 
 
 def claims_table(found: Iterable[Verdict]) -> "pd.DataFrame":
-    """The verdicts as a tidy DataFrame."""
+    """Return the verdicts as a tidy DataFrame."""
     import pandas as pd
 
     return pd.DataFrame([{**vars(one), **asdict(one.setting)} for one in found], columns=list(COLUMNS))

@@ -1,4 +1,4 @@
-"""The terms that counted work is made of, as table 1 meets them: exact, and by power of n."""
+"""The terms of counted FLOPs for table 1: exact, and sorted by power of n."""
 
 from collections.abc import Iterable, Sequence
 from math import comb
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class WorkTerm(NamedTuple):
-    """A coefficient, powers of n, d, h and b, and of log n."""
+    """A coefficient times powers of n, d, h, b and log n."""
 
     coefficient: float
     n: int
@@ -17,7 +17,7 @@ class WorkTerm(NamedTuple):
 
     @property
     def most_d(self) -> int:
-        """The power of d that it may come to: h is at most d, and at least 1. The table has no h and no b."""
+        """The highest power of d that the term can reach, since 1 ≤ h ≤ d. The table has no h and no b."""
         return self.d + max(self.h, 0)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ def _power(name: str, power: int) -> str:
 
 
 def written(terms: Iterable[WorkTerm]) -> str:
-    """`4n²d + 8nd²`: the highest power of n first."""
+    """Write the terms as a sum, the highest power of n first: `4n²d + 8nd²`."""
     return "".join(
         (" − " if term.coefficient < 0 else " + " if i else "") + str(term)
         for i, term in enumerate(sorted(terms, key=lambda term: (-term.n, -term.d, -term.h)))
@@ -42,7 +42,7 @@ def written(terms: Iterable[WorkTerm]) -> str:
 
 
 def of_one_token_more(terms: Sequence[WorkTerm]) -> list[WorkTerm]:
-    """W(n) − W(n − 1) of the polynomial W in n, exactly; nothing where log n makes it none."""
+    """Return W(n) − W(n − 1) exactly, for the polynomial W in n. The list is empty if W contains log n."""
     if any(term.log for term in terms):
         return []
     found: dict[WorkTerm, float] = {}

@@ -1,1 +1,1 @@
-"""Laws behind the numbers: slopes and crossovers; numbers in, numbers out, no torch."""
+"""Cost models, scaling exponents and crossovers. Numbers in, numbers out, no torch."""

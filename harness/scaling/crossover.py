@@ -1,7 +1,7 @@
-"""From which n on one cost is above another, and between which n that lies.
+"""Find the n from which one cost stays above another, with an interval.
 
-Two costs are compared by the logarithm of their ratio, the gap, at each n at which both are known. Between two such n
-the gap, and each end of its interval, is taken as a straight line on log-log paper.
+Two costs are compared by the logarithm of their ratio, the gap. It is taken at each n where both costs are known.
+Between two of these n, the gap and both ends of its interval are interpolated linearly in log n.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Gap:
-    """log(cost / other) at `n` and its interval of 95 %, infinite to a side where nothing bounds it."""
+    """log(cost / other) at `n` and its 95 % interval. An end is infinite if nothing bounds it."""
 
     n: float
     value: float
@@ -21,15 +21,17 @@ class Gap:
 
 @dataclass(frozen=True)
 class Overtaking:
-    """From which `n` on a cost stays above another: the last crossing, up to the largest n that is known.
+    """The `n` from which a cost stays above another: the last crossing up to the largest known n.
 
-    | n | lo | hi | says |
+    "Surely above" means that all of the gap's 95 % interval is above 0; "surely not above", that none of it is.
+
+    | n | lo | hi | meaning |
     | --- | --- | --- | --- |
-    | a number | a number | a number | below it surely not above before `lo`, above it surely from `hi` on |
+    | a number | a number | a number | crossing at `n`: surely not above at `lo`, surely above from `hi` on |
     | 0 | 0 | 0 | above at every n |
     | None | the largest n | None | surely not above at the largest n: no crossing below it |
-    | None | 0 | a number | surely above from `hi` on; at no smaller n surely not: noise alone could make a crossing |
-    | None | less than the largest n | None | undecided at the largest n; surely not above at `lo`, 0 if nowhere |
+    | None | 0 | a number | surely above from `hi` on, at no n surely not above: noise could make a crossing |
+    | None | less than the largest n | None | undecided at the largest n, surely not above at `lo` (0: nowhere) |
     """
 
     n: float | None
@@ -38,10 +40,10 @@ class Overtaking:
 
 
 def gap(n: float, cost: tuple[float, float, float], other: tuple[float, float, float]) -> Gap:
-    """The gap of two independent costs, each as `(value, lo, hi)` with a value above 0.
+    """Return the gap of two independent costs, each as `(value, lo, hi)` with a value above 0.
 
-    The distances to the ends add up as squares: the method of variance estimates recovery (Zou and Donner 2008,
-    "Construction of confidence limits about effect measures", section 2).
+    The distances to the ends add up as squares. This is the method of variance estimates recovery (Zou and Donner
+    2008, "Construction of confidence limits about effect measures", section 2).
     """
     (value, lo, hi), (other_value, other_lo, other_hi) = cost, other
     middle = math.log(value / other_value)
@@ -55,7 +57,10 @@ def _distance(small: float, large: float) -> float:
 
 
 def overtaking(gaps: Sequence[Gap]) -> Overtaking:
-    """Where the gap rises above 0 for good. `gaps` by ascending n. Raises ValueError without any."""
+    """Find where the gap rises above 0 for good.
+
+    `gaps` are in ascending order of n. Raises ValueError if `gaps` is empty.
+    """
     if not gaps:
         raise ValueError("a crossing needs a size at which both costs are known")
     last = gaps[-1]
@@ -71,7 +76,7 @@ def overtaking(gaps: Sequence[Gap]) -> Overtaking:
 
 
 def _rise(gaps: Sequence[Gap], side: Callable[[Gap], float]) -> float | None:
-    """Where one side of the gap is last at or below 0; None where it never is."""
+    """The n where one side of the gap is last at or below 0; None if it never is."""
     for i in range(len(gaps) - 1, -1, -1):
         before = side(gaps[i])
         if before > 0:
@@ -79,7 +84,7 @@ def _rise(gaps: Sequence[Gap], side: Callable[[Gap], float]) -> float | None:
         if i == len(gaps) - 1:
             return gaps[i].n
         after = side(gaps[i + 1])
-        # An end of an interval that is not bounded is no point of a line: the crossing is as far off as it can be.
+        # An infinite end cannot be interpolated. The crossing is then put at whichever n widens the interval.
         share = 1.0 if before == -math.inf else 0.0 if after == math.inf else before / (before - after)
         return math.exp((1 - share) * math.log(gaps[i].n) + share * math.log(gaps[i + 1].n))
     return None

@@ -1,10 +1,10 @@
-"""How fast something fades with distance: a straight line through its logarithm.
+"""How fast a quantity fades with distance: a straight line through its logarithm.
 
     log y(k) = a + k · log r,   k = 1, 2, …
 
-`r` is what each step keeps. One line for each seed, by least squares; the interval is between seeds, whose lines are
-independent, as points of one line are not. Distance 0 is left out: what reaches a place from itself takes other ways.
-Numbers in, numbers out.
+Each step keeps the share `r`. One line is fitted for each seed, by least squares. The interval is computed over seeds,
+because their lines are independent and the points of one line are not. Distance 0 is left out: a position reaches
+itself by other paths. Numbers in, numbers out.
 """
 
 import math
@@ -16,18 +16,18 @@ from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
-# Below, a float64 loses digits before it is 0; what is there is no measurement any more.
+# Smaller float64 values lose digits before they become 0, so they are no longer measurements.
 FLOOR = 1e-290
-# A line through fewer points says nothing of whether they lie on one.
+# With fewer points, the fit cannot show whether they lie on a line.
 _LEAST_POINTS = 4
 _COVERAGE = 0.95
-# Two rates whose logarithms are within such a share of one another are spoken of as one.
+# Two rates count as equal if their logarithms differ by less than this share of the larger one.
 _ALIKE = 0.2
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What each step keeps, with its interval between seeds; with one seed there is none, and it is unbounded."""
+    """The share that each step keeps, with its 95 % interval over seeds. With one seed the interval is unbounded."""
 
     value: float
     lo: float
@@ -35,17 +35,17 @@ class Rate:
 
     @property
     def half_distance(self) -> float:
-        """After how many steps a half is left; infinite where nothing is lost."""
+        """The number of steps after which a half is left; infinite if nothing is lost."""
         return math.log(0.5) / math.log(self.value) if self.value < 1 else math.inf
 
 
 @dataclass(frozen=True)
 class Decay:
-    """`rate` over distances 1 to `fitted`, and of either half of them, `near` and `far`; None of too few distances.
+    """The `rate` over distances 1 to `fitted`, and the rates `near` and `far` of the two halves of this range.
 
-    `reach` is the farthest distance of which anything is left at all, and `ends` whether there are farther ones.
-    `underflows`: beyond `fitted` there may be something still, too small for a float64. `steady`: one line describes
-    both halves.
+    All three rates are None if there are too few distances. The farthest distance with a value above 0 is `reach`;
+    `ends` says whether farther distances exist. If `underflows`, values beyond `fitted` may exist but be too small
+    for a float64. If `steady`, one line describes both halves.
     """
 
     rate: Rate | None
@@ -59,7 +59,7 @@ class Decay:
 
 
 def decay(norms: Floats) -> Decay:
-    """Of `norms` (seeds, n), by distance 0 to n − 1, none negative."""
+    """Fit the decay of `norms`, shape (seeds, n), over distances 0 to n − 1. No norm may be negative."""
     present = np.flatnonzero((norms > 0).any(axis=0))
     reach = int(present[-1]) if len(present) else 0
     ends = reach < norms.shape[1] - 1
@@ -76,13 +76,13 @@ def decay(norms: Floats) -> Decay:
 
 
 def _last_sound(norms: Floats) -> int:
-    """The distance before the first at which one seed has nothing, or too little to be exact."""
+    """The last distance before the norms of one seed become 0 or too small to be exact."""
     lost = np.flatnonzero(norms < FLOOR)
     return int(lost[0]) - 1 if len(lost) else len(norms) - 1
 
 
 def _slopes(logs: Floats) -> Floats:
-    """Of the line of least squares through each row (seeds, k)."""
+    """The slope of the least-squares line through each row, shape (seeds,); `logs` is (seeds, k)."""
     place = np.arange(logs.shape[1]) - (logs.shape[1] - 1) / 2
     slopes: Floats = logs @ place / (place @ place)
     return slopes
@@ -90,13 +90,13 @@ def _slopes(logs: Floats) -> Floats:
 
 def _rate(slopes: Floats) -> Rate:
     mean, reach = _mean(slopes)
-    with np.errstate(over="ignore"):  # infinite where it is no number any more
+    with np.errstate(over="ignore"):  # a value that overflows becomes infinite
         value, lo, hi = np.exp([mean, mean - reach, mean + reach])
     return Rate(float(value), float(lo), float(hi))
 
 
 def _mean(values: Floats) -> tuple[float, float]:
-    """The mean over seeds, and how far its interval reaches."""
+    """The mean over seeds and the half-width of its interval."""
     number = len(values)
     if number < 2:
         return float(values.mean()), math.inf
@@ -105,7 +105,10 @@ def _mean(values: Floats) -> tuple[float, float]:
 
 
 def _steady(near: Floats, far: Floats, fitted: int) -> bool:
-    """Whether the halves differ by chance, by less than a factor of 2 over one of them, or by little of either."""
+    """Whether one line describes both halves.
+
+    It does if the slopes differ only by chance, by less than a factor of 2 over one half, or by a small share.
+    """
     difference, reach = _mean(far - near)
     by_chance, small = abs(difference) <= reach, abs(difference) * fitted / 2 < math.log(2)
     return by_chance or small or abs(difference) < _ALIKE * max(abs(near.mean()), abs(far.mean()))

@@ -1,8 +1,8 @@
-"""Exact laws of exact costs: whole coefficients that give FLOPs, operations or bytes to the last digit.
+"""Exact laws of exact costs: rational coefficients that give FLOPs, operations or bytes to the last digit.
 
-The law with the fewest terms that gives every point exactly, over products of powers of n, d, h and b. Unlike a fitted
-law it may have a negative term: an Elman network's training does 12nd² − 2d². Found by least squares, believed only
-after the integers have been put in.
+The law is the one with the fewest terms that gives every point exactly. Its terms are products of powers of n, d, h
+and b. Unlike a fitted law, an exact law may have a negative term: training an Elman network does 12nd² − 2d² FLOPs.
+Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
 from collections.abc import Sequence
@@ -21,25 +21,27 @@ from harness.scaling.terms import AXES, Sizes, Term, design, varied
 _POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
 _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
-# Of more candidates, laws of one term fewer are looked through: there are too many.
+# With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
 _MOST_CANDIDATES = 40
-# Halves and quarters come from triangles such as n(n + 1)/2.
+# Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2.
 _DENOMINATOR = 4
 FEWEST_SIZES = 3
-# A law of the largest sizes alone needs two of them.
+# A law of only the largest sizes needs at least two of them.
 _FEWEST_ABOVE = 2
-# So many beginnings are tried, evenly over the sizes.
+# At most this many starting sizes are tried, spread evenly over the measured n.
 _MOST_STARTS = 5
-# … and points to spare: of several beginnings that are tried one may fit by chance.
+# Such a law needs two points more than terms, because one of several starts may fit by chance.
 _SPARE_ABOVE = 2
 
 
 def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare: int = 1) -> Law | None:
-    """The exact law of whole `costs` at `sizes`; None where there is none of so many terms at `most`.
+    """Find the exact law of integer `costs` at `sizes`; None if no law of at most `most` terms is exact.
 
-    Not determined where n takes fewer than three values, or an axis as many only as the law has powers of it, or where
-    another law as short is exact too. `spare`: so many points more than terms there must be, so that chance does not
-    make one.
+    The points must outnumber the terms by `spare`, so that no law fits by chance.
+
+    The law is undetermined in any of three cases. No axis varies, or the first varied one takes fewer than three
+    values. An axis takes no more values than the law has powers of it. An equally short law with other leading powers
+    is exact too.
     """
     axes = varied(sizes)
     terms = _candidates(axes)
@@ -63,9 +65,10 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
 
 
 def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
-    """The exact law of all points, else of those from the smallest n on from which there is one; then in `breaks`.
+    """Find the exact law of all points, or else of the points from some n on; None if there is none.
 
-    A peak of memory is that of one phase at small n and of another at large n.
+    That n is the smallest start tried from which a law is exact, and it is listed in `breaks`. Such laws occur because
+    different phases of a call set the peak memory at small and at large n.
     """
     starts = np.unique(sizes.n)[: -_FEWEST_ABOVE + 1 or None]
     law = exact_law(sizes, costs)
@@ -86,14 +89,17 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
 
 
 def _occurs(term: Term) -> bool:
-    """Whether a layer may cost that: d³ for its weights alone, a head's width once for each position or pair."""
+    """Whether a layer's cost may have this term.
+
+    d³ occurs only without n and h, for the weights. A head's width d/h occurs once for each position or pair.
+    """
     return (term.d < 3 or (term.n == 0 and term.h == 0)) and (term.h >= 0 or (term.d == 1 and term.n in (1, 2)))
 
 
 def _gives(
     terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[tuple[int, ...]], costs: Sequence[int]
 ) -> bool:
-    """Whether the law gives every cost exactly; a logarithm must be whole for that."""
+    """Whether the law gives every cost exactly. With a log term, every n must be a power of two."""
     for (n, d, h, b), cost in zip(sizes, costs, strict=True):
         total = Fraction(0)
         for term, value in zip(terms, values, strict=True):
@@ -109,18 +115,21 @@ def _gives(
 
 
 def _oddity(values: Sequence[Fraction]) -> tuple[int, int]:
-    """How unlike a count the coefficients are: negative ones and fractions first."""
+    """Sort key for how unlike counts the coefficients are: negative ones and fractions, then their number."""
     return sum(value < 0 for value in values) + sum(value.denominator > 1 for value in values), len(values)
 
 
 def _rises(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
-    """Whether what grows fastest with n is there and not taken away: no cost ends below nothing."""
+    """Whether a term that grows fastest with n is positive. Otherwise costs would become negative at large n."""
     top = max(term.growth for term in terms)
     return any(value > 0 for term, value in zip(terms, values, strict=True) if term.growth == top)
 
 
 def _doubt(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]]) -> str:
-    """Why the law of the first found may be another; empty if it may not."""
+    """Why the exact law may not be the true one; empty if nothing speaks against it.
+
+    `found` holds the terms of every exact law of the same length.
+    """
     if not axes:
         return "measured at one size only"
     first = len(np.unique(sizes.axis(axes[0])))
@@ -136,7 +145,7 @@ def _doubt(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]]) -
 
 
 def _powers(terms: Sequence[Term], axis: str) -> int:
-    """The most powers of an axis that stand beside the same powers of the others; a single one is no mixture."""
+    """The largest number of terms that differ only in their power of an axis; 0 if no two do."""
     beside: dict[Term, int] = {}
     for term in terms:
         others = replace(term, **({"n": 0, "log": 0} if axis == "n" else {axis: 0}))

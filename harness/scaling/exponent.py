@@ -1,7 +1,7 @@
-"""The local exponent of a law: d log cost / d log n, or d, at a size.
+"""The scaling exponent of a law at a size: d log cost / d log n, or by another axis.
 
-One number for a whole curve is not the whole story: with its projections in, attention costs 8nd² + 4n²d and bends
-from slope 1 to slope 2 around n = 2d.
+One exponent cannot describe a whole curve. Attention with its projections costs 8nd² + 4n²d FLOPs. Its exponent rises
+from 1 to 2 around n = 2d.
 """
 
 import numpy as np
@@ -11,10 +11,10 @@ from harness.scaling.terms import Sizes, design
 
 
 def exponent(law: Law, axis: str, n: float, d: float, h: float = 1, b: float = 1) -> Range | None:
-    """The exponent along `axis` ('n', 'd', 'h' or 'b') at a size; None along an axis that did not vary.
+    """Return the scaling exponent along `axis` ('n', 'd', 'h' or 'b') at a size; None if the axis did not vary.
 
-    Its interval holds that of every rival, of the law with each term that may be hidden, and what slope the points may
-    still have over it: it is as wide as the points leave open which law is the true one.
+    The 95 % confidence interval covers every law that the points leave open. It contains the intervals of the law and
+    of its rivals, and the law with each hidden term added. The trend that the points may still have widens it.
     """
     if axis not in law.varied or not law.coefficients:
         return None
@@ -26,7 +26,10 @@ def exponent(law: Law, axis: str, n: float, d: float, h: float = 1, b: float = 1
 
 
 def _of_one(law: Law, axis: str, size: Sizes) -> Range:
-    """By propagation of the covariance: d exponent / d c_j = (term_j / cost) · (exponent_j − exponent)."""
+    """The exponent of one law, its interval by propagation of the covariance.
+
+    d exponent / d c_j = (term_j / cost) · (exponent_j − exponent).
+    """
     values = design(law.terms, size)[0]
     powers = np.array([float(term.exponent(axis, size)[0]) for term in law.terms])
     cost = float(values @ law.values)
@@ -34,13 +37,13 @@ def _of_one(law: Law, axis: str, size: Sizes) -> Range:
     if law.exact:
         return Range(mean, mean, mean)
     reach = law.error(values / cost * (powers - mean))
-    if len(law.terms) > 1:  # no mixture of terms grows slower than the slowest of them or faster than the fastest
+    if len(law.terms) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
         return Range(mean, max(mean - reach, float(powers.min())), min(mean + reach, float(powers.max())))
     return Range(mean, mean, mean)
 
 
 def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> Range:
-    """Between the law's own exponent and that with as much of the term as there may be."""
+    """The range from the law's own exponent to the exponent with the largest possible hidden term."""
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = added / (cost + added)
     value = (1 - share) * without + share * float(hidden.term.exponent(axis, size)[0])

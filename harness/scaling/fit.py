@@ -1,10 +1,10 @@
-"""Fit a cost law: terms chosen by cross-validation, and called undetermined where the points cannot tell.
+"""Fit a cost model: its terms are chosen by cross-validation, and it is undetermined if the points cannot tell.
 
-1. Every law of up to four terms is fitted (`subsets`), relatively: an error of 1 % weighs the same at every size.
-2. Those that explain the points as well as the best one are its rivals (`rivals`).
-3. Of the rivals the law is the one that best predicts sizes left out, a whole n at a time; of those about as good,
-   within one standard error of it, the one with the fewest terms (Breiman et al. 1984, section 3.4.3).
-4. It is determined if all rivals have the same leading term along n, and no faster one can hide in the points.
+1. Every law of up to four terms is fitted (`subsets`). Errors are relative: 1 % weighs the same at every size.
+2. The laws that explain the points as well as the best one are the rivals (`rivals`).
+3. Each rival predicts sizes left out of its fit, a whole n at a time. Of the rivals within one standard error of the
+   best prediction, the one with the fewest terms is the law (Breiman et al. 1984, section 3.4.3).
+4. The law is determined if all rivals have the same leading term along n, and no faster term can hide in the points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,20 +29,23 @@ from harness.scaling.terms import Floats, Sizes, Term, candidates, design, varie
 from harness.scaling.weights import LAW_ERROR, weights_of
 
 FEWEST_SIZES = 3
-# Points that lie so many times as far from a law as they are known to do not follow it.
+# Points do not follow a law if they lie more than this many times their error from it. That error is the points'
+# standard error and `LAW_ERROR`, added as squares.
 FAR_OFF = 3.0
-# A term whose part of the cost cannot be more than this anywhere changes nothing that is said.
+# A hidden term that is at most this share of the cost at every point changes no result.
 _NOWHERE = 0.02
-# Rivals kept beside a law, the best of them: they widen what is known of exponents and predictions.
+# The best rivals are kept with a law, up to this number. They widen the intervals of exponents and predictions.
 MOST_RIVALS = 12
 
 
 def fit(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
-    """The law of `costs` at `sizes`, each > 0. `spreads`: the relative standard error of each cost, where known.
+    """Fit the law of `costs`, each above 0, at `sizes`.
 
-    `expected`: the terms that a cost of this kind should be made of, if that is known, such as those of a layer's
-    exact FLOPs, operations and bytes. While a law of these alone is right within what the points are known to, and 2 %,
-    or explains them as well as any, no other term is considered: that is what tells n² from n log n with few points.
+    The relative standard errors of the costs are `spreads`, if known. The terms that a cost of this kind should
+    consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
+    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. No other term
+    is then considered. This is what distinguishes n² from n log n with few points.
+
     Raises ValueError without points, or for a cost that is not positive.
     """
     costs = np.asarray(costs, dtype=float)
@@ -57,7 +60,7 @@ def fit(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Se
 
 
 def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | None, axes: tuple[str, ...]) -> bool:
-    """Whether the law is among the plausible ones beside every law there could be."""
+    """Whether the law remains plausible when compared with laws of all candidate terms."""
     problem = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*candidates(axes), *law.terms))))
     own = [problem.terms.index(term) for term in law.terms]
     wanted = set(own)
@@ -65,13 +68,14 @@ def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | Non
 
 
 class _Problem:
-    """The points as weighted least squares over all subsets of the terms."""
+    """Weighted least squares of the points over all subsets of the terms."""
 
     def __init__(self, sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...]) -> None:
         self.terms = terms
         raw = design(terms, sizes)
         weights = weights_of(costs, spreads)
-        # First relative to what was measured, then to the law: else what happens to be low weighs more.
+        # Errors are relative first to the measured costs, then to the law. Relative to the measured costs alone,
+        # costs that are low by chance would weigh more.
         for _ in range(2):
             fits = all_subsets(raw * weights[:, None], costs * weights)
             best = int(np.argmin(fits.variance))
@@ -117,10 +121,11 @@ def _fit(
 def _choose(
     problem: _Problem, groups: NDArray[np.intp], fastest: Mapping[str, tuple[int, int]]
 ) -> tuple[int, float | None]:
-    """The rival that predicts best what was left out, and its error there; None where nothing can be left out.
+    """Choose the law among the rivals; return it and its cross-validation error.
 
-    Of those about as good the shortest; before it, one that grows along every axis as fast as is known that it must
-    (`fastest`): what a layer does n² times costs something, though it be little at the sizes measured.
+    The error is None if no group of points can be left out. Candidates are the rivals within one standard error of
+    the best prediction of the points left out. Those that grow along every axis as fast as `fastest` demands come
+    first, then the shortest. An operation done n² times costs time, even if little at the measured sizes.
     """
     errors = {which: left_out(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
     squares = {which: error**2 for which, error in errors.items()}
@@ -147,7 +152,7 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     columns = problem.columns_of(which)
     freedom = len(problem.target) - len(terms)
     noise = float(np.sqrt(problem.fits.variance[which]))
-    # Columns of length one: a second's worth of n² beside one of a constant would drown it.
+    # Columns are scaled to length one. Unscaled, a column of n² would swamp that of a constant.
     scale = np.linalg.norm(columns, axis=0)
     unit = columns / scale
     inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
@@ -171,17 +176,17 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
 
 
 def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
-    """The slopes, from lowest to highest, that log cost over the law may still have along an axis; 0 is among them."""
+    """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
     members = problem.fits.terms_of(which)
     off = 1 - problem.columns_of(which) @ problem.fits.coefficients[which, : len(members)] / problem.target
-    off = off * problem.target  # points that are known badly say little
+    off = off * problem.target  # imprecise points count less
     slope, error = last_coefficient(np.stack([problem.target, np.log(values) * problem.target], axis=1), off)
     reach = float(stdtrit(max(len(off) - len(members) - 1, 1), (1 + CONFIDENCE) / 2)) * error
     return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
 
 
 def _hidden(problem: _Problem, chosen: int) -> tuple[Hidden, ...]:
-    """The terms that were left out and are not ruled out, but for those that matter nowhere."""
+    """The terms that are not in the law and not ruled out, except those that are negligible at every point."""
     most = most_hidden(problem.columns, problem.target, problem.fits.terms_of(chosen))
     parts = most * (problem.columns / problem.target[:, None]).max(axis=0)
     return tuple(
@@ -192,7 +197,7 @@ def _hidden(problem: _Problem, chosen: int) -> tuple[Hidden, ...]:
 
 
 def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[Hidden]) -> str:
-    """Why the leading term along the axis is not known; empty if it is."""
+    """Why the leading term along the axis is undetermined; empty if it is determined."""
     if distinct < FEWEST_SIZES:
         return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
     ways = {leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) for which in problem.rivals}

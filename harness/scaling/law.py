@@ -1,6 +1,7 @@
-"""A fitted cost law: a sum of terms with non-negative coefficients, what is known of them, and what follows.
+"""A cost model (law): a sum of terms with coefficients, and the uncertainty of both.
 
-Numbers in, numbers out: sizes are n, d, h, b; costs are seconds, bytes or whatever the points were.
+Coefficients of a fitted law are not negative; those of an exact law may be. Numbers in, numbers out: sizes are
+n, d, h, b. Costs are seconds, bytes or whatever unit the points have.
 """
 
 import math
@@ -14,7 +15,7 @@ from harness.scaling.terms import Floats, Sizes, Term, design
 
 @dataclass(frozen=True)
 class Range:
-    """A value, and between what it lies with a confidence of 95 %."""
+    """A value and the ends of its 95 % interval."""
 
     value: float
     lo: float
@@ -23,7 +24,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """What one term costs each time, and its interval."""
+    """The coefficient of one term and the ends of its 95 % confidence interval."""
 
     term: Term
     value: float
@@ -33,9 +34,9 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A term that the points do not show and do not rule out: its coefficient is `most` at most, its part of the cost
+    """A term that the points neither show nor rule out.
 
-    `part` at most at any of them.
+    Its coefficient is at most `most`. Its share of the cost is at most `part` at any of the points.
     """
 
     term: Term
@@ -45,7 +46,10 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Break:
-    """Another law holds from `n` on; there the cost is `jump` times what the law below says, if there is one."""
+    """The `n` from which another law holds.
+
+    The cost there is `jump` times the prediction of the law below. `jump` is None if no law is known below.
+    """
 
     n: float
     jump: float | None
@@ -55,14 +59,14 @@ class Break:
 class Law:
     """A cost as a sum of terms over the axes that `varied`.
 
-    `determined`: no law with another leading term explains the points as well; else `reason` says what is missing.
-    `exact`: it gives every point to the last digit.
-    `covariance`: that of the coefficients, (terms, terms); an interval reaches `quantile` standard errors.
-    `noise`: the points' relative distance from the law, those known badly counting less.
-    `cv_error`: the relative error (root mean square) of predicting sizes left out of the fit.
-    `hidden`: terms left out that may be there all the same.
-    `trends`: by axis, which slopes log cost over the law may still have.
-    `breaks`: where another law begins; this is the one from the last of them on.
+    `determined`: no law with another leading term explains the points as well. If not, `reason` says why.
+    `exact`: the law gives every point to the last digit.
+    `covariance`: covariance of the coefficients, shape (terms, terms). Intervals reach `quantile` standard errors.
+    `noise`: relative distance of the points from the law. Imprecise points count less.
+    `cv_error`: relative error (root mean square) of predicting sizes left out of the fit.
+    `hidden`: terms that are not in the law and not ruled out.
+    `trends`: by axis, the lowest and highest slope that log(cost / law) may still have.
+    `breaks`: each n from which another law begins. This law holds from the last of them on.
     `rivals`: other laws that explain the points as well.
     """
 
@@ -82,26 +86,27 @@ class Law:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Its terms, the slowest growing first."""
+        """The law's terms, the slowest growing first."""
         return tuple(coefficient.term for coefficient in self.coefficients)
 
     @property
     def values(self) -> Floats:
-        """Its coefficients, shape (terms,)."""
+        """The law's coefficients, shape (terms,)."""
         return np.array([coefficient.value for coefficient in self.coefficients])
 
     def __call__(self, sizes: Sizes) -> Floats:
-        """The cost at each size, shape (points,)."""
+        """Return the cost at each size, shape (points,)."""
         return design(self.terms, sizes) @ self.values
 
     def at(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
-        """The cost at one size."""
+        """Return the cost at one size."""
         return float(self(Sizes.of([(n, d, h, b)]))[0])
 
     def error(self, gradient: Floats) -> float:
-        """How far the coefficients let a quantity be off whose derivatives by them are `gradient`, (terms,).
+        """The half-width of the interval of a quantity, from the uncertainty of the coefficients.
 
-        Infinite of a law with as many terms as points, nothing of one whose coefficients are given.
+        `gradient`, shape (terms,), holds the quantity's derivatives by the coefficients. The result is infinite for a
+        law with as many terms as points. It is 0 for a law whose coefficients are given.
         """
         if not self.covariance.size:
             return 0.0
@@ -111,7 +116,7 @@ class Law:
 
     @property
     def leading(self) -> Term:
-        """The term that grows fastest with n; of several the one with the highest powers."""
+        """The term that grows fastest with n. Ties go to the higher powers of d, then h, then b."""
         return max(self.terms, key=lambda term: (term.growth, term.d, term.h, term.b))
 
     def __str__(self) -> str:
@@ -123,7 +128,7 @@ class Law:
 
 
 def _written(coefficient: Coefficient) -> str:
-    """The coefficient's size, without its sign, and the term: `8 n·d²`, `3.2e-09 n²`, `n`."""
+    """The coefficient's absolute value and its term: `8 n·d²`, `3.2e-09 n²`, `n`."""
     value, term = abs(coefficient.value), str(coefficient.term)
     number = f"{value:,.0f}" if value.is_integer() and value < 1e15 else f"{value:.3g}"
     if term == "1":

@@ -1,4 +1,4 @@
-"""What a law may be called: by the terms that all laws which explain the points agree on."""
+"""The name of a law: the terms on which all plausible laws agree."""
 
 from harness.scaling.law import Law
 from harness.scaling.rivals import HIDDEN_PART
@@ -7,7 +7,7 @@ UNDETERMINED = "undetermined"
 
 
 def name(law: Law) -> str:
-    """`O(n + n²)` where the terms are known, `O(n² + …)` where only the leading one is, else `undetermined`."""
+    """Return `O(n + n²)` if all terms are known, `O(n² + …)` if only the leading one is, else `undetermined`."""
     if not law.determined:
         return UNDETERMINED
     if law.rivals or any(hidden.part > HIDDEN_PART for hidden in law.hidden):

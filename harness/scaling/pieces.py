@@ -1,7 +1,8 @@
-"""Costs that follow one law up to some n and another beyond it: another kernel, blocks that the C library gives back.
+"""Costs that follow one law up to some n and another law beyond it.
 
-An average of the two would be true of neither. Each n between two measured ones may be the break; it is one if two
-laws explain the points far better than one does, and the cost jumps there rather than bending.
+A break comes from another kernel, say, or from blocks that the C library returns to the system. An average of both
+laws would describe neither. Measured sizes are tried as breaks. A size is a break if two laws explain the points far
+better than one law, and the cost jumps there instead of bending.
 """
 
 from collections.abc import Sequence
@@ -16,21 +17,22 @@ from harness.scaling.subsets import ROUNDING, Fits, all_subsets
 from harness.scaling.terms import Floats, Sizes, Term, candidates, design, varied
 from harness.scaling.weights import weights_of
 
-# Every n is tried, so chance must be rarer than it is for one.
+# Significance level of a break. It is low and divided by the number of n, because many n are tried.
 _REJECTED_BELOW = 1e-4
-# By so much the cost must jump at the break, up or down: beyond what points scatter, and what no law is truer than.
+# The cost must jump by at least this share at a break, up or down, because no law is more accurate than this. It must
+# also jump by more than `_SCATTERS` times the scatter of the points.
 LEAST_JUMP = 0.03
 _SCATTERS = 3.0
-# A piece needs its own sizes.
+# Each piece needs at least this many sizes.
 FEWEST_SIZES = 2
-# Of so many sizes every one may be the break; of more, so many spread evenly.
+# At most this many sizes are tried as the break. If there are more, the tried ones are spread evenly.
 _MOST_TRIED = 24
 
 
 def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
-    """The law of the largest sizes: that of all points, or of those from the last break on. `breaks` has them all.
+    """Fit the law of the largest sizes: of all points, or of those from the last break on.
 
-    For the arguments see `fit`.
+    The law's `breaks` lists all breaks. For the arguments see `fit`.
     """
     terms = tuple(dict.fromkeys(expected)) or candidates(varied(sizes))
     breaks = _breaks(sizes, costs, terms, spreads)
@@ -42,7 +44,7 @@ def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expec
 
 
 def _breaks(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None) -> tuple[Break, ...]:
-    """Every break, by n: that of all the points, then those of the points on either side of it."""
+    """Every break in ascending n, found by splitting the points at the best break and searching both sides."""
     found = find_break(sizes, costs, terms, spreads)
     if found is None:
         return ()
@@ -54,7 +56,10 @@ def _breaks(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats 
 
 
 def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None = None) -> Break | None:
-    """The n at which a second law begins, or None. The laws are made of `terms`; for `spreads` see `fit`."""
+    """Find the n at which a second law begins; None if there is no break.
+
+    Both laws consist of `terms`. For `spreads` see `fit`.
+    """
     weights = weights_of(costs, spreads)
     columns, target = design(terms, sizes) * weights[:, None], costs * weights
     whole = _Piece.best(columns, target)
@@ -64,7 +69,7 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
     for n in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
         above = sizes.n >= n
         left, right = (_Piece.best(columns[part], target[part]) for part in (~above, above))
-        used = left.size + right.size + 1  # the break itself is one more
+        used = left.size + right.size + 1  # the break itself is one more parameter
         spent, freedom = max(used - whole.size, 1), len(costs) - used
         if freedom < 1:
             continue
@@ -81,7 +86,7 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
 
 @dataclass(frozen=True)
 class _Piece:
-    """The law with the least residual variance over some of the points."""
+    """The law with the smallest residual variance over some of the points."""
 
     fits: Fits
     which: int

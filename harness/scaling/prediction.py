@@ -1,9 +1,9 @@
-"""Costs at sizes that were not measured, and how far off they may be.
+"""Predicted costs at sizes that were not measured, with prediction intervals.
 
-Three things make a prediction uncertain: which law it is and its coefficients; that points lie off any law; and, beyond
-what was measured, that a law which held so far need not go on: caches overflow, other kernels take over. The last is
-measured where it can be: laws of the smaller sizes alone are held against the larger ones, and by so much a doubling as
-they failed there, the law of all may fail beyond.
+A prediction is uncertain for three reasons. The law and its coefficients are uncertain. Points scatter around any law.
+And a law may not hold beyond the measured sizes, because caches overflow or other kernels take over. This drift is
+estimated from the measurements: laws fitted to the smaller sizes predict the larger ones. Their error per doubling is
+taken as the error per doubling of the full law beyond the largest size.
 """
 
 import math
@@ -20,26 +20,26 @@ from harness.scaling.terms import Floats, Sizes, Term, design
 
 CONFIDENCE = 0.95
 NORMAL = 1.96
-# What nobody has measured may differ by this a doubling, as if so many trials had shown it.
+# Prior of the drift: an error of this share per doubling, with the weight of `_PRIOR_WEIGHT` trials.
 PRIOR_DRIFT = 0.10
 _PRIOR_WEIGHT = 2.0
-# A law of fewer sizes predicts nothing that its successor would be like.
+# A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
 _FEWEST_SIZES = 3
-# Coefficients of which nothing is known leave nothing known; a factor says that too.
+# The law's uncertainty widens an interval by this factor at most. Unknown coefficients would make it infinite.
 _FARTHEST = 100.0
-# So many of them tell enough.
+# At most this many cuts between smaller and larger sizes are tried.
 _MOST_CUTS = 8
-# How far ahead such a law is held against the larger sizes, as a factor of n.
+# A law fitted below a cut is tested up to this many times the n of the cut.
 _REACH = 4
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A law with what is needed to say how far off it may be.
+    """A law with the parameters of its prediction interval.
 
-    `scatter`: how far points lie off it, and `drift` how far it goes astray a doubling outside, both standard
-    deviations of log cost, the latter from `trials` tries. `lowest` and `highest`: what was measured, by axis, and
-    `dearest`, the largest cost.
+    The distance of the points from the law is `scatter`. The error of the law per doubling outside the measured sizes
+    is `drift`, estimated from `trials` trials. Both are standard deviations of log cost. The measured range of each
+    axis runs from `lowest` to `highest`. The largest measured cost is `dearest`.
     """
 
     law: Law
@@ -51,11 +51,12 @@ class Predictor:
     dearest: float
 
     def __call__(self, n: float, d: float, h: float = 1, b: float = 1) -> Range:
-        """The cost at a size, and between what it lies with 95 %."""
+        """Return the cost at a size with its 95 % prediction interval."""
         size = Sizes.of([(n, d, h, b)])
         value = self._averaged(size)
         if value == 0 or (self.law.exact and self.law.determined):
-            # A peak is that of the greatest phase: beyond what was measured another may be greater still, never less.
+            # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
+            # cost may be higher but not lower.
             more = NORMAL * self.drift * self._beyond(size)
             return Range(value, value, value * math.exp(more))
         down, up = self._of_the_law(size, value)
@@ -66,10 +67,10 @@ class Predictor:
         )
 
     def _averaged(self, size: Sizes) -> float:
-        """What the law and its rivals say, as a geometric mean, each by how closely it follows the points.
+        """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
 
-        Which of them was chosen is partly chance; what they say together errs less beyond the points (Hoeting et al.
-        1999, "Bayesian model averaging").
+        The choice among them is partly chance. Their mean errs less beyond the points (Hoeting et al. 1999,
+        "Bayesian model averaging").
         """
         laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
         if not laws or self.law.exact:
@@ -80,7 +81,10 @@ class Predictor:
         return float(np.exp(weights @ said / weights.sum()))
 
     def outside(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
-        """How many doublings a size lies outside what was measured: those of the axes, or of the cost if more."""
+        """The number of doublings by which a size lies outside the measured sizes; 0 inside them.
+
+        This is the sum over the axes, or the doublings of the cost if these are more.
+        """
         size = Sizes.of([(n, d, h, b)])
         doublings = self._beyond(size)
         return max(doublings, math.log2(float(self.law(size)[0]) / self.dearest)) if doublings else 0.0
@@ -89,7 +93,7 @@ class Predictor:
         return sum(_doublings(float(size.axis(axis)[0]), self.lowest[axis], top) for axis, top in self.highest.items())
 
     def _of_the_law(self, size: Sizes, value: float) -> tuple[float, float]:
-        """How far down and up, as logarithms, the law's coefficients reach, and what its rivals say instead."""
+        """The distances down and up, as logarithms, that cover the law's own interval and its rivals."""
         reach, own = self.law.error(design(self.law.terms, size)[0]), float(self.law(size)[0])
         said = [value, own - reach, own + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
         lo, hi = max(min(said), value / _FARTHEST), min(max(said), value * _FARTHEST)
@@ -103,14 +107,15 @@ def _doublings(value: float, lowest: float, highest: float) -> float:
 def predictor(
     sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = (), law: Law | None = None
 ) -> Predictor:
-    """The predictor of a series; `law` where it is known already. For the other arguments see `fit`.
+    """Return the predictor of a series.
 
-    What was measured is what lies beyond the law's last break; how far laws go astray is told by all sizes.
+    Pass `law` if it is already fitted. For the other arguments see `fit`. The measured range starts at the law's last
+    break. The drift is estimated from all sizes.
     """
     law = law or fit_pieces(sizes, costs, spreads, expected)
     own = sizes.n >= law.breaks[-1].n if law.breaks else np.full(len(costs), True)
     off = np.log(costs[own] / law(sizes[own]))
-    # An exact law is not led astray by noise: nothing of its past speaks against it.
+    # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
     drift, trials = (PRIOR_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected)
     ends = {axis: sizes[own].axis(axis) for axis in law.varied}
     return Predictor(
@@ -125,7 +130,7 @@ def predictor(
 
 
 def _drift(sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequence[Term]) -> tuple[float, float]:
-    """By how much a doubling laws of the smaller n fail at the next larger ones; of how many tries."""
+    """The error per doubling of laws fitted to smaller n at the next larger n, and the number of trials."""
     total, trials = _PRIOR_WEIGHT * PRIOR_DRIFT**2, _PRIOR_WEIGHT
     cuts = np.unique(sizes.n)[_FEWEST_SIZES - 1 : -1]
     for cut in cuts[:: -(-len(cuts) // _MOST_CUTS) or 1]:

@@ -1,8 +1,7 @@
-"""Which laws explain the points as well as the best one does, and what they agree on.
+"""Which laws explain the points as well as the best one, and on what they agree.
 
-A law is plausible where its residuals are no larger than chance makes them beside the best one's (an F test). Of the
-plausible laws those count that have no term to spare: laws of which no smaller one is plausible. Only what all of
-those agree on is known.
+A law is plausible if an F test finds its residuals no larger than those of the best law. Only minimal plausible laws
+count: those that contain no smaller plausible law. A conclusion is determined only if all of them agree on it.
 """
 
 from collections.abc import Sequence
@@ -13,16 +12,16 @@ from scipy.special import fdtri, stdtrit
 from harness.scaling.subsets import ROUNDING, Fits
 from harness.scaling.terms import Floats, Term
 
-# Low, since a law is named once of many rivals: with it no law was named wrongly in the draws of
-# tests/bench/bench_laws.py, and with ten times as much one in four thousand was.
+# Low, because a law competes with many rivals. At this level no law was named wrongly in the draws of
+# tests/bench/bench_laws.py. At ten times this level, one in four thousand was.
 REJECTED_BELOW = 1e-4
-# A term that may be this large a part of the cost somewhere, for all that the points say, may not be ruled out.
+# A hidden term is not ruled out if the points allow it to be more than this share of the cost at some size.
 HIDDEN_PART = 0.10
 CONFIDENCE = 0.95
 
 
 def minimal_plausible(fits: Fits) -> list[int]:
-    """The fits that no smaller plausible one is part of, the best first."""
+    """Return the plausible fits that contain no smaller plausible one, the best first."""
     best = int(np.argmin(fits.variance))
     floor = fits.points * ROUNDING**2
     rss = np.maximum(fits.rss, floor)
@@ -40,9 +39,10 @@ def minimal_plausible(fits: Fits) -> list[int]:
 
 
 def most_hidden(design: Floats, target: Floats, chosen: Sequence[int]) -> Floats:
-    """The largest coefficient that each candidate may have for all that the points say, (candidates,).
+    """The largest coefficient of each candidate term that the points allow, shape (candidates,).
 
-    The upper end of its interval, were it added to the chosen ones; 0 for these themselves.
+    This is the upper end of the coefficient's interval if the term is added to the chosen ones. It is 0 for the chosen
+    terms themselves.
     """
     most = np.zeros(design.shape[1])
     for candidate in set(range(design.shape[1])) - set(chosen):
@@ -54,7 +54,10 @@ def most_hidden(design: Floats, target: Floats, chosen: Sequence[int]) -> Floats
 
 
 def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
-    """The last column's coefficient and its standard error; infinite where the others say the same as it."""
+    """Return the last column's coefficient and its standard error.
+
+    The error is infinite if the last column depends linearly on the others.
+    """
     basis, triangle = np.linalg.qr(columns)
     if abs(triangle[-1, -1]) < 1e-9 * np.linalg.norm(columns[:, -1]):
         return 0.0, np.inf
@@ -66,10 +69,10 @@ def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
 
 
 def leading(terms: Sequence[Term], axis: str) -> tuple[int, int]:
-    """How fast the fastest of the terms grows along an axis: the power, and of n then that of its logarithm."""
+    """The growth of the fastest-growing term along an axis: its power and, for n, the power of log n."""
     return max(growth(term, axis) for term in terms)
 
 
 def growth(term: Term, axis: str) -> tuple[int, int]:
-    """How fast a term grows along an axis."""
+    """The growth of a term along an axis: its power and, for n, the power of log n."""
     return term.growth if axis == "n" else (getattr(term, axis), 0)

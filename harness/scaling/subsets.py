@@ -1,9 +1,8 @@
-"""Every law of up to four terms at once: least squares over each subset of the candidate terms.
+"""Fit every law of up to four terms: least squares over each subset of the candidate terms.
 
-With coefficients that must not be negative, the best law is the ordinary least-squares law of those terms that it
-does not set to zero; so looking at all subsets and keeping those whose coefficients are positive finds it, and every
-rival beside it. Residuals are relative: each row of `design` and `target` is divided by what a relative error of one
-would be.
+Coefficients must not be negative. The best such law is the ordinary least-squares law of its nonzero terms. Fitting
+all subsets and keeping those with positive coefficients therefore finds it, and all its rivals too. Residuals are
+relative: each row of `design` and `target` is divided by the absolute error that equals a relative error of one.
 """
 
 import itertools
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 from harness.scaling.terms import Floats
 
 MOST_TERMS = 4
-# Residuals below this share of the cost are rounding, and not told from none.
+# Residuals below this share of the cost are rounding and count as none.
 ROUNDING = 1e-7
-# A term whose part is below this share of the cost at every point is no term.
+# A term below this share of the cost at every point is dropped.
 _LEAST_PART = 1e-6
 
 Indices = NDArray[np.intp]
@@ -26,10 +25,13 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Fits:
-    """Fits of the same points: for each its terms (padded with −1), coefficients (padded with 0), and residuals.
+    """Fits of the same points, with the terms, coefficients and residuals of each.
 
-    `members`: (fits, k) indices into the candidates; `coefficients`: (fits, k); `rss`: (fits,) sums of squared
-    relative residuals; `size`: (fits,) numbers of terms. `points`: how many there were.
+    `members`: indices into the candidates, shape (fits, k), padded with −1.
+    `coefficients`: shape (fits, k), padded with 0.
+    `rss`: sums of squared relative residuals, shape (fits,).
+    `size`: numbers of terms, shape (fits,).
+    `points`: the number of points.
     """
 
     members: Indices
@@ -40,11 +42,11 @@ class Fits:
 
     @property
     def variance(self) -> Floats:
-        """The residuals' variance, (fits,); no less than rounding leaves."""
+        """The variance of the residuals, shape (fits,), at least that of rounding."""
         return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
 
     def terms_of(self, which: int) -> tuple[int, ...]:
-        """The candidates in one fit."""
+        """Return the indices of the candidates in one fit."""
         return tuple(int(i) for i in self.members[which, : self.size[which]])
 
 
@@ -54,7 +56,10 @@ def _subsets(candidates: int, size: int) -> Indices:
 
 
 def all_subsets(design: Floats, target: Floats, most: int = MOST_TERMS) -> Fits:
-    """Fits of every subset of up to `most` columns that comes out positive; `design` is (points, candidates)."""
+    """Fit every subset of up to `most` columns; keep those whose coefficients are all positive.
+
+    `design` has shape (points, candidates).
+    """
     points, candidates = design.shape
     scale = np.linalg.norm(design, axis=0)
     unit = design / scale
@@ -80,8 +85,8 @@ def all_subsets(design: Floats, target: Floats, most: int = MOST_TERMS) -> Fits:
 
 
 def _solve(grams: Floats, moments: Floats) -> Floats:
-    """Solutions of many small systems, NaN where the terms cannot be told apart at these points."""
-    # Columns have length one: the determinant is how far they are from lying in each other.
+    """Solve many small systems; NaN where the terms cannot be told apart at these points."""
+    # Columns have length one, so the determinant is near 0 exactly when they are nearly dependent.
     solvable = np.linalg.det(grams) > 1e-13
     solved = np.full(moments.shape, np.nan)
     if solvable.any():
@@ -90,10 +95,11 @@ def _solve(grams: Floats, moments: Floats) -> Floats:
 
 
 def left_out(design: Floats, target: Floats, groups: Indices) -> Floats:
-    """Relative errors of each point as predicted by the other groups of points, (points,), of one set of terms.
+    """Relative error of each point, shape (points,), as predicted from the other groups of points.
 
-    Of least squares this needs no refitting: the residuals e of a group left out are (I − H)⁻¹ e, with H the group's
-    block of the hat matrix. Infinite where the other groups do not determine the terms.
+    Least squares needs no refitting for this. The residuals of a group left out are (I − H)⁻¹ e. Here e are its
+    residuals in the full fit, and H is its block of the hat matrix. Errors are infinite if the other groups do not
+    determine the terms.
     """
     basis, _ = np.linalg.qr(design)
     residuals = target - basis @ (basis.T @ target)
@@ -108,16 +114,19 @@ def left_out(design: Floats, target: Floats, groups: Indices) -> Floats:
 def subset_fits(
     design: Floats, target: Floats, size: int, tolerance: float = 1e-8
 ) -> list[tuple[tuple[int, ...], Floats]]:
-    """Columns and coefficients, of either sign, of every subset of `size` that gives the target but for rounding."""
+    """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
+
+    Coefficients may have either sign.
+    """
     scale = np.linalg.norm(design, axis=0)
     unit = design / scale
     gram, moment = unit.T @ unit, unit.T @ target
     chosen = _subsets(design.shape[1], size)
-    # A trace of a ridge: terms that cannot be told apart here are solved for somehow, and then looked at exactly.
+    # A tiny ridge keeps systems of dependent terms solvable. The solutions are checked exactly below.
     grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
     solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
     left = float(target @ target) - (solved * moment[chosen]).sum(1)
-    close = np.nonzero(left < 1e-6 * len(target))[0]  # sieved coarsely: the difference of two large numbers
+    close = np.nonzero(left < 1e-6 * len(target))[0]  # coarse, because `left` is the difference of two large numbers
     found = []
     for which in close:
         columns = list(chosen[which])

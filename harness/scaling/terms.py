@@ -1,4 +1,4 @@
-"""The terms that cost laws are made of: products of powers of n, d, h and b, with or without log₂ n."""
+"""The terms of cost models: products of powers of n, d, h and b, with or without log₂ n."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 AXES = ("n", "d", "h", "b")
 _POWERS = {1: "", 2: "²", 3: "³", 4: "⁴"}
-# The order in which a term's factors are written where theory writes them so: b·h·n²·d.
+# The order of a term's factors, as theory writes them: b·h·n²·d.
 _WRITTEN = ("b", "h", "n", "log n", "d")
 
 Floats = NDArray[np.float64]
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Where costs are known: sequence length, width, heads and batch size, each an array of shape (points,)."""
+    """The sizes of points: sequence length, width, heads and batch size, each an array of shape (points,)."""
 
     n: Floats
     d: Floats
@@ -25,7 +25,7 @@ class Sizes:
 
     @classmethod
     def of(cls, points: Iterable[tuple[float, float, float, float]]) -> "Sizes":
-        """From (n, d, h, b) of each point."""
+        """Build sizes from the (n, d, h, b) of each point."""
         n, d, h, b = np.array(list(points), dtype=float).reshape(-1, 4).T
         return cls(n, d, h, b)
 
@@ -33,17 +33,17 @@ class Sizes:
         return len(self.n)
 
     def __getitem__(self, which: NDArray[np.bool] | NDArray[np.intp]) -> "Sizes":
-        """The sizes of some of the points, chosen as numpy chooses."""
+        """Return the sizes of some of the points, selected by a numpy mask or index array."""
         return Sizes(self.n[which], self.d[which], self.h[which], self.b[which])
 
     def axis(self, name: str) -> Floats:
-        """One axis by its symbol."""
+        """Return one axis by its symbol."""
         return getattr(self, name)
 
 
 @dataclass(frozen=True, order=True)
 class Term:
-    """n, d, h and b to their powers, times log₂ n to the power `log`."""
+    """The product of powers of n, d, h and b, times log₂ n to the power `log`."""
 
     n: int = 0
     log: int = 0
@@ -52,12 +52,12 @@ class Term:
     b: int = 0
 
     def __call__(self, sizes: Sizes) -> Floats:
-        """Its value at each point, shape (points,)."""
+        """Return the term's value at each point, shape (points,)."""
         value = sizes.n**self.n * sizes.d**self.d * sizes.h**self.h * sizes.b**self.b
         return value * np.log2(sizes.n) ** self.log if self.log else value
 
     def exponent(self, axis: str, sizes: Sizes) -> Floats:
-        """d log term / d log axis at each point, shape (points,)."""
+        """Return d log term / d log axis at each point, shape (points,)."""
         power = np.full(len(sizes), float(getattr(self, axis)))
         if axis == "n" and self.log:
             power += self.log / np.log(np.maximum(sizes.n, 2.0))
@@ -65,7 +65,7 @@ class Term:
 
     @property
     def growth(self) -> tuple[int, int]:
-        """How fast it grows with n: its power, then that of log n."""
+        """The term's growth with n: the power of n, then the power of log n."""
         return self.n, self.log
 
     def __str__(self) -> str:
@@ -76,22 +76,22 @@ class Term:
 
 
 def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
-    """The value of each term at each point, shape (points, terms)."""
+    """Return the value of each term at each point, shape (points, terms)."""
     return np.stack([term(sizes) for term in terms], axis=1)
 
 
 def varied(sizes: Sizes) -> tuple[str, ...]:
-    """The axes that take more than one value: of the others a law can say nothing."""
+    """Return the axes that take more than one value. A law says nothing about the others."""
     return tuple(axis for axis in AXES if len(np.unique(sizes.axis(axis))) > 1)
 
 
-# What a layer's time and memory are made of. Without heads, widths or batches that vary, the terms that differ in
-# these alone fall together, and stand once, without them.
+# The terms of a layer's time and memory. Terms that differ only in axes that do not vary are merged into one term
+# without these axes.
 _COSTS = (
     Term(),  # one launch
-    Term(h=1),  # a launch a head
+    Term(h=1),  # one launch per head
     Term(log=1),
-    Term(n=1),  # a launch a step
+    Term(n=1),  # one launch per step
     Term(n=1, h=1),
     Term(n=1, d=1),  # rows of activations
     Term(n=1, d=2),  # projections
@@ -107,9 +107,10 @@ _COSTS = (
 
 
 def candidates(axes: Iterable[str]) -> tuple[Term, ...]:
-    """The terms a law may have where `axes` vary, each once.
+    """Return the terms that a law may have if `axes` vary, each once.
 
-    With batches that vary, work comes a sequence at a time, and what is paid once does not.
+    If the batch size varies, each term occurs with a factor b and without it. Work is done for each sequence, while
+    costs paid once do not depend on b.
     """
     kept = set(axes)
     found: dict[Term, None] = {}

@@ -1,10 +1,10 @@
-"""What a paper has published, beside what was measured: figures cell by cell, and a verdict on each of its claims.
+"""Published figures of a paper beside the measured ones, and a verdict on each of its claims.
 
-paper.py        a paper: its figures, its claims
-read.py         what conf/paper/NAME.yaml holds of one, checked
-parts.py        … and of what that is made
-quantities.py   what a figure is of, and how it follows from a line of a run
-matching.py     which lines of a run a figure or a claim is of
+paper.py        a paper with its figures and claims
+read.py         reads and checks conf/paper/NAME.yaml
+parts.py        reads and checks the parts of this file
+quantities.py   the quantities of figures, computed from a line of a run
+matching.py     finds the lines of a run that belong to a figure or a claim
 figures.py      each published figure beside the measured one
-claims.py       a claim (a ratio, a power of n, an overtaking), which carries over between machines, and its verdict
+claims.py       verdicts on claims (a ratio, a power of n, an overtaking), which carry over between machines
 """

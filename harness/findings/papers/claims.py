@@ -1,4 +1,4 @@
-"""A verdict on each claim of a paper: on a ratio or a shape, which carries over between machines, as times do not."""
+"""A verdict on each claim of a paper. Claims are ratios or shapes, which carry over between machines; times do not."""
 
 import math
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ _Points = Sequence[tuple[Line, Known]]
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and what became of it."""
+    """A claim and the judgement on it."""
 
     claim: Claim
     judgement: Judgement
 
 
 def judged(paper: Paper, lines: Sequence[Line]) -> list[Judged]:
-    """A verdict on every claim of the paper, in its order."""
+    """Judge every claim of the paper, in the paper's order."""
     return [Judged(claim, _judge(claim, lines)) for claim in paper.claims]
 
 
@@ -49,13 +49,13 @@ _OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
 
 
 def _widest(points: _Points) -> _Points:
-    """Those of the widest layers, of these with the most heads."""
+    """The points with the largest width and, of these, the most heads."""
     widest = max((line.d_model, line.num_heads) for line, _ in points)
     return [(line, known) for line, known in points if (line.d_model, line.num_heads) == widest]
 
 
 def _along_n(points: _Points) -> _Points:
-    """Those that differ in n alone: of several such rows the longest, of the longest the widest."""
+    """The longest row of points that differ only in n. Ties go to the larger width, then to more heads."""
     rows: dict[tuple[object, ...], list[tuple[Line, Known]]] = {}
     for line, known in points:
         rows.setdefault(tuple(getattr(line, axis) for axis in _OTHERS), []).append((line, known))
@@ -76,7 +76,10 @@ def _bound(claim: Claim, points: _Points) -> Judgement:
 
 
 def _within(points: _Points, least: float, most: float, said: str) -> Judgement:
-    """Whether all points are between two bounds: their intervals for sure, or for sure not."""
+    """Judge whether all points lie between two bounds.
+
+    The claim is confirmed if all intervals lie inside, and refuted if one lies outside.
+    """
     text = ", ".join(_at(line, known, several=len(points) > 1) for line, known in points)
     outside = [(line, known) for line, known in points if known[2] < least or known[1] > most]
     if outside:
@@ -141,7 +144,7 @@ def _at(line: Line, known: Known, several: bool) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, none of them after the point where there are as many before it."""
+    """Format a number with three significant digits, or as an integer from 100 on."""
     if not math.isfinite(value):
         return "∞" if value > 0 else "−∞"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -165,7 +168,7 @@ COLUMNS = (
 
 
 def judged_table(found: Sequence[Judged]) -> "pd.DataFrame":
-    """The verdicts as a tidy DataFrame: `published_claims.csv`."""
+    """Return the verdicts as a tidy DataFrame: `published_claims.csv`."""
     import pandas as pd
 
     rows = [

@@ -17,21 +17,24 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Beside:
-    """A published figure and what was measured of the same; `measured` is None where no case of the run is like it."""
+    """A published figure and its measurement; `measured` is None if no case of the run matches."""
 
     figure: Figure
     measured: Measured | None
 
     @property
     def ratio(self) -> float | None:
-        """Measured over published."""
+        """The measured value over the published one; None if either is missing."""
         if self.figure.value is None or self.measured is None or self.measured.known is None:
             return None
         return self.measured.known[0] / self.figure.value
 
 
 def beside(paper: Paper, lines: Sequence[Line]) -> list[Beside]:
-    """Every figure of the paper, in its order. Where several cases are like it, the widest of the largest batch."""
+    """Match every figure of the paper with a measurement, in the paper's order.
+
+    If several cases match, the widest is taken. Ties go to the larger batch size.
+    """
     found = []
     for figure in paper.figures:
         alike = measured(lines, figure.quantity, figure.of, figure.over, figure.at)
@@ -47,7 +50,7 @@ COLUMNS = (
 
 
 def published_table(found: Sequence[Beside]) -> "pd.DataFrame":
-    """The figures as a tidy DataFrame; of a case that ended without a number, how."""
+    """Return the figures as a tidy DataFrame. For a case without a number, `measured_ended` says how it ended."""
     import pandas as pd
 
     return pd.DataFrame([_row(one) for one in found], columns=list(COLUMNS))

@@ -1,4 +1,4 @@
-"""Which lines of a run a figure or a claim is of, and what they say of a quantity."""
+"""Find the lines of a run that belong to a figure or a claim, and read the quantity from them."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -15,7 +15,10 @@ from harness.summary import Line
 
 @dataclass(frozen=True)
 class Measured:
-    """A quantity of a line, or its ratio to that of another line; `known` is None where it `ended` without."""
+    """A quantity of a line, or its ratio to that of another line.
+
+    `known` is None if no number was measured; `ended` then says why.
+    """
 
     line: Line
     known: Known | None
@@ -25,10 +28,11 @@ class Measured:
 def measured(
     lines: Sequence[Line], quantity: str, of: str, over: str, at: At, against: At | None = None
 ) -> list[Measured]:
-    """Of every line of `of` at `at`, in the order of n, the quantity; over that of `over` at the same point, if named.
+    """Return the quantity for every line of the layer `of` that matches `at`, in ascending order of n.
 
-    With `against`, all of that over the same at another value on some of the axes. Points at which there is nothing to
-    divide by are left out. Layers without heads are at every number of heads.
+    If `over` names a layer, the quantity is divided by that of `over` at the same point. With `against`, the result is
+    divided by the same quantity at the other values that `against` gives for some axes. Points without a line to
+    divide by are left out. Layers without heads match every number of heads.
     """
     if against:
         elsewhere = measured(lines, quantity, of, over, {**at, **against})
@@ -46,7 +50,7 @@ def measured(
 
 
 def is_at(line: Line, at: At) -> bool:
-    """Whether a line is at all that is named."""
+    """Whether a line matches `at` on every axis named there."""
     return all(_value(line, axis) in values for axis, values in at.items())
 
 
@@ -55,7 +59,7 @@ def _value(line: Line, axis: str) -> Any:
 
 
 def _place(line: Line, any_heads: bool, but: Collection[str] = ()) -> tuple[Any, ...]:
-    """The point that a line was measured at, `but` for some axes, whatever its number of heads if one side has none."""
+    """The point of a line, without the axes `but`. With `any_heads`, the number of heads is ignored."""
     axes = (axis for axis in AXES if axis not in ("impl", "num_heads", *but))
     return (*(getattr(line, axis) for axis in axes), any_heads or "num_heads" in but or line.num_heads)
 
@@ -72,7 +76,7 @@ def _ratio(line: Line, other: Line, quantity: str) -> Measured:
 
 
 def _divided(line: Line, one: Measured, other: Measured) -> Measured:
-    """One quantity over another as that of `line`, the interval that of independent errors."""
+    """The ratio of two quantities, attributed to `line`. Its interval assumes independent errors."""
     if one.known is None or other.known is None:
         return Measured(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
     if min(one.known[0], other.known[0]) <= 0:

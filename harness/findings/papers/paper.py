@@ -1,4 +1,4 @@
-"""A paper: the figures it has published, what it claims, and where both are from."""
+"""A paper: its published figures, its claims, and the sources of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ At = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Figure:
-    """One published number: of `of`, or of `of` over `over`. `value` is None where the case `ended` without one.
+    """One published number for the layer `of`, or the ratio of `of` to `over`.
 
-    `told` is the part of `at` that tells it from other figures of the paper; `hardware` is what it was measured on.
+    If the published case has no number, `value` is None and `ended` says how the case ended. The part of `at` that
+    distinguishes this figure from others of the paper is `told`. It was measured on `hardware`.
     """
 
     table: str
@@ -30,16 +31,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says of a quantity of `of`, or of `of` over `over`; `kind` is one of `KINDS`.
+    """What a paper claims of a quantity of the layer `of`, or of the ratio of `of` to `over`.
 
-    With `against`, which names axes of `at` and another value of each, it is of the quantity over the same one there.
+    The `kind` is one of `KINDS`. With `against`, the claim is about the quantity divided by the same quantity
+    elsewhere. For that, `against` names axes of `at` and another value for each.
 
-    | kind | holds where the quantity |
+    | kind | holds if the quantity |
     | --- | --- |
     | `about` | is `wanted[0]`, within a share `within` of it |
-    | `at_least`, `at_most` | is no less, no more than `wanted[0]` at every point |
+    | `at_least` | is at least `wanted[0]` at every point |
+    | `at_most` | is at most `wanted[0]` at every point |
     | `exponent` | grows as n to the power `wanted[0]`, within `within`, between the two largest n |
-    | `overtakes` | is above the other's from an n between `wanted[0]` and `wanted[1]` on; the former 0: no later |
+    | `overtakes` | exceeds that of `over` from an n between `wanted[0]` (0: no lower limit) and `wanted[1]` on |
     """
 
     says: str
@@ -56,9 +59,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Paper:
-    """A published setting. `differs` says how the scale that was measured is not the published one, empty if it is.
+    """A published setting with its figures and claims.
 
-    `changed` are the settings that were asked for otherwise than the scale has them.
+    The text `differs` says how the measured scale differs from the published one. It is empty if they are the same.
+    The list `changed` holds the settings that the user set to other values than the scale has.
     """
 
     name: str
@@ -74,5 +78,5 @@ class Paper:
 
 
 def written(at: At) -> str:
-    """`seq_len=1024 mask=none`."""
+    """Write axes and values as text: `seq_len=1024 mask=none`."""
     return " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in at.items())

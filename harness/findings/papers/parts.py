@@ -1,4 +1,7 @@
-"""What a paper's file is made of, part by part: each is checked, and UsageError says in a line where one is wrong."""
+"""Read and check the parts of a paper's file. A UsageError says in one line where a part is wrong.
+
+`where` names the place in the file for the error message.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,12 +12,15 @@ from harness.config.axes import check_axis, flat
 from harness.errors import UsageError, did_you_mean
 from harness.findings.papers.paper import At
 
-# What a figure may be at: the axes of a case, and the width of one head.
+# The axes of a figure: those of a case, and the width of one head.
 AT = (*AXES, "head_dim")
 
 
 def layers_of(name: Any, where: str) -> tuple[str, str]:
-    """`impl`, or `impl / other`. Raises UsageError where one is no layer's name."""
+    """Split `impl` or `impl / other` into two names, the second empty if absent.
+
+    Raises UsageError if a name is not that of a layer.
+    """
     of, _, over = (part.strip() for part in str(name).partition(" / "))
     for layer in (of, over) if " /" in str(name) else (of,):
         try:
@@ -25,7 +31,7 @@ def layers_of(name: Any, where: str) -> tuple[str, str]:
 
 
 def at_of(given: Any, where: str) -> dict[str, tuple[Any, ...]]:
-    """Values on axes; none for nothing."""
+    """Return the values of each axis; empty if None is given. Raises UsageError for unknown axes or values."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -34,7 +40,10 @@ def at_of(given: Any, where: str) -> dict[str, tuple[Any, ...]]:
 
 
 def against_of(given: Any, at: At, where: str) -> dict[str, tuple[Any, ...]]:
-    """Where else the same quantity is: one other value on each of some axes that `at` has a value of."""
+    """Return the axes and values at which the quantity to divide by is found.
+
+    Raises UsageError for `head_dim`, and unless each axis has one value here and another single value in `at`.
+    """
     against = at_of(given, f"{where}: against")
     for axis, values in against.items():
         if axis == "head_dim" or len(values) != 1 or len(at.get(axis, ())) != 1 or at[axis] == values:
@@ -45,7 +54,7 @@ def against_of(given: Any, at: At, where: str) -> dict[str, tuple[Any, ...]]:
 
 
 def values_of(axis: str, given: Sequence[Any], where: str) -> tuple[Any, ...]:
-    """Values that an axis may have, each once."""
+    """Return the checked values of an axis. Raises UsageError for an invalid or repeated value."""
     try:
         values = check_axis("d_model" if axis == "head_dim" else axis, given)
     except UsageError as error:
@@ -56,34 +65,34 @@ def values_of(axis: str, given: Sequence[Any], where: str) -> tuple[Any, ...]:
 
 
 def check_keys(given: Mapping[Any, Any], known: Sequence[str], where: str) -> None:
-    """Raise UsageError for a key that there is not."""
+    """Raise UsageError for an unknown key."""
     for key in given:
         one_of(key, known, where)
 
 
 def text_of(given: Any, where: str) -> str:
-    """In one line; empty for none."""
+    """Return the text on one line; empty if None is given. Raises UsageError for anything else."""
     if given is not None and not isinstance(given, str):
         raise UsageError(f"{where}: {given} is no text")
     return " ".join((given or "").split())
 
 
 def list_of(given: Any, where: str) -> Sequence[Any]:
-    """Empty for none."""
+    """Return the list; empty if None is given. Raises UsageError for anything else."""
     if given is not None and not isinstance(given, list):
         raise UsageError(f"{where}: it takes a list")
     return given or []
 
 
 def number_of(given: Any, where: str) -> float:
-    """As a float."""
+    """Return the number as a float. Raises UsageError for anything else."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise UsageError(f"{where}: {given} is no number")
     return float(given)
 
 
 def one_of(given: Any, known: Any, where: str) -> str:
-    """One of the known names."""
+    """Return the name as text. Raises UsageError if it is not one of the known names."""
     if given not in known:
         raise UsageError(f"{where}: {given}{did_you_mean(str(given), list(known))}")
     return str(given)

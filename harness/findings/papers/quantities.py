@@ -1,4 +1,4 @@
-"""What a published figure is of, and how it follows from what was measured of one case."""
+"""The quantities of published figures, and how each follows from the measurements of one case."""
 
 import math
 from collections.abc import Callable
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from harness.findings.series import point_of
 from harness.summary import Line
 
-# Value, and the ends of its interval of 95 %; of an exact quantity all three are one.
+# A value and the ends of its 95 % interval. For an exact quantity all three are equal.
 Known = tuple[float, float, float]
 
-# FLOPs of attention without projections, in units of its forward pass, as Dao 2023, "FlashAttention-2", section 4.1,
-# counts them: 4n²d of each sequence, half of it under a causal mask whether the kernel skips the other half or not,
-# and two and a half times as much backward, whose scores are computed again.
+# FLOPs of attention without projections, in units of its forward pass. They are counted as in Dao 2023,
+# "FlashAttention-2", section 4.1. The forward pass does 4n²d for each sequence. A causal mask halves this, whether the
+# kernel skips the other half or not. The backward pass does 2.5 times as much, because it computes the scores again.
 _PASSES = {"forward": 1.0, "backward": 2.5, "train": 3.5}
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """`of` a line is the number in `unit`, None where it was not measured."""
+    """A quantity with its title and unit. `of` returns it for a line, in `unit`; None if it was not measured."""
 
     title: str
     unit: str
@@ -31,7 +31,7 @@ def _time(line: Line) -> Known | None:
 
 
 def _memory(line: Line) -> Known | None:
-    """All that is alive at the peak, weights and inputs too, as `torch.cuda.max_memory_allocated` has it."""
+    """The bytes alive at the peak, including weights and inputs, as in `torch.cuda.max_memory_allocated`."""
     parts = (line.peak_bytes, line.weights_bytes, line.inputs_bytes)
     return None if any(part is None for part in parts) else _exact(sum(part or 0 for part in parts))
 
@@ -46,7 +46,7 @@ def _tflops(line: Line) -> Known | None:
 
 
 def _per(amount: Callable[[Line], float]) -> Callable[[Line], Known | None]:
-    """So much in a second."""
+    """A function that returns the amount per second of a line, with its interval."""
 
     def of(line: Line) -> Known | None:
         time = _time(line)

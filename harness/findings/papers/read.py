@@ -1,4 +1,4 @@
-"""A paper as its file in `conf/paper/` has it, read.
+"""Read a paper from its file in `conf/paper/`.
 
     paper:
       name: …                   source: …              hardware: …            setting: …
@@ -13,8 +13,8 @@
           about: 20.4           within: 0.2            (or at_least, at_most, exponent, overtakes: [lo, hi])
           against: {seq_len: 2048}                     (of the quantity over the same one there)
 
-A row `impl / other` is of the quantity of one over that of the other. A number that is none, such as `oom`, says how
-the published case has ended; null, that there is no figure.
+A row `impl / other` holds ratios of the quantity of one layer to that of the other. A cell may be a word such as `oom`,
+which says how the published case ended. A null cell means that no figure was published.
 """
 
 import math
@@ -45,7 +45,7 @@ _CLAIM = ("says", "of", "quantity", "at", "against", "within", "source", *KINDS)
 
 
 def paper_of(config: Mapping[str, Any] | None) -> Paper | None:
-    """The paper in a run's configuration; None where there is none. Raises UsageError for one that cannot be read."""
+    """Return the paper in a run's configuration; None if it has none. Raises UsageError if it cannot be read."""
     held = (config or {}).get("paper")
     if not held:
         return None
