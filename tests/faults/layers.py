@@ -5,6 +5,7 @@ import contextlib
 import glob
 import json
 import os
+import random
 import resource
 import signal
 import sys
@@ -141,6 +142,15 @@ class ReplacesTheClocks(Good):
 
     def misbehave(self) -> None:
         time.perf_counter = time.monotonic = time.process_time = time.time = lambda: 1.0
+
+
+class MovesTheClock(Good):
+    """Back and forth by a year, from call to call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        moved = time.time() + random.choice((-1, 1)) * 365 * 86400
+        time.time = lambda: moved
+        return super().forward(x)
 
 
 class ReplacesMin(Good):

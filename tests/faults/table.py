@@ -109,6 +109,7 @@ LAYERS = {
     "ReplacesJsonDumps": ("ok", ""),
     "ReplacesOpenAndPrint": ("ok", ""),
     "ReplacesTheClocks": ("ok", ""),
+    "MovesTheClock": ("ok", ""),
     "ReplacesMin": ("error", "it replaced built-in functions of Python: min"),
     "ReplacesLen": ("error", "it replaced built-in functions of Python: len"),
     "WritesAGigabyte": ("ok", ""),

@@ -1,9 +1,11 @@
 """Whatever a trial does, it ends as an outcome, and nothing of it is left."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import psutil
 import pytest
 
 from harness.case import Case
+from harness.errors import UsageError
 from harness.sweep.runner import Runner
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -79,6 +82,33 @@ def test_the_loss_of_the_warm_parent_costs_one_trial_and_not_the_sweep(case: Cas
         os.kill(parent.pid, signal.SIGKILL)
         assert runner.run("time", case)["status"] == "killed"
         assert runner.run("time", case)["status"] == "ok"
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def test_a_system_that_starts_no_process_is_named_with_what_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", no_room)
+    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
+        with pytest.raises(UsageError, match=r"no process could be started \(Resource .*\): see `ulimit -u`"):
+            started.start()
+        assert list(Path(tempfile.gettempdir()).glob(f"attn-*-{os.getpid()}-*/0")) == []
+
+
+def test_no_room_for_another_fork_server_costs_one_trial(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", no_room)
+            outcome = started.run("pulse", case)
+        assert outcome["status"] == "killed"
+        assert "no process could be started" in outcome["reason"]
+        assert started.run("pulse", case)["status"] == "ok"
+
+
+def test_whether_results_are_kept_is_looked_at_once_a_case(runner: Runner) -> None:
+    own = Case("attention.fused", seq_len=24, d_model=16, num_heads=2)
+    assert [runner.run("time", own).get("last_call_checked") for _ in range(2)] == [True, None]
 
 
 def test_no_process_is_left_when_the_runner_ends(monkeypatch: pytest.MonkeyPatch) -> None:
