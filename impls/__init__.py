@@ -1,4 +1,5 @@
-"""Sequence layers, `(b, n, d) -> (b, n, d)`, of `sdpa` `(b, n, 3d) -> (b, n, d)`: torch only, nothing of the harness.
+"""Sequence layers that map `(b, n, d)` to `(b, n, d)`; those in `sdpa` map `(b, n, 3d)` to `(b, n, d)`.
 
-`registry.py` lists them as data; each other file holds one idea.
+The layers need only torch and import nothing from the harness. `registry.py` lists them as data. Every other file
+implements one idea.
 """

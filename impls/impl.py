@@ -1,4 +1,4 @@
-"""One entry of the registry: a layer as data. Importing this file does not import torch."""
+"""One registry entry: a layer described as data. Importing this file does not import torch."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,21 +8,30 @@ from typing import Any
 class Impl:
     """One implementation of a sequence layer.
 
-    `target` is `module:Class`; it is built as `Class(d_model=…, num_heads=…, **options)`.
-    `reference` names the class, with the same `state_dict`, that says in float64 what it must compute; it is built with
-    `reference_options`.
-    What theory claims of it, for one sequence: `work` of a forward pass, `work_train` of forward and backward, and
-    `work_decode` of one token with n in all, exactly, a multiply-add being 2 and elementwise work not counted; and by
-    order `memory` (words alive at the forward pass's peak beyond weights and input), `depth` (sequential operations)
-    and `path` (operations on the longest way between two positions). See Vaswani et al. 2017, table 1. A claim that is
-    empty is not made.
+    `target` is `module:Class`. The layer is built as `Class(d_model=…, num_heads=…, **options)`.
+    `reference` names a class with the same `state_dict`, built with `reference_options`. Its float64 output defines the
+    correct result.
 
-    Backward does each product twice, once for either factor, with two exceptions. No gradient goes back into h_0, which
-    saves the recurrence one product (2d²). And a kernel that did not write down its scores computes them again, so that
-    the backward pass of fused attention has 5 products of n²d where it would have 4.
+    Six fields hold what theory claims for one sequence; an empty string claims nothing. Three are exact FLOP counts,
+    with a multiply-add counted as 2 and elementwise operations ignored:
 
-    `kind` is the row of table 1 that it belongs to, `KINDS`, or empty. `compiled`: its first call compiles.
-    `package`: what must be installed beside torch, by the name that it is imported as.
+    - `work`: the forward pass.
+    - `work_train`: forward and backward pass together.
+    - `work_decode`: one decoded token, with n tokens in total.
+
+    Three are orders of growth (Vaswani et al. 2017, table 1):
+
+    - `memory`: words alive at the peak of the forward pass, beyond weights and input.
+    - `depth`: sequential operations.
+    - `path`: operations on the longest path between two positions.
+
+    The backward pass computes each product twice, once for each factor, with two exceptions. No gradient flows back
+    into h_0, which saves the recurrence one product (2d²). A kernel that did not store its scores computes them again.
+    The backward pass of fused attention therefore has 5 products of n²d instead of 4.
+
+    `kind` is the layer's row of table 1, one of `KINDS`, or empty.
+    `compiled`: the layer's first call compiles.
+    `package`: the import name of a package that is required beside torch.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Every layer the project ships, as data. Importing this file does not import torch.
+"""All layers that the project ships, as data. Importing this file does not import torch.
 
-To add a layer: write its file, and its entry in the `entries.py` beside it. Nothing else needs to know.
+To add a layer, write its file and add an entry to the `entries.py` beside it. Nothing else has to change.
 """
 
 from impls.adapters.entries import ADAPTERS

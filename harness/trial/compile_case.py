@@ -1,4 +1,4 @@
-"""The trial in which a case is compiled: all that its calls need, kept on disk for the trials after it."""
+"""The trial in which a case is compiled: everything that its calls need is kept on disk for later trials."""
 
 from time import perf_counter
 from typing import Any
@@ -9,7 +9,7 @@ from harness.trial.timing.compiled import compile_s, load
 
 
 class Stopwatch:
-    """Seconds between the compiler's beginning and its end, by its own word; compiling within compiling counts once."""
+    """Seconds between the compiler's start and end callbacks. Nested compilation counts once."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -17,24 +17,25 @@ class Stopwatch:
         self._began = 0.0
 
     def start(self, *_: object) -> None:
-        """It begins. What it says beside that differs from version to version."""
+        """Record the compiler's start. The callback's arguments differ between torch versions and are ignored."""
         if self._depth == 0:
             self._began = perf_counter()
         self._depth += 1
 
     def stop(self, *_: object) -> None:
-        """It ends."""
+        """Record the compiler's end."""
         self._depth -= 1
         if self._depth == 0:
             self.seconds += perf_counter() - self._began
 
 
 def take_compile(case: Case, seed: int) -> dict[str, Any]:
-    """`compile_s` of everything that the case's calls compile, setup included (a graph to go back through, a prefill).
+    """Compile everything that the case's calls need, including the setup (a graph for the backward pass, a prefill).
 
-    Kernels that are compiled without torch's compiler (somebody's own in Triton) are timed by their call: what the
-    first took beyond a later one. `graphs` is how many the compiler made, `graph_breaks` how often it left the layer to
-    Python in between.
+    - `compile_s`: seconds of compilation. Kernels compiled without torch's compiler (a user's own in Triton) are timed
+      by their calls: what the first took beyond a later one.
+    - `graphs`: how many graphs the compiler made.
+    - `graph_breaks`: how often it returned control to Python within the layer.
     """
     from torch._dynamo.callback import callback_handler
     from torch._dynamo.utils import counters
@@ -48,7 +49,7 @@ def take_compile(case: Case, seed: int) -> dict[str, Any]:
     work.call()
     work.sync()
     warm_call_s = perf_counter() - begin
-    # In older versions of torch the compiler does not say when it begins and ends a backward pass.
+    # In older torch versions, the compiler does not report the start and end of a backward pass.
     seconds = max(watch.seconds, compile_s(first_call_s, warm_call_s))
     return {
         "compile_s": float(f"{seconds:.6g}"),

@@ -1,7 +1,8 @@
-"""Word to the driver that a trial has begun to compile, so that it is given the time for that.
+"""Tells the driver that a trial has begun to compile, so that the driver allows time for it.
 
-Of our layers it is known before, of somebody's own not until it is called. The sign is that the part of the compiler
-is imported which nothing else needs; where it was imported before the fork, it is known to be needed.
+For built-in layers, this is known in advance. For a user's own layer, it is known only once the layer is called. The
+sign is the import of a part of the compiler that nothing else needs. If that part was imported before the fork, the
+driver already knows that it is needed.
 """
 
 import os
@@ -17,7 +18,7 @@ _NEEDED_BY_COMPILING = "torch._inductor.compile_fx"
 
 
 class Notice(MetaPathFinder):
-    """Finds no module; sees which are looked for, and writes `NOTICE` to the pipe once it is the compiler's."""
+    """Import hook that finds no module, and writes `NOTICE` to the pipe when the compiler is first imported."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -25,7 +26,7 @@ class Notice(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None: others find it."""
+        """Return None, so that other finders find the module."""
         if fullname == _NEEDED_BY_COMPILING:
             sys.meta_path.remove(self)
             os.write(self._pipe, NOTICE)
@@ -33,5 +34,5 @@ class Notice(MetaPathFinder):
 
 
 def give_notice(pipe: int) -> None:
-    """Have this process write `NOTICE` to the pipe when it begins to compile."""
+    """Make this process write `NOTICE` to the pipe when it begins to compile."""
     sys.meta_path.insert(0, Notice(pipe))

@@ -1,16 +1,16 @@
-"""What a layer can be asked for, found by looking at it: masks, a source, decoding, a wide input. Nothing is demanded.
+"""What a layer can do, found by inspection: masks, a source, decoding, a wide input. Only `forward(x)` is required.
 
-forward(x)                    all that there must be: (b, n, d) -> (b, n, d)
-forward(x, is_causal=…)       it can be told that no token may look at a later one
-forward(x, attn_mask=…)       boolean, broadcastable to (b, h, n, m), True where a query may look at a key
-forward(x, source=…)          keys and values of a source (b, m, d): cross-attention
-causal = True                 by its nature no token sees a later one, as in a recurrent layer
-needs_source = True           it has no pass without a source: one of n tokens is then made for it
-input_width = 3               its input is so many times as wide as its output: (b, n, 3d) -> (b, n, d)
-output_dtype = "float32"      the dtype that it returns, where that is not the dtype of its input
-prepare(x, …) -> dict         what it is given of the above, turned into a layout of its own, outside the clock
+forward(x)                    required: (b, n, d) -> (b, n, d)
+forward(x, is_causal=…)       accepts that no token may see a later one
+forward(x, attn_mask=…)       boolean, broadcastable to (b, h, n, m), True where a query may see a key
+forward(x, source=…)          keys and values come from a source (b, m, d): cross-attention
+causal = True                 by nature, no token sees a later one, as in a recurrent layer
+needs_source = True           cannot run without a source: the harness makes one of n tokens for it
+input_width = 3               the input is this many times as wide as the output: (b, n, 3d) -> (b, n, d)
+output_dtype = "float32"      the dtype that it returns, if that is not the dtype of its input
+prepare(x, …) -> dict         converts the arguments above to its own layout, outside the measured time
 start(batch_size, seq_len) -> state, step(x_t, state) -> (y_t, state)       decoding, (b, d) -> (b, d)
-prefill(x, state) -> state    what t steps would make of the state, at once
+prefill(x, state) -> state    the state after t steps, computed at once
 """
 
 import inspect
@@ -20,12 +20,12 @@ from typing import Any
 from harness.case import DTYPES, Case
 from harness.errors import UsageError
 
-# A float64 reference of so many tokens is still a matter of a second.
+# A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024
 
 
 def refusal(layer_class: Any, case: Case) -> str | None:
-    """Why the layer cannot be asked for this case; None if nothing speaks against it."""
+    """Return why the layer cannot run this case, or None if nothing prevents it."""
     supports = getattr(layer_class, "supports", None)
     said = supports(case) if supports is not None else None
     if said:
@@ -60,8 +60,10 @@ def refusal(layer_class: Any, case: Case) -> str | None:
 
 
 def to_verify(layer_class: Any, small: Case) -> Case:
-    """The small case that is verified: where the layer refuses it for its n, that at the nearest n below that it takes,
-    else above; where it refuses all of them, the case itself.
+    """Return the small case to verify, with the nearest n that the layer accepts.
+
+    If the layer refuses `small` for its n, smaller n are tried first, then larger ones. If it refuses all of them,
+    `small` itself is returned.
     """
     if refusal(layer_class, small) is None:
         return small
@@ -72,17 +74,20 @@ def to_verify(layer_class: Any, small: Case) -> Case:
 
 
 def refusal_in_a_sweep(layer_class: Any, case: Case) -> str | None:
-    """As `refusal`, of all that a sweep asks of the layer: it is verified at a small n before."""
+    """Return the `refusal` for what a sweep runs: the case, and the small case that is verified before it."""
     return refusal(layer_class, to_verify(layer_class, case.small())) or refusal(layer_class, case)
 
 
 def source_len(layer_class: Any, case: Case) -> int:
-    """Tokens of the source that the layer is given; 0 for none."""
+    """Return the number of source tokens that the layer is given, 0 for none."""
     return case.source_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
 
 
 def input_width(layer_class: Any) -> int:
-    """How many times d its input is wide. Raises UsageError for an `input_width` that is no whole number from 1 on."""
+    """Return the input's width as a multiple of d.
+
+    Raises UsageError if `input_width` is not an integer of at least 1.
+    """
     width = getattr(layer_class, "input_width", 1)
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         raise UsageError(f"input_width is {width!r}: it must be a whole number from 1 on")
@@ -90,9 +95,9 @@ def input_width(layer_class: Any) -> int:
 
 
 def output_dtype(layer: Any, dtype: str) -> str:
-    """The dtype that the layer, or its class, must return for an input of `dtype`.
+    """Return the dtype that the layer, or its class, must return for an input of `dtype`.
 
-    Raises UsageError for an `output_dtype` that is not one of the dtypes of a case.
+    Raises UsageError if `output_dtype` is not one of the dtypes of a case.
     """
     declared = getattr(layer, "output_dtype", dtype)
     if declared not in DTYPES:
@@ -101,11 +106,14 @@ def output_dtype(layer: Any, dtype: str) -> str:
 
 
 def is_causal(layer_class: Any) -> bool:
-    """Whether no token sees a later one, whatever the mask: what stands behind a sequence then changes nothing."""
+    """Return whether no token sees a later one, whatever the mask.
+
+    Tokens after a sequence then change nothing in it.
+    """
     return bool(getattr(layer_class, "causal", False))
 
 
 def takes(layer_class: Any, *names: str, method: str = "forward") -> bool:
-    """Whether the method has a parameter of one of these names."""
+    """Return whether the method has a parameter of one of these names."""
     parameters = inspect.signature(getattr(layer_class, method)).parameters
     return any(name in parameters for name in names)

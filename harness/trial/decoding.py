@@ -1,7 +1,7 @@
-"""Decoding checked: what comes out step by step is what comes out all at once.
+"""Verify decoding: the outputs computed step by step must equal those computed all at once.
 
-Twice: for given tokens, and for tokens that the layer chooses itself, each the most likely one after those before it
-(greedy generation), where an error in one step would lead all later ones astray.
+This is checked twice: for given tokens, and for tokens that the layer generates itself. In greedy generation, each
+token is the most likely one after those before it, so an error in one step changes all later tokens.
 """
 
 from dataclasses import replace
@@ -17,13 +17,16 @@ from harness.trial.given import given
 from harness.trial.relative import check
 from harness.trial.second_input import fill
 
-# So many tokens are generated, of a vocabulary of so many.
+# Number of generated tokens, and size of their vocabulary.
 _GENERATED = 16
 _VOCABULARY = 31
 
 
 def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> dict[str, Any]:
-    """`output_error` of all n steps, `generated` how many tokens were generated. Raises WrongResult."""
+    """Verify decoding. Raises WrongResult if it is incorrect.
+
+    Return `output_error` over all n steps, and `generated`, the number of generated tokens.
+    """
     layer, x, source = work.layer, work.x, work.source
     expected = _all_at_once(reference, case, x, source)
     state, steps = start(layer, case, source), []
@@ -32,7 +35,7 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
         steps.append(y_t)
     worst = check("what it decodes step by step", torch.stack(steps, dim=1), expected, limit)
     token = [tensor.clone() for tensor in work.varying]
-    last = work.call().clone()  # the call that is timed: prefilled, and only the last step taken
+    last = work.call().clone()  # the timed call: the cache is prefilled, and only the last step runs
     worst = max(worst, check("the last token after a prefill", last, expected[:, -1], limit))
     fill(work.varying, token)
     again = work.call()
@@ -44,15 +47,15 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
 
 
 def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """One step on copies: a layer may change its token, and may return memory that the next step writes to."""
+    """Take one step on copies: a layer may change its token, and may return memory that the next step overwrites."""
     y_t, state = step_once(layer, x_t.clone(), state)
     return y_t.clone(), state
 
 
 def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
-    """Greedy generation: `(inputs, outputs)`, both (b, m, d), m tokens of a small random vocabulary.
+    """Generate greedily. Return `(inputs, outputs)`, both (b, m, d), for m tokens of a small random vocabulary.
 
-    The next input is the embedding of the token whose vector is most like the output.
+    The next input is the embedding of the token whose vector is most similar to the output.
     """
     draws = torch.Generator().manual_seed(seed)
     vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws)
@@ -70,7 +73,7 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
 
 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
-    """(b, n, d) of the reference, no token seeing a later one."""
+    """Return the reference's output (b, n, d), with no token seeing a later one."""
     of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
     x = x.to(torch.float64, copy=True)
     source = source.to(torch.float64, copy=True) if source is not None else None

@@ -1,4 +1,4 @@
-"""What can be said of an impl and of torch without measuring: asked once, before the first trial."""
+"""Facts about a layer and about torch that need no measurement, collected once before the first trial."""
 
 import sys
 from typing import Any
@@ -13,9 +13,15 @@ from harness.trial.own_module import timed_import
 
 
 def describe(case: Case) -> dict[str, Any]:
-    """Family and heads of the case's impl, and whether it says that it compiles: by the class's attributes, heads else
-    by its constructor. And how long its module takes to import, whether trials may be forked off after that, and what
-    file it is from, None of a module without one; and its code, as `harness.layer_files` has it.
+    """Return the description of the case's layer.
+
+    - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
+      the constructor.
+    - `import_s`: seconds that importing the layer's module takes.
+    - `forkable`: whether trials may be forked after the import.
+    - `claims_refused`: what is wrong with the layer's claims, or None.
+    - `file`: the file of the module, or None if it has none.
+    - `files`: the layer's code, as returned by `harness.layer_files`.
     """
     layer_class, import_s, forkable = timed_import(case.impl)
     return {
@@ -31,7 +37,10 @@ def describe(case: Case) -> dict[str, Any]:
 
 
 def _refused_claims(layer_class: type) -> str | None:
-    """What is wrong with its claims: told before anything is measured, since a trial would lose all facts by it."""
+    """Return what is wrong with the layer's claims, or None.
+
+    This is reported before anything is measured, because an invalid claim would cost a trial all its facts.
+    """
     try:
         claims.of_class(layer_class)
     except UsageError as error:
@@ -40,7 +49,7 @@ def _refused_claims(layer_class: type) -> str | None:
 
 
 def torch_facts() -> dict[str, Any]:
-    """Version, build and thread settings of torch, the GPU if there is one, and where this harness is."""
+    """Return torch's version, build and thread settings, the GPU if any, and the location of this harness."""
     gpu = torch.cuda.is_available()
     return {
         "harness": str(checkout.PLACE),

@@ -1,4 +1,4 @@
-"""What a layer is given beside its input: masks and a source, made outside the clock."""
+"""Arguments of a layer besides its input: masks and a source, made outside the measured time."""
 
 import math
 from typing import Any
@@ -11,9 +11,10 @@ from harness.trial.contract import is_causal, source_len, takes
 
 
 def real_lengths(case: Case, length: int) -> list[int]:
-    """How many of `length` tokens of each sequence of a padded batch are real: spread evenly, `real_share` on average.
+    """Return how many of `length` tokens are real, for each sequence of a padded batch.
 
-    Sequences of one length would need no padding. A single one has its share.
+    The lengths are spread evenly and average `real_share`, because sequences of equal length would need no padding. A
+    single sequence has that share.
     """
     b, share = case.batch_size, case.real_share
     half = min(share, 1 - share) if b > 1 else 0.0
@@ -22,21 +23,21 @@ def real_lengths(case: Case, length: int) -> list[int]:
 
 
 def real_tokens(case: Case, length: int) -> Tensor:
-    """(b, length), True for real tokens: they come first, and padding after them."""
+    """Return (b, length), True for real tokens. These come first, and padding follows them."""
     return torch.arange(length) < torch.tensor(real_lengths(case, length))[:, None]
 
 
 def given(layer: nn.Module, case: Case, source: Tensor | None) -> dict[str, Any]:
-    """Keyword arguments of `forward` for the case's mask and source, on its device, as the layer can take them.
+    """Return keyword arguments of `forward` for the case's mask and source, on its device, as the layer can take them.
 
-    Padding is of what is attended to: of the source if there is one. A layer that is causal by nature is told nothing
-    of a mask over its own input: nothing real comes after padding.
+    Padding applies to what is attended to: the source if one is given, else the input. A layer that is causal by nature
+    gets no mask over its own input, because no real token follows the padding.
     """
     of_it: dict[str, Any] = {"source": source} if source is not None else {}
     keys = case.seq_len if source is None else source.shape[1]
     if is_causal(layer) and (case.mask != "padding" or source is None):
         return of_it
-    if case.mask == "causal" and source is not None:  # in decoding: every token sees all of the source
+    if case.mask == "causal" and source is not None:  # decoding: every token sees the whole source
         return of_it
     if case.mask == "causal" and takes(layer, "is_causal"):
         of_it["is_causal"] = True
@@ -48,7 +49,7 @@ def given(layer: nn.Module, case: Case, source: Tensor | None) -> dict[str, Any]
 
 
 def counted(layer: nn.Module, case: Case) -> Tensor | None:
-    """(b, n, 1), True where an output is of a real token and not of padding; None if all are."""
+    """Return (b, n, 1), True where an output belongs to a real token and not to padding, or None if all are real."""
     if case.mask != "padding" or source_len(layer, case):
         return None
     return real_tokens(case, case.seq_len)[..., None].to(case.device)

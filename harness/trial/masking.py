@@ -1,4 +1,4 @@
-"""That a mask hides what it must, whatever the reference says: what is hidden may change, and nothing seen does."""
+"""Verify masks without a reference: changing hidden tokens must not change any visible output."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ from harness.trial.second_input import fill
 
 
 def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
-    """Change what the mask hides from a part of the outputs, and hold these against what they were before.
+    """Change the tokens that the mask hides from some outputs, and compare these outputs with those before the change.
 
-    A causal mask hides the later half of the tokens from the earlier; padding is hidden from all that is real. Raises
-    WrongResult where an output changes by more than `limit` of its norm. Without a mask there is nothing to check.
+    A causal mask hides the later half of the tokens from the earlier half. Padding is hidden from all real tokens.
+    Raises WrongResult if an output changes by more than `limit` of its norm. Without a mask, nothing is checked.
     """
     if case.mask == "causal" and case.seq_len > 1 and not case.source_len:
         seen = case.seq_len // 2
@@ -41,10 +41,12 @@ def _unchanged(
     what: str,
     where: Tensor | None = None,
 ) -> None:
-    """Add to `hidden` (a view of the input), all of it or only `where`; the `seen` part of the output stays.
+    """Change `hidden`, a view of the input, and check that the `seen` outputs stay the same.
 
-    Outputs are copied, and the input restored after each call: an output may share the memory of the input, and a layer
-    may change its input.
+    1 is added to all of `hidden`, or only to the tokens in `where`.
+
+    Outputs are copied, because they may share memory with the input. The input is restored after each call, because a
+    layer may change it.
     """
     kept = [tensor.detach().clone() for tensor in work.inputs]
     torch.manual_seed(seed)

@@ -1,6 +1,6 @@
-"""The machine's peaks, for the roofline: multiply-adds of a large matrix product, and bytes to and from memory.
+"""The machine's peak rates for the roofline: FLOP/s of a large matrix product, and bytes per second to and from memory.
 
-What torch reaches here and now with its own kernels, not what the data sheet says: the fastest sample counts.
+They are what torch's own kernels reach on this machine now, not what the data sheet says. The fastest sample counts.
 """
 
 import time
@@ -14,8 +14,8 @@ import torch
 from harness.case import Case
 from harness.trial.precision import exact_float32
 
-SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from a hundredth of a millisecond of work to a GPU's second
-# Each size has this share of the budget, and the next is begun only if so many of its calls still fit in.
+SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
+# Each size gets this share of the budget. The next size starts only if this many of its calls still fit.
 _SIZE_SHARE = 0.1
 _LEAST_CALLS = 3
 # Twice the side is eight times the work.
@@ -24,15 +24,15 @@ _GROWTH = 8
 CACHE_FACTOR = 4
 _LEAST_BUFFER = 64 * 2**20
 _UNKNOWN_CACHE = 64 * 2**20
-# Three operands, and room for what the kernels pack: none may take more than this share of the memory allowed.
+# Three operands, plus room for what the kernels pack: each operand may take at most 1/8 of the allowed memory.
 _OPERAND_SHARE = 8
-# Some 0.1 ms on any GPU: several times what a launch takes.
+# About 0.1 ms on any GPU, several times the duration of a launch.
 _SPIN_CYCLES = 200_000
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Work per second at best, the size it was reached at, and how many calls were timed in all."""
+    """Best work per second, the size at which it was reached, and the total number of timed calls."""
 
     per_s: float
     size: int
@@ -46,10 +46,10 @@ def best_rate(
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Rate:
-    """The best rate over growing sizes, in about `budget_s` seconds, however slow a call turns out to be.
+    """Return the best rate over growing sizes, in about `budget_s` seconds, however slow a call is.
 
-    `prepare(size)` gives a call that returns the seconds it took; `work(size)` is what one call does. The first
-    call of a size is warm-up (threads, packing, code) and counts only where the budget allows no second one.
+    `prepare(size)` returns a call that returns the seconds it took. `work(size)` is the work of one call. The first
+    call of a size is a warm-up (threads, packing, code). It counts only if the budget allows no second one.
     """
     best, calls, began = Rate(0.0, 0, 0), 0, clock()
     for size in sizes:
@@ -68,9 +68,9 @@ def best_rate(
 
 
 def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
-    """`flops_per_s` of square matrix products in the case's dtype: 2n³ a product, n where it was fastest.
+    """Return `flops_per_s` of square matrix products in the case's dtype: 2n³ FLOPs per product, at the fastest n.
 
-    float32 as layers are measured in it: on a GPU without TF32.
+    float32 is used as for layers: on a GPU, without TF32.
     """
     torch.set_num_threads(case.threads)
     exact_float32()
@@ -79,7 +79,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
     sizes = [n for n in SIZES if n == SIZES[0] or n * n * dtype.itemsize <= most]
 
     def prepare(n: int) -> Callable[[], float]:
-        # Outer products: random enough, and n² random numbers would take longer than the product.
+        # Outer products are random enough; drawing n² random numbers would take longer than the product.
         a, b = (torch.outer(*torch.randn(2, n, device=case.device)).to(dtype) for _ in range(2))
         out = torch.empty_like(a)
         return _timer(lambda: torch.matmul(a, b, out=out), case.device)
@@ -90,17 +90,17 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
 
 
 def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
-    """Bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
+    """Return the bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
 
-    Counted as in STREAM: what the operation names, 2 and 3 arrays, not the lines that the cache may read before
-    it overwrites them (write-allocate). `bandwidth_bytes_per_s` is the better of the two. Arrays are four times
-    `cache_bytes`, 64 MiB at least, and less than that where memory is short.
+    They are counted as in STREAM: the arrays that the operation names (2 and 3), not the lines that the cache may read
+    before overwriting them (write-allocate). `bandwidth_bytes_per_s` is the better of the two. Arrays are four times
+    `cache_bytes` and at least 64 MiB, or smaller if memory is short.
     """
     torch.set_num_threads(case.threads)
     cache = last_cache_bytes() if case.device == "cpu" else torch.cuda.get_device_properties(0).L2_cache_size
     wanted = max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
-    # Written, and so given real pages, by all threads: untouched memory would be read from one page of zeros.
+    # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
     a, b, c = (torch.full((length,), value, device=case.device) for value in (0.0, 1.0, 2.0))
     kernels: dict[str, tuple[int, Callable[[], Any]]] = {
         "copy": (2, lambda: a.copy_(b)),
@@ -125,7 +125,7 @@ def _fastest(timer: Callable[[], float], work: float, budget_s: float) -> float:
 
 
 def last_cache_bytes(root: Path = Path("/")) -> int | None:
-    """All of the machine's last-level caches together, in bytes, as the kernel tells them; None if it does not."""
+    """Return the total size of the machine's last-level caches in bytes, or None if the kernel does not report it."""
     caches: dict[tuple[int, str], int] = {}
     for index in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
         texts = {name: _read(index / name) for name in ("level", "type", "size", "shared_cpu_list")}
@@ -140,14 +140,17 @@ def _read(path: Path) -> str:
 
 
 def _memory(case: Case, memory_limit: int | None) -> int:
-    """Bytes that the trial may use."""
+    """Return the bytes that the trial may use."""
     if case.device == "cuda":
         return int(torch.cuda.mem_get_info()[0])
     return memory_limit if memory_limit is not None else 2**30
 
 
 def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
-    """A call that returns the seconds it took: on a GPU by the GPU's own events, so that no launch is counted."""
+    """Return a call that returns the seconds it took.
+
+    On a GPU, its own events measure them, so that no launch is counted.
+    """
 
     def on_cpu() -> float:
         start = time.perf_counter()
@@ -156,7 +159,7 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
 
     def on_gpu() -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        # The host enqueues both events while the GPU spins: from an idle one, the launch would be between them.
+        # The host enqueues both events while the GPU spins. On an idle GPU, the launch would fall between them.
         torch.cuda._sleep(_SPIN_CYCLES)
         start.record()
         call()

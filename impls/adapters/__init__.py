@@ -1,1 +1,1 @@
-"""Kernels of packages that a user may have installed, each behind the weights of a rung of ours. None is needed."""
+"""Kernels from optional third-party packages, each with the weights of one of the project's layers."""

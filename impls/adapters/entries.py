@@ -1,4 +1,7 @@
-"""Layers that need a package beside torch. Importing this file imports neither."""
+"""Registry entries of the layers that need another package.
+
+Importing this file imports neither that package nor torch.
+"""
 
 from impls.impl import Impl
 

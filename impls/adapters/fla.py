@@ -2,14 +2,17 @@
 
     y_t = φ(q_t)ᵀ S_t / φ(q_t)·z_t,   S_t = S_{t-1} + φ(k_t) v_tᵀ,   z_t = z_{t-1} + φ(k_t)
 
-Yang & Zhang 2024, "FLA"; Yang et al. 2023, section 3. What `attention.linear.chunked` computes, without writing the
-scores inside the chunks to memory. Of the package's own settings: it applies no feature map, which is ours to do;
-`normalize` divides by φ(q_t)·z_t; its factor of 1/√head_dim then stands above and below, and cancels.
+Yang & Zhang 2024, "FLA"; Yang et al. 2023, section 3. The layer computes the same as `attention.linear.chunked`,
+without writing the scores inside the chunks to memory. How the package's functions are used:
 
-In decoding the division comes before the kernel and not after it: φ(q_t)/φ(q_t)·z_t is a query whose answer needs none.
-So z is ours; releases differ in how they carry it from token to token.
+- They apply no feature map, so the layer applies φ itself.
+- `normalize` divides by φ(q_t)·z_t.
+- The package's factor of 1/√head_dim then appears above and below the fraction bar, and cancels.
 
-Its kernels are called past torch's dispatcher: what they compute is not seen, and not claimed.
+Decoding divides before the kernel instead of after it: with the query φ(q_t) / φ(q_t)·z_t, the result needs no
+division. The layer therefore keeps z itself. Releases of the package differ in how they carry z from token to token.
+
+The kernels bypass torch's dispatcher. Their work cannot be observed, and none is claimed.
 """
 
 import importlib
@@ -22,7 +25,7 @@ from impls.attention.linear.layer import LinearAttention, LinearState, averaged_
 
 
 class FlaLinearAttention(LinearAttention):
-    """(b, n, d) -> (b, n, d), no token seeing a later one."""
+    """(b, n, d) -> (b, n, d). No token sees a later one."""
 
     causal = True
 
@@ -34,10 +37,10 @@ class FlaLinearAttention(LinearAttention):
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Why a case cannot be; None if nothing speaks against it."""
+        """Return why a case cannot run, or None if nothing prevents it."""
         if case.d_model // case.num_heads % 2:
             return f"its kernels take heads of an even size, not of {case.d_model // case.num_heads}"
-        # In float32 Triton rounds the factors of a product to 10 bits unasked, which is not float32.
+        # In float32, Triton silently rounds the factors of a product to 10 bits, which is no longer float32.
         return refusal(case, "fla", "flash-linear-attention", ("float16", "bfloat16"))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,7 +51,7 @@ class FlaLinearAttention(LinearAttention):
         return self.merge(heads.transpose(1, 2))  # (b, n, d)
 
     def step(self, x_t: Tensor, state: LinearState) -> tuple[Tensor, LinearState]:
-        """One token more, (b, d) -> (b, d)."""
+        """Process one more token: (b, d) -> (b, d)."""
         q, k, v = (heads.to(state.s.dtype) for heads in self.project(x_t[:, None]))  # (b, h, 1, head_dim) each
         q, k = feature_map(q), feature_map(k)
         z = state.z + k  # (b, h, 1, head_dim)

@@ -1,13 +1,13 @@
-"""Whether a package can be asked for a case: told from the case and from what is installed, without importing it."""
+"""Whether a package can run a case, judged from the case and the installed packages, without importing it."""
 
 from importlib.util import find_spec
 from typing import Any
 
 
 def refusal(case: Any, package: str, project: str, dtypes: tuple[str, ...]) -> str | None:
-    """Why `project`, imported as `package`, cannot run the case; None if nothing speaks against it.
+    """Return why `project`, imported as `package`, cannot run the case, or None if nothing prevents it.
 
-    What no installation can help comes first.
+    Reasons that installing the package would not solve come first.
     """
     if case.device != "cuda":
         return f"{project} computes on device=cuda alone"

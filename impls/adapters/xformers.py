@@ -1,4 +1,4 @@
-"""Attention by the xformers package, by whichever of its kernels it thinks the fastest.
+"""Attention by the xformers package, which chooses the kernel that it expects to be fastest.
 
     softmax(Q Kᵀ / √head_dim) V   block by block
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from impls.adapters.package import refusal
 from impls.attention.layer import Attention
 
-# What its kernels demand of the size of a head: 16 bytes.
+# Head sizes must be a multiple of these numbers, because the kernels require multiples of 16 bytes.
 _MULTIPLE_OF = {"float32": 4, "float16": 8, "bfloat16": 8}
 
 
@@ -29,7 +29,7 @@ class XformersAttention(Attention):
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Why a case cannot be; None if nothing speaks against it."""
+        """Return why a case cannot run, or None if nothing prevents it."""
         head_dim, multiple = case.d_model // case.num_heads, _MULTIPLE_OF.get(case.dtype, 1)
         if head_dim % multiple:
             return f"xformers has heads of a multiple of {multiple} in {case.dtype}, not of {head_dim}"
@@ -37,14 +37,14 @@ class XformersAttention(Attention):
             return "its padding masks are of sequences laid end to end, which is another layout"
         return refusal(case, "xformers", "xformers", tuple(_MULTIPLE_OF))
 
-    def forward(  # type: ignore[override]  # it takes no mask but the causal one
+    def forward(  # type: ignore[override]  # the causal mask is the only one it takes
         self, x: Tensor, is_causal: bool = False, source: Tensor | None = None
     ) -> Tensor:
         q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
         return self.merge(self.attend(q, k, v, is_causal))  # (b, n, d)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:  # type: ignore[override]
-        """(b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+        """Return the heads (b, h, n, head_dim), given keys and values (b, h, m, head_dim)."""
         q, k, v = (heads.transpose(1, 2) for heads in (q, k, v))  # (b, n, h, head_dim), (b, m, h, head_dim) twice
         mask = self.lower_triangular if is_causal else None
         heads: Tensor = self.memory_efficient_attention(q, k, v, attn_bias=mask)  # (b, n, h, head_dim)

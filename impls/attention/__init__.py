@@ -1,1 +1,1 @@
-"""Multi-head self-attention (Vaswani et al. 2017, section 3.2), rung by rung."""
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2), from plain loops to fused kernels."""

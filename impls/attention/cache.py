@@ -1,4 +1,4 @@
-"""The keys and values of all tokens so far, in memory that is taken once: what decoding step by step rests on.
+"""KV cache: the keys and values of all tokens so far, in preallocated memory, for step-by-step decoding.
 
 Shazeer 2019, "Fast Transformer Decoding: One Write-Head is All You Need", section 2.2 (incremental attention).
 """
@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 class KVCache(NamedTuple):
-    """`keys` and `values` (b, h, n, head_dim), of which the first `length` tokens are there.
+    """`keys` and `values` (b, h, n, head_dim), with the first `length` tokens filled.
 
-    `is_source`: they are of a source (cross-attention), are all there, and none is added.
+    `is_source`: keys and values belong to a source (cross-attention). All slots are then filled, and no token is added.
     """
 
     keys: Tensor
@@ -20,9 +20,10 @@ class KVCache(NamedTuple):
     is_source: bool = False
 
     def append(self, k: Tensor, v: Tensor) -> "KVCache":
-        """With t more tokens, (b, h, t, head_dim) each, in the same memory; the cache before keeps its own length.
+        """Return a cache with t more tokens, (b, h, t, head_dim) each, in the same memory.
 
-        So one cache may be continued twice: the later continuation overwrites what the earlier wrote.
+        The old cache keeps its own `length`, so one cache can be continued twice. The later continuation then
+        overwrites the tokens of the earlier one.
         """
         end = self.length + k.shape[2]
         self.keys[:, :, self.length : end] = k
@@ -30,5 +31,5 @@ class KVCache(NamedTuple):
         return self._replace(length=end)
 
     def present(self) -> tuple[Tensor, Tensor]:
-        """Keys and values of the tokens that are there: (b, h, length, head_dim) each, views."""
+        """Return keys and values of the filled slots as views: (b, h, length, head_dim) each."""
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]

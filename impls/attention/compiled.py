@@ -1,18 +1,18 @@
-"""Packed attention handed to the compiler: the same formula, and torch writes the program.
+"""Packed attention through `torch.compile`: the same formula, with the program written by torch.
 
     softmax(Q Kᵀ / √head_dim) V   over (b, h, n, head_dim)
 
 Ansel et al. 2024, "PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and Graph
-Compilation". What this rung adds to `packed`: one graph of the whole layer (`fullgraph`, so that nothing is left to
-Python), and of it a program for just these sizes (`dynamic=False`). Scale, mask and softmax become one pass over the
-scores, and the matrix products stay those of the library.
+Compilation". Differences from `packed`: the whole layer is one graph (`fullgraph`, so nothing is left to Python). The
+graph is compiled for exactly these sizes (`dynamic=False`). Scale, mask and softmax become one pass over the scores.
+The matrix products remain those of the library.
 
-Where the compiler knows the pattern it puts a fused kernel in its place (torch 2.6 to 2.13 on a CPU: of one sequence
-without a mask). So no order of memory is claimed: the scores are there in one case and not in the next. Work is that
-of the formula as it is written.
+If the compiler recognises the pattern, it inserts a fused kernel (torch 2.6 to 2.13 on a CPU: one sequence without a
+mask). The scores are then in memory in some cases and not in others, so the layer claims no order of memory. The work
+claims are those of the formula as written.
 
-It decodes by a program of its own, one for all positions: the position is a tensor, not a number that the program
-would be made for, and each token looks at the whole cache with what is not there yet masked.
+Decoding uses a separate program, the same one for all positions. The position is a tensor, because a plain number would
+be compiled into the program. Each token attends to the whole cache, with empty slots masked.
 """
 
 from typing import NamedTuple
@@ -24,9 +24,9 @@ from impls.attention.packed import PackedAttention
 
 
 class Slots(NamedTuple):
-    """`keys` and `values` (b, h, n, head_dim) with a slot for every token, and `position` (1,) of the next one.
+    """`keys` and `values` (b, h, n, head_dim), one slot for every token, and `position` (1,) of the next token.
 
-    Of a source `position` is None: all its tokens are there, and none is added.
+    For a source, `position` is None: all slots are filled, and no token is added.
     """
 
     keys: Tensor
@@ -47,7 +47,10 @@ class CompiledAttention(PackedAttention):
         return self._forward(x, attn_mask, source)  # (b, n, d)
 
     def own_token(self, x_t: Tensor, keys: Tensor, values: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
-        """One token more, (b, d) -> (b, d), its key and value put into their slot; and the next position."""
+        """Process one more token: store its key and value in their slot.
+
+        Return the output (b, d) and the next position.
+        """
         q, k, v = self.project(x_t[:, None])  # (b, h, 1, head_dim) each
         keys.index_copy_(2, position, k)
         values.index_copy_(2, position, v)
@@ -55,18 +58,18 @@ class CompiledAttention(PackedAttention):
         return self.merge(self.attend(q, keys, values, is_there))[:, 0], position + 1
 
     def source_token(self, x_t: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One token more, (b, d) -> (b, d), which looks at all of a source."""
+        """Process one more token that attends to the whole source: (b, d) -> (b, d)."""
         q = self.queries(x_t[:, None])  # (b, h, 1, head_dim)
         return self.merge(self.attend(q, keys, values))[:, 0]
 
     def start(self, batch_size: int, seq_len: int, source: Tensor | None = None) -> Slots:  # type: ignore[override]
-        """Empty slots for `seq_len` tokens; with a source, those of its tokens, filled."""
+        """Return empty slots for `seq_len` tokens, or the filled slots of the `source` tokens if given."""
         cache = super().start(batch_size, seq_len, source)
         first = None if source is not None else torch.zeros(1, dtype=torch.long, device=cache.keys.device)
         return Slots(cache.keys, cache.values, first)
 
     def step(self, x_t: Tensor, slots: Slots) -> tuple[Tensor, Slots]:  # type: ignore[override]
-        """One token more, (b, d) -> (b, d): it attends to all that are there and to itself."""
+        """Process one more token: (b, d) -> (b, d). The token attends to itself and to all tokens before it."""
         x_t = x_t.contiguous()  # one layout, one program
         if slots.position is None:
             return self._source_token(x_t, slots.keys, slots.values), slots
@@ -74,7 +77,7 @@ class CompiledAttention(PackedAttention):
         return y_t, slots._replace(position=following)
 
     def prefill(self, x: Tensor, slots: Slots) -> Slots:  # type: ignore[override]
-        """Put t tokens (b, t, d) into their slots at once; not compiled."""
+        """Put t tokens (b, t, d) into their slots at once. This is not compiled."""
         if slots.position is None:
             return slots
         k, v = self.keys_and_values(x)  # (b, h, t, head_dim) each

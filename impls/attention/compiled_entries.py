@@ -1,4 +1,4 @@
-"""The attention rungs whose first call compiles. Importing this file does not import torch."""
+"""Registry entries of the attention layers whose first call compiles. Importing this file does not import torch."""
 
 from impls.impl import Impl
 
@@ -24,7 +24,7 @@ COMPILED_ATTENTION = (
         _REFERENCE,
         "FlexAttention: a fused kernel compiled for its mask",
         work="8nd² + 4n²d",
-        work_train="24nd² + 18n²d",  # its backward has 7 products: see harness/trial/facts/flex.py
+        work_train="24nd² + 18n²d",  # the backward pass has 7 products: see harness/trial/facts/flex.py
         memory="nd",
         depth="1",
         path="1",

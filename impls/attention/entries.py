@@ -1,4 +1,7 @@
-"""The attention rungs, each with what it adds to the one before. Importing this file does not import torch."""
+"""Registry entries of the attention layers, each building on the one before.
+
+Importing this file does not import torch.
+"""
 
 from impls.impl import Impl
 
@@ -54,7 +57,7 @@ ATTENTION = (
         work_train="24nd² + 14n²d",
         work_decode="8d² + 4nd",
         memory="nd",
-        # A path of 1 it has, but blocks of keys wait for one another.
+        # The path is 1, but blocks of keys wait for one another.
         depth="n",
         path="1",
         kind="self-attention",
@@ -131,7 +134,7 @@ ATTENTION = (
         "torch.nn.MultiheadAttention, not asked for its weights",
         work="8nd² + 4n²d",
         work_train="24nd² + 14n²d",
-        # hn² or nd, by the kernel that it chooses: see the module's docstring.
+        # hn² or nd, depending on the kernel that torch chooses: see the docstring of module.py.
         memory="",
         depth="1",
         path="1",
@@ -167,14 +170,14 @@ ATTENTION = (
         "impls.attention.window:WindowAttention",
         "impls.attention.window_reference:WindowReference",
         "each token sees those within 32 of it",
-        # Blocks of 32 queries against 96 keys; a token decoded against itself and the 32 before it.
+        # Blocks of 32 queries against 96 keys. A decoded token attends to itself and the 32 tokens before it.
         work="8nd² + 384nd",
         work_train="24nd² + 1152nd",
         work_decode="8d² + 132d",
-        # r scores of each head and token.
+        # r scores for each head and token.
         memory="32hn + nd",
         depth="1",
-        # Of a stack n/32 layers deep, not of one layer.
+        # A path exists only in a stack n/32 layers deep, not in one layer.
         path="",
         kind="restricted",
         options={"reach": 32},

@@ -1,14 +1,16 @@
-"""Attention as FlexAttention: a fused kernel that the compiler writes from a formula for the mask.
+"""FlexAttention: a fused kernel that the compiler generates from a formula for the mask.
 
-    softmax(mask(Q Kᵀ / √head_dim)) V   block by block, blocks that the mask empties left out
+    softmax(mask(Q Kᵀ / √head_dim)) V   block by block, skipping blocks that the mask empties
 
-Dong et al. 2024, "Flex Attention: A Programming Model for Generating Optimized Attention Kernels". What this rung adds
-to `fused`: any mask that can be written as a function of the places of query and key, and of a block mask only the
-blocks that have something in them. The block mask is made once, in `prepare`, and not on the clock; it is there even
-where all may see all, since without one all keys are one block to the CPU's kernel, and its memory is n².
+Dong et al. 2024, "Flex Attention: A Programming Model for Generating Optimized Attention Kernels". Advantages over
+`fused`: the mask can be any function of the query's and the key's position. Only blocks with unmasked pairs are
+computed.
 
-Only the kernel is compiled, as its users do it; the projections around it are those of every rung. Decoding is left to
-`compiled`: a block mask of one query has nothing to leave out.
+`prepare` builds the block mask once, outside the measured time. A block mask is built even if nothing is masked.
+Without one, the CPU kernel treats all keys as one block, and its memory is n².
+
+Only the kernel is compiled, as users of FlexAttention do. The projections around it are those of every attention layer.
+Decoding is left to `compiled`: the block mask of a single query has nothing to skip.
 """
 
 from typing import Any
@@ -18,9 +20,9 @@ from torch import Tensor
 
 from impls.attention.parameters import AttentionParameters
 
-# How many keys are one block.
+# Keys per block.
 _BLOCK = 128
-# Below it a GPU's matrix units have no tile.
+# The matrix units of a GPU have no tile for smaller heads.
 _LEAST_HEAD_ON_GPU = 16
 
 
@@ -29,14 +31,14 @@ class FlexAttention(AttentionParameters):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads)
-        # Not above: in torch 2.6 its module imports the compiler, which no other layer is to wait for.
+        # Imported here because in torch 2.6 the module imports the compiler, which would delay all other layers.
         from torch.nn.attention.flex_attention import flex_attention
 
         self._attend = torch.compile(flex_attention, fullgraph=True, dynamic=False)
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Why a case cannot be, by what flex_attention's kernels can do in torch 2.6 and newer."""
+        """Return why the kernels of `flex_attention` (torch 2.6 and newer) cannot run the case, or None if they can."""
         if case.mode == "decode":
             return "it has no step of its own: attention.compiled decodes"
         if case.dtype == "float64":
@@ -45,14 +47,14 @@ class FlexAttention(AttentionParameters):
             return "flex_attention has no backward pass on the CPU"
         keys = case.source_len or case.seq_len
         if case.device == "cpu" and keys < _BLOCK and keys % 16 == 8:
-            # Seen in torch 2.11 and 2.13 with AVX2: each run gives other numbers, or none.
+            # Observed in torch 2.11 and 2.13 with AVX2: each run gives different numbers, or none.
             return f"flex_attention's kernel for the CPU reads what nobody has written where there are {keys} keys"
         head_dim = case.d_model // case.num_heads
         if case.device == "cuda" and head_dim < _LEAST_HEAD_ON_GPU:
             return f"flex_attention takes heads of {_LEAST_HEAD_ON_GPU} or more on a GPU, and these are of {head_dim}"
         from torch.nn.attention import flex_attention as module
 
-        takes = getattr(module, "_supported_head_dim", None)  # of torch 2.6, which takes powers of two
+        takes = getattr(module, "_supported_head_dim", None)  # exists in torch 2.6, which takes powers of two
         if takes is not None and not takes(head_dim):
             return f"flex_attention of torch {torch.__version__} takes no heads of {head_dim}"
         return None
@@ -64,11 +66,14 @@ class FlexAttention(AttentionParameters):
         attn_mask: Tensor | None = None,
         source: Tensor | None = None,
     ) -> dict[str, Any]:
-        """The mask as a block mask; nothing is left of it to do in `forward`."""
+        """Return the keyword arguments of `forward`, with the mask as a block mask.
+
+        `forward` then does no mask work.
+        """
         return {"source": source, "block_mask": self.block_mask(x, is_causal, attn_mask, source)}
 
     def block_mask(self, x: Tensor, is_causal: bool, attn_mask: Tensor | None, source: Tensor | None) -> Any:
-        """Which blocks of 128 queries and 128 keys have something to look at, and what in them.
+        """Return the block mask: the blocks of 128 queries and 128 keys with unmasked pairs, and these pairs.
 
         `attn_mask` is boolean and broadcastable to (b, h, n, m).
         """
@@ -78,7 +83,7 @@ class FlexAttention(AttentionParameters):
         if is_causal or attn_mask is None:
             rule = _before if is_causal else _all
             return create_block_mask(rule, None, None, n, m, device=str(x.device))
-        # Along an axis of one all share what stands there, at place 0.
+        # An axis of size 1 is shared by all: its index is always 0.
         b, h, rows = (int(size > 1) for size in attn_mask.shape[:3])
 
         def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -94,7 +99,7 @@ class FlexAttention(AttentionParameters):
         source: Tensor | None = None,
         block_mask: Any = None,
     ) -> Tensor:
-        if block_mask is None:  # it was not prepared
+        if block_mask is None:  # `prepare` was not called
             block_mask = self.block_mask(x, is_causal, attn_mask, source)
         q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
         return self.merge(self._attend(q, k, v, block_mask=block_mask))  # (b, n, d)

@@ -1,6 +1,6 @@
-"""Fused attention pinned to one kernel each, for comparison; and pinned to what the others must not fall back to.
+"""Fused attention pinned to one kernel each, for comparison, and attention pinned to their `math` fallback.
 
-    softmax(Q Kᵀ / √head_dim) V   by the kernel in the class's name, or not at all
+    softmax(Q Kᵀ / √head_dim) V   by the kernel that the class names, or not at all
 
 `flash`: Dao et al. 2022, "FlashAttention". `efficient`: Rabe & Staats 2021, "Self-attention Does Not Need O(n²)
 Memory".
@@ -18,13 +18,17 @@ _AMPERE = (8, 0)
 
 
 class FlashAttention(FusedAttention):
-    """By the flash kernel alone."""
+    """Attention by the flash kernel only."""
 
     backends = FLASH
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """On the CPU everything; on CUDA half precision, heads of up to 256, and no mask but a causal one."""
+        """Return why the case cannot run, or None.
+
+        The CPU kernel supports everything. The CUDA kernel supports half precision, heads of up to 256, and no mask
+        except a causal one.
+        """
         if case.device != "cuda":
             return None
         if case.mask == "padding":
@@ -35,13 +39,13 @@ class FlashAttention(FusedAttention):
 
 
 class EfficientAttention(FusedAttention):
-    """By the memory-efficient kernel alone."""
+    """Attention by the memory-efficient kernel only."""
 
     backends = EFFICIENT
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """CUDA only, and not float64; bfloat16 from compute capability 8.0 on."""
+        """Return why the case cannot run, or None. CUDA only, no float64; bfloat16 needs compute capability 8.0."""
         if case.device != "cuda":
             return "the memory-efficient attention kernel runs on CUDA only"
         if case.dtype == "float64":
@@ -50,13 +54,16 @@ class EfficientAttention(FusedAttention):
 
 
 class CudnnAttention(FusedAttention):
-    """By cuDNN's kernel alone."""
+    """Attention by cuDNN's kernel only."""
 
     backends = CUDNN
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """CUDA only, in half precision, with heads that are a multiple of 8."""
+        """Return why the case cannot run, or None.
+
+        CUDA only, in half precision, with heads that are a multiple of 8.
+        """
         if case.device != "cuda":
             return "cuDNN's attention kernel runs on CUDA only"
         if (case.d_model // case.num_heads) % 8:
@@ -65,13 +72,13 @@ class CudnnAttention(FusedAttention):
 
 
 class MathAttention(FusedAttention):
-    """By what the others must not fall back to: plain products, the n × n scores in memory."""
+    """Attention by the fallback that the other classes forbid: plain products, with the n × n scores in memory."""
 
     backends = MATH
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Everything, everywhere."""
+        """Return None: every case is supported on every device."""
         return None
 
 

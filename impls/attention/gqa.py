@@ -1,9 +1,9 @@
-"""Grouped-query attention: the heads of the queries share keys and values by groups.
+"""Grouped-query attention: each group of query heads shares one head of keys and values.
 
     head_i = softmax(Q_i K_gᵀ / √head_dim) V_g,   g = i // group
 
-Ainslie et al. 2023, "GQA", section 2.2. What this rung buys over `fused` is a cache of a `group`-th of the keys and
-values, which decoding reads at every token, and smaller projections. The work of scores and weighted sums is the same.
+Ainslie et al. 2023, "GQA", section 2.2. Advantages over `fused`: the KV cache, which decoding reads for every token, is
+smaller by the factor `group`. The projections are smaller, too. Scores and weighted sums cost the same.
 """
 
 from typing import Any
@@ -27,7 +27,10 @@ class GroupedQueryAttention(GroupedQueryParameters, Attention):
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Heads that can be grouped; CUDA's fused kernels have no float64."""
+        """Return why the case cannot run, or None.
+
+        The number of heads must be divisible by the group size. CUDA's fused kernels do not support float64.
+        """
         if case.num_heads % _GROUP:
             return f"num_heads={case.num_heads} is not divisible by the {_GROUP} queries that share a key and value"
         if case.device == "cuda" and case.dtype == "float64":
@@ -43,18 +46,18 @@ class GroupedQueryAttention(GroupedQueryParameters, Attention):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """(b, h, n, head_dim) of keys and values (b, h/group, m, head_dim)."""
+        """Return the heads (b, h, n, head_dim), given keys and values (b, h/group, m, head_dim)."""
         return grouped_attention(q, k, v, attn_mask, is_causal)
 
     def start(self, batch_size: int, seq_len: int, source: Tensor | None = None) -> KVCache:
-        """An empty cache with room for `seq_len` tokens of h/group heads; with a source, the cache of that."""
+        """Return an empty cache for `seq_len` tokens of h/group heads, or the cache of `source` if given."""
         if source is not None:
             return super().start(batch_size, seq_len, source)
         room = (batch_size, self.num_kv_heads, seq_len, self.head_dim)
         return KVCache(self.in_proj_weight.new_zeros(room), self.in_proj_weight.new_zeros(room), 0)
 
     def attention_weights(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        """softmax(Q Kᵀ / √head_dim) of each query's head: (b, n, d) -> (b, h, n, n), rows sum to 1."""
+        """Return softmax(Q Kᵀ / √head_dim) of each query head: (b, n, d) -> (b, h, n, n). Rows sum to 1."""
         q, k, _ = self.project(x)
         k = k.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)  # (b, h, n, head_dim)
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, n)

@@ -1,4 +1,4 @@
-"""What grouped-query attention means, group by group: the specification that `gqa` is held against.
+"""Reference for grouped-query attention, written out group by group.
 
     y_i = W_o Concat_{g, r}( Σ_j a_ij v_gj ),   a_ij = exp(q_gri·k_gj / √head_dim) / Σ_j' exp(q_gri·k_gj' / √head_dim)
 
@@ -12,7 +12,7 @@ from impls.attention.gqa_parameters import GroupedQueryParameters
 
 
 class GroupedQueryReference(GroupedQueryParameters):
-    """(b, n, d) -> (b, n, d). In comments g is the number of groups, r the queries of one."""
+    """(b, n, d) -> (b, n, d). In comments, g is the number of groups and r the number of queries in each."""
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
         source = x if source is None else source  # (b, m, d)

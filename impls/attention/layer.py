@@ -1,8 +1,8 @@
-"""What all softmax attention rungs have in common: a forward pass around `attend`, and decoding around the same.
+"""Common base of all softmax attention layers: a forward pass and decoding, both built on `attend`.
 
     MultiHead(x) = Concat(head_1 … head_h) W_o,   head_i = attend(Q_i, K_i, V_i)
 
-Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2. A rung says how `attend` is done.
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2. Each layer defines its own `attend`.
 """
 
 import torch
@@ -15,8 +15,8 @@ from impls.attention.parameters import AttentionParameters
 class Attention(AttentionParameters):
     """(b, n, d) -> (b, n, d).
 
-    `attn_mask`, broadcastable to (b, h, n, m), is True where a query may look at a key. With a `source` (b, m, d) keys
-    and values are of the source, and the queries of x.
+    `attn_mask` is broadcastable to (b, h, n, m) and True where a query may see a key. With a `source` (b, m, d), keys
+    and values are computed from the source, and queries from x.
     """
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
@@ -24,11 +24,14 @@ class Attention(AttentionParameters):
         return self.merge(self.attend(q, k, v, attn_mask))  # (b, n, d)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        """softmax(Q Kᵀ / √head_dim) V of each head: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+        """Return softmax(Q Kᵀ / √head_dim) V of each head: (b, h, n, head_dim).
+
+        Keys and values are (b, h, m, head_dim).
+        """
         raise NotImplementedError
 
     def start(self, batch_size: int, seq_len: int, source: Tensor | None = None) -> KVCache:
-        """An empty cache with room for `seq_len` tokens; with a source, the cache of its keys and values."""
+        """Return an empty cache for `seq_len` tokens, or the keys and values of `source` if given."""
         if source is not None:
             k, v = self.keys_and_values(source)  # (b, h, m, head_dim) each
             return KVCache(k.contiguous(), v.contiguous(), k.shape[2], is_source=True)
@@ -36,7 +39,10 @@ class Attention(AttentionParameters):
         return KVCache(self.in_proj_weight.new_zeros(room), self.in_proj_weight.new_zeros(room), 0)
 
     def step(self, x_t: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """One token more, (b, d) -> (b, d): it attends to all in the cache and to itself, and none can look ahead."""
+        """Process one more token: (b, d) -> (b, d). The token attends to itself and to all tokens in the cache.
+
+        The result is causal, because the cache holds no later token.
+        """
         if cache.is_source:
             q = self.queries(x_t[:, None])  # (b, h, 1, head_dim)
         else:
@@ -45,14 +51,14 @@ class Attention(AttentionParameters):
         return self.merge(self.attend(q, *cache.present()))[:, 0], cache
 
     def prefill(self, x: Tensor, cache: KVCache) -> KVCache:
-        """Put t tokens (b, t, d) into the cache at once, without computing what comes out of them."""
+        """Add t tokens (b, t, d) to the cache at once, without computing their outputs."""
         if cache.is_source:
             return cache
         k, v = self.keys_and_values(x)  # (b, h, t, head_dim) each
         return cache.append(k, v)
 
     def attention_weights(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        """softmax(Q Kᵀ / √head_dim), written out to be looked at: (b, n, d) -> (b, h, n, n), rows sum to 1."""
+        """Return softmax(Q Kᵀ / √head_dim) for inspection: (b, n, d) -> (b, h, n, n). Rows sum to 1."""
         q, k, _ = self.project(x)
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, n)
         if attn_mask is not None:
@@ -61,7 +67,7 @@ class Attention(AttentionParameters):
 
 
 class ToldAttention(Attention):
-    """The same of a rung that can be told of a causal mask, and then is given none."""
+    """Attention that accepts `is_causal` and then needs no mask for causality."""
 
     def forward(
         self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None, is_causal: bool = False
@@ -72,5 +78,5 @@ class ToldAttention(Attention):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """(b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+        """Return the heads (b, h, n, head_dim), given keys and values (b, h, m, head_dim)."""
         raise NotImplementedError

@@ -1,11 +1,15 @@
-"""Torch's own module: `nn.MultiheadAttention`, as most people meet multi-head attention.
+"""Torch's own `nn.MultiheadAttention`, the most common implementation of multi-head attention.
 
     MultiHead(x) = Concat(head_1 … head_h) W_o,   head_i = softmax(Q_i K_iᵀ / √head_dim) V_i
 
-Vaswani et al. 2017, section 3.2.2. What it does depends on how it is called. Without gradients, in eval mode, without a
-float mask or a source, and with an even number of heads it runs one opaque operator, which on the CPU writes the
-scores to memory even where nobody wants the weights; else `scaled_dot_product_attention` of torch's own choosing. Asked
-for the weights, which is its default, it computes them from plain products and averages them over the heads.
+Vaswani et al. 2017, section 3.2.2. The computation depends on how the module is called:
+
+- By default, the attention weights are returned. The module computes them from plain products and averages them over
+  the heads.
+- Without weights, it runs one opaque operator if it can. This requires eval mode, an even number of heads, no
+  gradients, and neither a float mask nor a source. On the CPU, the operator writes the scores to memory although they
+  are unused.
+- In all other cases, it calls `scaled_dot_product_attention` and lets torch choose the kernel.
 """
 
 from typing import Any, ClassVar
@@ -15,22 +19,23 @@ from torch import Tensor, nn
 
 
 class ModuleAttention(nn.MultiheadAttention):
-    """(b, n, d) -> (b, n, d). The weights carry the names of all our attention rungs, which have them from here."""
+    """(b, n, d) -> (b, n, d). The other attention layers take the names of their weights from this module."""
 
     need_weights: ClassVar[bool] = False
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads, batch_first=True)
-        # Not zero: a rung that drops a bias must not pass for a right one.
+        # Not zero: a layer that drops a bias must fail verification.
         nn.init.normal_(self.in_proj_bias, std=0.02)
         nn.init.normal_(self.out_proj.bias, std=0.02)
 
     def prepare(
         self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False, source: Tensor | None = None
     ) -> dict[str, Any]:
-        """The module's own kinds of mask, which are turned the other way round: −∞ where a query may *not* look.
+        """Convert the masks to the module's own kinds, which are −∞ where a query may *not* see a key.
 
-        They are made as numbers to be added. Of a boolean one it would make such a one itself, in every call.
+        The masks are float tensors to be added to the scores. From a boolean mask, the module would build a float mask
+        in every call.
         """
         given: dict[str, Any] = {} if source is None else {"source": source}
         if is_causal:
@@ -46,7 +51,7 @@ class ModuleAttention(nn.MultiheadAttention):
         by_head = attn_mask.expand(b, self.num_heads, x.shape[1], m).flatten(0, 1)
         return given | {"pairs": _added(by_head, x.dtype)}  # (b·h, n, m)
 
-    def forward(  # type: ignore[override]  # the module's own takes queries, keys and values apart
+    def forward(  # type: ignore[override]  # the module's own method takes queries, keys and values separately
         self,
         x: Tensor,
         attn_mask: Tensor | None = None,
@@ -55,7 +60,7 @@ class ModuleAttention(nn.MultiheadAttention):
         pairs: Tensor | None = None,
         keys: Tensor | None = None,
     ) -> Tensor:
-        """`pairs` and `keys` are what `prepare` makes of `attn_mask` and `is_causal`, here if nobody has before."""
+        """Run the module. `pairs` and `keys` are the masks from `prepare`, computed here if missing."""
         if pairs is None and keys is None and (is_causal or attn_mask is not None):
             return self(x, **self.prepare(x, attn_mask, is_causal, source))
         source = x if source is None else source  # (b, m, d)
@@ -71,7 +76,10 @@ class ModuleAttention(nn.MultiheadAttention):
         return y  # (b, n, d)
 
     def attention_weights(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        """The weights of each head, as the module itself tells them: (b, n, d) -> (b, h, n, n), rows sum to 1."""
+        """Return the weights of each head, as the module itself reports them: (b, n, d) -> (b, h, n, n).
+
+        Rows sum to 1.
+        """
         masks = self.prepare(x, attn_mask)
         weights = super().forward(
             x,
@@ -87,11 +95,11 @@ class ModuleAttention(nn.MultiheadAttention):
 
 
 class ModuleAttentionWithWeights(ModuleAttention):
-    """The same, asked for its weights as it is by default. They are computed, averaged over the heads, and dropped."""
+    """The same, returning the weights as by default. They are computed, averaged over the heads, and dropped."""
 
     need_weights = True
 
 
 def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a query may look, −∞ where not."""
+    """Return 0 where a query may see a key and −∞ elsewhere."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))

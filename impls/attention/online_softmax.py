@@ -1,10 +1,10 @@
-"""Softmax attention block by block: exact, and never more than block × block scores of a head in memory.
+"""Softmax attention block by block: exact, with at most block × block scores of a head in memory.
 
 Forward, for each block i of queries over the blocks j of keys, with S_ij = Q_i K_jᵀ / √head_dim:
 
     m' = max(m, rowmax S_ij)    P = exp(S_ij − m')    l' = e^(m − m') l + rowsum P    O' = e^(m − m') O + P V_j
 
-and at the end O_i = O / l and L_i = m + log l. Backward computes the scores once more, with P = exp(S_ij − L_i):
+At the end, O_i = O / l and L_i = m + log l. The backward pass computes the scores again, with P = exp(S_ij − L_i):
 
     dS = P ∘ (dO_i V_jᵀ − rowsum(dO_i ∘ O_i))    dV_j += Pᵀ dO_i
     dQ_i += dS K_j / √head_dim                   dK_j += dSᵀ Q_i / √head_dim
@@ -23,11 +23,11 @@ from torch.autograd.function import once_differentiable
 class BlockwiseAttention(torch.autograd.Function):
     """`apply(q, k, v, attn_mask, later, block)` -> (b, h, n, head_dim).
 
-    Keys and values are (b, h, m, head_dim), `attn_mask` is broadcastable to (b, h, n, m). `later` (block, block) is
-    True above the diagonal, and given where no query may look at a later key; blocks wholly above it are left out.
-    Statistics and sums are kept in float32 at least; the factors of products keep their dtype, as a kernel's do.
+    Keys and values are (b, h, m, head_dim). `attn_mask` is broadcastable to (b, h, n, m). Pass `later` (block, block),
+    True above the diagonal, if no query may see a later key. Blocks entirely above the diagonal are then skipped.
 
-    Saved for backward are q, k, v, the output and L alone.
+    Statistics and sums are kept in float32 or wider. The factors of products keep their dtype, as in a fused kernel.
+    Only q, k, v, the masks, the output and L are saved for the backward pass.
     """
 
     @staticmethod
@@ -35,12 +35,12 @@ class BlockwiseAttention(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, later: Tensor | None, block: int
     ) -> Tensor:
         b, h, n, head_dim = q.shape
-        out = q.new_empty(b, n, h, head_dim).transpose(1, 2)  # (b, h, n, head_dim), as `merge` wants it in memory
+        out = q.new_empty(b, n, h, head_dim).transpose(1, 2)  # (b, h, n, head_dim), in the layout that `merge` needs
         logsumexp = q.new_empty(b * h, n, 1, dtype=_wide(q))
         scores = _Scores(q, k, attn_mask, later)
         values = v.flatten(0, 1)  # (b·h, m, head_dim)
         for rows in _blocks(n, block):
-            # The lowest number and not −∞: where all keys so far are masked, weights are 0 and not 0/0.
+            # The lowest number instead of −∞: if all keys so far are masked, weights are 0 instead of 0/0.
             top = logsumexp.new_full((b * h, rows.stop - rows.start, 1), torch.finfo(logsumexp.dtype).min)
             total = torch.zeros_like(top)
             summed = top.new_zeros(b * h, rows.stop - rows.start, head_dim)
@@ -50,7 +50,7 @@ class BlockwiseAttention(torch.autograd.Function):
                 s = scores.of(rows, cols)  # (b·h, block, block)
                 before, top = top, torch.maximum(top, s.amax(-1, keepdim=True))
                 weights = s.sub_(top).exp_()
-                kept = (before - top).exp_()  # what the earlier blocks' weights shrink by
+                kept = (before - top).exp_()  # factor by which the weights of earlier blocks shrink
                 total = total.mul_(kept).add_(weights.sum(-1, keepdim=True))
                 summed = summed.mul_(kept).add_(weights.to(v.dtype) @ values[:, cols])
             out[:, :, rows] = summed.div_(total).unflatten(0, (b, h))
@@ -67,7 +67,7 @@ class BlockwiseAttention(torch.autograd.Function):
         scores, row_blocks = _Scores(q, k, attn_mask, later), _blocks(q.shape[2], ctx.block)
         values, grads = v.flatten(0, 1), given.flatten(0, 1)  # (b·h, m, head_dim), (b·h, n, head_dim)
         shared = (given.to(logsumexp.dtype) * out).sum(-1, keepdim=True).flatten(0, 1)  # (b·h, n, 1)
-        # Each block's sum in memory of its own: none waits for another's.
+        # Each block's sum has its own memory, so that no block waits for another.
         dq = [torch.zeros_like(grads[:, rows], dtype=logsumexp.dtype) for rows in row_blocks]
         dk, dv = torch.empty_like(scores.keys), torch.empty_like(values)
         for cols in _blocks(k.shape[2], ctx.block):
@@ -87,7 +87,7 @@ class BlockwiseAttention(torch.autograd.Function):
 
 
 class _Scores:
-    """Q_i K_jᵀ / √head_dim of any two blocks, −∞ where a query may not look."""
+    """Q_i K_jᵀ / √head_dim of any two blocks, −∞ where a query may not see a key."""
 
     def __init__(self, q: Tensor, k: Tensor, attn_mask: Tensor | None, later: Tensor | None) -> None:
         self.queries, self.keys = q.flatten(0, 1), k.flatten(0, 1)  # (b·h, n, head_dim), (b·h, m, head_dim)
@@ -96,7 +96,7 @@ class _Scores:
         self.hidden, self.later = None if attn_mask is None else ~attn_mask, later
 
     def of(self, rows: slice, cols: slice) -> Tensor:
-        """(b·h, block, block), in float32 at least, and the caller's to overwrite."""
+        """Return the scores (b·h, block, block) in float32 or wider. The caller may overwrite them."""
         s = _scaled_product(self.queries[:, rows], self.keys[:, cols], self.scale).to(_wide(self.queries))
         if self.hidden is not None:
             hidden = self.hidden[..., rows if self.hidden.shape[-2] > 1 else slice(None), :]
@@ -108,7 +108,7 @@ class _Scores:
 
 
 def _scaled_product(a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """a bᵀ · scale, scaled inside the product, before it is rounded: (b·h, block, block)."""
+    """Return a bᵀ · scale, (b·h, block, block). The scale is applied inside the product, before rounding."""
     nothing = a.new_empty(())
     return torch.baddbmm(nothing, a, b.mT, beta=0, alpha=scale)
 

@@ -1,4 +1,4 @@
-"""The weights every attention rung shares, so that one loads another's `state_dict`.
+"""The weights shared by all attention layers, so that each can load another's `state_dict`.
 
 Names and shapes are those of `torch.nn.MultiheadAttention`, whose weights load as well.
 """
@@ -12,8 +12,8 @@ from impls.attention.heads import concatenated, head_dim_of, split
 class AttentionParameters(nn.Module):
     """W_q, W_k, W_v stacked as `in_proj_weight` (3d, d), and W_o as `out_proj` (d, d), with biases.
 
-    Head i owns rows [i·head_dim, (i+1)·head_dim) of each of W_q, W_k and W_v, and the same columns
-    of W_o. Raises ValueError if `num_heads` does not divide `d_model`.
+    Head i owns rows [i·head_dim, (i+1)·head_dim) of each of W_q, W_k and W_v, and the same columns of W_o.
+    Raises ValueError if `num_heads` does not divide `d_model`.
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:
@@ -24,14 +24,14 @@ class AttentionParameters(nn.Module):
         self.in_proj_bias = nn.Parameter(torch.empty(3 * d_model))
         self.out_proj = nn.Linear(d_model, d_model)
         nn.init.xavier_uniform_(self.in_proj_weight)
-        # Not zero: a rung that drops a bias must not pass for a right one.
+        # Not zero: a layer that drops a bias must fail verification.
         nn.init.normal_(self.in_proj_bias, std=0.02)
         nn.init.normal_(self.out_proj.bias, std=0.02)
 
     def project(self, x: Tensor, source: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Q, K and V of all heads: (b, n, d) -> (b, h, n, head_dim) each.
+        """Return Q, K and V of all heads: (b, n, d) -> (b, h, n, head_dim) each, in one matrix product.
 
-        In one matrix product; with a `source` (b, m, d) in two, K and V being of the source: (b, h, m, head_dim).
+        With a `source` (b, m, d), K and V are computed from the source: (b, h, m, head_dim) each, in a second product.
         """
         if source is None:
             q, k, v = self._heads(x, self.in_proj_weight, self.in_proj_bias)
@@ -39,23 +39,23 @@ class AttentionParameters(nn.Module):
         return self.queries(x), *self.keys_and_values(source)
 
     def queries(self, x: Tensor) -> Tensor:
-        """Q alone: (b, n, d) -> (b, h, n, head_dim)."""
+        """Return Q only: (b, n, d) -> (b, h, n, head_dim)."""
         rows = slice(0, x.shape[-1])
         (q,) = self._heads(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
         return q
 
     def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """K and V alone: (b, m, d) -> (b, h, m, head_dim) each."""
+        """Return K and V only: (b, m, d) -> (b, h, m, head_dim) each."""
         rows = slice(source.shape[-1], None)
         k, v = self._heads(source, self.in_proj_weight[rows], self.in_proj_bias[rows])
         return k, v
 
     def _heads(self, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        """One product for the matrices stacked in `weight`: (b, n, d) -> (b, h, n, head_dim) for each of them."""
+        """Apply the matrices stacked in `weight` in one product: (b, n, d) -> (b, h, n, head_dim) for each matrix."""
         stacked = nn.functional.linear(x, weight, bias)  # (b, n, matrices · d)
         return split(stacked, weight.shape[0] // x.shape[-1], self.num_heads)  # (b, h, n, head_dim) each
 
     def merge(self, heads: Tensor) -> Tensor:
         """Concatenate the heads and apply W_o: (b, h, n, head_dim) -> (b, n, d)."""
-        # The function and not the module, which would look for hooks: some microseconds of a short call.
+        # Calling the module instead would look for hooks and cost some microseconds of a short call.
         return nn.functional.linear(concatenated(heads), self.out_proj.weight, self.out_proj.bias)  # (b, n, d)

@@ -1,9 +1,9 @@
-"""What attention means, position by position: the specification the rungs are held against.
+"""Reference for attention, written out position by position: every softmax attention layer is checked against it.
 
     y_i = W_o Concat_h( Σ_j a_ij v_j ),   a_ij = exp(q_i·k_j / √head_dim) / Σ_j' exp(q_i·k_j' / √head_dim)
 
-Vaswani et al. 2017, equation 1 and section 3.2.2; the sums are over the keys that i may look at. Written for float64
-and small n, not for speed.
+Vaswani et al. 2017, equation 1 and section 3.2.2. The sums run over the keys that i may see. Written for float64 and
+small n, not for speed.
 """
 
 import torch
@@ -33,7 +33,7 @@ class AttentionReference(AttentionParameters):
 
 
 def attended(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-    """Σ_j a_ij v_j of each head: (b, h, n, head_dim) of keys and values (b, h, m, head_dim)."""
+    """Return Σ_j a_ij v_j of each head (b, h, n, head_dim), given keys and values (b, h, m, head_dim)."""
     logits = torch.einsum("bhie,bhje->bhij", q, k) / q.shape[-1] ** 0.5  # (b, h, n, m)
     if attn_mask is not None:
         logits = torch.where(attn_mask, logits, -torch.inf)

@@ -1,11 +1,14 @@
-"""`scaled_dot_product_attention` by the kernels that are named, or not at all.
+"""`scaled_dot_product_attention` restricted to the named kernels.
 
-Left alone it falls back without a word to `math`, which writes the n × n scores to memory. `sdpa_kernel` forbids
-that, but entering and leaving it takes longer than all the rest around a small call. So torch is first asked, by the
-function that `scaled_dot_product_attention` itself decides by and with the same arguments, which kernel it would
-take. If it is one of the named it is left alone; otherwise all others are switched off for the call, by the switches
-that `sdpa_kernel` itself turns, and it raises RuntimeError where none of the named can run. The question is put anew
-at every call and takes less than a microsecond, so that nothing which changes meanwhile (a size, a setting) leads to
+Unrestricted, torch silently falls back to `math`, which writes the n × n scores to memory. `sdpa_kernel` forbids the
+fallback, but entering and leaving it takes longer than everything else around a small call.
+
+This module therefore first asks torch which kernel it would choose. The question uses the same arguments and the
+function by which `scaled_dot_product_attention` itself decides. If the answer is a named kernel, the call runs
+unchanged. If not, all other kernels are disabled for the call, by the same switches that `sdpa_kernel` uses.
+RuntimeError is then raised if no named kernel can run.
+
+Torch is asked at every call, which takes less than a microsecond. A change of size or setting therefore never leads to
 another kernel.
 """
 
@@ -17,7 +20,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
-# By their numbers, which is what torch answers with: to compare the names themselves takes longer than to ask.
+# By number, as torch answers: comparing the names themselves takes longer than asking torch.
 FLASH = (SDPBackend.FLASH_ATTENTION.value,)
 EFFICIENT = (SDPBackend.EFFICIENT_ATTENTION.value,)
 CUDNN = (SDPBackend.CUDNN_ATTENTION.value,)
@@ -30,14 +33,14 @@ Backends = tuple[int, ...]
 def pinned_attention(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool, backends: Backends
 ) -> Tensor:
-    """(b, h, n, head_dim) by one of the backends. Raises RuntimeError if none of them can."""
+    """Return (b, h, n, head_dim), computed by one of the backends. Raises RuntimeError if none of them can run."""
     if torch._fused_sdp_choice(q, k, v, attn_mask, 0.0, is_causal) in backends:
         return scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal)
     with _switched(backends):
         return scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal)
 
 
-# By number: what tells whether a kernel is allowed, and what allows or forbids it.
+# For each kernel number: the function that returns whether it is allowed, and the function that sets it.
 _SWITCHES = {
     SDPBackend.FLASH_ATTENTION.value: (torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
     SDPBackend.EFFICIENT_ATTENTION.value: (
@@ -51,7 +54,7 @@ _SWITCHES = {
 
 @contextmanager
 def _switched(backends: Backends) -> Iterator[None]:
-    """Only these kernels are allowed."""
+    """Allow only these kernels inside the context."""
     before = [(put, is_allowed()) for is_allowed, put in _SWITCHES.values()]
     try:
         for number, (_, put) in _SWITCHES.items():
@@ -63,10 +66,10 @@ def _switched(backends: Backends) -> Iterator[None]:
 
 
 def grouped_attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
-    """(b, h, n, head_dim) by a fused kernel, keys and values having fewer heads, of which each serves a group of h.
+    """Return (b, h, n, head_dim) by a fused kernel, with fewer heads of keys and values, each shared by a group of h.
 
-    Not every fused kernel takes that (on CUDA flash does, in older versions of torch the CPU's does not). Where torch
-    would fall back to `math`, keys and values are repeated in memory, as many heads as there are queries.
+    Not every fused kernel supports groups: on CUDA, flash does; the CPU kernel of older torch versions does not. If
+    torch would fall back to `math`, keys and values are repeated in memory, once for every query head.
     """
     if torch._fused_sdp_choice(q, k, v, attn_mask, 0.0, is_causal, enable_gqa=True) in FUSED:
         return scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, enable_gqa=True)

@@ -1,4 +1,4 @@
-"""The keys and values of the last few tokens: what decoding with a window rests on, however long the sequence."""
+"""Ring cache for decoding with a window: the keys and values of the last few tokens, at any sequence length."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 class RingCache(NamedTuple):
-    """`keys` and `values` (b, h, room, head_dim); token t is at t mod room, over the one `room` tokens before it.
+    """`keys` and `values` (b, h, room, head_dim). Token t is stored in slot t mod room and overwrites token t − room.
 
-    `empty` (room,) is True where there has been none yet, `length` how many there have been in all.
+    `empty` (room,) is True for slots that have never been filled. `length` is the number of tokens so far.
     """
 
     keys: Tensor
@@ -18,7 +18,7 @@ class RingCache(NamedTuple):
     length: int
 
     def append(self, k: Tensor, v: Tensor) -> "RingCache":
-        """With t more tokens, (b, h, t, head_dim) each and no more than there is room, in the same memory."""
+        """Return a cache with t more tokens, (b, h, t, head_dim) each, in the same memory. t must be at most room."""
         length = self.length + k.shape[2]
         at = self.length % self.keys.shape[2]
         if k.shape[2] == 1:  # a step of decoding: a slice costs less than indices
@@ -31,5 +31,5 @@ class RingCache(NamedTuple):
         return self._replace(length=length)
 
     def skip(self, tokens: int) -> "RingCache":
-        """As many tokens later, of which nothing is kept."""
+        """Advance by `tokens` tokens without storing them."""
         return self._replace(length=self.length + tokens)

@@ -1,4 +1,4 @@
-"""What restricted attention means: attention whose mask hides all pairs farther apart than r.
+"""Reference for restricted attention: full attention with a mask that hides all pairs farther apart than r.
 
 Vaswani et al. 2017, section 4. Written for float64 and small n, not for speed.
 """

@@ -1,16 +1,16 @@
-"""One layer of the decoder: it looks at what it has written, then at the source, then thinks for itself.
+"""Decoder block: self-attention over its own tokens, attention over the source, then a feed-forward network.
 
     x₀ = x + PE
     x₁ = LayerNorm(x₀ + SelfAttention(x₀)),   no token sees a later one
     x₂ = LayerNorm(x₁ + CrossAttention(x₁, source)),   queries of x₁, keys and values of the source
     y  = LayerNorm(x₂ + FFN(x₂))
 
-Vaswani et al. 2017, sections 3.1, 3.2.3, 3.3 and 3.5. What this adds to the encoder's layer is the second attention,
-over what an encoder has made of another sequence, and decoding: one token at a time, each with the keys and values of
-those before it and of the source at hand. There is no dropout.
+Vaswani et al. 2017, sections 3.1, 3.2.3, 3.3 and 3.5. Compared with the encoder block, this block adds cross-attention
+over the encoder's output for another sequence. It also adds decoding: one token at a time, with the keys and values of
+earlier tokens and of the source kept. It has no dropout.
 
-A rung that has no notion of a source (a window, a recurrence) is the self-attention alone, and the cross-attention is
-then `attention.fused`. Those are hybrids: linear in n over their own text, and n·m over the source.
+An attention layer without cross-attention (a window, a recurrence) serves as self-attention only. The cross-attention
+is then `attention.fused`. Such a hybrid is linear in n over its own tokens and n·m over the source.
 """
 
 from dataclasses import replace
@@ -24,7 +24,10 @@ from impls.blocks.rung import DEFAULT, find, inside, over_source, refusal, taken
 
 
 class Prepared(NamedTuple):
-    """What a pass needs beside its input: `positions` (n, d), and what either attention is told, of the source too."""
+    """What a pass needs beside its input: `positions` (n, d), and the keyword arguments of both attentions.
+
+    The arguments of the cross-attention include the source.
+    """
 
     positions: Tensor
     self_attention: dict[str, Any]
@@ -32,19 +35,20 @@ class Prepared(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The state of decoding: `length` tokens so far, and what either attention keeps."""
+    """Decoding state: the number of tokens so far (`length`), and the state of both attentions."""
 
-    positions: Tensor  # (seq_len, d), of all tokens there is room for
+    positions: Tensor  # (seq_len, d), for all tokens up to the capacity
     length: int
     self_attention: Any
     cross_attention: Any
 
 
 class Decoder(nn.Module):
-    """(b, n, d) and a source (b, m, d) -> (b, n, d), around the rung `attention`, as in `Encoder`.
+    """(b, n, d) and a source (b, m, d) -> (b, n, d), around the layer `attention`, as in `Encoder`.
 
-    Both attentions are the rung where its `forward` takes a `source`; else that over the source is `attention.fused`.
-    `attn_mask`, broadcastable to (b, h, n, m), is of the source, which comes out of an encoder, with its positions.
+    Both attentions are this layer if its `forward` takes a `source`. If not, the cross-attention is `attention.fused`.
+    `attn_mask` masks the source and is broadcastable to (b, h, n, m). The source is the output of an encoder and
+    already contains positions.
     """
 
     causal = True
@@ -83,13 +87,19 @@ class Decoder(nn.Module):
         return self.norm3(x + self.feed_forward(x))  # (b, n, d)
 
     def prepare(self, x: Tensor, source: Tensor, attn_mask: Tensor | None = None) -> dict[str, Any]:
-        """The table of positions and the masks' layouts, which a model makes once and not in each layer."""
+        """Return the table of positions and the masks in the attentions' layouts.
+
+        A model makes these once, not in each layer.
+        """
         of_self = told(self.self_attention, x, is_causal=True)
         of_cross = told(self.cross_attention, x, attn_mask, source=source)
         return {"source": source, "prepared": Prepared(sinusoids(x.shape[1], x), of_self, of_cross)}
 
     def start(self, batch_size: int, seq_len: int, source: Tensor) -> Written:
-        """Nothing written, with room for `seq_len` tokens; the source's keys and values are computed here, once."""
+        """Return an empty state with room for `seq_len` tokens.
+
+        The keys and values of the source are computed here, once.
+        """
         return Written(
             sinusoids(seq_len, source),
             0,
@@ -98,7 +108,7 @@ class Decoder(nn.Module):
         )
 
     def step(self, x_t: Tensor, state: Written) -> tuple[Tensor, Written]:
-        """One token more, (b, d) -> (b, d), at the position after those written."""
+        """Process one more token at the next position: (b, d) -> (b, d)."""
         x = x_t + state.positions[state.length]  # (b, d)
         seen, of_self = self.self_attention.step(x, state.self_attention)  # (b, d)
         x = self.norm1(x + seen)
@@ -108,14 +118,17 @@ class Decoder(nn.Module):
         return y, Written(state.positions, state.length + 1, of_self, of_cross)
 
     def prefill(self, x: Tensor, state: Written) -> Written:
-        """Take in t tokens (b, t, d) at once: of all there is, only the self-attention remembers them."""
+        """Return the state after t more tokens (b, t, d). Only the self-attention keeps a state of them."""
         end = state.length + x.shape[1]
         x = x + state.positions[state.length : end]  # (b, t, d)
         return state._replace(length=end, self_attention=taken_in(self.self_attention, x, state.self_attention))
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """What the attentions inside support, causally over the block's own input and over a source."""
+        """Return why an attention inside cannot run the case, or None.
+
+        The self-attention must support a causal mask, and the cross-attention a source.
+        """
         rung = inside(case)
         of_source = {
             "mask": case.mask if case.mask == "padding" else "none",

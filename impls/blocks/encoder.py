@@ -1,12 +1,13 @@
-"""One layer of the encoder: attention, then a feed-forward network, each added to its input and normalised.
+"""Encoder block: attention, then a feed-forward network, each added to its input and normalised.
 
     x₀ = x + PE
     x₁ = LayerNorm(x₀ + SelfAttention(x₀))
     y  = LayerNorm(x₁ + FFN(x₁))
 
-Vaswani et al. 2017, sections 3.1, 3.3 and 3.5, with the norm behind each sum (post-norm), as there. What this adds to
-an attention rung is all that stands around it in a model: 16nd² more work, none of which grows faster than n. In a
-stack only the first layer adds positions: see `stack.py`. There is no dropout: what is measured is a layer's cost.
+Vaswani et al. 2017, sections 3.1, 3.3 and 3.5, with the norm after each sum (post-norm), as in the paper. The block
+adds everything that surrounds attention in a model: 16nd² more FLOPs, none of which grow faster than n. In a stack,
+only the first block adds positions: see `stack.py`. The block has no dropout, because the harness measures a layer's
+cost.
 """
 
 from typing import Any, NamedTuple
@@ -19,18 +20,18 @@ from impls.blocks.rung import DEFAULT, find, inside, refusal, told
 
 
 class Prepared(NamedTuple):
-    """What a pass needs beside its input: `positions` (n, d) if it adds them, and what the attention is told."""
+    """What a pass needs beside its input: `positions` (n, d), if added, and the attention's keyword arguments."""
 
     positions: Tensor | None
     attention: dict[str, Any]
 
 
 class Encoder(nn.Module):
-    """(b, n, d) -> (b, n, d), around the rung `attention`, `module:Class`, built with `attention_options`.
+    """(b, n, d) -> (b, n, d), around the layer `attention`, `module:Class`, built with `attention_options`.
 
-    With `adds_positions=False` it is a later layer of a stack, whose tokens have been told where they stand.
-    With `is_causal` it is a layer of a decoder without a source, as in a language model. Around a rung that is causal
-    by nature it is always that: `CausalEncoder`.
+    With `adds_positions=False`, this is a later block of a stack, whose tokens already contain positions. With
+    `is_causal`, it is a decoder block without a source, as in a language model. Around a layer that is causal by
+    nature, it is always causal: see `CausalEncoder`.
     """
 
     kinks = True  # ReLU
@@ -65,11 +66,14 @@ class Encoder(nn.Module):
         return self.norm2(x + self.feed_forward(x))  # (b, n, d)
 
     def prepare(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> dict[str, Prepared]:
-        """The table of positions and the mask's layout, which a model makes once and not in each layer."""
+        """Return the table of positions and the mask in the attention's layout.
+
+        A model makes these once, not in each layer.
+        """
         positions = sinusoids(x.shape[1], x) if self.adds_positions else None
         return {"prepared": Prepared(positions, told(self.self_attention, x, attn_mask, is_causal))}
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """What the attention inside supports."""
+        """Return why the attention inside cannot run the case, or None."""
         return refusal(inside(case), case)

@@ -1,8 +1,10 @@
-"""The blocks around each attention rung of ours. Importing this file does not import torch.
+"""Registry entries of the blocks around each of the project's attention layers.
 
-Work is that of the attentions and of the feed-forward network, 16nd², summed; a decoder's source has n tokens too.
-Kernels of other packages (impls/adapters) are measured by themselves: their blocks could be checked only where those
-are installed, and would differ from the ones here in nothing but the kernel.
+Importing this file does not import torch.
+
+`work` is the sum over the attentions and the feed-forward network (16nd²). The source of a decoder also has n tokens.
+Kernels of other packages (impls/adapters) are measured without blocks. Such blocks could be verified only where the
+packages are installed, and would differ from the blocks here only in the kernel.
 """
 
 import re
@@ -15,29 +17,29 @@ from impls.attention.entries import ATTENTION
 from impls.attention.linear.entries import LINEAR
 from impls.impl import Impl
 
-# The mathematics that takes a source, and what a token's work is less by in decoding: what is made of the source (keys
-# and values, and of linear attention the state) is there already.
+# The references that take a source, and the FLOPs that decoding saves for each token: the keys and values of the source
+# (and for linear attention, the state) have already been computed.
 _OVER_A_SOURCE = {
     "impls.attention.reference:AttentionReference": "−4d²",
     "impls.attention.single_reference:SingleHeadReference": "−4d²",
     "impls.attention.gqa_reference:GroupedQueryReference": "−d²",
     "impls.attention.linear.reference:LinearAttentionReference": "−4d² − 2d²/h",
 }
-# That which is causal by nature, so that the encoder block is too.
+# References that are causal by nature, so that the encoder block is causal, too.
 _CAUSAL = ("impls.attention.linear.reference:CausalLinearAttentionReference",)
 _STANDS_IN_BLOCKS = (*_OVER_A_SOURCE, *_CAUSAL, "impls.attention.window_reference:WindowReference")
 
-# In a decoder it looks over the source where the rung cannot: STAND_IN of impls/blocks/rung.py.
+# The cross-attention of a decoder whose own layer takes no source: STAND_IN of impls/blocks/rung.py.
 _FUSED = next(rung for rung in ATTENTION if rung.name == "attention.fused")
 
-# What a rung that can do without a causal mask costs under one, where that is something else.
+# Costs under a causal mask, for layers where these differ from the costs without one.
 _CAUSALLY: dict[str, dict[str, Any]] = {
-    # They leave out blocks of work, as no formula in n says exactly.
+    # These skip masked blocks, and no formula in n gives the remaining work exactly.
     "attention.chunked": {"work": "", "work_train": ""},
     "attention.flex": {"work": "", "work_train": ""},
     # Blocks of 32 queries against 64 keys, not 96.
     "attention.window": {"work": "8nd² + 256nd", "work_train": "24nd² + 768nd"},
-    # There is no sum that all queries share: scores are written out, as by attention.packed.
+    # No sum is shared by all queries: the scores are written to memory, as by attention.packed.
     "attention.linear.parallel": {
         "work": "8nd² + 4n²d",
         "work_train": "24nd² + 12n²d",
@@ -47,7 +49,7 @@ _CAUSALLY: dict[str, dict[str, Any]] = {
 
 
 def blocks(rungs: Iterable[Impl]) -> tuple[Impl, ...]:
-    """An encoder and a decoder block around every rung whose mathematics is known here."""
+    """Return an encoder and a decoder block around every layer whose reference is known here."""
     known = [rung for rung in rungs if rung.reference in _STANDS_IN_BLOCKS]
     return (*map(_encoder, known), *map(_decoder, known))
 
@@ -89,7 +91,10 @@ def _decoder(rung: Impl) -> Impl:
 
 
 def summed(*claims: str) -> str:
-    """`8nd² + 4n²d` and `16nd²` make `24nd² + 4n²d`; of what is not claimed there is no sum."""
+    """Return the sum of formulas: `8nd² + 4n²d` and `16nd²` make `24nd² + 4n²d`.
+
+    An empty formula makes the sum empty.
+    """
     if not all(claims):
         return ""
     total: dict[str, int] = {}

@@ -1,9 +1,9 @@
-"""What each position does by itself, between the attentions: widen, cut off below zero, narrow.
+"""Feed-forward network applied to each position separately: widen, apply ReLU, narrow.
 
     FFN(x) = max(0, x W_1 + b_1) W_2 + b_2
 
-Vaswani et al. 2017, section 3.3. The inner width is 4d, as the paper's 2048 is to its 512, so that it holds twice the
-weights of an attention: 8d² against 4d².
+Vaswani et al. 2017, section 3.3. The inner width is 4d, the paper's ratio of 2048 to 512. The network therefore has
+twice the weights of an attention: 8d² against 4d².
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class FeedForward(nn.Module):
-    """(b, n, d) -> (b, n, d), every position alike and none with another."""
+    """(b, n, d) -> (b, n, d). Every position is computed in the same way, without the others."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""Where a token stands, as a vector: without it attention sees a set of tokens and no sequence.
+"""Positional encoding: the position of a token as a vector. Without it, attention sees a set of tokens, not a sequence.
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d)),   PE(pos, 2i + 1) = cos(pos / 10000^(2i/d))
 
-Vaswani et al. 2017, section 3.5. Each pair of dimensions is a hand turning at its own speed, from one radian a token
-down to one in 10000: PE(pos + k) is PE(pos) turned by an angle that depends on k alone.
+Vaswani et al. 2017, section 3.5. Each pair of dimensions is a rotation with its own speed, from one radian per token
+down to one in 10000 tokens. PE(pos + k) is PE(pos) rotated by an angle that depends on k only.
 """
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 
 
 def sinusoids(n: int, like: Tensor) -> Tensor:
-    """The table of the first n positions, (n, d), of the width, dtype and device of `like` (…, d).
+    """Return the encodings of the first n positions (n, d), with the width, dtype and device of `like` (…, d).
 
-    It has no weights, and is computed in float64 whatever the dtype: at half precision the angle itself would be off.
+    The table has no weights. It is computed in float64 for every dtype, because half precision would distort the
+    angles.
     """
     d = like.shape[-1]
     position = torch.arange(n, dtype=torch.float64, device=like.device)[:, None]  # (n, 1)

@@ -1,10 +1,11 @@
-"""What the blocks mean, written out by hand: the specification they are held against.
+"""References for the blocks, written out by hand: every block is checked against them.
 
     LayerNorm(z)_i = γ_i (z_i − mean z) / √(mean (z − mean z)² + ε) + β_i,   over the d features of one token
     PE(pos)_{2i} + 1j·PE(pos)_{2i+1} = 1j·exp(−1j·pos / 10000^(2i/d))
 
-Vaswani et al. 2017, sections 3.1, 3.3 and 3.5; Ba et al. 2016, "Layer Normalization", equations 3 and 4. Attention is
-the rung's own reference, and takes a causal mask as any other. Written for float64 and small n, not for speed.
+Vaswani et al. 2017, sections 3.1, 3.3 and 3.5; Ba et al. 2016, "Layer Normalization", equations 3 and 4. The attention
+inside is the reference of the attention layer, which takes a causal mask like any other mask. Written for float64 and
+small n, not for speed.
 """
 
 import cmath
@@ -45,13 +46,16 @@ class EncoderReference(nn.Module):
 
 
 class CausalEncoderReference(EncoderReference):
-    """The same around attention that is causal by nature."""
+    """The same, around attention that is causal by nature."""
 
     causal = True
 
 
 class DecoderReference(nn.Module):
-    """(b, n, d) and a source (b, m, d) -> (b, n, d). `cross_attention` is as `attention` unless it is named."""
+    """(b, n, d) and a source (b, m, d) -> (b, n, d).
+
+    If `cross_attention` is empty, it is the same class as `attention`.
+    """
 
     causal = True
     needs_source = True
@@ -83,7 +87,7 @@ class DecoderReference(nn.Module):
 
 
 def positions(x: Tensor) -> Tensor:
-    """(n, d), each pair of dimensions a hand that turns, its sine before its cosine."""
+    """Return the positional encoding (n, d): each pair of dimensions is a rotation, with its sine before its cosine."""
     n, d = x.shape[1:]
     hands = [[1j * cmath.exp(-1j * place / 10000 ** (even / d)) for even in range(0, d, 2)] for place in range(n)]
     rows = [[part for hand in row for part in (hand.real, hand.imag)][:d] for row in hands]
@@ -91,14 +95,14 @@ def positions(x: Tensor) -> Tensor:
 
 
 def normalised(z: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """Mean 0 and variance 1 over the features of each token, then scaled and shifted: (b, n, d) -> (b, n, d)."""
+    """Scale the features of each token to mean 0 and variance 1, then apply weight and bias: (b, n, d) -> (b, n, d)."""
     mean = torch.einsum("bnd->bn", z)[..., None] / z.shape[-1]  # (b, n, 1)
     variance = torch.einsum("bnd,bnd->bn", z - mean, z - mean)[..., None] / z.shape[-1]  # (b, n, 1)
     return norm.weight * (z - mean) / (variance + norm.eps) ** 0.5 + norm.bias
 
 
 def thought(x: Tensor, feed_forward: FeedForward) -> Tensor:
-    """max(0, x W_1 + b_1) W_2 + b_2: (b, n, d) -> (b, n, d)."""
+    """Return max(0, x W_1 + b_1) W_2 + b_2: (b, n, d) -> (b, n, d)."""
     w_1, w_2 = feed_forward.linear1.weight, feed_forward.linear2.weight  # (4d, d), (d, 4d)
     inner = torch.einsum("bnd,ed->bne", x, w_1) + feed_forward.linear1.bias  # (b, n, 4d)
     return torch.einsum("bne,de->bnd", inner * (inner > 0), w_2) + feed_forward.linear2.bias  # (b, n, d)

@@ -1,4 +1,4 @@
-"""The attention rung inside a block: found by name, and told of masks and sources in the way that it takes them."""
+"""The attention layer inside a block: find it by name, and pass masks and sources in the form that it takes."""
 
 import importlib
 import inspect
@@ -8,19 +8,19 @@ import torch
 from torch import Tensor, nn
 
 DEFAULT = "impls.attention.naive:NaiveAttention"
-# What looks over a source where the rung itself cannot.
+# The cross-attention if the layer itself takes no source.
 STAND_IN = "impls.attention.fused:FusedAttention"
 
 
 def find(target: str) -> type[Any]:
-    """The class of `module:Class`."""
+    """Return the class named `module:Class`."""
     module, _, name = target.partition(":")
     found: type[Any] = getattr(importlib.import_module(module), name)
     return found
 
 
 def over_source(attention: type[Any]) -> type[Any]:
-    """The rung itself where its `forward` takes a source, else STAND_IN."""
+    """Return the layer itself if its `forward` takes a source, else `STAND_IN`."""
     return attention if "source" in _parameters(attention) else find(STAND_IN)
 
 
@@ -31,9 +31,10 @@ def told(
     is_causal: bool = False,
     source: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments of the rung's `forward`, in its own layout of masks if it has one.
+    """Return the keyword arguments for the layer's `forward`, with masks in the layer's own layout if it has one.
 
-    A rung that cannot be told `is_causal` is given a mask; one that is causal by nature is not told.
+    Causality is passed as `is_causal` if the layer takes it and no `attn_mask` is given. If not, it becomes part of
+    `attn_mask`. A layer that is causal by nature gets neither.
     """
     keywords: dict[str, Any] = {} if source is None else {"source": source}
     if is_causal and not getattr(attention, "causal", False):
@@ -50,7 +51,7 @@ def told(
 
 
 def taken_in(attention: Any, x: Tensor, state: Any) -> Any:
-    """The rung's state after t tokens (b, t, d) more: at once if it has `prefill`, else step by step."""
+    """Return the layer's state after t more tokens (b, t, d): at once if it has `prefill`, else step by step."""
     if hasattr(attention, "prefill"):
         return attention.prefill(x, state)
     for x_t in x.unbind(1):  # t times (b, d)
@@ -59,15 +60,15 @@ def taken_in(attention: Any, x: Tensor, state: Any) -> Any:
 
 
 def inside(case: Any) -> type[Any]:
-    """The class of the rung inside the case's block, as the registry has it; DEFAULT for a block it does not know."""
-    from impls.registry import IMPLS  # here: it lists the blocks too
+    """Return the class of the attention layer inside the case's block, or `DEFAULT` for an unregistered block."""
+    from impls.registry import IMPLS  # imported here because the registry imports the blocks' entries
 
     options = IMPLS[case.impl].options if case.impl in IMPLS else {}
     return find(options.get("attention", DEFAULT))
 
 
 def refusal(attention: Any, case: Any) -> str | None:
-    """Why the rung cannot be asked for the case; None if nothing speaks against it."""
+    """Return why the attention layer cannot run the case, or None if nothing prevents it."""
     supports = getattr(attention, "supports", None)
     said = supports(case) if supports is not None else None
     if said:
@@ -77,7 +78,7 @@ def refusal(attention: Any, case: Any) -> str | None:
         return "the attention inside has no start and step to decode with"
     if case.source_len and "source" not in takes:
         return "the attention inside takes no source"
-    # A rung that is causal by nature is told of no mask over its own input; of a source's padding it must be told too.
+    # A layer that is causal by nature needs no mask over its own input, but still needs the padding mask of a source.
     causal = getattr(attention, "causal", False)
     if case.mask == "padding" and case.source_len and "attn_mask" not in takes:
         return "the attention inside takes a source, and no attn_mask to hide its padding with"

@@ -1,10 +1,10 @@
-"""Layers of the encoder one after another, as in a model.
+"""Stack of encoder blocks, as in a model.
 
     y = Layer_6(… Layer_1(x + PE))
 
-Vaswani et al. 2017, section 3.1, where there are six; Tay et al. 2021, "Long Range Arena", whose efficiency is that of
-such a stack. What this adds to `encoder.py` is how costs add up: work, time, and what training keeps for the backward
-pass are six times those of a layer, while in a forward pass a layer's memory serves the next.
+Vaswani et al. 2017, section 3.1, which uses six; Tay et al. 2021, "Long Range Arena", which measures the efficiency
+of such a stack. Compared with `encoder.py`, a stack shows how costs add up. Work, time, and what training keeps for the
+backward pass are six times those of one block. In a forward pass, a block reuses the memory of the block before it.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from impls.blocks.rung import DEFAULT
 
 
 class EncoderStack(nn.Module):
-    """(b, n, d) -> (b, n, d), `layers` times `Encoder`, each with weights of its own; the first adds positions."""
+    """(b, n, d) -> (b, n, d): `layers` encoder blocks, each with its own weights. The first block adds positions."""
 
     kinks = True  # ReLU
 
@@ -50,7 +50,7 @@ class EncoderStack(nn.Module):
     def prepare(
         self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> dict[str, tuple[Prepared, Prepared]]:
-        """What the first layer is told, and what all others are: one mask for all, and no positions."""
+        """Return the prepared arguments of the first block and of all others. Only the first block adds positions."""
         first = self.layers[0]
         assert isinstance(first, Encoder)
         of_first = first.prepare(x, attn_mask, is_causal)["prepared"]

@@ -1,7 +1,9 @@
-"""Six encoder blocks in a row, around three rungs. Importing this file does not import torch.
+"""Registry entries of six stacked encoder blocks, around three attention layers.
 
-Around these alone: what a stack costs beside a block is the same whatever the rung, and there is one here for each
-order of memory.
+Importing this file does not import torch.
+
+Three layers suffice: what a stack costs beyond one block is the same for every layer. The three cover each order of
+memory once.
 """
 
 from dataclasses import replace
@@ -14,7 +16,10 @@ _AROUND = ("packed", "fused", "linear.parallel")
 
 
 def _stack(block: Impl) -> Impl:
-    """Six times the work, and by order the memory of one block: in a forward pass the next uses what it has freed."""
+    """Return the stack's entry: six times the work, but the memory order of one block.
+
+    In a forward pass, each block reuses the memory that the last one freed.
+    """
     rung = block.name.removeprefix("encoder.")
     return replace(
         block,

@@ -1,4 +1,4 @@
-"""What a stack of encoder blocks means: each takes what the one before has made, and the first adds positions.
+"""Reference for a stack of encoder blocks: each takes the output of the one before, and the first adds positions.
 
 Vaswani et al. 2017, section 3.1. Written for float64 and small n, not for speed.
 """

@@ -1,11 +1,12 @@
-"""A convolution over the sequence: each token sees its k − 1 nearest, through one matrix for each of k taps.
+"""Convolution over the sequence: each token sees its k − 1 nearest neighbours, with one matrix for each of the k taps.
 
     y_t = b + Σ_{j=0}^{k-1} W_j x_{t + j − left},   x = 0 outside the sequence
 
-`left`, how far a token looks back: (k − 1) // 2 without a mask, so that it stands in the middle; under a causal one
-k − 1, so that nothing later is seen (van den Oord et al. 2016, "WaveNet", section 2.1). The work does not grow with
-the square of n, nor the depth with n at all; but one layer takes what a token knows no farther than k − 1 positions:
-Vaswani et al. 2017, table 1, third row.
+`left` is how many positions a token looks back. Without a mask, it is (k − 1) // 2, so that the token is in the middle.
+Under a causal mask, it is k − 1, so that no later token is seen (van den Oord et al. 2016, "WaveNet", section 2.1).
+
+The work does not grow with n², and the depth does not grow with n. One layer carries information at most k − 1
+positions (Vaswani et al. 2017, table 1, third row).
 """
 
 import torch
@@ -14,9 +15,9 @@ from torch.nn.functional import conv1d, pad
 
 
 class Conv1d(nn.Conv1d):
-    """(b, n, d) -> (b, n, d). It has no heads; `num_heads` is accepted and not used.
+    """(b, n, d) -> (b, n, d). The layer has no heads; `num_heads` is accepted but unused.
 
-    Of `attn_mask`, (b, 1, 1, n), True for real tokens, it takes which inputs are padding, and counts them as 0.
+    `attn_mask` (b, 1, 1, n) is True for real tokens. Inputs that are padding count as 0.
     """
 
     def __init__(self, d_model: int, num_heads: int = 1, kernel_size: int = 3) -> None:
@@ -33,22 +34,28 @@ class Conv1d(nn.Conv1d):
         return conv1d(padded, self.weight, self.bias).transpose(1, 2)  # (b, n, d)
 
     def start(self, batch_size: int, seq_len: int) -> Tensor:
-        """The k − 1 inputs before the first, which are 0: (b, d, k − 1), all that decoding keeps."""
+        """Return the decoding state: the k − 1 inputs before the first token, all 0, (b, d, k − 1)."""
         return self.weight.new_zeros(batch_size, self.in_channels, self.k - 1)
 
     def step(self, x_t: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """One token more, (b, d) -> (b, d), none looking ahead: the last k inputs, each through its tap."""
+        """Process one more token: (b, d) -> (b, d).
+
+        Each of the last k inputs goes through its tap, so the result is causal.
+        """
         window = torch.cat([before, x_t[:, :, None]], dim=2)  # (b, d, k)
         return conv1d(window, self.weight, self.bias)[:, :, 0], window[:, :, 1:]
 
     def prefill(self, x: Tensor, before: Tensor) -> Tensor:
-        """The last k − 1 inputs after t more tokens (b, t, d)."""
+        """Return the last k − 1 inputs after t more tokens (b, t, d)."""
         inputs = torch.cat([before, x.transpose(1, 2)], dim=2)  # (b, d, k − 1 + t)
         return inputs[:, :, x.shape[1] :].contiguous()
 
 
 def real_tokens(attn_mask: Tensor, x: Tensor) -> Tensor:
-    """(b, n, 1), True for real tokens, from a mask (b, 1, 1, n). Raises ValueError for any other."""
+    """Return (b, n, 1), True for real tokens, from a mask (b, 1, 1, n).
+
+    Raises ValueError for a mask of any other shape.
+    """
     b, n, _ = x.shape
     if attn_mask.shape != (b, 1, 1, n):
         raise ValueError(

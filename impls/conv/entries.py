@@ -1,4 +1,4 @@
-"""The convolution. Importing this file does not import torch."""
+"""Registry entry of the convolution. Importing this file does not import torch."""
 
 from impls.impl import Impl
 
@@ -8,8 +8,8 @@ CONV = (
         "impls.conv.conv1d:Conv1d",
         "impls.conv.reference:ConvReference",
         "a convolution over the sequence, kernel of 3",
-        # A kernel of k: 2knd², 6knd² and 2kd². The zeros beyond either end are multiplied, too, and counted. No path:
-        # log_k n in table 1 is that of a stack of dilated layers, and one layer has none from end to end.
+        # For a kernel of k: 2knd², 6knd² and 2kd². Products with the zeros beyond both ends are counted, too. No claim
+        # for `path`: log_k n in table 1 is for a stack of dilated layers, and one layer does not connect both ends.
         work="6nd²",
         work_train="18nd²",
         work_decode="6d²",

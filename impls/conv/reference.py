@@ -1,8 +1,8 @@
-"""What the convolution means, one tap after the other: the specification it is held against.
+"""Reference for the convolution, computed one tap after another.
 
     y_t = b + Σ_{j=0}^{k-1} W_j x_{t + j − left},   x = 0 outside the sequence and where it is padding
 
-Each W_j is a plain matrix, and each tap meets only the positions that have an input there: no zeros are padded.
+Each W_j is a plain matrix. A tap is applied only to positions that have an input, so no zeros are padded.
 Written for float64 and small n, not for speed.
 """
 

@@ -1,1 +1,1 @@
-"""Recurrent layers (Elman 1990, "Finding structure in time"), rung by rung."""
+"""Recurrent layers (Elman 1990, "Finding structure in time"), from plain loops to parallel scans."""

@@ -1,15 +1,17 @@
-"""The Elman network, its loop over time compiled 16 steps at a time.
+"""Elman network whose loop over time is compiled in blocks of 16 steps.
 
     h_t = tanh(W_x x_t + b_x + W_h h_{t-1} + b_h),   h_0 = 0
 
-Elman 1990, "Finding structure in time"; Ansel et al. 2024, "PyTorch 2". What this rung adds to `elman`: 16 steps are
-one program, so that Python and the dispatcher are left once in a block and not thrice in a step, and sum and tanh are
-one pass. The chain of n products stays: no compiler can shorten it.
+Elman 1990, "Finding structure in time"; Ansel et al. 2024, "PyTorch 2". Advantage over `elman`: 16 steps are one
+program. Python and the dispatcher run once per block instead of three times per step, and sum and tanh become one pass.
+The chain of n products remains: no compiler can shorten it.
 
-Why blocks: torch's compiler unrolls a loop, and its time grows with the steps (minutes for a thousand), while 16
-already make the cost of entering the program small beside its work. n mod 16 steps are left over; they come first, as
-a program of their own, so that all others go on from a state that is computed: where gradients are asked for, a state
-that has one is another program than h_0, which has none. So there are two programs at most, whatever n is.
+Why blocks: torch's compiler unrolls loops, and its time grows with the number of steps (minutes for a thousand). With
+16 steps, the cost of entering the program is already small beside its work.
+
+The n mod 16 remaining steps come first, as a separate program. All full blocks after them start from a computed state.
+With gradients, such a state needs another program than h_0, which has no gradient. At most two programs are therefore
+compiled, for any n.
 """
 
 import torch
@@ -21,7 +23,7 @@ BLOCK = 16
 
 
 class CompiledElman(Elman):
-    """(b, n, d) -> (b, n, d): every h_t. It has no heads; `num_heads` is accepted and not used.
+    """(b, n, d) -> (b, n, d): every h_t. The layer has no heads; `num_heads` is accepted but unused.
 
     The first call of each kind compiles. Decoding compiles one step.
     """
@@ -43,12 +45,12 @@ class CompiledElman(Elman):
         return torch.cat(states, dim=1)  # (b, n, d)
 
     def step(self, x_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """One token more, (b, d) -> (b, d): h_t from x_t and h_{t-1}."""
+        """Process one more token: (b, d) -> (b, d), h_t from x_t and h_{t-1}."""
         return self._step(x_t.contiguous(), h)  # one layout, one program
 
 
 def block(inputs: Tensor, h: Tensor, w_h: Tensor) -> tuple[Tensor, Tensor]:
-    """Some steps from state h (b, d) on, of inputs (b, steps, d) already projected: their states, and the last one."""
+    """Run some steps from state h (b, d), with projected inputs (b, steps, d). Return all states and the last one."""
     states = []
     for input_t in inputs.unbind(dim=1):  # (b, d) each
         h = torch.tanh(input_t + h @ w_h)  # (b, d)

@@ -1,4 +1,4 @@
-"""The recurrent rungs whose first call compiles. Importing this file does not import torch."""
+"""Registry entry of the recurrent layer whose first call compiles. Importing this file does not import torch."""
 
 from impls.impl import Impl
 

@@ -1,15 +1,16 @@
 """h_t = a_t ⊙ h_{t-1} + b_t for all t at once, by doubling; h_0 = 0.
 
-A stretch of steps is again a step: to h it does a h + b. Two stretches, (a, b) after (a', b'), are together
-(a a', a b' + b). Let each position hold the stretch that ends there. At first its length is 1; in every step it is
-joined with the one just before it, and is twice as long. After ⌈log₂ n⌉ steps all reach back to the beginning.
+A stretch of steps acts like one step: it maps h to a h + b. Two consecutive stretches, (a', b') followed by (a, b),
+join to (a a', a b' + b). Each position holds a stretch that ends there, at first of length 1. Every iteration joins it
+with the stretch just before it, which doubles its length. After ⌈log₂ n⌉ iterations, all stretches reach back to the
+beginning.
 
 Hillis & Steele 1986, "Data Parallel Algorithms" (the scan); Blelloch 1990, "Prefix Sums and Their Applications",
-section 1.4 (for recurrences). Backward is such a recurrence itself, from the end to the beginning:
+section 1.4 (for recurrences). The backward pass is the same kind of recurrence, from the end to the beginning:
 
     g_t = ∂L/∂h_t + a_{t+1} ⊙ g_{t+1},   ∂L/∂b_t = g_t,   ∂L/∂a_t = g_t ⊙ h_{t-1}
 
-so that nothing of the scan's inside is kept for it: a and h alone, O(nd), where autograd would keep O(nd log n).
+It needs no intermediate results of the scan. Only a and h are saved, O(nd), where autograd would save O(nd log n).
 """
 
 from typing import Any
@@ -19,16 +20,16 @@ from torch import Tensor
 
 
 def linear_recurrence(a: Tensor, b: Tensor) -> Tensor:
-    """Every h_t of a and b: (b, n, d) -> (b, n, d)."""
+    """Return every h_t from a and b: (b, n, d) -> (b, n, d)."""
     return _LinearRecurrence.apply(a, b)
 
 
 def doubling_scan(a: Tensor, b: Tensor) -> Tensor:
-    """As `linear_recurrence`, with a backward pass that would go through every step of the scan."""
-    n, length = b.shape[1], 1  # of the stretches
+    """Same as `linear_recurrence`, except that autograd would go back through every step of the scan."""
+    n, length = b.shape[1], 1  # length of the stretches
     while length < n:
         before, late = slice(0, n - length), slice(length, n)
-        # The first `length` positions have no stretch before theirs: they reach back to the beginning.
+        # The stretches of the first `length` positions already reach back to the beginning.
         b = torch.cat([b[:, :length], torch.addcmul(b[:, late], a[:, late], b[:, before])], dim=1)  # (b, n, d)
         if 2 * length < n:
             a = torch.cat([a[:, :length], a[:, late] * a[:, before]], dim=1)  # (b, n, d)
@@ -49,6 +50,6 @@ class _LinearRecurrence(torch.autograd.Function):
         first = torch.zeros_like(h[:, :1])  # (b, 1, d)
         a_next = torch.cat([a[:, 1:], first], dim=1)  # (b, n, d), a_{t+1}
         h_before = torch.cat([first, h[:, :-1]], dim=1)  # (b, n, d), h_{t-1}
-        # Through `linear_recurrence` again, so that it has a second derivative.
+        # Calls `linear_recurrence` again so that second derivatives exist.
         grad_b = linear_recurrence(a_next.flip(1), grad_h.flip(1)).flip(1)  # (b, n, d)
         return grad_b * h_before, grad_b

@@ -1,9 +1,9 @@
-"""The Elman network, its loop over time written in Python.
+"""Elman network with the loop over time in Python.
 
     h_t = tanh(W_x x_t + b_x + W_h h_{t-1} + b_h),   h_0 = 0
 
-Elman 1990, "Finding structure in time". The input product does not depend on the past, so it is
-hoisted out of the loop as one large matrix product; what stays inside is n small ones, in sequence.
+Elman 1990, "Finding structure in time". The input product does not depend on earlier states, so it is hoisted out of
+the loop as one large matrix product. The n small products inside the loop run in sequence.
 """
 
 import torch
@@ -13,7 +13,7 @@ from impls.rnn.parameters import RecurrentParameters
 
 
 class Elman(RecurrentParameters):
-    """(b, n, d) -> (b, n, d): every h_t. The parameters carry the names of `torch.nn.RNN`."""
+    """(b, n, d) -> (b, n, d): every h_t. Parameter names are those of `torch.nn.RNN`."""
 
     def forward(self, x: Tensor) -> Tensor:
         inputs = nn.functional.linear(x, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)  # (b, n, d)
@@ -26,11 +26,11 @@ class Elman(RecurrentParameters):
         return torch.stack(states, dim=1)  # (b, n, d)
 
     def start(self, batch_size: int, seq_len: int) -> Tensor:
-        """h_0, (b, d): all that decoding keeps, however many tokens there are."""
+        """Return h_0 (b, d), the whole decoding state. Its size does not grow with the number of tokens."""
         return self.weight_hh_l0.new_zeros(batch_size, self.weight_hh_l0.shape[0])
 
     def step(self, x_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """One token more, (b, d) -> (b, d): h_t from x_t and h_{t-1}."""
+        """Process one more token: (b, d) -> (b, d), h_t from x_t and h_{t-1}."""
         from_input = nn.functional.linear(x_t, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)  # (b, d)
         h = torch.tanh(from_input + h @ self.weight_hh_l0.t())  # (b, d)
         return h, h

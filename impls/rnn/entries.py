@@ -1,4 +1,7 @@
-"""The recurrent rungs, each with what it adds to the one before. Importing this file does not import torch."""
+"""Registry entries of the recurrent layers, each building on the one before.
+
+Importing this file does not import torch.
+"""
 
 from impls.impl import Impl
 
@@ -85,7 +88,7 @@ RNN = (
         _LSTM,
         "the same network as torch.nn.LSTM",
         work="16nd²",
-        # In training 48nd² or 48nd² − 8d², as the backend has it: see its file.
+        # No claim for training: 48nd² or 48nd² − 8d², depending on the backend; see torch_lstm.py.
         work_decode="16d²",
         memory="nd",
         depth="n",

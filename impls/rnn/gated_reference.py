@@ -1,7 +1,7 @@
-"""What GRU and LSTM mean, one gate and one step at a time: the specifications their rungs are held against.
+"""References for GRU and LSTM, computed one gate and one step at a time: those layers are checked against them.
 
-The formulas as they stand in `gru.py` and `lstm.py`, nothing hoisted and nothing stacked. Written for float64 and
-small n, not for speed.
+They follow the formulas in `gru.py` and `lstm.py` literally, with no product hoisted and no gates stacked. Written for
+float64 and small n, not for speed.
 """
 
 import torch
@@ -13,7 +13,7 @@ from impls.rnn.parameters import RecurrentParameters
 
 
 def _products(layer: RecurrentParameters, x_t: Tensor, h: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """For each gate `(W_i x_t + b_i, W_h h + b_h)`, (b, d) each."""
+    """Return `(W_i x_t + b_i, W_h h + b_h)` for each gate, (b, d) each."""
     d = x_t.shape[-1]
     w_x, w_h = layer.weight_ih_l0.view(-1, d, d), layer.weight_hh_l0.view(-1, d, d)  # (gates, d, d) each
     b_x, b_h = layer.bias_ih_l0.view(-1, d), layer.bias_hh_l0.view(-1, d)  # (gates, d) each

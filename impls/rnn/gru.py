@@ -1,4 +1,4 @@
-"""The gated recurrent unit, its loop over time written in Python.
+"""Gated recurrent unit (GRU) with the loop over time in Python.
 
     r_t = σ(W_ir x_t + b_ir + W_hr h_{t-1} + b_hr)               reset gate
     z_t = σ(W_iz x_t + b_iz + W_hz h_{t-1} + b_hz)               update gate
@@ -6,8 +6,8 @@
     h_t = (1 − z_t) ⊙ c_t + z_t ⊙ h_{t-1},   h_0 = 0
 
 Cho et al. 2014, "Learning Phrase Representations using RNN Encoder–Decoder", section 2.3, in the variant of
-`torch.nn.GRU`: the reset gate comes after the recurrent product and not before it, so that one product serves all
-gates. Beyond Elman: what is kept of the past is chosen anew at each step, at three times the work.
+`torch.nn.GRU`: the reset gate is applied after the recurrent product, not before it. One product then serves all gates.
+Compared with Elman, each step chooses anew what to keep of the past, at three times the work.
 """
 
 import torch
@@ -31,11 +31,11 @@ class GRU(RecurrentParameters):
         return torch.stack(states, dim=1)  # (b, n, d)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """W_i x + b_i of all gates, which needs no past: (…, d) -> (…, 3d)."""
+        """Return W_i x + b_i of all gates, which does not depend on earlier states: (…, d) -> (…, 3d)."""
         return linear(x, self.weight_ih_l0, self.bias_ih_l0)
 
     def cell(self, input_t: Tensor, h: Tensor) -> Tensor:
-        """h_t from the inputs of the gates (b, 3d) and h_{t-1} (b, d)."""
+        """Return h_t from the gates' inputs (b, 3d) and h_{t-1} (b, d)."""
         input_gates, input_candidate = input_t.split([2 * h.shape[-1], h.shape[-1]], dim=-1)  # (b, 2d), (b, d)
         recurrent = linear(h, self.weight_hh_l0, self.bias_hh_l0)  # (b, 3d)
         recurrent_gates, recurrent_candidate = recurrent.split([2 * h.shape[-1], h.shape[-1]], dim=-1)
@@ -44,16 +44,16 @@ class GRU(RecurrentParameters):
         return torch.lerp(candidate, h, update)  # (b, d)
 
     def start(self, batch_size: int, seq_len: int) -> Tensor:
-        """h_0, (b, d): all that decoding keeps, however many tokens there are."""
+        """Return h_0 (b, d), the whole decoding state. Its size does not grow with the number of tokens."""
         return self.weight_hh_l0.new_zeros(batch_size, self.weight_hh_l0.shape[1])
 
     def step(self, x_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """One token more, (b, d) -> (b, d): h_t from x_t and h_{t-1}."""
+        """Process one more token: (b, d) -> (b, d), h_t from x_t and h_{t-1}."""
         h = self.cell(self.inputs(x_t), h)
         return h, h
 
     def prefill(self, x: Tensor, h: Tensor) -> Tensor:
-        """The state after t tokens (b, t, d)."""
+        """Return the state after t more tokens (b, t, d)."""
         for input_t in self.inputs(x).unbind(dim=1):
             h = self.cell(input_t, h)
         return h

@@ -1,8 +1,8 @@
-"""What the gated linear recurrence means, one step at a time: the specification its scan is held against.
+"""Reference for the gated linear recurrence, computed one step at a time: its scan is checked against this.
 
     h_t = a_t ⊙ h_{t-1} + (1 − a_t) ⊙ W_v x_t,   a_t = σ(W_a x_t + b_a),   h_0 = 0
 
-The formula as it stands. Written for float64 and small n, not for speed.
+The code follows the formula literally. Written for float64 and small n, not for speed.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Long short-term memory, its loop over time written in Python.
+"""Long short-term memory (LSTM) with the loop over time in Python.
 
     i_t, f_t, o_t = σ(W_i* x_t + b_i* + W_h* h_{t-1} + b_h*)     input, forget and output gate
     g_t = tanh(W_ig x_t + b_ig + W_hg h_{t-1} + b_hg)            candidate
@@ -6,7 +6,8 @@
     h_t = o_t ⊙ tanh(c_t),             h_0 = 0
 
 Hochreiter & Schmidhuber 1997, "Long Short-Term Memory", with the forget gate of Gers et al. 2000, "Learning to
-Forget". Beyond the GRU: a second state, the cell, which no product mixes, and a gate on what is shown of it.
+Forget". Compared with the GRU, it has a second state, the cell, which no product mixes. The output gate controls how
+much of the cell is shown.
 """
 
 import torch
@@ -32,28 +33,31 @@ class LSTM(RecurrentParameters):
         return torch.stack(states, dim=1)  # (b, n, d)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """W_i x and both biases, which need no past: (…, d) -> (…, 4d)."""
+        """Return W_i x plus both biases, which do not depend on earlier states: (…, d) -> (…, 4d)."""
         return linear(x, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
 
     def cell(self, input_t: Tensor, h: Tensor, c: Tensor) -> State:
-        """h_t and c_t from the inputs of the gates (b, 4d), h_{t-1} and c_{t-1} (b, d)."""
+        """Return h_t and c_t from the gates' inputs (b, 4d), h_{t-1} and c_{t-1} (b, d)."""
         gates = torch.addmm(input_t, h, self.weight_hh_l0.t())  # (b, 4d)
         i, f, g, o = gates.chunk(4, dim=-1)  # (b, d) each
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)  # (b, d)
         return torch.sigmoid(o) * torch.tanh(c), c
 
     def start(self, batch_size: int, seq_len: int) -> State:
-        """h_0 and c_0, (b, d) each: all that decoding keeps, however many tokens there are."""
+        """Return h_0 and c_0 (b, d) each, the whole decoding state.
+
+        Its size does not grow with the number of tokens.
+        """
         h = self.weight_hh_l0.new_zeros(batch_size, self.weight_hh_l0.shape[1])
         return h, torch.zeros_like(h)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        """One token more, (b, d) -> (b, d): h_t from x_t, h_{t-1} and c_{t-1}."""
+        """Process one more token: (b, d) -> (b, d), h_t from x_t, h_{t-1} and c_{t-1}."""
         h, c = self.cell(self.inputs(x_t), *state)
         return h, (h, c)
 
     def prefill(self, x: Tensor, state: State) -> State:
-        """The state after t tokens (b, t, d)."""
+        """Return the state after t more tokens (b, t, d)."""
         for input_t in self.inputs(x).unbind(dim=1):
             state = self.cell(input_t, *state)
         return state

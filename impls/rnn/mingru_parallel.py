@@ -2,9 +2,9 @@
 
     log a_t = log σ(−k_t),   log b_t = log σ(k_t) + log g(W_h x_t + b_h),   k_t = W_z x_t + b_z
 
-Feng et al. 2024, "Were RNNs All We Needed?", appendix B. Beyond `mingru.py`: the number of operations no longer grows
-with n, and a GPU is as busy as with one large matrix; the weights, and what they mean, stay the same. `log_scan.py`
-has the scan. One token after another is decoded as there.
+Feng et al. 2024, "Were RNNs All We Needed?", appendix B. Advantage over `mingru.py`: the number of operations does not
+grow with n, and a GPU is as busy as with one large matrix. The weights and their meaning are unchanged. The scan is in
+`log_scan.py`. Decoding is one token at a time, inherited from `mingru.py`.
 """
 
 from torch import Tensor

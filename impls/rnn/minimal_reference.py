@@ -1,7 +1,7 @@
-"""What minGRU and minLSTM mean, one step at a time: the specifications their rungs are held against.
+"""References for minGRU and minLSTM, computed one step at a time: those layers are checked against them.
 
-The formulas as they stand in `mingru.py` and `minlstm.py`, gates normalised by division, nothing in log space and
-nothing hoisted. Written for float64 and small n, not for speed.
+They follow the formulas in `mingru.py` and `minlstm.py` literally. Gates are normalised by division, nothing is in log
+space, and nothing is hoisted. Written for float64 and small n, not for speed.
 """
 
 import torch

@@ -2,8 +2,9 @@
 
     log a_t = log σ(−r_t),   log b_t = log σ(r_t) + log g(W_h x_t + b_h),   r_t = log i_t − log f_t
 
-Feng et al. 2024, "Were RNNs All We Needed?", appendix B. Beyond `minlstm.py` what `mingru_parallel.py` is beyond
-`mingru.py`. `log_scan.py` has the scan. One token after another is decoded as there.
+Feng et al. 2024, "Were RNNs All We Needed?", appendix B. The advantage over `minlstm.py` is that of
+`mingru_parallel.py` over `mingru.py`. The scan is in `log_scan.py`. Decoding is one token at a time, inherited from
+`minlstm.py`.
 """
 
 from torch import Tensor

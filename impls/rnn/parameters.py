@@ -1,7 +1,7 @@
-"""The weights that the Elman, GRU and LSTM rungs have in common: one input and one recurrent product for every gate.
+"""The weights shared by the Elman, GRU and LSTM layers: one input product and one recurrent product for every gate.
 
-Names and shapes are those of `torch.nn.RNN`, `nn.GRU` and `nn.LSTM` with one layer, so that each loads the other's
-`state_dict`; they are drawn as there, from U(−1/√d, 1/√d).
+Names and shapes are those of `torch.nn.RNN`, `nn.GRU` and `nn.LSTM` with one layer, so that each can load the other's
+`state_dict`. As in torch, the weights are drawn from U(−1/√d, 1/√d).
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 class RecurrentParameters(nn.Module):
     """W_x and W_h of all gates stacked as `weight_ih_l0` and `weight_hh_l0` (gates · d, d), each with a bias.
 
-    No layer of the family has heads; `num_heads` is accepted and not used.
+    No layer of the family has heads; `num_heads` is accepted but unused.
     """
 
     causal = True

@@ -1,8 +1,9 @@
-"""The activation that keeps the states of minGRU and minLSTM positive, so that they have logarithms.
+"""The activation that keeps the states of minGRU and minLSTM positive, so that their logarithms exist.
 
     g(x) = x + 0.5 for x ≥ 0,  σ(x) for x < 0
 
-Feng et al. 2024, "Were RNNs All We Needed?", appendix B. Continuous, rising, and with its logarithm at hand.
+Feng et al. 2024, "Were RNNs All We Needed?", appendix B. It is continuous and increasing, and its logarithm is easy to
+compute.
 """
 
 import torch
@@ -11,12 +12,12 @@ from torch.nn.functional import logsigmoid
 
 
 def g(x: Tensor) -> Tensor:
-    """g itself, elementwise."""
+    """Return g(x), elementwise."""
     return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
 
 
 def log_g(x: Tensor) -> Tensor:
-    """log g, elementwise, without going through g, which a very negative x would round to 0."""
-    # The side that is not taken has a gradient, too, and a logarithm of what is below 0 would make that NaN.
-    # The clamp is below 0 and not at it: at its bound a clamp has no gradient in torch 2.11, and one in 2.13.
+    """Return log g(x), elementwise. It does not compute g first, which would round to 0 for a very negative x."""
+    # The branch not taken also has a gradient, and the logarithm of a negative number would make it NaN.
+    # The bound is below 0 instead of 0: at its bound, a clamp has no gradient in torch 2.11 but has one in 2.13.
     return torch.where(x >= 0, torch.log(x.clamp_min(-0.25) + 0.5), logsigmoid(x))

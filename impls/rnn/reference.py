@@ -1,8 +1,8 @@
-"""What the Elman network means, one step at a time: the specification the rungs are held against.
+"""Reference for the Elman network, computed one step at a time: every Elman layer is checked against it.
 
     h_t = tanh(W_x x_t + b_x + W_h h_{t-1} + b_h),   h_0 = 0
 
-The formula as it stands, nothing hoisted. Written for float64 and small n, not for speed.
+The code follows the formula literally, with nothing hoisted. Written for float64 and small n, not for speed.
 """
 
 import torch

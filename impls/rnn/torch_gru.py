@@ -1,4 +1,4 @@
-"""The gated recurrent unit as `torch.nn.GRU`: the loop of `gru.py` inside ATen (CPU) or cuDNN (CUDA)."""
+"""Gated recurrent unit as `torch.nn.GRU`: the loop of `gru.py` inside ATen (CPU) or cuDNN (CUDA)."""
 
 from torch import nn
 

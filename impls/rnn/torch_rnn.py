@@ -1,4 +1,4 @@
-"""The Elman network as `torch.nn.RNN`: the same loop, inside ATen (CPU) or cuDNN (CUDA)."""
+"""Elman network as `torch.nn.RNN`: the same loop, inside ATen (CPU) or cuDNN (CUDA)."""
 
 from torch import nn
 

@@ -1,1 +1,1 @@
-"""Scaled dot-product attention without its projections (Vaswani et al. 2017, equation 1), as kernels are measured."""
+"""Scaled dot-product attention without projections (Vaswani et al. 2017, equation 1), as in kernel benchmarks."""

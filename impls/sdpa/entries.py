@@ -1,4 +1,4 @@
-"""Attention without its projections. Importing this file does not import torch."""
+"""Registry entries of attention without projections. Importing this file does not import torch."""
 
 from impls.impl import Impl
 

@@ -1,9 +1,9 @@
-"""One kernel and nothing around it: what the paper of a fused kernel measures.
+"""A single fused kernel with nothing around it: what papers on fused kernels measure.
 
     softmax(Q Kᵀ / √head_dim) V   block by block, with a running maximum and sum
 
-Dao et al. 2022, "FlashAttention", algorithm 1, through `scaled_dot_product_attention`, never by its `math`: see
-`impls/attention/sdpa.py`.
+Dao et al. 2022, "FlashAttention", algorithm 1. The layers call `scaled_dot_product_attention` and never let it use its
+`math` backend: see `impls/attention/sdpa.py`.
 """
 
 from typing import ClassVar
@@ -18,9 +18,9 @@ from impls.sdpa.packed_input import PackedInput
 
 
 class FusedSdpa(PackedInput):
-    """(b, n, 3d) -> (b, n, d), by whichever fused kernel torch takes, never by `math`.
+    """(b, n, 3d) -> (b, n, d), by whichever fused kernel torch chooses, never by `math`.
 
-    Where a reason against a case is known beforehand `supports` tells it; else RuntimeError.
+    `supports` returns the reason if a case is known to be impossible. Other impossible cases raise RuntimeError.
     """
 
     backends: ClassVar[Backends] = FusedAttention.backends
@@ -32,7 +32,7 @@ class FusedSdpa(PackedInput):
 
 
 class FlashSdpa(FusedSdpa):
-    """By the flash kernel alone."""
+    """The same, by the flash kernel only."""
 
     backends = FlashAttention.backends
     supports = staticmethod(FlashAttention.supports)

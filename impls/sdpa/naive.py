@@ -1,10 +1,10 @@
-"""What fused kernels are measured against: the scores of all heads written out to memory.
+"""The baseline for fused kernels: the scores of all heads are written to memory.
 
     softmax((Q / √head_dim) Kᵀ) V   over (b, h, n, head_dim)
 
-The baseline of Dao et al. 2022, "FlashAttention", algorithm 0. It scales within the product of queries and keys; here
-the queries are scaled before it, so that no pass over n × n scores is spent on that either. In training three matrices
-of h·n² words are alive at the peak: the weights, their gradient, and the gradient of the scores.
+Dao et al. 2022, "FlashAttention", algorithm 0, which scales inside the product of queries and keys. Here the queries
+are scaled before the product, which also avoids a pass over the n × n scores. In training, three matrices of h·n² words
+are alive at the peak: the weights, their gradient, and the gradient of the scores.
 """
 
 from torch import Tensor
@@ -15,7 +15,7 @@ from impls.sdpa.packed_input import PackedInput
 
 
 class NaiveSdpa(PackedInput):
-    """(b, n, 3d) -> (b, n, d). `attn_mask`, broadcastable to (b, h, n, n), is True where a query may look at a key."""
+    """(b, n, 3d) -> (b, n, d). `attn_mask` is broadcastable to (b, h, n, n) and True where a query may see a key."""
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         q, k, v = self.unpack(x)  # (b, h, n, head_dim) each

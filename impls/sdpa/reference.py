@@ -1,4 +1,4 @@
-"""What attention without projections means: that of `impls/attention`, of queries, keys and values that are given.
+"""Reference for attention without projections: that of `impls/attention`, with queries, keys and values given.
 
 Written for float64 and small n, not for speed.
 """
@@ -9,7 +9,10 @@ from impls.attention.reference import attended
 
 
 class SdpaReference(nn.Module):
-    """(b, n, 3d) -> (b, n, d): queries, then keys, then values, and in each of them head after head."""
+    """(b, n, 3d) -> (b, n, d).
+
+    The input holds queries, then keys, then values, and each of these holds head after head.
+    """
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()

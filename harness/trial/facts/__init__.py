@@ -1,1 +1,4 @@
-"""Deterministic facts of one call: work, depth, traffic, memory, and the kernel that ran. Never in a timed trial."""
+"""Deterministic facts of one call: FLOPs, depth, traffic, memory, and the kernel that ran.
+
+Never taken in a timed trial.
+"""

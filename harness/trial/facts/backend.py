@@ -1,10 +1,9 @@
-"""Which kernel really ran, read from the operations of a call, those inside composite ones included."""
+"""Which kernel ran, judged from all operations of a call, including those inside composite operations."""
 
 from collections.abc import Iterable
 
-# The operation that a backend leaves in the trace; the first that is found names it. `math` stands first: a layer
-# which falls back once in two calls is no fast one. Composite operations, which are there whatever they
-# call, stand last.
+# The operation that each backend leaves in the trace. The first match decides. `math` comes first, because a layer that
+# falls back in one of two calls is not fast. Composite operations come last, because they appear whatever they call.
 _TRACES = (
     ("_scaled_dot_product_attention_math", "math"),
     ("_scaled_dot_product_flash_attention", "flash"),
@@ -25,8 +24,10 @@ NAMES = ("flash", "math", "efficient", "cudnn", "oneDNN", "ATen loop", "ATen")
 
 
 def backend(operations: Iterable[str]) -> str:
-    """One of `NAMES`; `ATen` where only plain operations ran, `math` also where the evaluation path of
-    `nn.MultiheadAttention` materialised the scores.
+    """Return one of `NAMES` for the operations of a call.
+
+    It is `ATen` if only plain operations ran. It is `math` also if the evaluation path of `nn.MultiheadAttention` wrote
+    the scores to memory.
     """
     seen = set(operations)
     return next((name for trace, name in _TRACES if any(trace in operation for operation in seen)), "ATen")

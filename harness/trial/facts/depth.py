@@ -1,22 +1,22 @@
-"""Sequential operations: the longest chain in which each operation needs the result of the one before.
+"""Sequential depth: the longest chain in which each operation needs the result of the one before.
 
-Followed per storage: an operation comes one after the deepest storage that it reads. A view adds nothing, memory
-filled with a constant starts at 0, and what overwrites a slice depends on what is written and not on what was
-there, so that `out[:, t] = f(x[:, t])` in a loop is no chain. An opaque kernel adds the inner depth that it declares.
+Chains are followed by storage. An operation comes one step after the deepest storage that it reads. A view adds
+nothing, and memory filled with a constant starts at 0. Overwriting a slice depends on what is written, not on the old
+content, so that `out[:, t] = f(x[:, t])` in a loop is no chain. An opaque kernel adds the inner depth that it declares.
 
-It is the chain as it is run: where one tensor is used m times, autograd adds up its gradients one after the other, in m
-− 1 sums. `attention.naive` so gets deeper with h in training, and not in a forward pass.
+The chain is the one that ran: if a tensor is used m times, autograd adds its gradients one after another, in m − 1
+sums. `attention.naive` therefore gets deeper with h in training, but not in a forward pass.
 
-Limit: a storage is one thing. Two slices of one tensor that are changed in place each (the gates of `nn.GRU`
-on the CPU) read as a chain though they need not wait for one another, so the count is from above. What
-goes through Python (`item()`, then a branch on it) is not followed.
+Limits: each storage is tracked as a whole. Two slices of one tensor that are changed in place (the gates of `nn.GRU` on
+the CPU) count as a chain although neither waits for the other. The count is therefore an upper bound. Dependencies
+through Python (`item()`, then a branch on it) are not followed.
 """
 
 from collections.abc import Callable
 
 from harness.trial.facts.operations import Operation
 
-# (length, of which declared); tuples compare by length first.
+# (length, operations in it that are declared); tuples compare by length first.
 _Chain = tuple[int, int]
 _NOTHING: _Chain = (0, 0)
 
@@ -31,16 +31,16 @@ class Depth:
 
     @property
     def length(self) -> int:
-        """Operations on the longest chain."""
+        """Number of operations on the longest chain."""
         return self._longest[0]
 
     @property
     def declared(self) -> int:
-        """Those of them that stand for the inside of an opaque kernel."""
+        """Number of those operations that stand for the inside of an opaque kernel."""
         return self._longest[1]
 
     def add(self, operation: Operation) -> None:
-        """Put the operation behind what it reads."""
+        """Add an operation after everything that it reads."""
         if not (operation.fresh or operation.written):
             return
         chain = _NOTHING

@@ -1,4 +1,4 @@
-"""All facts of a case, in the trial that takes nothing else."""
+"""All facts of a case, taken in a trial of their own."""
 
 from collections.abc import Callable, Iterable
 from json import dumps  # bound before a layer may replace it
@@ -23,35 +23,40 @@ _Fact = TypeVar("_Fact")
 
 
 def take_facts(case: Case, seed: int) -> dict[str, Any]:
-    """What one call of the case computes, moves and allocates, and which kernel it runs. The same each time.
+    """Return what one call of the case computes, moves and allocates, and which kernel it runs.
 
-    | key | is |
+    The result is the same each time.
+
+    | key | meaning |
     | --- | --- |
-    | `flops`, `flops_full` | work, a multiply-add being 2: what a causal mask leaves of fused kernels, and all of it |
-    | `flops_claimed` | what the layer claims of it, None where it claims nothing |
-    | `claims` | what somebody's own layer claims, as JSON; None of ours, whose claims are in the registry |
-    | `flops_unknown` | operators without a formula; `flops` is None where there are any |
-    | `ops`, `depth` | dispatched operations, views included; those on the longest chain |
-    | `depth_declared`, `fused_depth_declared` | how many of the chain opaque kernels declare; whether they do |
-    | `min_bytes` | the least traffic: weights, inputs and outputs once, what is materialised written and read once |
+    | `flops` | FLOPs, a multiply-add being 2; of fused kernels only what a causal mask leaves |
+    | `flops_full` | FLOPs without regard to the mask |
+    | `flops_claimed` | the FLOPs that the layer claims; None without a claim |
+    | `claims` | all claims of a user's own layer, as JSON; None for built-in layers, whose claims are in the registry |
+    | `flops_unknown` | operators without a formula; `flops` is None if this list is not empty |
+    | `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
+    | `depth_declared` | how many operations of the chain opaque kernels declare |
+    | `fused_depth_declared` | whether opaque kernels declare any |
+    | `min_bytes` | the least traffic: weights, inputs and outputs once, intermediates written and read once |
     | `weights_bytes` | parameters and buffers |
-    | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` the output's gradient too |
-    | `output_bytes` | in `train` and `backward`, of the other gradients too |
-    | `peak_bytes` | the peak beyond weights and inputs, outputs included; None if torch allocated only a part of it |
-    | `saved_bytes`, `transient_bytes` | of that, what the forward pass leaves to the backward pass, and the rest; in
-      `backward` the former was there before, and is not in the peak |
-    | `peak_resident_bytes` | the kernel's view of the peak; None on a GPU |
-    | `peak_traced_bytes` | the peak of what torch's allocator handed out, whoever else allocated |
-    | `backend`, `backend_fallback` | the kernel that ran; one sentence if a faster one was allowed, or None |
-    | `facts_unknown` | one line for each reason why a key above is None |
+    | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
+    | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
+    | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
+    | `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
+    | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
+    | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
+    | `peak_traced_bytes` | the peak of what torch's allocator handed out, even if others allocated as well |
+    | `backend` | the kernel that ran |
+    | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
+    | `facts_unknown` | one line for each reason why a value above is None |
 
-    Each kind of fact has a call of its own, so that taking one does not disturb another.
+    Each kind of fact is taken in a separate call, so that taking one does not disturb another.
     """
     return_freed_blocks()
     work = build(case, seed)
-    y = work.call()  # pools, caches and code are loaded by the first call, and are not its memory
+    y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
     work.sync()
-    if case.mode in ("forward", "train"):  # values are verified at a small n; what can be seen at this one, is
+    if case.mode in ("forward", "train"):  # values are verified at a small n; at this n, check what can be checked
         y = check_output(y, work.x, case.d_model, output_dtype(work.layer, case.dtype))
         check_finite(y, counted(work.layer, case))
     del y
@@ -89,7 +94,7 @@ def take_facts(case: Case, seed: int) -> dict[str, Any]:
 
 
 def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> list[str]:
-    """Why the peak that torch has traced is a part of the peak only; empty where it is all of it."""
+    """Return why the peak traced by torch is only a part of the peak, or an empty list if it is all of it."""
     if seen is not None and seen.past_torch and seen.past_allocator:
         return ["peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"]
     if exceeds_traced(resident, traced, threads, seen.ops if seen is not None else 0):
@@ -101,7 +106,7 @@ def _outside_torch(seen: Observation | None, resident: int | None, traced: int, 
 
 
 def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | None]:
-    """The peak and its parts; None of what is not known."""
+    """Return the peak and its parts, None for each unknown value."""
     if peak is None:
         return dict.fromkeys(("peak_bytes", "saved_bytes", "transient_bytes"))
     transient = peak if case.mode == "backward" else None if saved is None else peak - saved
@@ -109,45 +114,54 @@ def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | No
 
 
 def _moved(case: Case, work: Workload) -> list[torch.Tensor]:
-    """Inputs that every call reads; the token that is decoded is seen to be read, as caches and states are."""
+    """Return the inputs that every call reads.
+
+    In decoding, the token and its caches and states are observed as they are read, so none is listed.
+    """
     return [] if case.mode == "decode" else work.inputs
 
 
 def _inputs(case: Case, work: Workload) -> list[torch.Tensor]:
-    """What is there before the call and is no weight: of a token to be decoded, the token and not those before it."""
+    """Return the tensors that exist before the call and are not weights.
+
+    In decoding, only the last token counts as input.
+    """
     given = [work.x[:, -1].clone()] if case.mode == "decode" else work.inputs
     gradient = [work.gradient] if work.gradient is not None else []
     return [*given, *gradient, *work.constants]
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Of their storages, each once: tied weights and expanded buffers are no larger than what they lie in."""
+    """Return the size of the tensors' storages, each counted once.
+
+    Tied weights and expanded buffers therefore count only for the memory that they occupy.
+    """
     storages = (tensor.untyped_storage() for tensor in tensors)
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def _told(take: Callable[[], _Fact], what: str, unknown: list[str]) -> _Fact | None:
-    """What `take` gives; None, and one line more in `unknown`, if the layer does not run under watch."""
+    """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
     try:
         return take()
     except (UsageError, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
-        # Until here the layer has run: what fails is the watching of it, and the rest of the facts stands.
+        # The layer has run before, so only its observation fails. All other facts remain valid.
         line = " ".join(str(error).split())[:200]
         unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
         return None
 
 
 def _claimed(case: Case) -> dict[str, Any]:
-    """What the layer claims, and FLOPs by its own formula, which is of one sequence.
+    """Return the layer's claims, and the FLOPs from its own formula, which holds for one sequence.
 
-    Raises UsageError for a claim that cannot be read.
+    Raises UsageError for an unparsable claim.
     """
     own = catalog.is_foreign(case.impl)
     of_it = claims.of_class(catalog.load_class(case.impl)) if own else claims.of_impl(case.impl)
     formula = claims.work_of(of_it, case.mode)
-    # With a source, work is of two lengths: claims know one.
+    # With a source, the work depends on two lengths, but claims know only one.
     formula = None if case.source_len else formula
     work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
     stated = {name: str(claim) for name, claim in of_it.items()}
@@ -155,7 +169,10 @@ def _claimed(case: Case) -> dict[str, Any]:
 
 
 def _watched(seen: Observation | None, unknown: list[str]) -> dict[str, Any]:
-    """The facts of the watched call, `min_bytes` still without weights and inputs; reasons go to `unknown`."""
+    """Return the facts of the observed call, with `min_bytes` still without weights and inputs.
+
+    Reasons go to `unknown`.
+    """
     if seen is None:
         return dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     facts = _as_facts(seen)
@@ -178,7 +195,7 @@ def _watched(seen: Observation | None, unknown: list[str]) -> dict[str, Any]:
 
 
 def _unseen(seen: Observation) -> dict[str, Any]:
-    """Of a call that did more than was seen."""
+    """Return the facts of a call that did more than was observed."""
     return dict.fromkeys(_WATCHED) | {"flops_unknown": [], "output_bytes": seen.output_bytes}
 
 

@@ -1,11 +1,11 @@
-"""FlexAttention's operators: what its kernels compute, by the blocks that their block mask leaves.
+"""FLOPs of FlexAttention's operators, from the blocks that their block mask leaves.
 
-Both are higher-order operators: functions of functions, without the declaration that other operators have. A block that
-has anything to look at is computed whole, up to the ends of both sequences, and `full` is the work without a mask.
+Both operators are higher-order: functions of functions, without the schema that other operators have. A block with any
+unmasked pair is computed whole, up to the ends of both sequences. `full` is the work without a mask.
 
-Backward has 7 products, where other fused kernels have 5: the gradient of the queries and that of keys and values are
-two loops, and each computes the scores and the gradient of the weights again. (Dong et al. 2024, "Flex Attention";
-the template `flex_backwards` in torch/_inductor.)
+The backward pass has 7 products, where other fused kernels have 5. One loop computes the gradient of the queries, and
+another those of keys and values. Each loop recomputes the scores and the gradient of the weights. (Dong et al. 2024,
+"Flex Attention"; the template `flex_backwards` in torch/_inductor.)
 """
 
 from typing import Any
@@ -17,27 +17,28 @@ from harness.trial.facts.kernels import Arguments, Kernel, Work
 from harness.trial.facts.observer import Observer
 from harness.trial.facts.operations import Operation
 
-# Where among the arguments the block mask stands.
+# Position of the block mask among the arguments.
 _BLOCK_MASK_AT = {"flex_attention": 4, "flex_attention_backward": 9}
 
 
 def arguments(operation: Operation) -> dict[str, Any]:
-    """Those that the formulas ask for, by name."""
+    """Return the arguments that the formulas need, by name."""
     query, key, value = operation.args[:3]
     block_mask = operation.args[_BLOCK_MASK_AT[operation.traits.name]]
     return {"query": query, "key": key, "value": value, "block_mask": block_mask}
 
 
 def computed_pairs(block_mask: tuple[Any, ...], batch: int, heads: int, queries: int, keys: int) -> int:
-    """Pairs of query and key in all blocks that are computed, over batch and heads."""
-    # What stands before the tensors, the lengths, and between them and the sizes has changed between versions.
+    """Return the number of query-key pairs in all computed blocks, over batch and heads."""
+    # Torch versions differ in what precedes the tensors (the lengths) and in what lies between tensors and sizes.
     first = next(place for place, item in enumerate(block_mask) if isinstance(item, Tensor))
     query_block, key_block = block_mask[-3], block_mask[-2]
     pairs = 0
-    for number, indices in (block_mask[first : first + 2], block_mask[first + 2 : first + 4]):  # in part, and in full
+    for number, indices in (block_mask[first : first + 2], block_mask[first + 2 : first + 4]):  # partial, full blocks
         if number is None:
             continue
-        # Masks and heads that share a mask have one list; a list is (b, h, blocks of queries), of (…, blocks of keys).
+        # Batches and heads that share a mask have one list: `number` is (b, h, blocks of queries), `indices`
+        # (b, h, blocks of queries, blocks of keys).
         rows = _sizes(torch.arange(number.shape[2], device=number.device), query_block, queries)
         is_listed = torch.arange(indices.shape[3], device=number.device) < number[..., None]
         columns = (_sizes(indices, key_block, keys) * is_listed).sum(-1)
@@ -47,12 +48,12 @@ def computed_pairs(block_mask: tuple[Any, ...], batch: int, heads: int, queries:
 
 
 def _sizes(blocks: Tensor, size: int, length: int) -> Tensor:
-    """How much of a sequence lies in each of these blocks of it: the last may be short."""
+    """Return the length of each of these blocks of a sequence. The last one may be short."""
     return (length - blocks.long() * size).clamp(0, size)
 
 
 def _work(qk: int, v: int) -> Any:
-    """`qk` products over the query's head size, `v` over the value's."""
+    """Return a formula: `qk` products over the query's head size and `v` products over the value's."""
 
     def work(call: Arguments) -> Work:
         batch, heads, queries, head_dim = call["query"].shape
@@ -72,7 +73,7 @@ FLEX: dict[str, Kernel] = {
 
 
 def let_observe() -> None:
-    """Have the operators come by the observer in torch 2.6, which does not hand them to a mode of its own accord."""
+    """Make torch 2.6 pass these operators to the observer. That version does not hand them to a mode by itself."""
     for name in FLEX:
         operator = getattr(torch.ops.higher_order, name)
         if Observer not in operator.python_key_table:

@@ -1,15 +1,17 @@
-"""Floating-point operations of a call. A multiply-add is 2; elementwise work and reductions are not counted.
+"""FLOPs of a call. A multiply-add counts as 2; elementwise operations and reductions are not counted.
 
-Opaque kernels are counted by `kernels.py` and `flex.py`, matrix products by the formulas here, and convolutions and
-what else torch has a formula for by torch's own registry. Plain products know no mask: attention written out does its
-work in full under a causal mask too, and is counted so. What has no formula makes the count unknown rather than too
-small: an operator of somebody's own namespace, any other higher-order operator, or a linear-algebra solver.
+`kernels.py` and `flex.py` count opaque kernels. The formulas here count matrix products. Torch's own registry counts
+convolutions and everything else that it has a formula for. Plain products ignore masks: attention written out does its
+full work under a causal mask, and is counted so.
 
-Somebody's own layer may say what its own kernels cost, as a class attribute
+Operators without a formula make the count unknown instead of too small. These are operators from a user's namespace,
+all other higher-order operators, and linear-algebra solvers.
+
+A user's own layer may state the cost of its own kernels in a class attribute:
 
     kernels = {"mylib::scan": {"flops": lambda x, w, out: 2 * x.numel(), "depth": lambda x, w, out: x.shape[1]}}
 
-each called with the kernel's own arguments and `out=` its result; either may be left out.
+Each function is called with the kernel's own arguments and its result as `out=`. Either may be omitted.
 """
 
 import math
@@ -44,8 +46,8 @@ def _linear(x: Tensor, weight: Tensor) -> int:
     return 2 * x.numel() * weight.shape[0]
 
 
-# Which of the arguments are multiplied with one another, and what that costs. The first four are in torch's registry,
-# too; its formulas take ten times as long, and a loop over time calls them in every step.
+# The two arguments that are multiplied, and the cost of their product. Torch's registry has the first four, too. Its
+# formulas take ten times as long, and a loop over time calls them in every step.
 _PRODUCTS: dict[str, tuple[int, int, Callable[[Tensor, Tensor], int]]] = {
     "aten::mm": (0, 1, _batched),
     "aten::addmm": (1, 2, _batched),
@@ -70,12 +72,12 @@ _UNCOUNTED = (
     *("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist"),
     *("_grouped_mm", "_trilinear", "conv_tbc", "_weight_int", "_mixed_dtypes", "_sparse", "_cslt", "_wrapped_linear"),
 )
-# Of these, what has no formula is elementwise, a reduction, a copy or a view.
+# In these namespaces, an operator without a formula is elementwise, a reduction, a copy or a view.
 _KNOWN = ("aten", "prim", "prims", "profiler")
 
 
 def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:
-    """5 N lg N for a complex transform of length N, half of it where one side is real (Frigo & Johnson 2005)."""
+    """Return 5 N lg N for a complex transform of length N, or half of it if one side is real (Frigo & Johnson 2005)."""
     longer = x if x.numel() >= out.numel() else out
     length = math.prod(longer.shape[dim] for dim in dims)
     share = 5.0 if x.is_complex() and out.is_complex() else 2.5
@@ -83,30 +85,35 @@ def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:
 
 
 def _convolution_backward(call: Mapping[str, Any]) -> int:
-    """As much as forward for each of the two gradients asked for; torch's own formula does not know of groups."""
+    """Return the FLOPs of the requested gradients: as many as forward for each of the two.
+
+    Torch's formula ignores groups.
+    """
     weight, given = call["weight"], call["grad_output"]
-    at = call["input"] if call["transposed"] else given  # each of its positions meets the kernel once
+    # The tensor at each of whose positions the convolution kernel is applied once.
+    at = call["input"] if call["transposed"] else given
     forward = 2 * at.shape[0] * math.prod(at.shape[2:]) * weight.numel()
     return int(forward * sum(call["output_mask"][:2]))
 
 
 class Flops:
-    """`work` of the call so far, or None once something had no formula; `unknown` names what had none."""
+    """`work` of the call so far, or None if an operation had no formula; `unknown` names those operations."""
 
     def __init__(self, declared: Declared | None = None) -> None:
         self._declared = declared or {}
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
             raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
-        if "torch.nn.attention.flex_attention" in sys.modules:  # else its operators, which take time to load, are not
+        # Without this module, its operators are not loaded either, and loading them takes time.
+        if "torch.nn.attention.flex_attention" in sys.modules:
             flex.let_observe()
         self.undeclared: list[str] = []
-        self.has_own_operators = False  # somebody's, registered with torch.library
+        self.has_own_operators = False  # a user's operators, registered with torch.library
         self._flops = self._full = 0
         self.unknown: list[str] = []
 
     @property
     def work(self) -> Work | None:
-        """None where it cannot be told."""
+        """FLOPs so far, or None if they are unknown."""
         return None if self.unknown else Work(self._flops, self._full)
 
     def add(self, operation: Operation) -> None:
@@ -120,7 +127,7 @@ class Flops:
             self.unknown.append(operation.traits.name)
 
     def declared_depth(self, operation: Operation) -> int | None:
-        """Sequential operations inside an opaque kernel; None for an operation that is what it seems."""
+        """Return the number of sequential operations inside an opaque kernel, or None for any other operation."""
         name = operation.traits.name
         if name in self._declared and "depth" in self._declared[name]:
             return self._ask(operation, "depth")
@@ -156,7 +163,7 @@ class Flops:
 
 
 def _opaque(operation: Operation) -> tuple[Kernel, Arguments] | None:
-    """The operation's kernel and its arguments by name; None where it is no opaque kernel that is known."""
+    """Return the operation's kernel and its arguments by name, or None if it is no known opaque kernel."""
     name = operation.traits.name
     if name in KERNELS:
         return KERNELS[name], operation.arguments()
@@ -164,7 +171,7 @@ def _opaque(operation: Operation) -> tuple[Kernel, Arguments] | None:
 
 
 def _plain(operation: Operation) -> int | None:
-    """Work of an operation that is no opaque kernel; 0 for elementwise work, None where nobody knows."""
+    """Return the FLOPs of an operation that is no opaque kernel: 0 for elementwise work, None if unknown."""
     of, args = operation.traits, operation.args
     if of.name in _PRODUCTS:
         first, second, product = _PRODUCTS[of.name]
@@ -173,7 +180,7 @@ def _plain(operation: Operation) -> int | None:
         return _convolution_backward(operation.arguments())
     packet = getattr(operation.func, "_overloadpacket", None)
     if packet in flop_registry:
-        # torch's formulas ask for shapes and know no `out=` argument.
+        # Torch's formulas need shapes and do not accept an `out=` argument.
         kwargs = {name: value for name, value in operation.kwargs.items() if name != "out"}
         return int(flop_registry[packet](*args, **kwargs, out_val=operation.out))
     if of.namespace not in _KNOWN:

@@ -1,18 +1,21 @@
-"""Opaque kernels: what each computes, and how deep it is inside, as formulas, because nothing of it can be seen.
+"""FLOPs and inner depth of opaque kernels, as formulas, because nothing inside them can be observed.
 
-Conventions. A multiply-add is 2. `flops` is the work that the mask leaves, `full` the work without a mask. Each
-formula takes the call's arguments by name, as the operator declares them.
+Conventions: a multiply-add is 2. `flops` is the work that the mask leaves, `full` the work without a mask. Each formula
+takes the call's arguments by name, as the operator declares them.
 
-- Attention, forward: the scores and the weighted sum, 2 products. Backward of a fused kernel: 5, because the scores are
-  computed again (Dao et al. 2022, algorithm 4); that of `math` is made of plain products, 4 of them. Under
-  `is_causal` a query sees the keys up to its own place, counted from the top left as in
-  `scaled_dot_product_attention`. A mask given as a tensor leaves out no work: the kernel does it all.
-  On CUDA the head size is padded to a multiple of 8 before the kernel, and counted so.
-- Recurrent layers: each weight matrix once a token; backward twice that, less what is not asked for.
-- Depth of attention: scores, softmax, weighted sum; backward scores, softmax (beside it the gradient of the weights),
-  gradient of the scores, gradients of queries and keys. Of a recurrent layer: the product over all inputs, which the
-  layers below must have ended, then n steps of as many operations as the chain from h_{t-1} to h_t has when written
-  out; backward as many, and the weights' gradients after the last.
+- Attention, forward: the scores and the weighted sum, 2 products.
+- Attention, backward: 5 products in a fused kernel, because the scores are computed again (Dao et al. 2022, algorithm
+  4). The backward pass of `math` consists of plain products, 4 of them.
+- Attention, masks: under `is_causal`, a query sees the keys up to its own position, counted from the top left as in
+  `scaled_dot_product_attention`. A mask given as a tensor saves no work: the kernel computes everything.
+- Attention on CUDA: the head size is padded to a multiple of 8 before the kernel, and counted with the padding.
+- Recurrent layers: each weight matrix once per token. The backward pass costs twice that, minus gradients that are not
+  requested.
+- Depth of attention: scores, softmax, weighted sum. In the backward pass: scores, softmax (beside it the gradient of
+  the weights), gradient of the scores, gradients of queries and keys.
+- Depth of a recurrent layer: one product over all inputs, which must wait for the layers below, then n steps. A step
+  has as many operations as the chain from h_{t-1} to h_t when written out. The backward pass has the same depth, and
+  the weights' gradients after its last step.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +28,7 @@ Arguments = Mapping[str, Any]
 
 
 class Work(NamedTuple):
-    """FLOPs of one call: what the mask leaves, and without a mask."""
+    """FLOPs of one call, with the mask and without it."""
 
     flops: int
     full: int
@@ -33,20 +36,23 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """An opaque kernel. `work` gives None for a call whose work it cannot tell."""
+    """An opaque kernel. `work` returns None for a call whose FLOPs are unknown."""
 
     work: Callable[[Arguments], Work | None]
     depth: Callable[[Arguments], int]
 
 
 def causal_pairs(queries: int, keys: int) -> int:
-    """How many pairs a causal mask leaves, aligned at the top left: n(n+1)/2 of n² where both are n."""
+    """Return the number of pairs that a causal mask leaves, aligned at the top left: n(n+1)/2 of n² if both are n."""
     square = min(queries, keys)
     return square * (square + 1) // 2 + (queries - square) * keys
 
 
 def _products(query: Tensor, key: Tensor, value: Tensor, causal: bool, qk: int, v: int, heads_at: int = 1) -> Work:
-    """`qk` products over the query's head size, `v` over the value's. Dimension `heads_at` is heads, 1 or 2."""
+    """Return `qk` products over the query's head size plus `v` over the value's.
+
+    `heads_at` is the heads' dimension, 1 or 2.
+    """
     positions_at = 3 - heads_at
     batch_heads = query.shape[0] * query.shape[heads_at]
     queries, keys = query.shape[positions_at], key.shape[positions_at]
@@ -65,7 +71,7 @@ def _attention_backward(call: Arguments) -> Work:
 
 
 def _flash(qk: int, v: int) -> Callable[[Arguments], Work | None]:
-    """flash-attention called by itself: (b, n, h, head_dim)."""
+    """Formula for flash attention called directly: (b, n, h, head_dim)."""
 
     def work(call: Arguments) -> Work | None:
         ragged = call["cum_seq_q"] is not None and call["cum_seq_q"].numel() > 0
@@ -79,7 +85,10 @@ def _flash(qk: int, v: int) -> Callable[[Arguments], Work | None]:
 
 
 def _efficient(qk: int, v: int) -> Callable[[Arguments], Work | None]:
-    """Memory-efficient attention called by itself: (b, n, h, head_dim); mask type 1 is causal from the top left."""
+    """Formula for memory-efficient attention called directly: (b, n, h, head_dim).
+
+    Mask type 1 is causal from the top left.
+    """
 
     def work(call: Arguments) -> Work | None:
         mask = call["custom_mask_type"]
@@ -91,14 +100,14 @@ def _efficient(qk: int, v: int) -> Callable[[Arguments], Work | None]:
 
 
 def _native_attention(call: Arguments) -> Work:
-    """The evaluation path of `nn.MultiheadAttention`, projections included."""
+    """FLOPs of the evaluation path of `nn.MultiheadAttention`, including projections."""
     query, keys = call["query"], call["key"].shape[1]
     b, n, d = query.shape
     return _unmasked(2 * b * (n * d * d + 2 * keys * d * d + 2 * n * keys * d + n * d * d))
 
 
 def _encoder_layer(call: Arguments) -> Work:
-    """The evaluation path of `nn.TransformerEncoderLayer`."""
+    """FLOPs of the evaluation path of `nn.TransformerEncoderLayer`."""
     b, n, d = call["src"].shape
     feed_forward = call["ffn_weight_1"].numel() + call["ffn_weight_2"].numel()
     return _unmasked(2 * b * n * (4 * d * d + 2 * n * d + feed_forward))
@@ -108,14 +117,14 @@ def _unmasked(flops: int) -> Work:
     return Work(flops, flops)
 
 
-# Operations from h_{t-1} to h_t, by cuDNN's number of the mode: relu and tanh (product, sum, nonlinearity), LSTM
-# (product, sum, gate, times cell, plus input, tanh, times output gate), GRU (product, sum, reset gate, times new, sum,
-# tanh, difference, times update gate, sum).
+# Operations from h_{t-1} to h_t, keyed by cuDNN's mode number. Relu and tanh: product, sum, nonlinearity. LSTM:
+# product, sum, gate, times cell, plus input, tanh, times output gate. GRU: product, sum, reset gate, times new, sum,
+# tanh, difference, times update gate, sum.
 _STEP = {0: 3, 1: 3, 2: 7, 3: 9}
 
 
 def _steps(call: Arguments) -> int:
-    """Sequential steps of a recurrent layer's input (n, b, d), (b, n, d), or packed with `batch_sizes`."""
+    """Return the sequential steps of a recurrent layer's input: (n, b, d), (b, n, d), or packed with `batch_sizes`."""
     if call["batch_sizes"]:
         return len(call["batch_sizes"])
     return int(call["input"].shape[1 if call["batch_first"] else 0])
@@ -126,7 +135,7 @@ def _recurrent_depth(call: Arguments) -> int:
 
 
 def _onednn_depth(call: Arguments) -> int:
-    # One layer in one direction, whatever `num_layers` says, and its input is (n, b, d), whatever `batch_first` says.
+    # oneDNN runs one layer in one direction, and its input is (n, b, d). It ignores `num_layers` and `batch_first`.
     return int(call["input"].shape[0]) * _STEP[call["mode"]] + 1
 
 
@@ -135,7 +144,7 @@ def _tokens(call: Arguments) -> int:
 
 
 def _cudnn(call: Arguments) -> Work:
-    """All layers and directions: each matrix of `weight` once a token, projections included."""
+    """FLOPs of all layers and directions: each matrix in `weight` once per token, including projections."""
     return _unmasked(2 * _tokens(call) * sum(w.numel() for w in call["weight"] if w.dim() == 2))
 
 
@@ -145,7 +154,7 @@ def _cudnn_backward(call: Arguments) -> Work:
     to_input, to_state, _, to_weights = call["output_mask"]
     flops = 2 * forward if to_weights else forward
     group = len(matrices) // (call["num_layers"] * (2 if call["bidirectional"] else 1))
-    if not to_state:  # the product that would reach h_0: each sequence's first step, in every layer and direction
+    if not to_state:  # no product for h_0: the first step of each sequence, in every layer and direction
         sequences = call["batch_sizes"][0] if call["batch_sizes"] else _tokens(call) // _steps(call)
         flops -= 2 * sequences * sum(w.numel() for w in matrices[1::group])
     if not to_input:
@@ -155,12 +164,12 @@ def _cudnn_backward(call: Arguments) -> Work:
 
 
 def _onednn(call: Arguments) -> Work:
-    """One layer in one direction; `weight0` and `weight1` are its matrices."""
+    """FLOPs of one layer in one direction. `weight0` and `weight1` are its matrices."""
     return _unmasked(2 * _tokens(call) * (call["weight0"].numel() + call["weight1"].numel()))
 
 
 def _onednn_backward(call: Arguments) -> Work:
-    # It always goes on to h_0.
+    # oneDNN always computes the gradient of h_0, too.
     return _unmasked(4 * _tokens(call) * (call["weight1"].numel() + call["weight2"].numel()))
 
 

@@ -1,7 +1,7 @@
-"""Peak memory of one call, beyond what was there before it: weights and input are not counted, the output is.
+"""Peak memory of one call, beyond what existed before it: without weights and input, but including the output.
 
-Two views. `allocator_peak` is what torch's allocator handed out, exact to the byte and the same each time.
-`resident_peak` is what the kernel saw the process touch, page by page: it includes buffers that libraries
+It is measured in two ways. `allocator_peak` is what torch's allocator handed out, exact to the byte and reproducible.
+`resident_peak` is what the operating system saw the process touch, page by page. It includes buffers that libraries
 allocate for themselves, and the allocator's habits.
 """
 
@@ -18,11 +18,11 @@ from torch.autograd.profiler import profile
 from harness.trial.build import Unsupported
 from harness.trial.timing.allocator import set_allocator
 
-# What was asked for, not the blocks it was served from: their size depends on what the allocator had at hand.
+# Requested bytes, not the blocks that served them: block sizes depend on what the allocator had available.
 _REQUESTED = "requested_bytes.all."
-# What may be resident beside torch's blocks without a doubt about their sum. Small blocks stay on the heap when they
-# are freed: this project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than it. oneDNN,
-# BLAS and OpenMP keep packed operands and stacks for each thread. Autograd keeps up to 400 bytes for each operation.
+# How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
+# when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
+# oneDNN, BLAS and OpenMP keep packed operands and stacks for each thread. Autograd keeps up to 400 bytes per operation.
 _TIMES_TRACED = 2
 _SCRATCH_BYTES = 16 * 2**20
 _SCRATCH_BYTES_PER_THREAD = 2 * 2**20
@@ -30,7 +30,7 @@ _BYTES_PER_OPERATION = 2**10
 
 
 def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]]:
-    """`(peak bytes, names of the operations that ran)`; the names say which kernel was taken."""
+    """Return `(peak bytes, names of the operations that ran)`. The names show which kernel was chosen."""
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -48,7 +48,7 @@ def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]
 
 
 def peak_of_changes(changes: Iterable[int]) -> int:
-    """The highest running sum of allocations (+) and frees (−), in bytes."""
+    """Return the highest running sum of allocations (+) and frees (−), in bytes."""
     alive = peak = 0
     for change in changes:
         alive += change
@@ -57,15 +57,14 @@ def peak_of_changes(changes: Iterable[int]) -> int:
 
 
 def resident_peak(call: Callable[[], Any]) -> int | None:
-    """Peak of the process's resident memory during `call`, above what was resident before.
+    """Return the peak of the process's resident memory during `call`, above what was resident before.
 
-    None where the kernel does not tell.
-
-    The call must have run before, so that thread pools and code pages are not charged to it.
+    Return None if the operating system does not report it. The call must have run before, so that thread pools and code
+    pages are not charged to it.
     """
     gc.collect()
     try:
-        # Freed memory that the C library kept would be used again unseen: hand it back first.
+        # Reuse of freed memory that the C library kept would be invisible, so return this memory first.
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
         before, _ = _status("VmRSS"), _status("VmHWM")
@@ -76,16 +75,18 @@ def resident_peak(call: Callable[[], Any]) -> int | None:
 
 
 def exceeds_traced(resident: int | None, traced: int, threads: int, operations: int) -> bool:
-    """Whether the layer allocates memory outside torch: its `resident` peak lies far above torch's `traced` one."""
+    """Return whether the layer allocates outside torch: its `resident` peak is far above torch's `traced` one."""
     scratch = _SCRATCH_BYTES + threads * _SCRATCH_BYTES_PER_THREAD + operations * _BYTES_PER_OPERATION
     return resident is not None and resident > _TIMES_TRACED * traced + scratch
 
 
 def return_freed_blocks() -> None:
-    """Have glibc return each large block when it is freed, from now on; to be called before the layer is built.
+    """Make glibc return each large block to the system when it is freed, from now on.
 
-    By default freed blocks may stay on its heap: the resident peak of one layer then varied from 42 to 161 MiB, and
-    torch's own blocks could not be told from other memory.
+    Call it before building the layer.
+
+    By default, freed blocks may stay on glibc's heap. The resident peak of one layer then varied from 42 to 161 MiB,
+    and torch's own blocks could not be distinguished from other memory.
     """
     with contextlib.suppress(Unsupported):  # without glibc
         set_allocator("fresh")

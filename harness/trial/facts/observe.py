@@ -1,4 +1,4 @@
-"""One call of a layer, watched: its work, operations, depth, traffic, and whether it fell back."""
+"""Observe one call of a layer: its FLOPs, operations, depth, traffic, and whether it fell back."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -21,9 +21,11 @@ from harness.trial.facts.written import Written
 
 @dataclass(frozen=True)
 class Observation:
-    """`materialised_bytes`: the least traffic beyond weights, inputs and outputs. `past_torch`: whether something that
-    torch does not dispatch has had a part in the result; `past_allocator`: whether in memory that is not torch's. The
-    rest as in `take_facts`.
+    """Results of one observed call. Fields not listed here are as in `take_facts`.
+
+    - `materialised_bytes`: the least traffic beyond weights, inputs and outputs.
+    - `past_torch`: whether something that torch does not dispatch contributed to the result.
+    - `past_allocator`: whether it did so in memory that is not torch's.
     """
 
     work: Work | None
@@ -41,7 +43,7 @@ class Observation:
 
 
 def observe(work: Workload) -> Observation:
-    """Call the workload once under watch. Raises Unobservable, or what the layer raises when it is watched."""
+    """Call the workload once under observation. Raises Unobservable, or whatever the layer raises under observation."""
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None))
     depth = Depth(flops.declared_depth)
@@ -52,7 +54,7 @@ def observe(work: Workload) -> Observation:
     for leaf in leaves:
         storages.key(leaf)
     with _compiler_off():
-        call = work.remake()  # of a backward pass, with a graph that is not compiled either
+        call = work.remake()  # for a backward pass, this makes a graph that is not compiled
         with observer:
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
@@ -75,6 +77,6 @@ def observe(work: Workload) -> Observation:
 
 
 def _compiler_off() -> AbstractContextManager[Any]:
-    """What is compiled runs as it is written, or the compiler would trace into the observer."""
-    # Where the warm-up call has not imported the compiler nothing is compiled, and to import it takes 0.7 s.
+    """Run compiled code as it is written; otherwise the compiler would trace into the observer."""
+    # If the warm-up call has not imported the compiler, nothing is compiled. Importing it would take 0.7 s.
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()

@@ -1,8 +1,8 @@
-"""Sees every operation that one call dispatches, backward included, and hands it to the counts.
+"""Observes every operation that one call dispatches, including the backward pass, and passes it to the counters.
 
-Limits. A kernel that is called past the dispatcher (a Triton or C++ function bound to Python) is not seen; one that
-is registered with `torch.library` is. While it is watched, autograd dispatches one `detach` for each saved output,
-and adds gradients up out of place.
+Limits: a kernel called past the dispatcher (a Triton or C++ function bound to Python) is not seen. A kernel registered
+with `torch.library` is seen. During observation, autograd dispatches one `detach` for each saved output, and adds
+gradients out of place.
 """
 
 from collections.abc import Iterable
@@ -16,20 +16,20 @@ from harness.trial.facts.storages import Storages
 
 
 class Count(Protocol):
-    """Something that is summed up over the operations of a call."""
+    """A quantity that is accumulated over the operations of a call."""
 
     def add(self, operation: Operation) -> None:
-        """Take one operation into account, in the order of dispatch."""
+        """Take one operation into account. Operations come in the order of dispatch."""
 
 
 class Unobservable(Exception):
-    """The call does something that cannot be followed."""
+    """Raised if the call does something that cannot be followed."""
 
 
 class Observer(TorchDispatchMode):
-    """`with Observer(storages, counts): call()`. `ops` is the number of operations, views included."""
+    """`with Observer(storages, counts): call()`. `ops` is the number of operations, including views."""
 
-    # Else a layer with a higher-order operator in it, as flex_attention is, would raise.
+    # Without this, a layer with a higher-order operator (such as flex_attention) would raise.
     supports_higher_order_operators = True
 
     def __init__(self, storages: Storages, counts: Iterable[Count]) -> None:
@@ -40,13 +40,13 @@ class Observer(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # torch would wrap the method below to keep the compiler out of it, and import the compiler for that, 0.7 s in
-        # each trial. `observe` switches the compiler off where there is one.
+        # Torch would wrap the method below to keep the compiler out, and import the compiler for that: 0.7 s in each
+        # trial. `observe` disables the compiler if it is loaded.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
-            # nn.Parameter is a class of its own, too, but leaves its operations as they are.
+            # nn.Parameter is also a class of its own, but does not change its operations.
             if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
                 raise Unobservable(f"its tensors are of a class of their own, {kind.__name__}, not torch.Tensor")
         kwargs = kwargs or {}
@@ -54,7 +54,7 @@ class Observer(TorchDispatchMode):
         reads, written = self._touched(of, args, kwargs)
         out = func(*args, **kwargs)
         self.ops += 1
-        # What a view returns is in `before`: it makes nothing, and reads nothing yet.
+        # A view returns a storage in `before`: it creates nothing, and reads nothing yet.
         before = {*reads, *written}
         made = (self._storages.key(tensor) for tensor in tensors(out))
         fresh = [key for key in dict.fromkeys(made) if key not in before]
@@ -71,7 +71,7 @@ class Observer(TorchDispatchMode):
         return out
 
     def _touched(self, of: Traits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[int], list[int]]:
-        """Storages that are read, and that are written, each once."""
+        """Return the storages that are read and those that are written, each once."""
         reads: dict[int, None] = {}
         written: dict[int, None] = {}
         key = self._storages.key
@@ -88,11 +88,11 @@ class Observer(TorchDispatchMode):
 
     @staticmethod
     def _accumulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        # index_put_(…, accumulate=True) and scatter_(…, reduce="add") do read what they write.
+        # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
         return bool(kwargs.get("accumulate") or kwargs.get("reduce") or (len(args) > 3 and args[3] is True))
 
     def _remember_size(self, of: Traits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # `out=` may have grown what it was given.
+        # `out=` may have enlarged its argument.
         for place, value in (*enumerate(args), *kwargs.items()):
             if place in of.written:
                 for tensor in tensors(value):

@@ -1,4 +1,4 @@
-"""What can be said of a dispatched operation from its declaration: what it reads, overwrites, or only relabels."""
+"""What the declaration of a dispatched operation shows: what it reads, overwrites, or only relabels."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-# In place, and the earlier content of what they write does not enter the result.
+# These write in place, and the old content does not enter the result.
 _OVERWRITES = frozenset(
     (
         *("aten::copy_", "aten::fill_", "aten::zero_"),
@@ -17,18 +17,19 @@ _OVERWRITES = frozenset(
         *("aten::log_normal_", "aten::cauchy_", "aten::geometric_"),
     )
 )
-# Of their tensor they take the shape, not the content.
+# These use the shape of their tensor, not its content.
 _SHAPED_AFTER = ("new_", "empty_like", "zeros_like", "ones_like", "full_like", "rand")
 _UNWRITTEN = ("empty", "new_empty")
 
 
 @dataclass(frozen=True)
 class Traits:
-    """Of one operator. `written` are the positions and names of arguments that it mutates.
+    """Traits of one operator. `written` holds the positions and names of arguments that it mutates.
 
-    `overwrites`: it does so without reading them. `relabels`: it changes shape or strides in place, not content.
-    `takes_no_content`: its result depends on no tensor's content. `leaves_unwritten`: its result is memory not yet
-    written.
+    - `overwrites`: it does so without reading them.
+    - `relabels`: it changes shape or strides in place, not content.
+    - `takes_no_content`: its result depends on no tensor's content.
+    - `leaves_unwritten`: its result is memory not yet written.
     """
 
     name: str
@@ -40,16 +41,16 @@ class Traits:
 
     @property
     def namespace(self) -> str:
-        """`aten` of `aten::mm`; empty for an operator without one."""
+        """`aten` for `aten::mm`; empty for an operator without a namespace."""
         return self.name.partition("::")[0] if "::" in self.name else ""
 
 
 @dataclass(slots=True)
 class Operation:
-    """One dispatched operation: its operator, what it was called with, and the storages that it touched.
+    """One dispatched operation: its operator, its arguments, and the storages that it touched.
 
-    `reads` are those whose content it takes, `written` those that were there and that it changed, `fresh` those
-    that it made. All three are empty for a view.
+    `reads` are the storages whose content it uses. `written` are existing storages that it changed. `fresh` are
+    storages that it created. All three are empty for a view.
     """
 
     func: Any
@@ -62,7 +63,7 @@ class Operation:
     fresh: list[int]
 
     def arguments(self) -> dict[str, Any]:
-        """All arguments by name, defaults included."""
+        """Return all arguments by name, including defaults."""
         declared = self.func._schema.arguments
         bound = {a.name: a.default_value for a in declared if a.has_default_value()}
         bound.update({a.name: value for a, value in zip(declared, self.args, strict=False)})
@@ -71,7 +72,7 @@ class Operation:
 
 @cache
 def traits(func: Any) -> Traits:
-    """The traits of an operator. One without a declaration (a higher-order operator) is taken to mutate nothing."""
+    """Return the traits of an operator. One without a schema (a higher-order operator) is assumed to mutate nothing."""
     if not isinstance(func, OpOverload):
         return Traits(func.name())
     name = func.name().partition(".")[0]
@@ -90,7 +91,7 @@ def traits(func: Any) -> Traits:
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """The tensors in an argument or a result: itself, or those in its list or tuple."""
+    """Return the tensors in an argument or a result: the value itself, or those in its list or tuple."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What the forward pass leaves alive for the backward pass."""
+"""Memory that the forward pass saves for the backward pass."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,9 +10,10 @@ from harness.trial.facts.storages import Storages
 
 
 def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tensor]) -> int:
-    """Bytes of the storages that autograd has saved when the forward pass ends, each once; `leaves` were there before.
+    """Return the bytes of the storages that autograd has saved when the forward pass ends, each counted once.
 
-    A tensor that a `torch.autograd.Function` keeps as its own attribute is not seen.
+    `leaves` existed before and are not counted. A tensor that a `torch.autograd.Function` keeps as its own attribute is
+    not seen.
     """
     storages = Storages()
     before = {storages.key(leaf) for leaf in leaves}
@@ -24,7 +25,7 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tens
         return tensor
 
     def forward_has_ended(*_: object) -> None:
-        # What was saved for a graph that is already gone is none of the backward pass's.
+        # Storages saved for a graph that is already freed do not serve the backward pass.
         alive.append(sum(storages.nbytes[key] for key in packed - before - storages.freed()))
 
     hook = layer.register_forward_hook(forward_has_ended)

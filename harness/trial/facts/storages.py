@@ -1,14 +1,14 @@
-"""Which tensors share memory, for the length of one observed call."""
+"""Which tensors share memory, during one observed call."""
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 
 class Storages:
-    """A number for each storage that is met, never used twice.
+    """A unique number for each storage, never reused.
 
-    A storage's address is: what is freed makes room for the next one. A weak reference keeps the address taken
-    and lets the memory go.
+    A storage's own address could be reused after it is freed. A weak reference reserves the address and still lets the
+    memory go.
     """
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Storages:
         self._held: dict[int, StorageWeakRef] = {}
 
     def key(self, tensor: torch.Tensor) -> int:
-        """The number of the tensor's storage; `nbytes` holds its size from then on."""
+        """Return the number of the tensor's storage. From then on, `nbytes` holds its size."""
         storage = tensor.untyped_storage()
         key: int = storage._cdata
         if key not in self.nbytes:
@@ -25,5 +25,5 @@ class Storages:
         return key
 
     def freed(self) -> set[int]:
-        """The numbers of those whose memory is gone."""
+        """Return the numbers of the storages whose memory has been freed."""
         return {key for key, held in self._held.items() if held.expired()}

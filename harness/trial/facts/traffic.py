@@ -1,9 +1,10 @@
-"""The least traffic with memory that the call's operations can do with.
+"""The least memory traffic that the call's operations can achieve.
 
-Weights, inputs and outputs cross once. An intermediate that is materialised (new memory, made by an operation that is
-no view) is written once, and read once if anything reads it: caches may serve every further read.
-A mask or a cache that the layer holds from before is read once.
-Gradients are added up in place where autograd owns the sum, so the sum is no new memory.
+- Weights, inputs and outputs are transferred once.
+- An intermediate result that is materialised (new memory from an operation that is not a view) is written once. If
+  anything reads it, it is read once: caches may serve all further reads.
+- A mask or a cache that the layer holds from before is read once.
+- Gradients are added in place if autograd owns the sum, so the sum is no new memory.
 """
 
 from collections.abc import Iterable
@@ -15,17 +16,17 @@ from harness.trial.facts.storages import Storages
 
 
 class Traffic:
-    """Follows what is made, written and read. Bytes are those of storages."""
+    """Follows what is created, written and read. Bytes are those of storages."""
 
     def __init__(self, storages: Storages) -> None:
         self._storages = storages
-        self._made: dict[int, bool] = {}  # storage: made in the backward pass?
+        self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
         self._written: set[int] = set()
         self._read: set[int] = set()
         self._sum_in: dict[int, int] = {}
 
     def add(self, operation: Operation) -> None:
-        """Take in what the operation makes, writes and reads."""
+        """Record what the operation creates, writes and reads."""
         reads = [self._root(key) for key in operation.reads]
         self._read.update(reads)
         self._written.update(self._root(key) for key in operation.written)
@@ -41,10 +42,10 @@ class Traffic:
                 self._written.add(key)
 
     def bytes(self, leaves: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> int:
-        """What was materialised between `leaves` (weights, inputs) and `outputs`."""
+        """Return the bytes materialised between `leaves` (weights, inputs) and `outputs`."""
         apart = {self._root(self._storages.key(tensor)) for tensor in (*leaves, *outputs)}
         size, between = self._storages.nbytes, self._made.keys() - apart
-        # Masks, caches and states that were there before, and are neither weights nor inputs.
+        # Masks, caches and states that existed before and are neither weights nor inputs.
         constants = self._read - self._made.keys() - apart
         return sum(size[key] for key in constants) + sum(
             size[key] for crossing in (self._written, self._read) for key in crossing & between

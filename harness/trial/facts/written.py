@@ -1,4 +1,4 @@
-"""Memory that something torch does not see has written: a kernel bound to Python by hand, numpy, an earlier call."""
+"""Detects memory written past torch: by a kernel bound to Python by hand, by numpy, or by an earlier call."""
 
 from collections.abc import Iterable
 
@@ -7,17 +7,17 @@ import torch
 from harness.trial.facts.operations import Operation, tensors
 from harness.trial.facts.storages import Storages
 
-# What `torch.tensor` does with the numbers that it was given, and `torch.from_numpy` with somebody else's memory, which
-# cannot be resized.
+# Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory of another library, which cannot be
+# resized.
 _TAKES_IN = "aten::lift_fresh"
 
 
 class Written:
-    """Follows which memory the operations of a call have written, and whether any reads what none has.
+    """Follows which memory the operations of a call have written, and whether any reads memory that none has written.
 
-    What was there before the call may have been written by anybody, and new memory is as yet written by nobody. What
-    came from nowhere, and is gone again after the call, was not there before. `somebody_elses`: memory that is not
-    torch's was taken in.
+    Storages that existed before the call may have any content. Storages allocated during it start unwritten. A storage
+    that no dispatched operation created and that is freed again was made outside torch during the call.
+    `somebody_elses`: memory that is not torch's entered the call.
     """
 
     def __init__(self, storages: Storages) -> None:
@@ -29,7 +29,7 @@ class Written:
         self.somebody_elses = False
 
     def add(self, operation: Operation) -> None:
-        """Take in what the operation reads and writes."""
+        """Record what the operation reads and writes."""
         self._read.update(operation.reads)
         if not _ignores_its_sum(operation):
             unwritten = self._unwritten.intersection(operation.reads)
@@ -46,7 +46,10 @@ class Written:
             self._unwritten.update(operation.fresh)
 
     def past_torch(self, known: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> bool:
-        """Whether an output, or what an operation has read, was written past torch. `known` was there before."""
+        """Return whether an output, or anything an operation has read, was written past torch.
+
+        `known` existed before.
+        """
         before = {self._storages.key(tensor) for tensor in known}
         written = before | (self._made - self._unwritten)
         passing = (self._read - self._made - before) & self._storages.freed()
@@ -55,5 +58,5 @@ class Written:
 
 
 def _ignores_its_sum(operation: Operation) -> bool:
-    """Whether it is one as `baddbmm(sum, a, b, beta=0)`, which is given memory for its shape alone."""
+    """Return whether the operation is like `baddbmm(sum, a, b, beta=0)`, which uses only the shape of `sum`."""
     return bool(operation.kwargs.get("beta", 1) == 0)

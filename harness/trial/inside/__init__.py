@@ -1,1 +1,1 @@
-"""A look inside a layer: not what it costs, but what it does with a sequence."""
+"""Looks inside a layer: not what it costs, but what it does with a sequence."""

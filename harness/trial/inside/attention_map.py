@@ -1,9 +1,9 @@
-"""Who looks at whom: the attention matrix of a layer, for words that are vectors at positions.
+"""Attention matrix of a layer, for words that are vectors at positions.
 
     a_ij = softmax_j(q_i · k_j / √head_dim),   x_i = vector(word_i) + PE(i)
 
-Vaswani et al. 2017, sections 3.2.1 and 3.5. The weights of the layer are those that the seed draws, unless it
-loads its own: it has learned nothing, and looks at words by chance.
+Vaswani et al. 2017, sections 3.2.1 and 3.5. The seed draws the layer's weights, unless the layer loads its own. A layer
+with drawn weights has learned nothing, and attends to words at random.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,15 @@ from impls.blocks.positions import sinusoids
 
 
 def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]:
-    """`weights`, one n × n matrix a head, and `row_error`, by how much the worst row's sum differs from 1.
-    `own_weights`: the layer's own are those that it brings, whatever the seed.
+    """Return the attention weights of the layer for a sequence of words.
 
-    `words` has a number for each word, which draws its vector: the same word, the same vector. Raises Unsupported where
-    there is nothing to look at, WrongResult where it is no attention: a row's sum is not 1, or it looks ahead in spite
-    of the mask.
+    - `weights`: one n × n matrix per head.
+    - `row_error`: the largest difference of a row's sum from 1.
+    - `own_weights`: whether the layer brings its own weights, for any seed.
+
+    `words` holds a number for each word, which draws its vector: the same word gets the same vector. Raises Unsupported
+    if the layer provides no attention matrix for the case. Raises WrongResult if the matrix is no attention: a row's
+    sum is not 1, or a token attends to later ones despite the mask.
     """
     layer_class = catalog.load_class(case.impl)
     reason = _refusal(layer_class, case)
@@ -63,7 +66,10 @@ def _vector(word: int, d: int) -> Tensor:
 
 
 def _row_error(weights: Any, n: int) -> float:
-    """The largest difference of a row's sum from 1. Raises WrongResult beyond rounding, and for any other shape."""
+    """Return the largest difference of a row's sum from 1.
+
+    Raises WrongResult beyond rounding, and for any other shape.
+    """
     if not isinstance(weights, Tensor):
         raise WrongResult(f"its attention_weights returned a {type(weights).__name__}, not a tensor")
     if weights.dim() != 4 or (weights.shape[0], *weights.shape[2:]) != (1, n, n):

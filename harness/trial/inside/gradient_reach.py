@@ -1,9 +1,9 @@
-"""How far back the last output feels its input: the size of ∂h_n/∂x_t over the distance n − t.
+"""How far back the gradient of the last output reaches: the size of ∂h_n/∂x_t over the distance n − t.
 
     ‖∂h_n/∂x_t‖² = Σ_i ‖∂h_{n,i}/∂x_t‖²     (Frobenius)
 
-In a recurrent layer ∂h_n/∂x_t is a product of n − t Jacobians, and shrinks or grows as a power of their size: the
-vanishing and the exploding gradient (Bengio et al. 1994; Pascanu et al. 2013, section 2). In attention every position
+In a recurrent layer, ∂h_n/∂x_t is a product of n − t Jacobians. It shrinks or grows as a power of their size: the
+vanishing and the exploding gradient (Bengio et al. 1994; Pascanu et al. 2013, section 2). In attention, every position
 is one step away.
 """
 
@@ -18,16 +18,15 @@ from harness.trial.build import build
 from harness.trial.inside.own_weights import has_own_weights
 from harness.trial.relative import WrongResult
 
-# So many features of h_n are differentiated at once, each in a sequence of its own, all alike.
+# Number of features of h_n differentiated at once, each in its own copy of the sequence.
 _MOST_AT_ONCE = 32
 
 
 def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
-    """`norms` by distance 0, 1, … n − 1, with weights and input that the seed draws, and `own_weights`: whether the
-    layer brings its own, whatever the seed.
+    """Return `norms` by distance 0, 1, … n − 1, and `own_weights`: whether the layer brings its own weights.
 
-    The case is one of `train`. Sequences of a batch must not see one another. Raises Unsupported as `build` does, and
-    WrongResult where a gradient is no finite number.
+    The seed draws weights and input. The case must be one of `train`. Sequences of a batch must not see one another.
+    Raises Unsupported as `build` does, and WrongResult if a gradient is not finite.
     """
     at_once = min(case.d_model, _MOST_AT_ONCE)
     work = build(replace(case, batch_size=at_once), seed)
@@ -49,7 +48,10 @@ def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
 
 
 def _norm(rows: Tensor) -> Tensor:
-    """Over all but the tokens, (·, n, d) -> (n,). Squares of small numbers would be 0 long before these are."""
+    """Return the norm over all dimensions except tokens: (·, n, d) -> (n,).
+
+    Each token's gradients are scaled first, because squares of small numbers would underflow to 0.
+    """
     largest = rows.abs().amax(dim=(0, 2))  # (n,)
     unit = torch.where(largest > 0, largest, 1.0)[:, None]  # (n, 1)
     return largest * (rows / unit).square().sum(dim=(0, 2)).sqrt()

@@ -1,4 +1,4 @@
-"""Whether a layer's weights are those that a seed draws, or its own, as of one that loads what it has learned."""
+"""Whether a layer's weights are drawn from a seed or are its own, for example learned weights that it loads."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ from harness.trial.build import build_layer
 
 
 def has_own_weights(layer: nn.Module, case: Case, seed: int) -> bool:
-    """True if the layer, built with `seed`, comes out the same with another. Without weights it has none of its own."""
+    """Return True if another seed gives the same weights as `seed`. A layer without weights has none of its own."""
     torch.manual_seed(seed + 1)
     other = build_layer(catalog.load_class(case.impl), case, **catalog.build_options(case.impl)).state_dict()
     mine = layer.state_dict()

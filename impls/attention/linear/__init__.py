@@ -1,1 +1,1 @@
-"""Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs"): one layer in three forms."""
+"""Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs"): the same layer in three forms."""

@@ -1,4 +1,7 @@
-"""Linear attention, each form with what it adds to the one before. Importing this file does not import torch."""
+"""Registry entries of linear attention, each form building on the one before.
+
+Importing this file does not import torch.
+"""
 
 from impls.impl import Impl
 
@@ -11,7 +14,7 @@ LINEAR = (
         "impls.attention.linear.parallel:ParallelLinearAttention",
         _REFERENCE,
         "linear attention, all tokens at once",
-        # Without a mask: under a causal one the work is that of attention.packed.
+        # Without a mask. Under a causal mask, the work is that of attention.packed.
         work="8nd² + 4nd²/h",
         work_train="24nd² + 12nd²/h",
         work_decode="8d² + 4d²/h",
@@ -25,7 +28,7 @@ LINEAR = (
         _CAUSAL,
         "the same, causal, as a loop over tokens",
         work="8nd² + 4nd²/h",
-        # Backward makes the states again rather than keep them: 6 products of 2nd²/h where it would have 4.
+        # The backward pass recomputes the states instead of keeping them: 6 products of 2nd²/h instead of 4.
         work_train="24nd² + 16nd²/h",
         work_decode="8d² + 4d²/h",
         memory="nd + d²/h",
@@ -37,7 +40,7 @@ LINEAR = (
         "impls.attention.linear.chunked:ChunkedLinearAttention",
         _CAUSAL,
         "the same, causal, in chunks of 64",
-        # Work is 8nd² + 256nd + 4nd²/h where n is a multiple of 64, and elsewhere no polynomial in n: not claimed.
+        # No claim for `work`: it is 8nd² + 256nd + 4nd²/h if n is a multiple of 64, and else no polynomial in n.
         work_decode="8d² + 4d²/h",
         memory="nd + hn + nd²/h",
         depth="1",

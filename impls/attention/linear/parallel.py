@@ -1,10 +1,12 @@
-"""Linear attention of all tokens at once, by the order in which a product of three matrices is taken.
+"""Linear attention of all tokens at once: the order of a product of three matrices makes it linear.
 
     (φ(Q) φ(K)ᵀ) V = φ(Q) (φ(K)ᵀ V)
 
-Katharopoulos et al. 2020, section 3.2, equation 6: on the left n² scores, on the right head_dim² sums and work linear
-in n. Padding is left out of the sums by φ(k) = 0. A mask that differs from query to query leaves no sum that all of
-them share: then it is the left side, (φ(Q) φ(K)ᵀ ⊙ M) V, and quadratic again.
+Katharopoulos et al. 2020, section 3.2, equation 6. The left side needs n² scores. The right side needs head_dim² sums,
+and its work is linear in n. Padding drops out of the sums by setting φ(k) = 0.
+
+A mask that differs between queries leaves no sum that all queries share. The layer then computes the left side,
+(φ(Q) φ(K)ᵀ ⊙ M) V, which is quadratic.
 """
 
 from torch import Tensor
@@ -15,8 +17,8 @@ from impls.attention.linear.layer import LinearAttention, averaged_features, fea
 class ParallelLinearAttention(LinearAttention):
     """(b, n, d) -> (b, n, d).
 
-    `attn_mask`, broadcastable to (b, h, n, m), is True where a query may look at a key. With a `source` (b, m, d) keys
-    and values are of the source, and the queries of x.
+    `attn_mask` is broadcastable to (b, h, n, m) and True where a query may see a key. With a `source` (b, m, d), keys
+    and values are computed from the source, and queries from x.
     """
 
     def forward(
@@ -36,14 +38,14 @@ class ParallelLinearAttention(LinearAttention):
 
 
 def _linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """All queries see all keys: (b, h, n, head_dim)."""
+    """Return the heads (b, h, n, head_dim) if all queries see all keys."""
     s = k.transpose(-2, -1) @ v  # (b, h, head_dim, head_dim)
     z = k.sum(-2, keepdim=True)  # (b, h, 1, head_dim)
     return q @ s / (q * z).sum(-1, keepdim=True)  # (b, h, n, head_dim)
 
 
 def _masked(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
-    """What each query sees is its own: (b, h, n, head_dim)."""
+    """Return the heads (b, h, n, head_dim) if each query sees its own set of keys."""
     scores = q @ k.transpose(-2, -1)  # (b, h, n, m)
     if is_causal:
         scores = scores.tril()

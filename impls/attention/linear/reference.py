@@ -1,9 +1,9 @@
-"""What linear attention means, pair by pair: the specification its forms are held against.
+"""Reference for linear attention, written out pair by pair: every form is checked against it.
 
     y_i = W_o Concat_h( Σ_j s_ij v_j / Σ_j s_ij ),   s_ij = φ(q_i)·φ(k_j),   φ(x) = x + 1 for x > 0, else exp(x)
 
-Katharopoulos et al. 2020, equations 4 and 7; the sums are over the keys that i may look at. Written for float64 and
-small n, not for speed.
+Katharopoulos et al. 2020, equations 4 and 7. The sums run over the keys that i may see. Written for float64 and small
+n, not for speed.
 """
 
 from typing import ClassVar
@@ -45,7 +45,7 @@ class LinearAttentionReference(AttentionParameters):
 
 
 class CausalLinearAttentionReference(LinearAttentionReference):
-    """The same, no token seeing a later one."""
+    """The same, with no token seeing a later one."""
 
     causal = True
 
