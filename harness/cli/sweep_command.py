@@ -109,7 +109,7 @@ def run(arguments: Sequence[str]) -> int:
         machine = describe_machine(_torch_facts(runner))
         if goes_on and not elsewhere:
             check_machine(out, machine)
-        with store.Lock(out) as lock:
+        with store.Lock(out, make=not goes_on) as lock:
             if options.fresh or not elsewhere:
                 check_nobody(out, config)
             if lock.left_by:

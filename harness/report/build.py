@@ -45,7 +45,8 @@ def build(run: Path, studio: Studio | None = None, out: Path | None = None) -> R
     stored = read_stored(run)
     directory = out or run
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if out is not None:  # a run that was renamed meanwhile must not get another directory in its place
+            directory.mkdir(parents=True, exist_ok=True)
         return _build(stored, directory, studio)
     except OSError as error:
         raise UsageError(_told(error, directory, run)) from error

@@ -24,20 +24,21 @@ _NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK)
 
 
 class Lock:
-    """Context manager that holds the run at `out`, and creates the directory if necessary.
+    """Context manager that holds the run at `out`. With `make` it creates the directory if necessary.
 
     Entering raises UsageError if another process holds the run, or if the directory is not writable. After entering,
     `left_by` names a holder that ended without releasing the run.
     """
 
-    def __init__(self, out: Path) -> None:
-        self._out, self._path = out, out / NAME
+    def __init__(self, out: Path, make: bool = True) -> None:
+        self._out, self._path, self._make = out, out / NAME, make
         self._file = -1
         self.left_by: str | None = None
 
     def __enter__(self) -> "Lock":
         try:
-            self._out.mkdir(parents=True, exist_ok=True)
+            if self._make:
+                self._out.mkdir(parents=True, exist_ok=True)
             while not self._taken():
                 pass
         except OSError as error:

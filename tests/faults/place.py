@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -44,7 +45,8 @@ class Place:
     def __init__(self, here: Path, draw: random.Random, layers: Sequence[str], memory_limit: str) -> None:
         self.here, self.draw, self.layers, self.memory_limit = here, draw, layers, memory_limit
         self.mark = str(here)
-        self.cwd, self.tmp, self.shm = here / "cwd", here / "tmp", here / "shm"
+        self.cwd, self.shm = here / "cwd", here / "shm"
+        self.tmp = Path(tempfile.mkdtemp())  # a short path: layers make sockets below
         self.ballast = self.cwd / "ballast"
         self.run = self.cwd / "run"
         self.undo: list[Callable[[], None]] = []
@@ -53,7 +55,7 @@ class Place:
         self.moved: Path | None = None  # where the run is now, if it was renamed
         self.wrong: list[str] = []  # what undoing a fault has shown
         self.before: dict[Path, bytes] = {}  # the rows by file as the last sweep began
-        for directory in (self.cwd, self.tmp, self.shm):
+        for directory in (self.cwd, self.shm):
             directory.mkdir(parents=True)
 
     @property

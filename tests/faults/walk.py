@@ -96,6 +96,7 @@ def walk(
         wrong += [f"it is not done after {walked.until_done} sweeps: {one}" for one in lacking]
         if not place.damaged:
             wrong += measured_twice(place.run)
+    place.tmp.rmdir()
     return walked
 
 

@@ -80,6 +80,12 @@ def test_one_that_was_let_go_of_leaves_nothing(tmp_path: Path) -> None:
         assert list((tmp_path / "new").iterdir()) == []
 
 
+def test_where_a_run_was_renamed_meanwhile_no_other_directory_is_made_in_its_place(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file or directory"), Lock(tmp_path / "run", make=False):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_of_another_machine_nobody_here_knows_whether_it_goes_on(tmp_path: Path) -> None:
     left(tmp_path)
     with pytest.raises(UsageError, match=r"process 7 on elsewhere, .*; if it has, remove .*lock\.json"):
