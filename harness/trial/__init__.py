@@ -1,1 +1,1 @@
-"""What happens inside the measured process: build, verify, facts, timing. Only this floor and `impls/` use torch."""
+"""The code that runs in a trial's process: build, verify, facts, timing. Only this package and `impls/` use torch."""

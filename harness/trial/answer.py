@@ -1,8 +1,8 @@
-"""Send a trial's answer to the driver. A layer may replace functions that this needs: they are bound before it runs.
+"""Send a trial's answer to the driver. The functions needed here are bound before a layer can replace them.
 
 A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use: the harness has the originals.
-Other built-in functions are used everywhere, also by what the harness imports. A trial in which one of these was
-replaced ends in an error, as its figures could be anything.
+Other built-in functions are used everywhere, also by modules that the harness imports. A trial in which one of these
+was replaced ends in an error, because its figures could be anything.
 """
 
 import builtins
@@ -18,8 +18,8 @@ _encode = json.JSONEncoder().encode
 
 
 def restore_builtins() -> str | None:
-    """Put replaced built-in functions back; a sentence that names them, or None if there were none."""
-    # A comprehension and methods alone: any built-in function may be one of those replaced.
+    """Restore replaced built-in functions. Return a message that names them, or None if none was replaced."""
+    # This uses only a comprehension and methods, because any built-in function may have been replaced.
     names = [name for name in _WATCHED if name not in _BUILTINS or _BUILTINS[name] is not _ORIGINALS[name]]
     _BUILTINS.update(_ORIGINALS)
     return f"it replaced built-in functions of Python: {', '.join(names)}" if names else None

@@ -1,4 +1,4 @@
-"""From a case to something that can be called: the layer, its input, and one call of its mode."""
+"""Build what a case needs: the layer, its input and one call of the case's mode."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,17 +17,21 @@ from harness.trial.precision import exact_float32
 
 
 class Unsupported(Exception):
-    """The layer itself says that this case cannot be."""
+    """Raised if the layer cannot run the case, or cannot be asked to."""
 
 
 @dataclass
 class Workload:
-    """A layer ready to be measured. `call` is one call of the case's mode; `sync` waits until it is done.
+    """A layer ready to be measured.
 
-    `forward` is the forward pass with the case's mask and `source`. `gradient` is that of the output, None where there
-    is none. `constants` are masks, caches and states: there before the call, and no weights of the layer. `varying` may
-    get other values between two calls: the inputs; in `backward`, the output's gradient; in `decode`, the token.
-    `remake` makes the call anew: of `backward`, its graph.
+    - `call`: one call of the case's mode.
+    - `sync`: waits until the call is done.
+    - `forward`: the forward pass with the case's mask and `source`.
+    - `gradient`: the gradient of the output, or None if the mode has no backward pass.
+    - `constants`: masks, caches and states. They exist before the call and are not weights of the layer.
+    - `varying`: tensors whose values may change between two calls. They are the inputs, in `backward` the output's
+      gradient, and in `decode` the token.
+    - `remake`: makes the call again, in `backward` with a new graph.
     """
 
     layer: nn.Module
@@ -43,23 +47,26 @@ class Workload:
 
     @property
     def inputs(self) -> list[Tensor]:
-        """What comes in from other layers."""
+        """The tensors that come from other layers: the input, and the source if there is one."""
         return [self.x] if self.source is None else [self.x, self.source]
 
     def forget(self) -> None:
-        """Free what a call leaves behind (gradients), which would else count as there before the next one."""
+        """Free the gradients that a call leaves behind. Otherwise they would count as existing before the next call."""
         for leaf in (*self.inputs, *self.layer.parameters()):
             leaf.grad = None
 
 
 def takes_heads(layer_class: type) -> bool:
-    """Whether the class can be told the number of heads, by its constructor's parameters."""
+    """Whether the constructor of the class has a parameter for the number of heads."""
     parameters = inspect.signature(layer_class).parameters.values()
     return any(p.name == "num_heads" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
 
 
 def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
-    """The layer at the case's width, in float32 on the CPU. Raises what its constructor raises."""
+    """Build the layer at the case's width, in float32 on the CPU.
+
+    Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
+    """
     if takes_heads(layer_class):
         options["num_heads"] = case.num_heads
     layer = layer_class(d_model=case.d_model, **options)
@@ -71,19 +78,19 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
 def build(
     case: Case, seed: int, weights: Mapping[str, Tensor] | None = None, inputs: Sequence[Tensor] | None = None
 ) -> Workload:
-    """Layer, input (b, n, d) drawn from N(0, 1), and call. Everything here is outside the clock.
+    """Build the layer, its input (b, n, d), drawn from N(0, 1), and its call. Nothing here is timed.
 
-    The input of a layer with an `input_width` is so many times as wide; its output and a source are not. `weights`
-    and `inputs`, the input and a source if there is one, replace the drawn ones.
+    A layer's `input_width` multiplies the width of its input, but not that of its output or of a source. `weights`
+    replaces the drawn weights. `inputs` replaces the drawn input, and the drawn source if there is one.
 
-    Raises Unsupported where the layer has a reason against the case, or no way to be asked for it.
+    Raises Unsupported if the layer refuses the case, or has no way to run it.
     """
     torch.set_num_threads(case.threads)
     layer_class = catalog.load_class(case.impl)
     reason = refusal(layer_class, case)
     if reason:
         raise Unsupported(reason)
-    torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU, whatever the device
+    torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
     dtype = getattr(torch, case.dtype)
     exact_float32()
     layer = build_layer(layer_class, case, **catalog.build_options(case.impl)).to(case.device, dtype)
@@ -102,7 +109,7 @@ def build(
 
 
 def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
-    """Copy them into the layer, but for buffers that have another shape there, as a table that grows with n."""
+    """Copy `weights` into the layer. Skip buffers with another shape in the layer, like a table that grows with n."""
     own = layer.state_dict()
     with torch.no_grad():
         for name, value in weights.items():
@@ -130,7 +137,7 @@ def _training(
     gradient = torch.randn(case.batch_size, case.seq_len, case.d_model)
     gradient = gradient.to(case.device, getattr(torch, output_dtype(layer, case.dtype)))
     real = counted(layer, case)
-    if real is not None:  # no loss is taken of padding
+    if real is not None:  # padding has no part in the loss
         gradient = gradient * real
 
     def remake() -> Call:
@@ -156,24 +163,27 @@ def _decoding(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sy
 
 
 def _forward(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None) -> tuple[Forward, list[Tensor]]:
-    """The forward pass, and what it is given that is neither input nor source: masks, as the layer wants them."""
+    """The forward pass, and the masks that it takes, in the layer's own layout."""
     keywords = given(layer, case, source)
     prepare = getattr(layer, "prepare", None)
     if prepare is not None:
         keywords = prepare(x, **keywords)
     masks = [tensor for tensor in tensors_in(keywords) if tensor is not source]
-    # Not even an empty dictionary is unpacked on the clock.
+    # Unpacking even an empty dictionary would cost time inside the measured call.
     return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks
 
 
 def start(layer: Any, case: Case, source: Tensor | None) -> Any:
-    """The state before the first token, with room for all."""
+    """The decoding state before the first token, with room for all tokens of the case."""
     given_source = {"source": source} if source is not None else {}
     return layer.start(case.batch_size, case.seq_len, **given_source)
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors in a state: itself, or those in its list, tuple, dictionary or dataclass."""
+    """Iterate over the tensors in a state.
+
+    A state is a tensor, a block mask of FlexAttention, or a list, tuple, dictionary or dataclass of states.
+    """
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
@@ -190,4 +200,4 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def _done_at_once() -> None:
-    """On the CPU a call returns when it is done."""
+    """Do nothing: on the CPU a call returns only when it is done."""

@@ -1,4 +1,4 @@
-"""One call of each mode: what is on the clock, and nothing else."""
+"""One call of each mode: exactly the work that is timed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,15 +14,18 @@ Forward = Callable[[], Tensor]
 
 
 def forward_call(forward: Forward, layer: nn.Module) -> Call:
-    """Forward without gradients."""
-    # For the whole process: a context manager around each call would be on the clock.
+    """A forward pass without gradients."""
+    # Gradients are off for the whole process: a context manager around each call would be timed.
     torch.set_grad_enabled(False)
     layer.eval()
     return forward
 
 
 def train_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call:
-    """Forward and backward, with a gradient for every weight and for the input, as inside a network."""
+    """A forward and a backward pass, with a gradient for every leaf, as inside a network.
+
+    `leaves` are the weights, the input, and the source if there is one.
+    """
 
     def call() -> Tensor:
         for leaf in leaves:
@@ -35,15 +38,21 @@ def train_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call
 
 
 def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor, seed: int) -> Call:
-    """Backward alone, again and again over one graph, whose forward pass is done here, with draws from the seed."""
-    torch.manual_seed(seed)  # a graph made anew then has the same dropout
+    """A backward pass alone, which can be repeated over one graph.
+
+    The graph's forward pass is done here, with random numbers from `seed`.
+    """
+    torch.manual_seed(seed)  # a second graph then has the same dropout
     y = forward()
-    # A layer may leave a weight unused, as one without a source leaves what is for one.
+    # A layer may leave a weight unused: without a source, for example, the weights for the source.
     return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)
 
 
 def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """One step, its answer looked at. Raises WrongResult where it is no output (b, d) and a state."""
+    """Decode one token, and check the answer. Return the output and the new state.
+
+    Raises WrongResult unless the layer returns a pair of an output (b, d) of its dtype and a state.
+    """
     answer = layer.step(x_t, state)
     if not (isinstance(answer, tuple) and len(answer) == 2):
         raise WrongResult(f"its step returned a {type(answer).__name__}, not a pair of an output and a state")
@@ -55,7 +64,10 @@ def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
 
 
 def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
-    """Decode `token` (b, d) again and again, after the tokens `before` it (b, n − 1, d), which are taken in here."""
+    """A call that decodes `token` (b, d) and can be repeated.
+
+    The preceding tokens `before` (b, n − 1, d) are processed here, outside the call.
+    """
     step: Callable[[Tensor, Any], tuple[Tensor, Any]] = layer.step  # type: ignore[assignment]
     before = before.clone()  # a layer may change its input
     if before.shape[1]:

@@ -1,4 +1,4 @@
-"""Check that a call on the same input again does all of its work again, as a timed call must."""
+"""Check that a repeated call on the same input repeats all of its work, as a timed call must."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +18,9 @@ _ROUNDS = 3
 def check_repeated_call(work: Workload, seed: int) -> None:
     """Raise WrongResult if calls on an input seen before dispatch fewer operations than calls on a new input.
 
-    Results kept by the input's address, version or values all show here. Work that torch does not dispatch, as in
-    numpy or in compiled code, does not: the timed trial compares its seconds. The input has other values afterwards.
+    The check detects results that a layer kept by the input's address, version or values. It misses work that torch
+    does not dispatch, as in numpy or in compiled code. For this work the timed trial compares seconds. The input has
+    other values afterwards.
     """
     if compilations() > 0:  # compiled code dispatches no operations, and may not run under an observer
         return
@@ -34,7 +35,7 @@ def check_repeated_call(work: Workload, seed: int) -> None:
             again.append(_operations(work.call, seed))
     except (torch.OutOfMemoryError, MemoryError):
         raise
-    except Exception:  # the layer has run before: it is the counting that it does not run under
+    except Exception:  # the layer ran above, so it is the observer that it cannot run under
         return
     if min(new) > max(again):
         raise WrongResult(

@@ -1,4 +1,4 @@
-"""The limit on a trial's memory: how it is set, and whether it is the reason for a failure."""
+"""The memory limit of a trial: set it, lift it, and tell whether it caused a failure."""
 
 import contextlib
 import ctypes
@@ -14,43 +14,46 @@ _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
     re.I,
 )
-# How C++ and Python report that no thread could be started, for want of memory or of processes.
+# How C++ and Python report that no thread could be started, because memory or processes ran out.
 _NO_THREAD = re.compile(r"RuntimeError: (Resource temporarily unavailable|can't start new thread)")
-# A thread's stack where its size is not limited; glibc's own default.
+# The size of a thread's stack if it is not limited: glibc's own default.
 _STACK = 2 * 2**20
-# Kept, as C code calls them.
+# Kept alive because C code calls them.
 _callbacks: list[Any] = []
 
 
 def set_limit(limit: int) -> None:
     """Limit this process to `limit` bytes more than it holds now."""
-    # RLIMIT_DATA counts private writable memory: what allocations cost, and not what CUDA merely reserves.
+    # RLIMIT_DATA counts private writable memory: real allocations, not the addresses that CUDA merely reserves.
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    with contextlib.suppress(OSError):  # no /proc: no limit, as on macOS, where the kernel would ignore it
+    with contextlib.suppress(OSError):  # no limit without /proc, as on macOS, whose kernel would ignore the limit
         most = _held() + limit
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the exception says that memory did not suffice, on the host or on a GPU."""
-    # By its name: the supervisor imports this module without torch.
+    """Whether the exception reports a lack of memory, on the host or on a GPU."""
+    # Compare by name, because the supervisor imports this module without torch.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def lift() -> int | None:
-    """Lift the limit, as reporting a result takes memory. Return what it was, in bytes of all data; None if not set."""
+    """Lift the limit, because reporting a result takes memory.
+
+    Return the former limit, in bytes of all data, or None if none was set.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def explain(outcome: dict[str, Any], limit: int | None, lifted: int | None) -> dict[str, Any]:
-    """The outcome of a failure, whose reason names the memory limit of `limit` bytes where that is the cause.
+    """Add the memory limit of `limit` bytes to the reason of a failed `outcome`, if the limit is the cause.
 
-    `lifted` is what `lift` returned. A thread that the memory limit does not explain is explained by the limit on
-    processes.
+    `lifted` is the result of `lift`. If a thread could not be started and the memory limit does not explain it, the
+    reason names the limit on processes.
     """
     if outcome["status"] == "error" and _NO_THREAD.match(outcome["reason"]):
         if lifted is None or not _leaves_no_thread(lifted):
@@ -71,9 +74,9 @@ def _leaves_no_thread(lifted: int) -> bool:
 
 
 def tell_at_exit(limit: int | None, tell: Callable[[dict[str, Any]], None]) -> None:
-    """Have C's exit() call `tell` with an outcome, where the limit is why a library ends the process.
+    """Have C's exit() call `tell` with an outcome if a library ends the process because of the limit.
 
-    libgomp, OpenMP's library, does that where it cannot start a thread.
+    libgomp, OpenMP's library, ends the process if it cannot start a thread. Linux only.
     """
     if limit is None or sys.platform != "linux":
         return

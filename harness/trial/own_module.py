@@ -1,7 +1,8 @@
-"""Somebody's own module, imported once for all trials of its layers where that is safe, instead of in each of them.
+"""Import a user's own module once for all trials of its layers, instead of in each trial, where this is safe.
 
-A package may take seconds to import. What decides is seen in the trial that describes the layer: an import that leaves
-threads, processes or a CUDA context behind cannot be forked from, and stays each trial's own.
+A package may take seconds to import. The trial that describes the layer finds out whether sharing is safe. A process
+cannot be forked safely after an import that leaves threads, processes or a CUDA context. Each trial then imports the
+module itself.
 """
 
 import contextlib
@@ -19,7 +20,10 @@ _CUDA_FILE = "/dev/nvidia-uvm"
 
 
 def timed_import(impl: str) -> tuple[type, float, bool]:
-    """`(class, seconds, whether it may be forked from)`. Raises what importing it raises."""
+    """Import the layer's class. Return `(class, seconds, whether a process can be forked after the import)`.
+
+    Raises what the import raises.
+    """
     began = perf_counter()
     layer_class = catalog.load_class(impl)
     return layer_class, perf_counter() - began, not _left_running()
@@ -27,7 +31,7 @@ def timed_import(impl: str) -> tuple[type, float, bool]:
 
 def _left_running() -> bool:
     tasks = Path("/proc/self/task")
-    if not tasks.exists():  # not Linux: what cannot be seen is not relied on
+    if not tasks.exists():  # without Linux's /proc nothing can be observed: assume the worst
         return True
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     threads = max(len(list(tasks.iterdir())), threading.active_count())
@@ -35,26 +39,29 @@ def _left_running() -> bool:
 
 
 def is_on_gpu(open_files: Path = Path("/proc/self/fd")) -> bool:
-    """Whether CUDA's driver is at work here, whoever called it: Triton, CuPy, or torch asked for a number of GPUs.
+    """Whether this process uses CUDA's driver, which then has the file `_CUDA_FILE` open.
 
-    It then has this file open. NVML, which survives a fork, has not.
+    The caller may be Triton, CuPy, or torch when it counts GPUs. NVML, which survives a fork, does not open the file.
     """
     for one in open_files.iterdir():
-        with contextlib.suppress(OSError):  # closed since
+        with contextlib.suppress(OSError):  # the file was closed in the meantime
             if os.readlink(one) == _CUDA_FILE:
                 return True
     return False
 
 
 def bring_in(impl: str) -> None:
-    """Import it here, in the process that trials are forked from. What fails, the trial meets as well, and tells."""
+    """Import the layer's module here, in the process that trials are forked from.
+
+    Ignore exceptions: the trial's own import raises them again, and the trial reports them.
+    """
     with _silence(), contextlib.suppress(Exception):
         catalog.load_class(impl)
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """What it prints is not for the sweep's screen."""
+    """Discard what the import prints, because the screen belongs to the sweep."""
     kept = os.dup(1), os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -1,18 +1,18 @@
-"""How far a result may be from what it must be, and the error where it is farther."""
+"""How far a result may be from the expected one, and the error for a result beyond that distance."""
 
 import torch
 from torch import Tensor
 
 
 class WrongResult(Exception):
-    """The layer ran and its result is not what it must be."""
+    """Raised if the layer ran and its result is incorrect."""
 
 
 def tolerance(dtype: torch.dtype, d_model: int) -> float:
-    """Relative RMS error that rounding explains.
+    """The largest relative RMS error that rounding explains, the sum of two terms.
 
-    8 units in the last place for the roundings of intermediates, which the layer keeps in its dtype, and
-    √d units of the accumulator, which is at least float32, for sums over d terms.
+    The layer keeps intermediates in its dtype, and their roundings get 8 units in the last place. Sums over d terms get
+    √d units of the accumulator, which is at least float32.
     """
     eps = torch.finfo(dtype).eps
     accumulator_eps = min(eps, torch.finfo(torch.float32).eps)
@@ -20,7 +20,7 @@ def tolerance(dtype: torch.dtype, d_model: int) -> float:
 
 
 def check(what: str, got: Tensor, want: Tensor, limit: float) -> float:
-    """‖got − want‖ / ‖want‖. Raises WrongResult where it is beyond `limit`, or not a number."""
+    """The relative error ‖got − want‖ / ‖want‖. Raises WrongResult if it exceeds `limit` or is not finite."""
     scale = want.norm().item()
     error = (got.detach().double() - want.detach()).norm().item() / (scale if scale > 0 else 1.0)
     if error != error or error == float("inf"):
@@ -31,7 +31,10 @@ def check(what: str, got: Tensor, want: Tensor, limit: float) -> float:
 
 
 def check_output(y: object, x: Tensor, d_model: int, dtype: str) -> Tensor:
-    """The output, of shape (b, n, d) for an input (b, n, ·), and of `dtype`. Raises WrongResult for anything else."""
+    """Return the output `y` of a call on `x`. The input has shape (b, n, ·), the output (b, n, d) and `dtype`.
+
+    Raises WrongResult for any other output.
+    """
     if not isinstance(y, Tensor):
         raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
     wanted = (*x.shape[:-1], d_model)
@@ -42,7 +45,7 @@ def check_output(y: object, x: Tensor, d_model: int, dtype: str) -> Tensor:
 
 
 def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
-    """The output for the input x. Raises WrongResult unless it is of `dtype`."""
+    """Return the output `y` for the input `x`. Raises WrongResult unless its dtype is `dtype`."""
     if y.dtype != getattr(torch, dtype):
         got, given = (str(tensor.dtype).removeprefix("torch.") for tensor in (y, x))
         raise WrongResult(
@@ -53,7 +56,7 @@ def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
 
 
 def check_finite(y: Tensor, real: Tensor | None) -> None:
-    """Raises WrongResult where a number of the output is none; `real` (b, n, 1) says which tokens are no padding."""
+    """Raise WrongResult if the output is not finite. `real` (b, n, 1) is False for padding, which is not checked."""
     finite = y.detach().isfinite()
     if not (finite if real is None else finite | ~real).all():
         raise WrongResult(f"its output is not finite at n = {y.shape[1]}")

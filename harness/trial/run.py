@@ -1,4 +1,4 @@
-"""One request in, one outcome out, whatever happens between: what a trial's process does."""
+"""Carry out one request in a trial's process. It gives one outcome, also if something raises."""
 
 import os
 import re
@@ -29,27 +29,28 @@ from harness.trial.timing.timed import take_time
 from harness.trial.timing.turns import take_turns
 from harness.trial.verify import verify
 
-# Where code lies that is nobody's layer: Python's own (below which others may be installed), torch's, the harness's.
+# Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below
+# Python's directory, so `_may_be_a_layers` treats `site-packages` apart.
 _PYTHON = sysconfig.get_path("stdlib") + os.sep
 _OTHERS = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
 
 
 def carry_out(request: dict[str, Any]) -> dict[str, Any]:
-    """The outcome of `request`: `status`, `reason`, and what was measured. To be called in a process of its own.
+    """The outcome of `request`: `status`, `reason` and the measured values. Call this in a separate process.
 
-    `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds), and what
-    the purpose needs beside it.
+    `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds). Some
+    purposes need further keys.
     """
     began = monotonic()
-    # A CUDA context, which the machine's facts are asked of, is larger than some limits for layers.
+    # Reading the machine's facts needs a CUDA context, which is larger than some limits for layers.
     limit = None if request["purpose"] == "machine" else request["memory_limit"]
     replaced = None
     try:
         isolate.enter(limit, request.get("temporary"))
         try:
             outcome = {"status": "ok", "reason": None, **_measure(request)}
-        finally:  # before `BaseException` is looked up: it is a built-in too
+        finally:  # before the lookup of `BaseException`, which is also a built-in
             replaced = restore_builtins()
     except BaseException as error:
         lifted = memory_limit.lift()
@@ -63,7 +64,7 @@ def carry_out(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """The status and one-line reason that an exception stands for. Nothing that its class defines can raise here."""
+    """The status and one-line reason for an exception. Methods that its class defines cannot make this raise."""
     try:
         return _failure(error)
     except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
@@ -84,7 +85,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
         return {"status": "oom", "reason": message or "out of memory"}
     if isinstance(error, RuntimeError) and _NO_KERNEL.search(message):
         return {"status": "unsupported", "reason": message}
-    if TOO_LARGE.search(message):  # of an exception of Triton's own, or of torch's around it
+    if TOO_LARGE.search(message):  # raised by Triton, or by torch around Triton's exception
         return {"status": "unsupported", "reason": message}
     return {
         "status": "error",
@@ -94,7 +95,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 
 def _place(error: BaseException) -> str:
-    """The file and line in the layer that raised, or called what raised; empty where no code of a layer took part."""
+    """The file and line of the layer's innermost frame in the traceback; empty if no layer's code took part."""
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), None)
     return f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
@@ -133,10 +134,10 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure_layer(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """One of the trials that a layer is built in.
+    """The outcome of a trial that builds a layer.
 
-    `compiled`, beside a verification, is whether anything was compiled for it; where anything was, `compiled_anew` says
-    in how many graphs that was done here, and what is kept on disk was not there or did not serve.
+    After a verification, `compiled` is whether anything was compiled for it. If anything was compiled, `compiled_anew`
+    is the number of graphs that were compiled here, because the copy on disk was missing or unusable.
     """
     purpose, seed = request["purpose"], request["seed"]
     compiler.keep_in(request.get("compile_cache"))

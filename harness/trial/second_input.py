@@ -1,4 +1,4 @@
-"""Check that a second input gets a result of its own, and not one that was kept from the first."""
+"""Check that a second input gets its own result, and not one kept from the first input."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,19 +16,20 @@ def check_second_input(
     seed: int,
     limit: float,
 ) -> None:
-    """Raise WrongResult if the output for other tokens, written over the first ones, is not what is `expected`.
+    """Raise WrongResult if the output for a second input is not the expected one.
 
-    `expected` takes the inputs in float64; `real` (b, n, 1) says which outputs are no padding; `limit` is the largest
-    relative error. The first input is restored afterwards.
+    The second input is written over the first one, which is restored afterwards. `expected` computes the output from
+    inputs in float64. `real` (b, n, 1) is False for padding. `limit` is the largest relative error.
     """
     before = [tensor.detach().clone() for tensor in work.inputs]
     second = [-first.roll((1, 1), dims=(1, 2)) for first in before]
     fill(work.inputs, second)
     torch.manual_seed(seed)
-    got = work.forward().detach().clone()  # it may share the memory of an input, which is restored below
+    got = work.forward().detach().clone()  # the output may share memory with an input, which is restored below
     fill(work.inputs, before)
     torch.manual_seed(seed)
-    with torch.set_grad_enabled(work.gradient is not None):  # as with the first, or what compiles would compile again
+    # Gradients are on or off as for the first input; otherwise a compiled reference would compile again.
+    with torch.set_grad_enabled(work.gradient is not None):
         wanted = expected([tensor.to(torch.float64, copy=True) for tensor in second]).detach()
     if real is not None:
         wanted, got = (torch.where(real, one, 0) for one in (wanted, got))
@@ -39,7 +40,7 @@ def check_second_input(
 
 
 def fill(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Write the values over the tensors, where these lie."""
+    """Write the values into the tensors in place."""
     with torch.no_grad():
         for tensor, value in zip(tensors, values, strict=True):
             tensor.copy_(value)

@@ -1,8 +1,8 @@
-"""POSIX shared memory that a trial made and did not unlink: noted by name, and unlinked after the trial.
+"""Unlink the POSIX shared memory that a trial created and left behind.
 
-Other programs of the same user make shared memory at the same time, and may attach to it later by its name. So only
-names known to come from the trial are unlinked: those that Python's `multiprocessing.shared_memory` created in the
-trial or in its forked children, and torch's, which begin with the number of the trial's process.
+Other programs of the same user create shared memory at the same time, and may attach to it later by its name.
+Therefore only names known to come from the trial are unlinked. Python's `multiprocessing.shared_memory` creates some,
+in the trial or in its forked children. Torch creates others, which contain the number of the trial's process.
 """
 
 import contextlib
@@ -13,26 +13,26 @@ import time
 from pathlib import Path
 from typing import Any
 
-# File times are those of the kernel's last tick, a few milliseconds ago.
+# The kernel sets file times to its last tick, which is a few milliseconds ago.
 _ROUNDING_S = 0.1
 _DIRECTORY = Path("/dev/shm")
-# File name patterns, each ended by a zero byte. Anonymous and shared with every process forked from this one: neither
-# a full disk nor a closed descriptor stops a trial from noting, and a layer cannot fill it beyond its size.
+# File name patterns, separated by zero bytes, in anonymous memory shared with every process forked from this one.
+# Neither a full disk nor a closed descriptor keeps a trial from noting a name, and the memory cannot grow.
 _noted = mmap.mmap(-1, 2**16)
-# When this process began, in seconds since the epoch: what is older belongs to others.
+# When this process began, in seconds since the epoch. Older files belong to other programs.
 _BEGAN = time.time() - _ROUNDING_S
 
 
 def note_trial(pid: int) -> None:
-    """Note the names that torch gives shared memory in the process `pid`."""
+    """Note the names that torch gives to shared memory in the process `pid`."""
     _note(f"torch_{pid}_*")
 
 
 def note_names() -> None:
-    """Note from now on every name that `multiprocessing.shared_memory` creates in this process or a fork of it."""
+    """Note each name that `multiprocessing.shared_memory` creates from now on, in this process or a fork of it."""
     try:
         import _posixshmem  # type: ignore[import-not-found]
-    except ImportError:  # a Python built without it
+    except ImportError:  # this Python was built without the module
         return
     shm_open = _posixshmem.shm_open
 
@@ -46,13 +46,13 @@ def note_names() -> None:
 
 
 def unlink_noted() -> None:
-    """Unlink what is left of the noted names, and forget them."""
+    """Unlink the shared memory of the noted names that still exists, and clear the notes."""
     patterns = os.fsdecode(_noted[:].rstrip(b"\0")).split("\0")
     _noted[:] = bytes(len(_noted))
     for pattern in filter(None, patterns):
         for left in _DIRECTORY.glob(pattern):
             with contextlib.suppress(OSError):
-                if left.stat().st_mtime >= _BEGAN:  # containers may share this directory, and not process numbers
+                if left.stat().st_mtime >= _BEGAN:  # containers may share this directory but not process numbers
                     left.unlink()
 
 

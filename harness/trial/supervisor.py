@@ -19,7 +19,7 @@ from harness.trial import isolate, shared_memory
 
 # The last line on the driver's socket, if the fork server stayed stopped.
 STOPPED = "stopped"
-# Before the reason why the system started no fork server, or no trial.
+# The prefix of the reason why the system could not start the fork server or a trial.
 REFUSED = "refused "
 # A whole job may be suspended and resumed: the fork server is then stopped for a moment longer than its supervisor.
 _STOPPED_S, _RESUMED_S = 2.0, 0.2
@@ -27,9 +27,9 @@ _AWAITED = (signal.SIGTERM, signal.SIGCONT, signal.SIGCHLD)
 
 
 def supervise(descriptor: int, directory: Path) -> None:
-    """Fork the fork server and return in it. On Linux only: on other systems this process becomes the fork server.
+    """Fork the fork server and return in it. On systems other than Linux, this process becomes the fork server.
 
-    `descriptor` is the socket to the driver, `directory` the parent of the trials' temporary directories.
+    `descriptor` is the socket to the driver. `directory` contains the trials' temporary directories.
     """
     if sys.platform != "linux":
         return
@@ -62,7 +62,10 @@ def supervise(descriptor: int, directory: Path) -> None:
 
 
 def _is_stopped_for_good(driver: int, server: int) -> bool:
-    """Wait until there is nothing left to supervise; whether that is because the fork server stays stopped."""
+    """Wait until supervision must end. Return whether the reason is a fork server that stays stopped.
+
+    The other reasons are the end of the driver, the end of the fork server, and SIGTERM.
+    """
     since: float | None = None
     received: signal.struct_siginfo | None = None
     while os.getppid() == driver:

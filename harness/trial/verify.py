@@ -1,4 +1,4 @@
-"""Correct before fast: outputs and gradients of a small case against a float64 reference."""
+"""Verify a layer before it is timed: compare outputs and gradients of a small case with a float64 reference."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,20 +18,21 @@ from harness.trial.relative import WrongResult, check, check_output, tolerance
 from harness.trial.second_input import check_second_input
 
 _ITSELF = "itself in float64"
-# Held against itself a layer can only show that it loses digits, not that its formula is wrong. How many it may lose is
-# its own matter: a scan in log space, right as it is, loses one or two more than sums of products do.
+# Comparing a layer with itself can only show that it loses digits, not that its formula is wrong. A correct layer may
+# lose more digits than another: a scan in log space loses one or two more than sums of products do.
 _LENIENT = 32
-# But nothing that is off by more of its norm is explained by rounding: of bfloat16, 32 times the rounding is twice the
-# norm, and zeros would do.
+# Rounding never explains an error above this share of the norm. In bfloat16, 32 times the rounding is twice the norm:
+# an output of zeros would pass.
 _MOST = 0.1
 _HALF = ("bfloat16", "float16")
 
 
 def verify(case: Case, seed: int) -> dict[str, Any]:
-    """Errors of the case as `_verify` gives them, or of one like it that the layer takes: `verified`.
+    """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
 
-    Of a case in half precision, those of its twin in float32 are looked at first, since what half precision rounds away
-    could hide a token that is not right. Where the layer computes in half precision alone there is no such twin.
+    The value of `verified` is the case that was verified. For a case in half precision, the same case in float32 is
+    verified first, because rounding to half precision could hide an incorrect token. A layer that computes only in half
+    precision has no such twin.
     """
     case = to_verify(catalog.load_class(case.impl), case)
     if case.dtype in _HALF:
@@ -40,7 +41,10 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
 
 
 def _verify_twin(twin: Case, seed: int) -> None:
-    """Raises WrongResult as `_verify` does. That a layer has no float32 is no fault of its half precision."""
+    """Verify the twin in float32. A layer that does not support float32 passes.
+
+    Raises WrongResult as `_verify` does.
+    """
     if refusal(catalog.load_class(twin.impl), twin) is not None:
         return
     torch.set_grad_enabled(True)
@@ -49,8 +53,8 @@ def _verify_twin(twin: Case, seed: int) -> None:
     except WrongResult:
         raise
     except Exception:
-        # Kernels for GPUs are often of half precision alone, and say so in exceptions of any kind, if in no `supports`.
-        # What else can have gone wrong here goes wrong again below, in the precision that was asked for.
+        # GPU kernels often support half precision only. Without a `supports` that declares this, they raise exceptions
+        # of any kind. Any other failure occurs again when the caller verifies the case in its own precision.
         if not catalog.is_foreign(twin.impl):
             raise
     finally:
@@ -58,15 +62,15 @@ def _verify_twin(twin: Case, seed: int) -> None:
 
 
 def _verify(case: Case, seed: int) -> dict[str, Any]:
-    """Errors of the outputs, and where there is a backward pass of every gradient, relative to the reference's norm.
+    """Errors of the outputs and of every gradient, relative to the reference's norm.
 
-    The reference is the impl's own specification where there is one; else the layer itself in float64,
-    which shows instability and garbage, not a wrong formula. In `decode`, what comes out step by step is held against
-    what the reference gives for all tokens at once. Outputs of padding are anybody's. Raises WrongResult with the
-    first error beyond the tolerance.
+    Gradients are compared only if the mode has a backward pass. The reference is the layer's own specification if it
+    has one. Otherwise it is the layer itself in float64. That reference shows instability and garbage, but not a wrong
+    formula. In `decode`, the outputs of single steps are compared with the reference's output for all tokens at once.
+    Outputs at padding are ignored. Raises WrongResult with the first error beyond the tolerance.
 
-    Where a layer has kinks, as ReLU is one (`kinks = True`), rounding puts a share ε of its units on the other side of
-    theirs, whose gradients are then another's: √ε of the norm.
+    A layer may have kinks, like that of ReLU (`kinks = True`). Rounding then moves a share ε of its units to the other
+    side of their kinks. The gradients of these units are wrong, which is an error of √ε of the norm.
     """
     work = build(case, seed)
     reference, against = _reference(case, work.layer)
@@ -83,33 +87,33 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     inputs = [tensor.detach().to(torch.float64, copy=True).requires_grad_(trains) for tensor in work.inputs]
     torch.manual_seed(seed)
     y = check_output(work.forward(), work.x, case.d_model, dtype)
-    torch.manual_seed(seed)  # what the layer draws, as dropout does, it must draw for the reference too
+    torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
         with torch.set_grad_enabled(trains):
             expected = _expected(reference, case, inputs)
-    except Exception as error:  # of any kind: a compiler of kernels has its own
+    except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if against != _ITSELF:
             raise
-        # Somebody's layer with a float32 constant inside is no worse for that; it can only be checked for less.
+        # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
         check_repeated_call(work, seed)
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = counted(work.layer, case)
-    # Not a product: padding may come out as no number at all.
+    # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real, one, 0) for one in (expected, y))
     result["output_error"] = check("output", got, wanted, limit)
     if trains:
         kinks = against == _ITSELF or getattr(work.layer, "kinks", False)
         of_gradients = max(limit, rounding**0.5) if kinks else limit
         pairs = _gradients(work, y, reference, inputs, expected)
-        if case.mode == "backward":  # the call that is timed goes back through one graph again and again
+        if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _again(work, pairs)]
         errors = (check(f"gradient of {name}", got, want, of_gradients) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
     check_repeated_call(work, seed)
-    # Last: they change the input, on which the graph of `backward` rests.
-    another, _ = _reference(case, work.layer)  # one that has kept nothing either
+    # These checks come last because they change the input, which the graph of `backward` depends on.
+    another, _ = _reference(case, work.layer)  # a new reference, which cannot have kept a result either
     check_second_input(work, lambda inputs: _expected(another, case, inputs), real, seed, limit)
     check_mask(case, work, seed, limit)
     return result
@@ -130,7 +134,7 @@ def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
 
 
 def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
-    """What the reference gives for an input, and a source if there is one."""
+    """The reference's output for an input, and for a source if there is one."""
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
     keywords = given(reference, case, source)
     prepare = getattr(reference, "prepare", None)
@@ -140,7 +144,7 @@ def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
 def _gradients(
     work: Workload, y: Tensor, reference: nn.Module, inputs: list[Tensor], expected: Tensor
 ) -> list[tuple[str, Tensor, Tensor]]:
-    """(name, gradient, what it must be) of inputs and weights. Raises WrongResult where one does not arrive."""
+    """(name, gradient, expected gradient) of inputs and weights. Raises WrongResult if an expected one is missing."""
     assert work.gradient is not None
     work.forget()
     y.backward(work.gradient)
@@ -159,7 +163,7 @@ def _gradients(
 
 
 def _again(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
-    """The same of one more call of the backward pass that is timed."""
+    """The same tuples for one more call of the timed backward pass."""
     names = [*("input", "source")[: len(work.inputs)], *(name for name, _ in work.layer.named_parameters())]
     got = dict(zip(names, work.call(), strict=True))
     found = []

@@ -1,12 +1,16 @@
-"""The warm parent: torch and our layers imported, no work done; each trial is a fork of it, milliseconds away.
+"""The fork server has imported torch and the registered layers, and does no work. Each trial is a fork of it.
 
-A trial so inherits no OpenMP pool, no CUDA context and no allocator's past. The parent itself only
-forks and waits, so that nothing but the trial runs while the trial runs.
+A fork takes milliseconds. A trial inherits no OpenMP pool, no CUDA context and no history of the allocator. The fork
+server only forks and waits, so nothing else runs during a trial.
 
-Protocol, over one Unix socket: the driver sends a request (JSON) with the write end of a pipe. The parent answers
-`started PID`, or `refused REASON` if the system starts no process. The trial writes its outcome to the pipe as one line
-(and a line before it, `compiling`, if it comes to that). When it has ended the parent says `ended STATUS`, as in
-waitpid(2). With a second pipe, of which it gets the reading end, the trial takes turns: see
+The protocol uses one Unix socket:
+
+- The driver sends a request (JSON) with the write end of a pipe.
+- The fork server answers `started PID`, or `refused REASON` if the system cannot start a process.
+- The trial writes its outcome to the pipe as one line. If it begins to compile, it first writes the line `compiling`.
+- When the trial has ended, the fork server sends `ended STATUS`, as in waitpid(2).
+
+If the driver also sends the read end of a second pipe, the trial takes interleaved samples: see
 `harness.trial.timing.turns`.
 """
 
@@ -30,7 +34,7 @@ MAX_REQUEST = 65536
 
 
 def serve(descriptor: int) -> NoReturn:
-    """Serve requests on the socket `descriptor` until the driver closes it, which is the end of the process."""
+    """Serve requests on the socket `descriptor` until the driver closes it. Then end the process."""
     isolate.adopt_orphans()
     # The driver decides when a trial ends: a Ctrl-C meant for it must not reach the trial's parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -61,15 +65,15 @@ def serve(descriptor: int) -> NoReturn:
             shared_memory.note_trial(pid)
             connection.sendall(f"started {pid}\n".encode())
             connection.sendall(f"ended {_reap(pid)}\n".encode())
-    os._exit(0)  # freeing what the kernel frees faster takes torch 0.4 s
+    os._exit(0)  # the kernel frees the memory faster; torch would take 0.4 s
 
 
 def _prepare(message: bytes) -> None:
-    """Import what the request's trial, and all like it, would import: once here instead of in each of them."""
+    """Import here, once, the modules that the request's trial and all similar trials would import."""
     request = json.loads(message)
     case = request.get("case") or {}
     if case.get("mode") in ("train", "backward"):
-        importlib.import_module("torch.fx.experimental.symbolic_shapes")  # by the first backward pass, 0.3 s
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
     if request.get("own_module"):
         own_module.bring_in(case["impl"])
     if request.get("compiles"):
@@ -79,16 +83,16 @@ def _prepare(message: bytes) -> None:
 
 
 def _freeze() -> None:
-    """The imported modules stay for good: a trial's garbage collection must not walk them (80 ms)."""
+    """Exclude the imported modules from the garbage collection of trials, which would take 80 ms to visit them."""
     gc.collect()
     gc.freeze()
 
 
 def _reap(pid: int) -> int:
-    """Wait for the trial's end, kill what it left behind in its group or elsewhere, and give its status."""
-    # The group is killed before the trial is reaped: until then its number cannot become somebody else's.
+    """Wait for the trial's end, kill all processes that it left behind, and return its status."""
+    # Kill the group before reaping the trial: until then no other process can get its number.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have ended before it led a group
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the trial may have ended before it led a group
         os.killpg(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     isolate.kill_children()
@@ -104,5 +108,5 @@ def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
         memory_limit.tell_at_exit(request["memory_limit"], lambda outcome: send(pipe, outcome))
         send(pipe, carry_out({**request, "ask": turns, "answer": pipe}))
     finally:
-        # No exit handlers, and no freeing of what the kernel frees faster.
+        # Run no exit handlers, and leave freeing memory to the kernel, which is faster.
         os._exit(0)

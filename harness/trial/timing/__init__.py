@@ -1,1 +1,1 @@
-"""The clock: warm-up, samples, and what else happened while they were taken."""
+"""Timing: warm-up, samples, and records of what else happened during the samples."""

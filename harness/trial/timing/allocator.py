@@ -1,8 +1,8 @@
-"""Fix the C library's allocator, so that page faults are either always paid or never.
+"""Configure the C library's allocator, so that large blocks cause page faults either at every call or never.
 
-By default glibc returns a large block to the kernel when it is freed, and moves the size from which on it does so with
-what it has seen. Whether a layer's n × n scores are new memory at every call, zeroed page by page, is then a matter
-of its past: mallopt(3), M_MMAP_THRESHOLD.
+By default, glibc returns a freed block to the kernel if its size exceeds a threshold. The threshold depends on earlier
+blocks. So a layer's past decides whether its n × n scores are new memory at every call, zeroed page by page. See
+mallopt(3), M_MMAP_THRESHOLD.
 """
 
 import ctypes
@@ -14,13 +14,14 @@ from typing import Any
 
 from harness.trial.build import Unsupported
 
-# From malloc.h.
+# Parameter numbers of `mallopt` in malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
-# glibc's own first threshold and number of mapped blocks; a threshold set by hand no longer moves.
+# glibc's own initial threshold and number of mapped blocks. A threshold set explicitly no longer changes.
 _FRESH_BYTES = 128 * 1024
 _FRESH_BLOCKS = 65536
 
-# A kept heap has reached its size when so many calls in a row fault no more than so often.
+# A heap that keeps its memory has reached its size after `_SETTLED_CALLS` calls in a row with at most `_SETTLED_FAULTS`
+# page faults each. `_MOST_CALLS` bounds the calls.
 _SETTLED_CALLS = 6
 _SETTLED_FAULTS = 16
 _MOST_CALLS = 40
@@ -28,16 +29,18 @@ _MOST_CALLS = 40
 # `mallopt` parameters and values, in order.
 _SETTINGS = {
     "default": (),
-    # Nothing is mapped by itself and nothing returned: once touched, memory stays, and faults are never paid again.
+    # No block is mapped separately and none is returned. Memory stays once touched, and causes no further faults.
     "steady": ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1)),
-    # Every large block is mapped, and returned when freed: its faults are paid at every call.
+    # Every large block is mapped separately and returned when freed, so it causes faults at every call.
     "fresh": ((_M_MMAP_MAX, _FRESH_BLOCKS), (_M_MMAP_THRESHOLD, _FRESH_BYTES), (_M_TRIM_THRESHOLD, _FRESH_BYTES)),
 }
 
 
 def set_allocator(name: str) -> None:
-    """Make this process allocate as `name` says: `default`, `steady` or `fresh`. Raises Unsupported where
-    the C library is not glibc, or does not take the setting."""
+    """Configure the allocator of this process as `default`, `steady` or `fresh`.
+
+    Raises Unsupported if the C library is not glibc or refuses the setting.
+    """
     settings = _SETTINGS[name]
     if not settings:
         return
@@ -50,9 +53,9 @@ def set_allocator(name: str) -> None:
 
 
 def settle(call: Callable[[], Any]) -> float:
-    """Call until the heap, of which nothing is given back, no longer grows: the faults of growing are paid here.
+    """Call until a heap that keeps its memory no longer grows. The page faults of growing then occur before timing.
 
-    Returns the seconds of the first call, in which a layer is compiled.
+    Return the seconds of the first call, in which a layer is compiled.
     """
     first_call_s, quiet, calls = 0.0, 0, 0
     while quiet < _SETTLED_CALLS and calls < _MOST_CALLS:

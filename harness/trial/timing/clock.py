@@ -1,4 +1,4 @@
-"""Time a call: warm it up until it is steady, then take samples that dwarf the clock's own cost.
+"""Time a call: warm it up until it is steady, then take samples that are long compared with reading the clock.
 
 cold first call | warm-up … steady | sample | sample | sample …
 """
@@ -13,14 +13,14 @@ from typing import Any
 
 from harness.trial.timing.interference import Usage, usage
 
-# No call of a layer is shorter; below it stands only what the clock cannot resolve.
+# A lower bound for the time of a layer's call. The clock cannot resolve shorter times.
 LEAST_CALL_S = 1e-7
-# A sample must outweigh the reading of the clock by this factor, so that its cost stays under 1 %.
+# A sample lasts at least this many times as long as a reading of the clock, which then costs at most 1 %.
 CLOCK_SHARE = 100
 # Long enough to span a few short calls, short enough that many samples see different moments of the machine.
 MIN_SAMPLE_S = 0.5e-3
-# The fastest of few is a matter of luck where calls differ: of calls of 10 ms whose page faults come and go, run-to-run
-# error was 6 to 12 % with three samples a trial, and 1 to 7 % with six.
+# The fastest of few samples depends on chance if calls differ. For calls of 10 ms with varying page faults, the
+# run-to-run error was 6 to 12 % with three samples a trial, and 1 to 7 % with six.
 MIN_SAMPLES = 5
 # Warm-up is over when the last few calls no longer beat the ones before by more than this share …
 STEADY = 0.02
@@ -29,15 +29,16 @@ STEADY_CALLS = 3
 WARMUP_SHARE = 0.1
 
 
-# A sample shorter than this share of what warm-up promised shows that warm-up had seen something else: compilation.
+# If a call of the first sample takes less than this share of the warm-up's estimate, warm-up timed a compilation.
 STILL_WARMING = 0.5
 
 
 @dataclass
 class Samples:
-    """What one trial saw, in seconds. `samples_s` are per call: each is the mean of `calls_per_sample` calls.
+    """The measurements of one trial, in seconds.
 
-    `during` is what else was counted while the samples were taken (see `interference`), warm-up left out.
+    Each value of `samples_s` is the mean of `calls_per_sample` calls. `during` holds the interference counted while the
+    samples were taken, without warm-up (see `interference`).
     """
 
     samples_s: list[float] = field(default_factory=list)
@@ -59,10 +60,10 @@ def sample(
     renew: Callable[[], None] = lambda: None,
     singly: bool = False,
 ) -> Samples:
-    """Samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. `sync` waits for its work.
+    """Take samples of `call` for about `budget_s` seconds, and at least `MIN_SAMPLES`.
 
-    `renew` is called before each sample, outside the clock, to change the input. With `singly` a sample is one call,
-    however short.
+    `sync` waits until a call's work is done. Before each sample, `renew` changes the input; this is not timed. With
+    `singly`, each sample is one call, however short.
     """
     result = Samples(clock_s=clock_cost(clock))
     gc.disable()  # a collection inside a sample is Python's cost, not the layer's
@@ -80,7 +81,7 @@ def sample(
             end = clock()
             result.samples_s.append((end - start) / calls)
             if len(result.samples_s) == 1 and result.samples_s[0] < STILL_WARMING * per_call:
-                # The first call took the whole budget of warm-up, and was not what calls take: it compiled.
+                # Warm-up spent its whole budget on the first call, which compiled and took longer than later calls.
                 per_call = max(result.samples_s.pop(), LEAST_CALL_S)
                 result.warmup_calls += calls
                 result.warmup_s += end - start
@@ -99,13 +100,13 @@ def _calls_per_sample(per_call_s: float, clock_s: float) -> int:
 
 
 def clock_cost(clock: Callable[[], float]) -> float:
-    """Seconds that one reading of the clock takes: the median over many pairs of readings."""
+    """Seconds that one reading of the clock takes: the mean over many readings."""
     readings = [clock() for _ in range(201)]
     return max(0.0, (readings[-1] - readings[0]) / (len(readings) - 1))
 
 
 def steady(times: Sequence[float]) -> bool:
-    """Whether the last few calls no longer beat the ones before."""
+    """Whether the fastest of the last `STEADY_CALLS` calls beats the ones before by at most the share `STEADY`."""
     recent, before = times[-STEADY_CALLS:], times[:-STEADY_CALLS]
     return bool(before) and min(recent) >= (1 - STEADY) * min(before)
 
@@ -113,7 +114,7 @@ def steady(times: Sequence[float]) -> bool:
 def _warm_up(
     call: Callable[[], Any], sync: Callable[[], None], budget_s: float, clock: Callable[[], float], into: Samples
 ) -> float:
-    """Call until steady or out of budget; the time of one warm call, in seconds."""
+    """Call until steady or out of budget. Return the time of one warm call, in seconds."""
     times: list[float] = []
     begin = clock()
     while True:
@@ -127,5 +128,5 @@ def _warm_up(
     into.first_call_s = times[0]
     into.warmup_calls = len(times)
     into.warmup_s = now - begin
-    # One call, the reading of the clock not included: it would make short calls look long, and samples short.
+    # Subtract the reading of the clock, which would make short calls look long, and then samples short.
     return max(median(times[-STEADY_CALLS:]) - into.clock_s, LEAST_CALL_S)

@@ -1,4 +1,4 @@
-"""What else happened while the clock ran: recorded with each trial, so that a slow one can be explained."""
+"""Record what else happened during the samples of each trial, so that a slow trial can be explained."""
 
 import resource
 from dataclasses import dataclass
@@ -11,7 +11,10 @@ _FREQUENCY = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 
 @dataclass
 class Usage:
-    """Counters at one moment: the process's own, from getrusage(2), and the whole machine's ticks, from proc(5)."""
+    """Counters at one moment: this process's own, from getrusage(2), and the machine's ticks, from proc(5).
+
+    `cpu_s` is in seconds, from Python's `process_time`.
+    """
 
     minor_faults: int
     major_faults: int
@@ -22,13 +25,13 @@ class Usage:
     machine_ticks: int = 0
 
     def since(self, earlier: "Usage") -> dict[str, float]:
-        """What was counted between `earlier` and now."""
+        """The increase of each counter since `earlier`."""
         return {name: round(value - getattr(earlier, name), 6) for name, value in vars(self).items()}
 
 
 def usage() -> Usage:
-    """The counters now, all threads of this process included."""
-    # The process's own first: reading the machine's costs some of them.
+    """The present counters, over all threads of this process."""
+    # Read the process's own counters first, because reading the machine's increases them.
     r, cpu_s = resource.getrusage(resource.RUSAGE_SELF), process_time()
     try:
         steal, machine = ticks(_STAT.read_text())
@@ -38,18 +41,19 @@ def usage() -> Usage:
 
 
 def ticks(stat: str) -> tuple[int, int]:
-    """`(stolen, all)` of all CPUs, of the text of /proc/stat: user nice system idle iowait irq softirq steal …
+    """`(stolen, all)` ticks of all CPUs, from the text of /proc/stat.
 
-    Guest time, after that, is part of user time and not counted again.
+    The fields are user nice system idle iowait irq softirq steal …. The guest time that follows is part of user time,
+    so it is not counted again.
     """
     counted = [int(field) for field in stat.split("\n", 1)[0].split()[1:9]]
     return (counted[7] if len(counted) > 7 else 0), sum(counted)
 
 
 def cpu_mhz(root: Path = Path("/")) -> float | None:
-    """The clock of the CPU that this thread runs on now, in MHz; None where the machine does not tell."""
+    """The clock rate of this thread's present CPU in MHz; None if the machine does not report it."""
     try:
-        # Fields after the command's name, which may hold spaces: `processor` is the 39th of all.
+        # Split after the command's name, which may contain spaces. `processor` is the 39th field of the whole line.
         cpu = (root / "proc/self/stat").read_text().rpartition(")")[2].split()[36]
         return int((root / _FREQUENCY.format(cpu)).read_text()) / 1000
     except (OSError, ValueError, IndexError):

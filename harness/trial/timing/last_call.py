@@ -1,9 +1,9 @@
 """Check after the samples that the timed calls computed their results, and did not keep them from earlier calls.
 
-`Renewal` changes the input between samples, so a result kept by the input's address is wrong, and `check_last_call`
-finds it. Within a sample of several calls the input stays, because a change would be on the clock, and visiting several
-inputs in turn would make an honest layer read them from a slower cache. A result kept by the input's values is right
-there, but too fast: `check_repeated_calls` compares calls on new and on repeated input, outside the samples.
+`Renewal` changes the input between samples. A result kept by the input's address is then wrong, and `check_last_call`
+detects it. Within a sample of several calls the input stays the same. A change would be timed, and alternating between
+several inputs would make an honest layer read them from a slower cache. A result kept by the input's values is correct
+there, but too fast. Therefore `check_repeated_calls` compares calls on new and on repeated input, outside the samples.
 """
 
 import gc
@@ -24,11 +24,12 @@ from harness.trial.relative import WrongResult, tolerance
 from harness.trial.renewal import Renewal
 
 _EARLIER = "it returned the result of an earlier call"
-# Rounds of so many calls of each kind, in random order. One round clears an honest layer. A layer whose calls have two
-# speeds by chance fails one round in 50 at worst, and all rounds once in 100,000 times.
+# Each round makes `_CALLS` calls of each kind in random order, and one passed round clears a layer. The calls of an
+# honest layer may have two speeds by chance. It then fails one round in 50 at worst, and all rounds once in 100,000
+# times.
 _CALLS = 16
 _ROUNDS = 3
-# Caches and branches make no such difference, and keeping a result is not worth it if it saves less.
+# Caches and branches cause a smaller factor, and keeping a result is not worthwhile if it saves less.
 _SLOWER = 1.5
 
 
@@ -46,7 +47,7 @@ class LastCall:
 def check_repeated_calls(work: Workload, renewal: Renewal) -> None:
     """Raise WrongResult if calls on a new input take more than 1.5 times as long as calls on the same input again.
 
-    Before a repeated call other tensors of the same size are renewed, so that both kinds of calls meet the same caches.
+    Before a repeated call, other tensors of the same size are renewed. Both kinds of calls then find the same caches.
     """
     elsewhere = Renewal([tensor.detach().clone() for tensor in work.varying])
     elsewhere.look()
@@ -67,7 +68,7 @@ def check_repeated_calls(work: Workload, renewal: Renewal) -> None:
 
 
 def last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
-    """One more call, on an input that was changed after the last sample."""
+    """Make one more call, on an input that is changed after the last sample. Return its data and results."""
     renewal()
     parameters = {name for name, _ in work.layer.named_parameters()}
     weights = {name: value if name in parameters else value.clone() for name, value in work.layer.state_dict().items()}
@@ -77,13 +78,13 @@ def last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
 
 
 def check_last_call(last: LastCall, case: Case, seed: int) -> bool:
-    """Raise WrongResult unless a layer built anew, with the same weights, gives the same results for the same input.
+    """Raise WrongResult unless a rebuilt layer with the same weights gives the same results for the same input.
 
-    Return whether that could be checked: False if the memory does not suffice for a second layer.
+    Return whether this could be checked: False if memory does not suffice for a second layer. The caller must have
+    dropped its own layer.
 
-    A kept result is as far off as one input's result is from another's. So an error is a kept result if it is beyond
-    rounding and more than half of that distance; a long recurrence may amplify rounding, but not as far. The caller
-    must have dropped its own layer.
+    A kept result is as wrong as one input's result is for another input. So an error indicates a kept result if it
+    exceeds rounding and half of that distance. A long recurrence may amplify rounding, but not as far.
     """
     gc.collect()  # the dropped layer may be part of a cycle
     try:
@@ -119,7 +120,7 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
 
 
 def _results(work: Workload, seed: int) -> list[Tensor | None]:
-    """What one call returns, and the gradients that it leaves behind."""
+    """The tensors that one call returns, and the gradients that it leaves behind."""
     torch.manual_seed(seed)
     returned = work.call()
     tensors = list(returned) if isinstance(returned, tuple) else list(tensors_in(returned))
@@ -127,7 +128,7 @@ def _results(work: Workload, seed: int) -> list[Tensor | None]:
 
 
 def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> Iterator[float]:
-    """‖got − want‖ / ‖want‖ of each pair, 0 of a missing one. The first is the output, of which padding is left out."""
+    """‖got − want‖ / ‖want‖ of each pair, or 0 if one is None. The first pair is the output, without its padding."""
     for number, (one, other) in enumerate(zip(got, want, strict=True)):
         if one is None or other is None:
             yield 0.0

@@ -1,8 +1,8 @@
-"""Which CPUs a trial may run on, where two trials are to meet the same ones.
+"""Choose the CPUs that a trial runs on, so that two trials can use the same ones in turn.
 
-The CPUs of a shared machine are not alike: what a neighbour runs on the other half of a core slows that one down, by
-two thirds on the machine where this was found, for seconds. A process of one thread stays where it is, so that of two
-such processes one may have the fast CPU throughout and the other the slow one.
+The CPUs of a shared machine differ in speed. A neighbour on the other half of a core slows the CPU down for seconds, by
+two thirds on the machine where this was found. A process of one thread stays on its CPU. Of two such processes, one may
+have the fast CPU throughout and the other one the slow CPU.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ _TASKS = Path("/proc/self/task")
 
 
 def places(threads: int) -> list[set[int]]:
-    """Sets of as many CPUs as there are threads, which together are all that this process may run on.
+    """Sets of `threads` CPUs each, which together contain all CPUs that this process may run on.
 
-    None where there is nothing to choose: as many threads as CPUs, or no Linux.
+    Empty if there is no choice: on systems other than Linux, or with at least as many threads as CPUs.
     """
     if not hasattr(os, "sched_getaffinity"):
         return []
@@ -28,13 +28,16 @@ def places(threads: int) -> list[set[int]]:
 
 
 def mover(threads: int) -> Callable[[int], None]:
-    """What moves this process, all its threads, to the place of a number; it does nothing where there is no choice."""
+    """A function that moves all threads of this process to the CPU set of a number (see `places`).
+
+    Numbers wrap around. Without a choice of CPUs the function does nothing.
+    """
     known = places(threads)
 
     def move(number: int) -> None:
         if known:
             for task in _TASKS.iterdir():
-                with contextlib.suppress(ProcessLookupError):  # a thread that has just ended
+                with contextlib.suppress(ProcessLookupError):  # the thread has just ended
                     os.sched_setaffinity(int(task.name), known[number % len(known)])
 
     return move

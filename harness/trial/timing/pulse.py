@@ -1,8 +1,7 @@
-"""The machine's pulse: a fixed piece of work, timed just before and just after the samples.
+"""The probe: a reference workload, timed just before and just after the samples.
 
-Shared machines have two speeds: for seconds at a time a neighbour takes part of the cores or the cache, and
-everything runs a third slower. A layer's samples cannot tell that from a slow layer; a piece of work that
-is always the same can.
+Shared machines have two speeds. For seconds at a time, a neighbour takes part of the cores or the cache, and everything
+runs a third slower. A layer's samples cannot distinguish a disturbed machine from a slow layer. A fixed workload can.
 """
 
 from time import perf_counter
@@ -15,8 +14,8 @@ _REPEATS = 8
 
 
 def pulse() -> float:
-    """Seconds that the fixed work takes now, at best, with torch's present number of threads."""
-    # Its result goes to memory that is there already: what new memory costs is the allocator's, not the machine's.
+    """The shortest of several times of the probe, in seconds, with torch's present number of threads."""
+    # The result goes to existing memory: the cost of new memory depends on the allocator, not on the machine.
     x, y = torch.ones(_SIZE, _SIZE), torch.empty(_SIZE, _SIZE)
     best = float("inf")
     with torch.no_grad():

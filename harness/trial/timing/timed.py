@@ -1,4 +1,4 @@
-"""A timed trial: nothing is in it but the clock and what explains its readings."""
+"""A timed trial: it takes samples, and records what explains them."""
 
 from dataclasses import asdict
 from statistics import median
@@ -19,9 +19,10 @@ from harness.trial.timing.pulse import pulse
 
 
 def take_time(case: Case, seed: int, trial_s: float, check: bool = True) -> dict[str, Any]:
-    """Take samples for about `trial_s` seconds, the machine's pulse and the interference beside them.
+    """Take samples for about `trial_s` seconds. Also time the probe and count the interference.
 
-    With `check`, look afterwards whether the timed calls kept their results: see `harness.trial.timing.last_call`.
+    With `check`, test afterwards whether the timed calls returned kept results (see `harness.trial.timing.last_call`).
+    Raises WrongResult if they did, and CompiledAgain if the layer was compiled again while it was timed.
     """
     began = monotonic()
     held = litter()
@@ -60,24 +61,24 @@ def take_time(case: Case, seed: int, trial_s: float, check: bool = True) -> dict
 def _on_cpu(work: Workload, trial_s: float, renewal: Renewal, singly: bool) -> tuple[Samples, dict[str, Any]]:
     before_s = pulse()
     samples = sample(work.call, work.sync, trial_s, renew=renewal, singly=singly)
-    # The quieter of the two: the fastest samples are from that end of the trial.
+    # Take the quieter of the two: the fastest samples come from that end of the trial.
     return samples, {"pulse_s": min(before_s, pulse()), "cpu_mhz": cpu_mhz()}
 
 
 def _on_gpu(work: Workload, trial_s: float, renewal: Renewal, singly: bool) -> tuple[Samples, dict[str, Any]]:
-    from harness.trial.timing.cuda.sample import sample_cuda  # here: it and NVML are needed on a GPU only
+    from harness.trial.timing.cuda.sample import sample_cuda  # imported here, because only a GPU needs it and NVML
     from harness.trial.timing.cuda.torch_device import TorchDevice
 
     device = TorchDevice()
     before = usage()
-    samples, extras = sample_cuda(work.call, trial_s, device, renew=renewal)  # a sample is one call anyway
-    # Of warm-up too, unlike on the CPU: what the host did beside the GPU.
+    samples, extras = sample_cuda(work.call, trial_s, device, renew=renewal)  # on a GPU each sample is one call anyway
+    # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
     return samples, {"pulse_s": None, "cpu_mhz": cpu_mhz(), **extras}
 
 
 def _rounded(value: Any) -> Any:
-    """Six significant digits: a clock has no more."""
+    """Round to six significant digits, since a clock has no more."""
     if isinstance(value, list):
         return [_rounded(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value

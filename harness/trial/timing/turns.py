@@ -1,11 +1,12 @@
-"""A layer timed in turns with another: it is built and warmed up, and then calls only when it is told to.
+"""Interleaved samples of two layers: a trial builds and warms up one layer, then calls it only in its turns.
 
-The driver has two such trials at once, one of each side, and gives them the turn one after the other. A turn is a few
-milliseconds: what a shared machine does for a second or two meets both sides alike, and their ratio does not see it.
+The driver runs two such trials at once, one for each side, and gives them turns alternately. A turn takes a few
+milliseconds. A disturbance of a shared machine lasts a second or two. It slows both sides equally, and cancels in their
+ratio.
 
-What a process is dealt by chance it keeps: which physical pages its memory has, and so which of them fall on the same
-lines of a cache, made the same layer up to a tenth slower or faster from process to process. So the layer is built
-anew, in new memory, every few turns.
+A process keeps the physical pages that it gets by chance. They decide which parts of its memory share lines of a cache.
+This made the same layer up to a tenth slower or faster from process to process. So the layer is rebuilt in new memory
+every few turns.
 """
 
 import ctypes
@@ -30,17 +31,17 @@ from harness.trial.timing.last_call import check_last_call, check_repeated_calls
 from harness.trial.timing.layout import litter
 from harness.trial.timing.places import mover
 
-# The other side has had the caches, and its threads spin for a while after their last work: calls before a turn's first
-# sample last so long at least, unless a single call is so long that this does not matter.
+# The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this
+# total duration precede a turn's first sample, unless a single call is so long that the effect is negligible.
 _AGAIN_WARM_S = 0.5e-3
 _LONG_CALL_S = 20e-3
-# The first calls after the layer was built anew touch its new memory.
+# The first calls after a rebuild touch the layer's new memory.
 _CALLS_ANEW = 3
 
 
 @dataclass
 class _Layer:
-    """The layer as it lies in memory now; `held` is what keeps the holes in its heap open."""
+    """The layer as it lies in memory now. The blocks in `held` keep the holes in the heap open."""
 
     held: list[bytearray]
     work: Workload
@@ -48,18 +49,22 @@ class _Layer:
 
 
 def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
-    """Serve turns of about `turn_s` seconds: for every two bytes on the descriptor `ask`, a line of JSON on `answer`.
+    """Serve turns of about `turn_s` seconds each. Return their number under `turns`.
 
-    The first byte is the number of the place to take the turn at (see `places`), the second whether to build the layer
-    anew before. The first line, before any turn, says that the layer is warm. A turn's line is the fastest and the mean
-    call, in seconds. `warm_up_s` bounds the warm-up. Gives how many turns there were.
+    Every two bytes on the descriptor `ask` request a turn, and one line of JSON on `answer` reports its result. The
+    first byte is the number of the CPU set to run on (see `places`). The second one is whether to rebuild the layer
+    before the turn. A line before the first turn reports that the layer is warm. A turn's line has the fastest and the
+    mean time of a call, in seconds. The warm-up ends at the latest after the share `WARMUP_SHARE` of `warm_up_s`.
+
+    Raises WrongResult if a call returned a kept result, and CompiledAgain if the layer was compiled again during the
+    turns.
     """
     held, work = litter(), build(case, seed)
     layer = _Layer(held, work, Renewal(work.varying))
     del work
     load(layer.work.call, layer.work.sync)
     changes_input = layer.renewal.look()
-    # Building a layer anew that compiles would compile it anew; and a GPU's memory is not the C library's.
+    # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
     compiles = compilations() > 0
     stays = compiles or case.device == "cuda"
     if case.allocator == "steady":
@@ -109,10 +114,10 @@ def _turn(layer: _Layer, calls: int, again: int, turn_s: float) -> dict[str, flo
 
 
 def _build_anew(layer: _Layer, case: Case, seed: int) -> None:
-    """The same layer and input, in another place: what was free goes back to the kernel first."""
+    """Rebuild the same layer and input in other memory. Return free memory to the kernel first."""
     del layer.work, layer.renewal
     layer.held.clear()
-    gc.collect()  # collection is off: a layer in a cycle would stay, and its memory with it
+    gc.collect()  # automatic collection is off, so a layer in a reference cycle would keep its memory
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
     layer.held = litter()
@@ -125,7 +130,7 @@ def _build_anew(layer: _Layer, case: Case, seed: int) -> None:
 
 
 def _warm_up(work: Workload, budget_s: float) -> float:
-    """Call until calls no longer get faster, or out of budget; the seconds of a warm one."""
+    """Call until calls no longer get faster or the budget is used up. Return the seconds of a warm call."""
     times: list[float] = []
     begin = perf_counter()
     while True:

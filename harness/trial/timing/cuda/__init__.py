@@ -1,1 +1,1 @@
-"""The clock on a GPU: events on a queue that is held back, a cold L2 cache, and the GPU's own clock beside it."""
+"""Timing on a GPU: events in a queue that is held back, a cold L2 cache, and readings of the GPU's clock rates."""

@@ -1,20 +1,20 @@
-"""What the sampling asks of a GPU. Torch's is in `torch_device`; tests have one whose time they turn themselves."""
+"""The interface between the sampling and a GPU. `torch_device` implements it; a test's device simulates time."""
 
 from typing import Any, Protocol
 
 
 class Event(Protocol):
-    """A mark in the GPU's queue, by the names of `torch.cuda.Event`."""
+    """A mark in the GPU's queue, with the method names of `torch.cuda.Event`."""
 
     def query(self) -> bool:
-        """Whether the GPU has come to it."""
+        """Whether the GPU has reached the event."""
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds from this one to a later one, both of them reached."""
+        """Milliseconds from this event to a later one. The GPU must have reached both."""
 
 
 class Gauge(Protocol):
-    """The GPU's clocks and what holds them down, read now and then and summed up at the end."""
+    """Readings of the GPU's clock rates and throttle reasons, taken now and then and summarised at the end."""
 
     def read(self) -> None: ...
 
@@ -22,19 +22,19 @@ class Gauge(Protocol):
 
 
 class Device(Protocol):
-    """One queue, worked off in order. Everything but `sync` returns before the GPU has come to it."""
+    """One queue, executed in order. All methods except `sync` return before the GPU reaches what they enqueue."""
 
     l2_bytes: int
     gauge: Gauge
 
     def mark(self) -> Event:
-        """An event at the queue's present end."""
+        """Enqueue an event and return it."""
 
     def flush_l2(self) -> None:
-        """Fill the L2 cache with something else."""
+        """Enqueue a write that fills the L2 cache with other data."""
 
     def hold(self, seconds: float) -> None:
-        """Keep the GPU from what is enqueued after this, for at least so long from when it gets here."""
+        """Hold the queue for at least `seconds` once the GPU reaches this point: later entries wait."""
 
     def sync(self) -> None:
         """Wait until the queue is empty."""

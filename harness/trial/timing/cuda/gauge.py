@@ -1,6 +1,9 @@
-"""The GPU's clocks, power, heat and company, asked of NVML. What cannot be asked is None, with a note that says why.
+"""Read a GPU's clock rates, power, temperature and other processes with NVML.
 
-NVML numbers all GPUs of a machine and knows nothing of CUDA_VISIBLE_DEVICES: the GPU is found by its UUID.
+An unavailable value is None, and a note gives the reason.
+
+NVML numbers all GPUs of a machine and ignores CUDA_VISIBLE_DEVICES. The GPU is therefore identified by its UUID, or by
+its PCI address.
 """
 
 import importlib
@@ -10,14 +13,14 @@ from typing import Any
 
 from harness.trial.timing.cuda.throttle import in_words
 
-# A function of NVML that finds a GPU, and what to give it.
+# The name of an NVML function that finds a GPU, and the function's argument.
 Address = tuple[str, str]
-# The second is what drivers and bindings called it before NVML 12.2.
+# Drivers and bindings used the second name before NVML 12.2.
 _REASONS_FUNCTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 
 
 def addresses(properties: Any) -> list[Address]:
-    """How NVML may find the GPU with these properties (`torch.cuda.get_device_properties`), best first."""
+    """Ways for NVML to find the GPU with these properties (`torch.cuda.get_device_properties`), best first."""
     found: list[Address] = []
     uuid = str(getattr(properties, "uuid", "")).removeprefix("GPU-")
     if uuid:
@@ -25,15 +28,15 @@ def addresses(properties: Any) -> list[Address]:
     if hasattr(properties, "pci_bus_id"):  # since torch 2.8
         where = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
         found.append(("nvmlDeviceGetHandleByPciBusId", where))
-    if uuid:  # a slice of a GPU; NVML says less of it than of the whole
+    if uuid:  # a slice of a GPU, for which NVML reports fewer values than for a whole GPU
         found.append(("nvmlDeviceGetHandleByUUID", f"MIG-{uuid}"))
     return found
 
 
 class NvmlGauge:
-    """Readings of one GPU. No reading fails: a reason in `nvml_note` takes its place.
+    """Readings of one GPU. A reading never raises: `nvml_note` gives the reason for a missing value.
 
-    `nvml` is the module of nvidia-ml-py, or one like it.
+    `nvml` is the module of nvidia-ml-py, or a module with the same interface.
     """
 
     def __init__(self, where: Sequence[Address], nvml: Any = None) -> None:
@@ -45,7 +48,7 @@ class NvmlGauge:
         self.sm_clock_max_mhz: int | None = self._ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM")
 
     def read(self) -> None:
-        """Take a reading. It enqueues nothing, but takes the host's time: not to be done inside a sample."""
+        """Take a reading. This enqueues nothing, but takes host time, so do not call it inside a sample."""
         power = self._ask("nvmlDeviceGetPowerUsage")
         self._readings.append(
             {
@@ -58,9 +61,10 @@ class NvmlGauge:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Medians over the readings of clocks (MHz) and power (W), the highest temperature (°C), every throttle reason.
+        """Summarise the readings.
 
-        `gpu_processes` is how many other processes use the GPU; in a container NVML may not see them all.
+        Clock rates (MHz) and power (W) are medians, and the temperature (°C) is the highest. All throttle reasons are
+        listed. `gpu_processes` is the number of other processes on the GPU. In a container, NVML may not see them all.
         """
         bits = self._values("throttle")
         temperatures = self._values("temperature_c")
@@ -96,7 +100,7 @@ class NvmlGauge:
         self._notes |= failed or {"nvml": "torch does not say which GPU it uses"}
 
     def _ask(self, function: str, *constants: str) -> Any:
-        """The function's answer for this GPU, given NVML's constants of these names; None where it has none."""
+        """Call an NVML function for this GPU, with the NVML constants of these names. None if there is no answer."""
         if self._handle is None:
             return None
         try:
@@ -120,7 +124,7 @@ class NvmlGauge:
         lists = [self._ask(f"nvmlDeviceGet{kind}RunningProcesses") for kind in ("Compute", "Graphics")]
         known = [processes for processes in lists if processes is not None]
         pids = {process.pid for processes in known for process in processes}
-        # One of them is this process, under the number that it has outside its container.
+        # One of them is this process, with its number outside its container.
         return max(0, len(pids) - 1) if known else None
 
     def _values(self, name: str) -> list[Any]:

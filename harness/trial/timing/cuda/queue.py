@@ -1,20 +1,20 @@
-"""Samples out of the GPU's queue: held back until all is enqueued, or, where that cannot be, running free.
+"""Take samples from the GPU's queue. Hold the queue until all is enqueued; if this is impossible, let it run free.
 
 held   host  | hold | flush start call end | flush start call end | … then wait
        GPU          spins ───────────────────────────────────────→ flush call, flush call, …
 free   host  | flush, wait | start call end, wait
 
-While the GPU is held, the host can enqueue calls at its own pace, and the time between their events is then the
-GPU's alone: no launch is late. Whether it was held long enough is not assumed but seen: the event just after the hold
-must not have been reached when a sample's last event is in the queue. That is proof, and also says that the queue
-was never full, since a full one takes no more until the GPU moves on.
+While the GPU is held, the host can enqueue calls at its own pace. The time between their events is then the GPU's
+alone, because no launch is late. Whether the hold was long enough is not assumed but observed. When a sample's last
+event is in the queue, the GPU must not have reached the event just after the hold. This is proof. It also shows that
+the queue was never full, since a full queue accepts nothing until the GPU continues.
 
-A call must be enqueued whole while the GPU waits. One of thousands of launches overfills the queue (about a thousand
-entries; CUDA does not say), and one that waits for the GPU itself would wait for the hold to end: for these, nothing
-but running free is left, and launch costs are in the time.
+A call must be enqueued completely while the GPU waits. A call of thousands of launches overfills the queue, which has
+about a thousand entries (CUDA does not document the number). A call that itself waits for the GPU would wait until the
+hold ends. These calls can only run free, and their times include launch costs.
 
-Before each call the L2 cache is filled with something else, so that each finds its weights and input in memory: what
-one call of a layer inside a network finds. So a sample is one call.
+Before each call the L2 cache is filled with other data. Each call then finds its weights and input in memory, as a call
+of a layer inside a network does. Therefore a sample is one call.
 """
 
 from collections.abc import Callable
@@ -24,20 +24,20 @@ from typing import Any
 from harness.trial.timing.clock import MIN_SAMPLES
 from harness.trial.timing.cuda.device import Device
 
-# The GPU is held for so many times what enqueuing took so far, twice as long after each batch in which that was too
-# short, and no longer than this: some drivers stop a kernel after a few seconds.
+# The hold lasts `HOLD_MARGIN` times the expected enqueuing time. It doubles after each batch in a row without a held
+# sample. It never exceeds `LONGEST_HOLD_S`, because some drivers stop a kernel after a few seconds.
 HOLD_MARGIN = 1.5
 LONGEST_HOLD_S = 1.0
-# Batches in a row without a held sample, after which the call is taken for one that cannot be held; more of them
-# for one that was held before, and now met a busy host.
+# After `MISSES` batches in a row without a held sample, a call counts as one that cannot be held. A call that was held
+# before has probably met a busy host, and gets `MISSES_ONCE_HELD` batches.
 MISSES = 2
 MISSES_ONCE_HELD = 6
-# Host time beside the calls: once a batch, for its hold and for waking up from the last wait, and once a sample, for
-# its change of the input, flush and events, until that has been measured.
+# Estimates of the host's time besides the calls. Once a batch, it enqueues the hold and wakes up from the last wait.
+# Once a sample, it changes the input, flushes the cache and enqueues events; a measured value replaces this estimate.
 BESIDE_BATCH_S = 50e-6
 BESIDE_CALL_S = 50e-6
-# One wait serves a batch. The queue has room for so many short calls; more than this share of the budget would
-# leave too few batches to see different moments of the machine.
+# One wait serves a batch. The queue has room for `LARGEST_BATCH` short calls. A batch above the share `BATCH_SHARE` of
+# the budget would leave too few batches to sample different moments of the machine.
 LARGEST_BATCH = 64
 BATCH_SHARE = 0.2
 
@@ -46,7 +46,7 @@ Clock = Callable[[], float]
 
 @dataclass
 class Held:
-    """Seconds a call, of held samples only; `taken` counts also those that were not held and left out."""
+    """Seconds per call of the held samples. `taken` also counts the samples that were not held and are left out."""
 
     gpu_s: list[float]
     host_s: list[float]
@@ -55,7 +55,11 @@ class Held:
 
 @dataclass
 class Free:
-    """Seconds a call, from an idle GPU: all of it, the host's part, and what was left for the GPU to do after that."""
+    """Seconds per call from an idle GPU.
+
+    `gpu_s` is the whole call, and `host_s` is the host's part. The GPU's remaining work after the host's part takes
+    `tail_s`.
+    """
 
     gpu_s: list[float]
     host_s: list[float]
@@ -71,10 +75,10 @@ def sample_held(
     meanwhile: Callable[[], None],
     renew: Callable[[], None] = lambda: None,
 ) -> Held:
-    """Held samples for about `budget_s`; fewer than `MIN_SAMPLES`, or none, where the call cannot be held.
+    """Take held samples for about `budget_s` seconds. Fewer than `MIN_SAMPLES` are returned if the call cannot be held.
 
-    `host_s` is a guess of the host's seconds to enqueue a call. `meanwhile` is called while the GPU works.
-    `renew` enqueues a change of the input, before the L2 cache is flushed for a sample.
+    `host_s` is an estimate of the host's seconds to enqueue a call. `meanwhile` is called while the GPU works. Before
+    the L2 cache is flushed for a sample, `renew` enqueues a change of the input.
     """
     held = Held([], [], 0)
     largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
@@ -95,7 +99,7 @@ def sample_held(
         if len(good) == count:
             per_sample_s = enqueuing_s / count
         else:
-            largest = max(len(good), count // 2)  # half as many went in before: if fewer did now, the host was slow
+            largest = max(len(good), count // 2)  # half as many fitted before: if fewer did now, the host was slow
         room = int(BATCH_SHARE * budget_s / (now - before) * count)
         count = max(1, min(2 * count, largest, room))
     return held
@@ -110,7 +114,10 @@ def _batch(
     meanwhile: Callable[[], None],
     renew: Callable[[], None],
 ) -> tuple[list[float], float, list[float]]:
-    """`(the GPU's seconds of every sample, the host's for all of them, the host's for each call that was held)`."""
+    """Take one batch of `count` samples in a hold.
+
+    Return `(GPU seconds of every sample, host seconds for the whole batch, host seconds of each held call)`.
+    """
     begin = clock()
     device.hold(hold_s)
     released = device.mark()
@@ -123,7 +130,7 @@ def _batch(
         call()
         after = clock()
         pairs.append((start, device.mark()))
-        # Once released, it stays so: the held ones are the first ones.
+        # A released queue is not held again, so the held samples are the first ones.
         if not released.query():
             host_s.append(after - before)
     enqueuing_s = clock() - begin
@@ -140,7 +147,10 @@ def sample_free(
     meanwhile: Callable[[], None],
     renew: Callable[[], None] = lambda: None,
 ) -> Free:
-    """At least `MIN_SAMPLES` samples, for about `budget_s`, each from an idle GPU, launches and all."""
+    """Take samples for about `budget_s` seconds, at least `MIN_SAMPLES`.
+
+    Each starts on an idle GPU and includes launch costs.
+    """
     free = Free([], [], [])
     begin = clock()
     while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
@@ -150,7 +160,7 @@ def sample_free(
         idle = clock()
         device.mark()
         device.sync()
-        wait_s = clock() - idle  # that a wait takes when there is nothing to wait for
+        wait_s = clock() - idle  # the duration of a wait without pending work
         start = device.mark()
         before = clock()
         call()

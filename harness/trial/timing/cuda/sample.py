@@ -1,10 +1,10 @@
-"""Time a call on a GPU: by the rules of the CPU's clock, but on the GPU's own.
+"""Time a call on a GPU by the rules of the CPU's timing, but with the GPU's own clock.
 
 cold first call | warm-up … steady | held samples, or free ones | calls back to back
 
-Times are between CUDA events, which resolve about half a microsecond ("CUDA Runtime API", Event Management) and cost
-what `clock_s` says, the time between two with nothing in between, which is taken off. Under 50 µs a single sample
-so is uncertain by more than a hundredth; the median of many is better than that, their minimum is not.
+Times are between CUDA events, which resolve about half a microsecond ("CUDA Runtime API", Event Management). Their
+cost is `clock_s`, the time between two events with nothing in between, which is subtracted. So a single sample under
+50 µs is uncertain by more than a hundredth. The median of many samples is more precise; their minimum is not.
 """
 
 import gc
@@ -18,18 +18,18 @@ from harness.trial.timing.clock import LEAST_CALL_S, MIN_SAMPLES, STEADY_CALLS, 
 from harness.trial.timing.cuda.device import Device
 from harness.trial.timing.cuda.queue import Clock, sample_free, sample_held
 
-# A GPU at rest clocks down, and takes some tens of milliseconds of work to come up again.
+# An idle GPU lowers its clock rate, and needs some tens of milliseconds of work to raise it again.
 LEAST_WARMUP_S = 0.05
-# The first call loads and compiles what it needs; its times say nothing of the next.
+# The first call loads and compiles what it needs, so its times do not predict those of the next call.
 LEAST_WARMUP_CALLS = 2
-# Share of the budget for calls back to back, beside the samples.
+# Share of the budget for calls back to back, in addition to the samples.
 BACK_TO_BACK_SHARE = 0.2
-# A free call's time is the host's if no more than this share of it is left to wait for when the host is done.
+# A free call is bound by the host if the wait after the host's part is at most this share of the call's time.
 TAIL_SHARE = 0.05
 # Pairs of events with nothing in between, and how long to hold the GPU while they are enqueued.
 _EMPTY_PAIRS = 15
 _EMPTY_HOLD_S = 0.5e-3
-# Readings of the GPU's gauge during the samples, about; one before and one after them beside.
+# The approximate number of gauge readings during the samples. One before and one after the samples are added.
 _READINGS = 4
 
 
@@ -40,24 +40,24 @@ def sample_cuda(
     clock: Clock = time.perf_counter,
     renew: Callable[[], None] = lambda: None,
 ) -> tuple[Samples, dict[str, Any]]:
-    """Samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`, and what explains them.
+    """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
     `renew` enqueues a change of the input before each sample, outside its events.
 
-    Beside the gauge's facts (`NvmlGauge.facts`):
+    The explanation consists of the gauge's facts (`NvmlGauge.facts`) and:
 
-    - `queue_held`: share of the samples taken that provably began only when all was enqueued. Those that did not are
-      left out. At 0.0 the call could not be held: `samples_s` then are from an idle GPU, launch costs included.
-    - `host_s`: the host's seconds to enqueue a call, None where it was never seen free of waiting for the GPU.
-    - `host_bound`: whether that is more than the GPU needs. A training loop then sees `wall_call_s` and not
-      `samples_s`, which, if held, is what the GPU needs and would be had with launches for nothing (a CUDA graph).
-      Of a call that could not be held, whether the GPU was done as soon as the host was.
-    - `wall_call_s`: seconds a call, many of them back to back with one wait at the end, their cache warm.
-    - `l2_bytes`: how much is written before each sample, to have the L2 cache cold.
+    - `queue_held`: the share of samples that provably began only after all was enqueued. The other samples are left
+      out. At 0.0 the call could not be held. Then `samples_s` are from an idle GPU and include launch costs.
+    - `host_s`: the host's seconds to enqueue a call. None if this was never observed without a wait for the GPU.
+    - `host_bound`: whether the host needs longer than the GPU. A training loop then takes `wall_call_s` per call. Held
+      `samples_s` are what the GPU needs, as with launches that cost nothing (a CUDA graph). If the call could not be
+      held, `host_bound` is whether the GPU was done as soon as the host.
+    - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
+    - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
     """
     result = Samples()
     gc.collect()
-    gc.disable()  # as on the CPU
+    gc.disable()  # as on the CPU: a collection inside a sample is not the layer's cost
     try:
         warm_s, warm_host_s = _warm_up(call, device, WARMUP_SHARE * budget_s, clock, result)
         result.clock_s = _empty_pair_s(device)
@@ -83,7 +83,7 @@ def sample_cuda(
 def _warm_up(
     call: Callable[[], Any], device: Device, share_s: float, clock: Clock, into: Samples
 ) -> tuple[float, float]:
-    """Call until steady or out of time; `(a warm call's seconds, the host's to enqueue it)`."""
+    """Call until steady or out of time. Return `(seconds of a warm call, the host's seconds to enqueue it)`."""
     walls: list[float] = []
     hosts: list[float] = []
     begin = clock()
@@ -106,12 +106,12 @@ def _warm_up(
 
 
 def _without_clock(gpu_s: list[float], clock_s: float) -> list[float]:
-    """Samples less what a pair of events reads by itself, and never less than the clock can tell from nothing."""
+    """Subtract the cost of a pair of events from each sample. No result is below `LEAST_CALL_S`."""
     return [max(seconds - clock_s, LEAST_CALL_S) for seconds in gpu_s]
 
 
 def _empty_pair_s(device: Device) -> float:
-    """What a pair of events with nothing in between reads."""
+    """The time between two events with nothing in between, in seconds."""
     for _ in range(2):  # the first round loads the kernels of flush and hold
         device.flush_l2()
         device.hold(_EMPTY_HOLD_S)
@@ -121,7 +121,7 @@ def _empty_pair_s(device: Device) -> float:
 
 
 def _back_to_back(call: Callable[[], Any], device: Device, budget_s: float, warm_s: float, clock: Clock) -> float:
-    """Seconds a call when the host waits only at the end."""
+    """Seconds per call when the host waits only at the end."""
     count = max(MIN_SAMPLES, math.ceil(budget_s / warm_s))
     device.sync()
     begin = clock()
@@ -137,8 +137,11 @@ def _host_when_held(gpu_s: list[float], host_s: list[float]) -> dict[str, Any]:
 
 
 def _host_when_free(host_s: list[float], tail_s: list[float]) -> dict[str, Any]:
-    """A host that was ahead of the GPU left it much to do; it then also waited for room in the queue, nobody knows how
-    long. One that was not ahead never waited, unless the call itself waits for the GPU: which is bound by the host too.
+    """`host_s` and `host_bound` of free samples.
+
+    A host ahead of the GPU leaves much of the work for the wait. It may also have waited for room in the queue, for an
+    unknown time. So its `host_s` is None. A host that was not ahead never waited, unless the call itself waits for the
+    GPU. Calls of that kind count as bound by the host too.
     """
     host, tail = median(host_s), median(tail_s)
     bound = tail <= TAIL_SHARE * (host + tail)
@@ -146,7 +149,7 @@ def _host_when_free(host_s: list[float], tail_s: list[float]) -> dict[str, Any]:
 
 
 def _now_and_then(do: Callable[[], None], every_s: float, clock: Clock) -> Callable[[], None]:
-    """`do`, but only when `every_s` seconds have passed since it was last done."""
+    """A function that calls `do` if at least `every_s` seconds have passed since the last time."""
     last = clock()
 
     def perhaps() -> None:

@@ -1,9 +1,9 @@
-"""Why a GPU clocks lower than it could, in words.
+"""The reasons why a GPU lowers its clock rate, in words.
 
-The bits are `nvmlClocksEventReason…` of NVML's API reference, `nvmlClocksThrottleReason…` before its version 12.2.
+The bits are `nvmlClocksEventReason…` in NVML's API reference, `nvmlClocksThrottleReason…` before its version 12.2.
 """
 
-# Nothing runs, so the clock falls: no reason why work would be slow.
+# Nothing runs, so the clock rate falls. This does not explain slow work.
 _IDLE = 0x1
 _REASONS = {
     0x2: "application clocks setting",
@@ -20,7 +20,7 @@ _REASONS = {
 
 
 def in_words(bits: int) -> list[str]:
-    """The reasons in `bits`, lowest first, idleness left out; one that is not known here by its bit."""
+    """The reasons in `bits`, lowest bit first, without idleness. All unknown bits become one entry, in hexadecimal."""
     named = [word for bit, word in _REASONS.items() if bits & bit]
     unknown = bits & ~(_IDLE | sum(_REASONS))
     return named + ([f"reason {unknown:#x}"] if unknown else [])

@@ -1,16 +1,16 @@
-"""Torch's current CUDA device, as the sampling sees it."""
+"""Torch's current CUDA device, with the interface that the sampling needs."""
 
 import torch
 
 from harness.trial.timing.cuda.device import Gauge
 from harness.trial.timing.cuda.gauge import NvmlGauge, addresses
 
-# No NVIDIA GPU clocks higher; used where NVML does not say what this one's highest clock is.
+# No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
 _HIGHEST_SM_CLOCK_MHZ = 3200.0
 
 
 class TorchDevice:
-    """Everything on the current stream. Made before the samples, so that its buffer is allocated outside them."""
+    """A device whose work runs on the current stream. Create it before the samples, because it allocates a buffer."""
 
     def __init__(self) -> None:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -25,17 +25,17 @@ class TorchDevice:
         return event
 
     def flush_l2(self) -> None:
-        """Write as many bytes as the cache holds. Its lines are then dirty, and writing them back falls to the call."""
+        """Write as many bytes as the cache holds. Its lines are then dirty, and the timed call writes them back."""
         self._buffer.zero_()
 
     def hold(self, seconds: float) -> None:
-        """One thread that spins for a number of SM cycles.
+        """Enqueue one thread that spins for a number of SM cycles.
 
-        The number is counted at the highest clock: at a lower one it takes longer, never shorter. A measured rate
-        would be too low if the clock rose afterwards, as it does in a GPU that was at rest.
+        The number is computed for the highest clock rate. At a lower rate the spin takes longer, never shorter. A
+        measured rate would be too low if the clock rate rose afterwards, as it does on a GPU that was idle.
 
-        A spin ends by itself. A gate that the host opens could be held exactly as long as needed, but would never
-        open for a call that fills the queue or waits for the GPU: the host would be stuck before it.
+        A spin ends by itself. A gate that the host opens could be held exactly as long as needed. But if a call fills
+        the queue or waits for the GPU, the host would be stuck before it could open the gate.
         """
         torch.cuda._sleep(max(1, int(seconds * self._cycles_per_s)))
 
