@@ -15,7 +15,7 @@ from harness.trial.timing.compiled import compilations
 _ROUNDS = 3
 
 
-def check_repeated_call(work: Workload, seed: int) -> None:
+def check_operation_counts(work: Workload, seed: int) -> None:
     """Raise WrongResult if calls on an input seen before dispatch fewer operations than calls on a new input.
 
     The check detects results that a layer kept by the input's address, version or values. It misses work that torch

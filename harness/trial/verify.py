@@ -12,7 +12,7 @@ from harness.trial.build import Workload, build, build_layer
 from harness.trial.contract import output_dtype, refusal, to_verify
 from harness.trial.decoding import check_decoding
 from harness.trial.given import counted, given
-from harness.trial.kept_results import check_repeated_call
+from harness.trial.kept_results import check_operation_counts
 from harness.trial.masking import check_mask
 from harness.trial.relative import WrongResult, check, check_output, tolerance
 from harness.trial.second_input import check_second_input
@@ -80,7 +80,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     result: dict[str, Any] = {"against": against, "tolerance": limit}
     if case.mode == "decode":
         result |= check_decoding(case, work, reference, seed, limit)
-        check_repeated_call(work, seed)
+        check_operation_counts(work, seed)
         return result
     trains = work.gradient is not None
     # Copied before the call: a layer may change its input.
@@ -97,7 +97,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
-        check_repeated_call(work, seed)
+        check_operation_counts(work, seed)
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = counted(work.layer, case)
     # `where` instead of a product, because outputs at padding may be NaN.
@@ -111,7 +111,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             pairs += [pair for _ in range(2) for pair in _again(work, pairs)]
         errors = (check(f"gradient of {name}", got, want, of_gradients) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
-    check_repeated_call(work, seed)
+    check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
     another, _ = _reference(case, work.layer)  # a new reference, which cannot have kept a result either
     check_second_input(work, lambda inputs: _expected(another, case, inputs), real, seed, limit)

@@ -3,7 +3,7 @@
 `Renewal` changes the input between samples. A result kept by the input's address is then wrong, and `check_last_call`
 detects it. Within a sample of several calls the input stays the same. A change would be timed, and alternating between
 several inputs would make an honest layer read them from a slower cache. A result kept by the input's values is correct
-there, but too fast. Therefore `check_repeated_calls` compares calls on new and on repeated input, outside the samples.
+there, but too fast. Therefore `check_call_times` compares calls on new and on repeated input, outside the samples.
 """
 
 import gc
@@ -44,7 +44,7 @@ class LastCall:
     results: list[Tensor | None]
 
 
-def check_repeated_calls(work: Workload, renewal: Renewal) -> None:
+def check_call_times(work: Workload, renewal: Renewal) -> None:
     """Raise WrongResult if calls on a new input take more than 1.5 times as long as calls on the same input again.
 
     Before a repeated call, other tensors of the same size are renewed. Both kinds of calls then find the same caches.

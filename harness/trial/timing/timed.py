@@ -13,7 +13,7 @@ from harness.trial.timing.allocator import settle
 from harness.trial.timing.clock import Samples, sample
 from harness.trial.timing.compiled import at_hand, compilations, compile_s, load
 from harness.trial.timing.interference import cpu_mhz, usage
-from harness.trial.timing.last_call import check_last_call, check_repeated_calls, last_call
+from harness.trial.timing.last_call import check_call_times, check_last_call, last_call
 from harness.trial.timing.layout import litter
 from harness.trial.timing.pulse import pulse
 
@@ -41,7 +41,7 @@ def take_time(case: Case, seed: int, trial_s: float, check: bool = True) -> dict
     last = None
     if check:
         if samples.calls_per_sample > 1:
-            check_repeated_calls(work, renewal)
+            check_call_times(work, renewal)
         last = last_call(work, renewal, seed)
     if may_compile and compilations() != made:
         raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")

@@ -27,7 +27,7 @@ from harness.trial.renewal import Renewal
 from harness.trial.timing.allocator import settle
 from harness.trial.timing.clock import CLOCK_SHARE, LEAST_CALL_S, MIN_SAMPLE_S, WARMUP_SHARE, clock_cost, steady
 from harness.trial.timing.compiled import compilations, load
-from harness.trial.timing.last_call import check_last_call, check_repeated_calls, last_call
+from harness.trial.timing.last_call import check_call_times, check_last_call, last_call
 from harness.trial.timing.layout import litter
 from harness.trial.timing.places import mover
 
@@ -86,7 +86,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         _say(answer, _turn(layer, calls, again, turn_s))
         turns += 1
     if calls > 1:
-        check_repeated_calls(layer.work, layer.renewal)
+        check_call_times(layer.work, layer.renewal)
     last = last_call(layer.work, layer.renewal, seed)
     if compiles and compilations() != made:
         raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")

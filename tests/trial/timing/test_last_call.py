@@ -12,12 +12,12 @@ from torch import Tensor
 from harness.case import Case
 from harness.sweep.runner import Runner
 from harness.trial.build import Workload, build
-from harness.trial.kept_results import check_repeated_call
+from harness.trial.kept_results import check_operation_counts
 from harness.trial.relative import WrongResult
 from harness.trial.renewal import Renewal
 from harness.trial.timing import timed
 from harness.trial.timing.clock import sample
-from harness.trial.timing.last_call import check_last_call, check_repeated_calls, last_call
+from harness.trial.timing.last_call import check_call_times, check_last_call, last_call
 from harness.trial.timing.timed import take_time
 from harness.trial.timing.turns import take_turns
 
@@ -58,7 +58,7 @@ def checked(case: Case) -> None:
     renewal = Renewal(work.varying)
     work.call()
     assert not renewal.look()
-    check_repeated_calls(work, renewal)
+    check_call_times(work, renewal)
     check_last_call(last_call(work, renewal, 0), case, 0)
 
 
@@ -130,8 +130,8 @@ def test_an_honest_layer_is_not_accused(impl: str, mode: str, dtype: str) -> Non
     )
     work = build(case, 0)
     renewal = renewal_of(work)
-    check_repeated_call(work, 0)
-    check_repeated_calls(work, renewal)
+    check_operation_counts(work, 0)
+    check_call_times(work, renewal)
     check_last_call(last_call(work, renewal, 0), case, 0)
 
 
