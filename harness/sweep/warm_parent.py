@@ -30,7 +30,8 @@ _NUDGE_S = 1.0
 # The parent finds what the driver finds, wherever it was started from; layers it may be told to find elsewhere, but the
 # harness that measures them is always the driver's.
 _BOOT = """
-import gc, json, sys
+import gc, json, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the driver, which decides when trials end
 gc.disable()  # over a hundred thousand objects that all stay: until `serve` has set them aside
 sys.path[:] = json.loads(sys.argv[1])
 import harness

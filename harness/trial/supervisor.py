@@ -49,7 +49,6 @@ def supervise(descriptor: int, directory: Path) -> None:
             os._exit(0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         if _is_stopped_for_good(driver, server):
             with contextlib.suppress(OSError):

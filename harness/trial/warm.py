@@ -36,8 +36,6 @@ MAX_REQUEST = 65536
 def serve(descriptor: int) -> NoReturn:
     """Serve requests on the socket `descriptor` until the driver closes it. Then end the process."""
     isolate.adopt_orphans()
-    # The driver decides when a trial ends: a Ctrl-C meant for it must not reach the trial's parent.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     compiler.set_up()
     for name in catalog.names():
         catalog.load_class(name)

@@ -22,11 +22,15 @@ def _files(place: Place) -> list[Path]:
 def _change_lines(place: Place, change: Callable[[list[bytes], random.Random], Iterable[bytes]]) -> bool:
     """Change the lines of one of the files of rows."""
     files = _files(place)
-    if files:
-        path = place.draw.choice(files)
-        path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True), place.draw)))
-        place.damaged = True
-    return bool(files)
+    if not files:
+        return False
+    path = place.draw.choice(files)
+    changed = b"".join(change(path.read_bytes().splitlines(keepends=True), place.draw))
+    if len(changed) > shutil.disk_usage(path).free:  # the fault has no room on a small disk
+        return False
+    path.write_bytes(changed)
+    place.damaged = True
+    return True
 
 
 def tear_lines(place: Place) -> bool:

@@ -96,3 +96,10 @@ def test_started_with_sigint_ignored_it_ignores_that_and_ends_by_sigterm(tmp_pat
         driver.process.send_signal(signal.SIGTERM)
         assert driver.ended(SOON_S) == 130
     assert nothing_remains(str(tmp_path))
+
+
+def test_a_fork_server_that_is_interrupted_while_it_starts_goes_on(tmp_path: Path) -> None:
+    with Driver(tmp_path, *GRID, mark=str(tmp_path)) as driver:
+        wait_for(driver, "parent").send_signal(signal.SIGINT)
+        assert (driver.ended(), driver.err) == (0, "")
+    assert nothing_remains(str(tmp_path))
