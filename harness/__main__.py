@@ -1,4 +1,4 @@
-"""`python -m harness`."""
+"""Entry point of `python -m harness`."""
 
 from harness.cli import run_process
 

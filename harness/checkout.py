@@ -1,6 +1,6 @@
-"""Where this harness and its layers are, so that every process it starts imports the same code.
+"""The directory of this harness and its layers, so that every process it starts imports the same code.
 
-An environment may have one checkout installed while another one runs, from the current directory for instance.
+One checkout may be installed in the environment while another one runs, for example from the current directory.
 """
 
 import os
@@ -13,9 +13,9 @@ _PACKAGES = ("harness", "impls")
 
 
 def search_path(path: Sequence[str]) -> list[str]:
-    """The `sys.path` with `PLACE` before every other directory that has a package of the same name.
+    """A copy of `path` with `PLACE` before every other directory that has a package of the same name.
 
-    Elsewhere the order stays: in front of all, `PLACE` could hide a module of the user's.
+    The order is unchanged apart from that. At the front, `PLACE` could hide a module of the user.
     """
     for index, entry in enumerate(path):
         directory = Path(entry or os.curdir)

@@ -1,4 +1,4 @@
-"""What a run was measured on: enough to tell whether two runs may be compared."""
+"""Describe the machine of a run in enough detail to decide whether two runs can be compared."""
 
 import os
 import platform
@@ -26,9 +26,9 @@ _LIBRARIES = (
     "rich",
     "psutil",
 )
-# What a trial's answer holds beside what it says of torch.
+# Entries of the trial's answer that do not describe torch.
 _NOT_OF_TORCH = ("status", "reason", "wall_s", "start_s", "harness")
-# What it is called, and where it stands.
+# Name of each decisive property, and its part and key in the description.
 _DECISIVE = (
     ("processor", "cpu", "model"),
     ("usable CPUs", "cpu", "usable"),
@@ -38,16 +38,15 @@ _DECISIVE = (
 
 
 def usable_cpus() -> int | None:
-    """How many CPUs this process may use; None where nobody knows."""
+    """The number of CPUs that this process may use; None if unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def describe_machine(torch: dict[str, Any], usable: int | None = None) -> dict[str, Any]:
-    """CPU, memory, kernel, libraries, commits; `torch` is what a trial said of torch.
+    """Describe the CPU, memory, kernel, libraries and commits. `torch` is the answer of a trial about torch.
 
-    Raises UsageError if that trial ran with the harness of another directory.
-
-    `usable`: how many CPUs there were, where this process has been bound to fewer since.
+    `usable` is the earlier number of usable CPUs, if this process has been bound to fewer since. Raises UsageError if
+    the trial ran with the harness of another directory.
     """
     of_trials = torch.get("harness")
     if torch.get("status") == "ok" and of_trials != str(PLACE):
@@ -84,9 +83,9 @@ def describe_machine(torch: dict[str, Any], usable: int | None = None) -> dict[s
 
 
 def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """`"torch 2.6.0 before and 2.13.0 now"` for each thing that makes times of two machines incomparable.
+    """The differences that make times of two machines incomparable, such as `"torch 2.6.0 before and 2.13.0 now"`.
 
-    Both are what `describe_machine` gives, or what is left of it in a file.
+    Both arguments are results of `describe_machine`, possibly read from a damaged file.
     """
     found = []
     for name, part, key in _DECISIVE:
@@ -102,7 +101,7 @@ def _entry(machine: Mapping[str, Any], part: str, key: str) -> Any:
 
 
 def cpu_model() -> str:
-    """The processor's name, as the kernel tells it."""
+    """The name of the processor, as the kernel reports it."""
     for line in (_read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -150,12 +149,12 @@ def _matters(name: str) -> bool:
 
 
 def _project_commit(place: Path) -> str | None:
-    """The commit of the harness in that directory; None if a wheel was installed there, beside packages of others."""
+    """The commit of the harness in that directory; None if it is an installed wheel beside other packages."""
     return _commit(place) if (place / "pyproject.toml").is_file() else None
 
 
 def _commit(directory: Path) -> str | None:
-    """The commit checked out there, `-dirty` with changes; None where it is no git checkout."""
+    """The commit checked out in the directory, with `-dirty` if there are changes; None outside a git checkout."""
     command = ["git", "-C", str(directory), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10)

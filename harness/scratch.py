@@ -8,15 +8,15 @@ import tempfile
 import zlib
 from pathlib import Path
 
-# Short: a layer may make sockets below, whose path has 107 characters at most.
+# Short, because a layer may create sockets in the directory: their path has at most 107 characters.
 _PREFIX = "attn-"
 
 
 def make() -> Path:
-    """Make a new directory, named for this process. Remove those of processes that ended without removing theirs.
+    """Make a new directory named after this process. Remove those left by processes that have ended.
 
-    The name tells the host and the PID namespace as well, as both may share a directory with others whose processes
-    have numbers of their own.
+    The name also identifies the host and the PID namespace. Several hosts or namespaces may share the parent directory,
+    and each numbers its processes independently.
     """
     ours = f"{_PREFIX}{zlib.crc32(f'{platform.node()} {_pid_namespace()}'.encode()) & 0xFFFFF:x}-"
     for left in Path(tempfile.gettempdir()).glob(f"{ours}*-*"):
@@ -27,11 +27,11 @@ def make() -> Path:
 
 
 def remove(directory: Path) -> None:
-    """Remove the directory and its content as far as possible, even where a layer has withdrawn its own permissions."""
+    """Remove the directory with its content as far as possible, even if a layer has removed its own permissions."""
     with contextlib.suppress(RecursionError):  # a layer may nest a thousand directories
         for at, names, _ in os.walk(directory):
             for path in (os.path.join(at, name) for name in names):
-                if not os.path.islink(path):  # it may lead out of the directory
+                if not os.path.islink(path):  # a link may lead out of the directory
                     with contextlib.suppress(OSError):
                         os.chmod(path, 0o700)
         shutil.rmtree(directory, ignore_errors=True)
@@ -42,7 +42,7 @@ def _is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's
+    except PermissionError:  # another user's process
         pass
     return True
 

@@ -1,4 +1,4 @@
-"""What several rooms' tests share."""
+"""Fixtures that tests of several packages share."""
 
 import signal
 import subprocess
@@ -13,15 +13,15 @@ from harness.case import Case
 from harness.sweep import warm_parent
 from harness.sweep.runner import Runner
 
-# A shell starts a background job with SIGINT ignored, and its child processes inherit that. This process goes on
-# ignoring SIGINT by a handler, which child processes do not inherit: tests can interrupt them.
+# A shell starts a background job with SIGINT ignored, and child processes inherit that. This process ignores SIGINT by
+# a handler instead. Child processes do not inherit a handler, so tests can interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[Runner]:
-    """Real trials, short ones, with 512 MiB to spend and time enough to spend it."""
+    """A runner of real, short trials, with a memory limit of 512 MiB and enough time to reach it."""
     with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
         yield started
 
@@ -35,7 +35,7 @@ def origin() -> Iterator[Origin]:
 
 @pytest.fixture(scope="module")
 def forked_parents(origin: Origin) -> Iterator[None]:
-    """Warm parents that this process starts are forked meanwhile: for tests of what is done with them."""
+    """Fork the fork servers of this process from `origin` instead of starting them. For tests of their use."""
     stand_in = SimpleNamespace(**vars(subprocess) | {"Popen": origin.begin})
     with pytest.MonkeyPatch.context() as patch:
         if sys.platform == "linux":

@@ -1,7 +1,7 @@
-"""Warm parents that are forked from one process with torch in it, instead of each importing it for two seconds.
+"""Fork servers forked from one process that has imported torch. Each saves the import, which takes two seconds.
 
-For tests in which it does not matter where a warm parent comes from. It is what it is otherwise too: a process of its
-own with this one's directory, environment and output, that imports the harness from where it is told to.
+This is for tests in which the origin of a fork server does not matter. The server is otherwise the same: a separate
+process with this process's directory, environment and output. It imports the harness along the given path.
 """
 
 import array
@@ -48,13 +48,13 @@ while True:
 
 
 class Origin:
-    """The process that they are forked from, from the first one on. `begin` stands in for `subprocess.Popen`."""
+    """The process from which fork servers are forked, started on first use. `begin` replaces `subprocess.Popen`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self, command: Sequence[str], pass_fds: Sequence[int], **options: object) -> "Forked":
-        """`python -c PROGRAM ARGUMENT… DESCRIPTOR`, as a warm parent is started."""
+        """Fork a process that runs `python -c PROGRAM ARGUMENT… DESCRIPTOR`, the command of a fork server."""
         assert options == {"stdin": subprocess.DEVNULL, "start_new_session": True}
         _, _, program, *arguments, descriptor = command
         assert [int(descriptor)] == list(pass_fds)
@@ -75,7 +75,7 @@ class Origin:
 
 
 class Forked:
-    """One of them, with what a driver asks of the process that it has started."""
+    """A forked fork server, with the methods of a `subprocess.Popen` that the driver uses."""
 
     def __init__(self, pid: int) -> None:
         self._ended = os.pidfd_open(pid)
@@ -88,7 +88,7 @@ class Forked:
             raise subprocess.TimeoutExpired("a warm parent", timeout or 0.0)
 
     def send_signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        with contextlib.suppress(ProcessLookupError):  # the process has ended already
             signal.pidfd_send_signal(self._ended, number)
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""Layers with a planted fault or habit, each what its name says. Measured as `impl=planted:Name`."""
+"""Layers with a planted fault or habit, named after it. Measured as `impl=planted:Name`."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ class NoHeads(nn.Module):
 
 
 class ClaimsTooLittle(NoHeads):
-    """A matrix product of n·d² multiply-adds, each of which is 2."""
+    """Claims nd² FLOPs for n·d² multiply-adds, each of which counts 2."""
 
     claims: ClassVar[dict] = {"work": "nd²"}
 
@@ -51,7 +51,7 @@ class ForgetsTheScale(NaiveAttention):
 
 
 class ForgetsTheKeys(NaiveAttention):
-    """Right outputs, wrong gradients: the keys' are cut off."""
+    """Right outputs, but gradients of half the right size."""
 
     reference = "attention.naive"
 
@@ -105,7 +105,7 @@ class ClosesEveryFile(Identity):
 
 
 class LeavesAChild(Identity):
-    """A child that holds the trial's pipe open, ignores SIGTERM and would live for a minute."""
+    """Leaves a child that holds the trial's pipe open, ignores SIGTERM and lives for a minute."""
 
     def forward(self, x: Tensor) -> Tensor:
         if os.fork() == 0:
@@ -117,7 +117,7 @@ class LeavesAChild(Identity):
 
 
 class StartsADaemon(Identity):
-    """A process in a session of its own, which no signal to the trial's group reaches."""
+    """Starts a process in its own session, which no signal to the trial's process group reaches."""
 
     def forward(self, x: Tensor) -> Tensor:
         subprocess.Popen(["sleep", "4713"], start_new_session=True)
@@ -132,7 +132,7 @@ class StartsADaemonAndSleeps(StartsADaemon):
 
 
 class Drops(Identity):
-    """Dropout draws anew at each call."""
+    """Applies dropout, which draws new random numbers at each call."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.dropout(x, 0.5, self.training)
@@ -154,14 +154,14 @@ class RaisesInConstructor(Identity):
 
 
 class LacksAnAttribute(Identity):
-    """Torch's own code raises it."""
+    """Fails with an AttributeError that torch's own code raises."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.zork(x)
 
 
 class KeepsItsResult(NoHeads):
-    """A cache that nobody empties."""
+    """Caches its first result and never recomputes it."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not hasattr(self, "kept"):

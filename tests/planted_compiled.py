@@ -1,4 +1,4 @@
-"""Layers that compile, each with a habit that its name says. Measured as `impl=planted_compiled:Name`."""
+"""Layers that compile, each named after its habit. Measured as `impl=planted_compiled:Name`."""
 
 import subprocess
 
@@ -11,7 +11,7 @@ def mixed(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class Mixes(nn.Module):
-    """As it is written; what the others compute too."""
+    """Not compiled. Most of the others compute the same."""
 
     family = "mixers"
 
@@ -36,7 +36,7 @@ class SaysSo(Mixes):
 
 
 class CompilesInSilence(Mixes):
-    """Compiles, and does not say so; by a compiler that is quick, since it leaves the graph as it is."""
+    """Compiles without declaring it. The backend is quick, because it leaves the graph unchanged."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -51,7 +51,7 @@ class SaysSoAndDoesNot(Mixes):
 
 
 class BreaksInALoop(Mixes):
-    """Of a loop that leaves the graph the compiler makes none, and says nothing."""
+    """Has a graph break in a loop: the compiler then makes no graph, without any message."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -60,7 +60,7 @@ class BreaksInALoop(Mixes):
     def again(self, x: Tensor, weight: Tensor) -> Tensor:
         for _ in range(2):
             torch._dynamo.graph_break()
-            x = torch.tanh(x @ weight)  # not `mixed`, which would be compiled by itself
+            x = torch.tanh(x @ weight)  # not `mixed`: the compiler would compile that function separately
         return x
 
     def forward(self, x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class BreaksInALoop(Mixes):
 
 
 class LeavesTheGraph(Mixes):
-    """Asked for one graph, and cannot be one."""
+    """Asks for one graph, which its graph break makes impossible."""
 
     compiled = True
 
@@ -86,7 +86,7 @@ class LeavesTheGraph(Mixes):
 
 
 class NeverSettles(Mixes):
-    """Every so many calls are another graph: a number goes into it that changes with them."""
+    """Needs a new graph every `steps` calls, because a number in the graph changes."""
 
     compiled = True
     steps = 1
@@ -106,7 +106,7 @@ class SettlesForAWhile(NeverSettles):
 
 
 class CompilesForEver(Mixes):
-    """Its compiler starts a process of its own that does not end, as a C++ compiler that hangs."""
+    """Its compiler starts a process that does not end, like a C++ compiler that hangs."""
 
     def forward(self, x: Tensor) -> Tensor:
         import torch._inductor.compile_fx  # noqa: F401

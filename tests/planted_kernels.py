@@ -1,4 +1,4 @@
-"""Layers that compute in ways that are hard to see into, each what its name says. As `impl=planted_kernels:Name`."""
+"""Layers whose computation is hard to observe, each named after it. Measured as `impl=planted_kernels:Name`."""
 
 from typing import ClassVar
 
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 
 class Chain(Identity):
-    """Five operations in sequence, and one beside them."""
+    """A chain of five operations, and one operation in parallel."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.sin().cos().sin().cos() + x.exp()
 
 
 class WritesSlices(Identity):
-    """A loop over time in which no step needs the one before."""
+    """A loop over time in which no step depends on the previous one."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.zeros_like(x)
@@ -25,7 +25,7 @@ class WritesSlices(Identity):
 
 
 class AddsUpInPlace(Identity):
-    """A loop over time in which every step needs the one before."""
+    """A loop over time in which every step depends on the previous one."""
 
     def forward(self, x: Tensor) -> Tensor:
         total = torch.zeros_like(x)
@@ -35,7 +35,7 @@ class AddsUpInPlace(Identity):
 
 
 class Sdpa(nn.Module):
-    """Attention of its input with itself, by `scaled_dot_product_attention`, which chooses the backend."""
+    """Self-attention by `scaled_dot_product_attention`, which chooses the backend."""
 
     options: ClassVar[dict] = {}
 
@@ -57,7 +57,7 @@ class CausalSdpa(Sdpa):
 
 
 class FallsBackToMath(Sdpa):
-    """The CPU's flash kernel takes no dropout."""
+    """Uses dropout, which the flash kernel for CPUs does not support."""
 
     options: ClassVar[dict] = {"dropout_p": 0.1}
 
@@ -69,7 +69,7 @@ class PinsMath(Sdpa):
 
 
 class TorchMHA(nn.MultiheadAttention):
-    """Evaluated, it runs as one opaque operation."""
+    """Runs as one opaque operation in evaluation mode."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads, batch_first=True)
@@ -79,7 +79,7 @@ class TorchMHA(nn.MultiheadAttention):
 
 
 class TorchEncoder(nn.TransformerEncoderLayer):
-    """Evaluated, it runs as one opaque operation. Its feed-forward block is 3d wide."""
+    """Runs as one opaque operation in evaluation mode. Its feed-forward block is 3d wide."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads, 3 * d_model, dropout=0.0, batch_first=True)
@@ -105,7 +105,7 @@ class TorchGRU(nn.GRU):
 
 
 class DeepBidirectionalLSTM(nn.Module):
-    """Two layers, two directions, each d/2 wide."""
+    """Two layers and two directions, each of width d/2."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def _scan(x: Tensor) -> Tensor:
 
 
 class RunsItsOwnKernel(Identity):
-    """A kernel that nobody knows anything of."""
+    """Runs a custom operator without a declaration of its costs."""
 
     def forward(self, x: Tensor) -> Tensor:
         return _scan(x)
@@ -150,7 +150,7 @@ class IsCompiled(nn.Module):
 
 
 class _Dressed(Tensor):
-    """A tensor of a class of its own, which unwraps itself in every operation."""
+    """A tensor subclass that unwraps itself in every operation."""
 
     @staticmethod
     def __new__(cls, plain: Tensor) -> "_Dressed":
@@ -169,7 +169,7 @@ class UsesATensorSubclass(Identity):
 
 
 class Checkpoints(NoHeads):
-    """Saves nothing but its input, and computes again what it needs."""
+    """Saves only its input for the backward pass and recomputes everything else."""
 
     def forward(self, x: Tensor) -> Tensor:
         from torch.utils.checkpoint import checkpoint
@@ -178,7 +178,7 @@ class Checkpoints(NoHeads):
 
 
 class DoesManyThings(nn.Module):
-    """What layers are made of, by ways that are not plain: detached weights, buffers, indices, a look at a number."""
+    """Uses typical parts of layers in unusual ways: detached weights, buffers, indices and `item()`."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class DoesManyThings(nn.Module):
 
 
 class ConvolvesInGroups(nn.Module):
-    """Each channel by itself: 2·3·n·d operations forward."""
+    """Convolves each channel separately: 2·3·n·d FLOPs in the forward pass."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class ConvolvesInGroups(nn.Module):
 
 
 class MultipliesInThrees(nn.Module):
-    """By an operator that no formula is known of."""
+    """Uses an operator for which the harness has no FLOP formula."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ class MultipliesInThrees(nn.Module):
 
 
 class HoldsAMask(Identity):
-    """n × n numbers, made at the first call and kept as a plain attribute."""
+    """Holds n × n numbers, made at the first call and kept as a plain attribute."""
 
     mask: Tensor | None = None
 
@@ -234,7 +234,7 @@ class HoldsAMask(Identity):
 
 
 class TiesItsWeights(nn.Module):
-    """One matrix under two names, and a buffer of one number expanded to many."""
+    """Has one matrix under two names, and a buffer of one number expanded to 1000 × d."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""A layer and what somebody may do to it: each a file's text, of the same layer by the same name.
+"""A layer and planted changes to it. Each is the text of a file that defines the same layer under the same name.
 
-`rewrite` puts one in the place of another, as a commit does.
+`rewrite` replaces one text by another, as a commit does.
 """
 
 from pathlib import Path
@@ -8,7 +8,8 @@ from pathlib import Path
 MODULE = "layer_under_the_gate"
 IMPL = f"{MODULE}:Layer"
 
-# Projections, causal sums over the tokens, attention in a fused kernel: linear memory, constant depth.
+# The layer has projections, attention in a fused kernel and causal sums over the tokens. Its memory is linear, its
+# depth constant.
 _LAYER = """\
 import torch
 from torch import Tensor, nn
@@ -70,7 +71,7 @@ GONE = "Layer = None\n"
 CANNOT_BE_IMPORTED = "import no_such_module_anywhere\n"
 LESS_WORK = _with(_RETURN, "        return self.sums(y)\n")
 
-# By what they are called in the table; each is worse.
+# Regressions by their name in the table. Each makes the layer worse.
 PLANTED = {
     "n² memory where it was linear": QUADRATIC_MEMORY,
     "one more matrix product": ONE_MORE_PRODUCT,
@@ -80,7 +81,7 @@ PLANTED = {
 
 
 def rewrite(directory: Path, text: str) -> None:
-    """The layer's file in a directory that is on `sys.path`; what was compiled of the former text is removed."""
+    """Write the layer's file into a directory on `sys.path`, and remove compiled code of the former text."""
     for compiled in directory.glob(f"__pycache__/{MODULE}.*"):
         compiled.unlink()
     (directory / f"{MODULE}.py").write_text(text, encoding="utf-8")

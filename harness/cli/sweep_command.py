@@ -1,4 +1,4 @@
-"""`python -m harness sweep`."""
+"""The command `python -m harness sweep`."""
 
 import sys
 from collections import Counter
@@ -41,10 +41,10 @@ from harness.sweep.driver import Sweep
 from harness.sweep.progress import Screen
 from harness.sweep.runner import Runner
 
-# In a run's directory, and only where a layer compiles: what its trials share.
+# Directory of compiled code in a run, shared by its trials. It exists only if a layer compiles.
 COMPILE_CACHE = "compile-cache"
 _BAD = ("wrong", "error", "killed")
-# What `summary.csv` gives as the stop reason of a case that needs more trials.
+# Stop reason in `summary.csv` of a case that needs more trials.
 _UNFINISHED = "interrupted"
 
 _EPILOG = """\
@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.cfg:
         print(config.yaml, end="")
         return DONE
-    paper_of({"paper": config.paper})  # what is wrong with it is told before anything is measured
+    paper_of({"paper": config.paper})  # reports errors in the paper's file before anything is measured
     check_cluster(config)
     out = out_of(config)
     goes_on = check_out(out, config, options.fresh)
@@ -139,8 +139,8 @@ def _elsewhere(
     plots: bool,
     console: Console,
 ) -> int:
-    """Have it measured in shards, and report what there is then."""
-    runner.drop()  # nothing more is measured here
+    """Measure in shards, then report. Without `wait`, only submit the shards."""
+    runner.drop()  # this process measures nothing more
     complete = launch(cases, traits, config, out, console)
     if not config.wait:
         return DONE
@@ -161,7 +161,7 @@ def _parser() -> Parser:
 
 
 def _torch_facts(runner: Runner) -> dict[str, Any]:
-    """What a trial says of torch. Raises UsageError where it says nothing, without which no run is told from others."""
+    """The facts about torch, from a trial. Raises UsageError if it fails: they identify the machine of a run."""
     facts = ask(runner, "machine")
     if facts["status"] != "ok":
         raise UsageError(f"the machine could not be described ({facts['status']}: {facts['reason']}): try again")
@@ -169,7 +169,10 @@ def _torch_facts(runner: Runner) -> dict[str, Any]:
 
 
 def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -> None:
-    """Make the run; if `fresh`, in the place of any that is there."""
+    """Create the run. With `fresh`, set an existing run aside first.
+
+    Raises UsageError if the run exists and `fresh` is not set: another sweep has just created it.
+    """
     if store.is_run(out) or store.lacks_config(out):
         if not fresh:
             raise UsageError(f"out={out}: another sweep was there just now: the same command again goes on with it")
@@ -179,7 +182,7 @@ def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -
 
 
 def _past(out: Path, cases: Sequence[Case], config: SweepConfig, console: Console) -> Past:
-    """What has been done in the run, less what is to be tried again."""
+    """The finished work of the run, without the failures to retry. Prints how far the run has come."""
     past, notices = past_of(out)
     for notice in notices:
         print(f"harness: {notice}", file=sys.stderr)
@@ -198,7 +201,7 @@ def _past(out: Path, cases: Sequence[Case], config: SweepConfig, console: Consol
 
 
 def _finished(out: Path, config: SweepConfig) -> set[Case]:
-    """The cases of the run that are not measured any more."""
+    """The cases of the run that will not be measured again."""
     lines, _ = summarise_run(out, config.precision)
     return {line.case for line in lines if line.stop_reason != _UNFINISHED and line.status not in config.retry}
 
@@ -224,19 +227,19 @@ def _measure(
         return None
     finally:
         writer.close()
-        runner.drop()  # nothing more is measured: what runs yet is what was interrupted
+        runner.drop()  # only an interrupted trial can still be running
     return sweep.trials
 
 
 def _load_report() -> None:
-    """Import what the report needs: now, while the warm parent imports torch, since later it would be waited for."""
+    """Import the modules of the report while the fork server imports torch. Later, the import would cost time."""
 
     import harness.report.answer
     import harness.report.build  # noqa: F401
 
 
 def _report(out: Path, plots: bool, console: Console) -> Sequence[Line]:
-    """Write the report and show its answer; the line of each case."""
+    """Write the report, show its summary and return the line of each case."""
     from harness.report.answer import show
     from harness.report.build import build
 
@@ -254,9 +257,11 @@ def _status(
 ) -> int:
     """The exit status of a sweep that was not interrupted. Unfinished cases are reported on stderr.
 
-    A case is unfinished if it has no reason to stop and fewer trials than the sweep has measured (`trials`; without
-    that, than the fewest rounds), as when its rows cannot be read back. With all of them the sweep was right to stop: a
-    better probe has since shown that some trials were disturbed.
+    A case is unfinished if it has no stop reason and fewer trials than the sweep has measured. This happens if its rows
+    cannot be read back. `trials` holds the measured numbers; a case without one needs `min_rounds` trials.
+
+    A case that has all its trials but no stop reason is finished. The sweep was right to stop, and a better probe has
+    since shown that some trials were disturbed.
     """
     least = config.precision.min_rounds
     finished = {

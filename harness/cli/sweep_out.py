@@ -1,4 +1,4 @@
-"""Where a sweep writes: a new run, one to go on with, or one in the place of another that is set aside."""
+"""The output directory of a sweep: a new run, a run to continue, or a run that replaces one set aside."""
 
 import itertools
 import time
@@ -19,25 +19,25 @@ from harness.summary.past import past_of
 from harness.whole_file import write_whole
 
 RESULTS = Path("results")
-# In machine.json, by impl.
+# Key in machine.json of the layers' code, by impl.
 CODE = "layers"
-# Of many differences the first ones say what has happened.
+# Number of differences that an error message lists.
 _MOST_TOLD = 6
 
 
 def out_of(config: SweepConfig) -> Path:
-    """The directory that is asked for, or else one of today that is free."""
+    """The configured directory, or a new one under `results/` named after the current time."""
     if config.out is not None:
         return config.out
     named = RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
     names = itertools.chain([named], (named.with_name(f"{named.name}-{number}") for number in itertools.count(2)))
-    return next(name for name in names if not name.exists())  # the clock may have been set back
+    return next(name for name in names if not name.exists())  # a name may exist if the clock was set back
 
 
 def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
-    """Whether there is a run to go on with. Raises UsageError where neither that nor a new one can be; writes nothing.
+    """Whether `out` holds a run to continue. Writes nothing.
 
-    `fresh`: a run that is there is none to go on with.
+    With `fresh`, an existing run is not continued. Raises UsageError if a run can be neither continued nor created.
     """
     if fresh and (store.is_run(out) or store.lacks_config(out)):
         return False
@@ -57,7 +57,7 @@ def check_out(out: Path, config: SweepConfig, fresh: bool) -> bool:
 
 
 def renew_paper(out: Path, config: SweepConfig) -> None:
-    """Have the run hold what its paper's file says today: a figure that was put right is nothing to measure again."""
+    """Update the paper in the run's configuration. A corrected figure in its file needs no new measurement."""
     path = out / store.CONFIG
     before = yaml.safe_load(read_text(path, MOST_YAML_BYTES))
     if config.paper and before.get("paper") != config.paper:
@@ -66,13 +66,13 @@ def renew_paper(out: Path, config: SweepConfig) -> None:
 
 
 def check_machine(out: Path, machine: Mapping[str, Any]) -> None:
-    """Raise UsageError where the run at `out` was measured on a machine whose times say nothing of this one's."""
+    """Raise UsageError if times of the run at `out` and of this machine cannot be compared."""
     for before in store.machines(out).values():
         _refuse(out, "was measured on another machine", unlike(before, machine))
 
 
 def code_of(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
-    """By impl, which code it is: as a run remembers it."""
+    """The digests of each layer's files, by impl, in the form in which a run stores them."""
     here, ours = Path.cwd(), layer_files.of_ours()
     return {
         impl: layer_files.as_told(known.files, here) if catalog.is_foreign(impl) else ours
@@ -81,9 +81,9 @@ def code_of(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
 
 
 def check_code(out: Path, code: Mapping[str, Mapping[str, str]], retry: Collection[str]) -> None:
-    """Raise UsageError where a layer is not the one of which the run at `out` has rows that would be kept.
+    """Raise UsageError if a layer's code has changed and the run at `out` would keep rows of the old code.
 
-    Of a run that does not know its layers' code, as earlier ones, nothing is said.
+    Runs of older versions do not store the code of their layers. They pass this check.
     """
     found = _changed(out, code)
     if not found:
@@ -97,13 +97,13 @@ def check_code(out: Path, code: Mapping[str, Mapping[str, str]], retry: Collecti
     if not told:
         return
     only_ended = {status for impl in found for status in ended.get(impl, ())} if not kept & found.keys() else set()
-    # A layer without any numbers has none that its new code could be mixed with.
+    # A layer that has no numbers yet may be measured again: nothing mixes with its new code.
     again = f", or take them again with retry={','.join(sorted(only_ended))}" if only_ended else ""
     _refuse(out, "has rows of other code", [f"changed since: {'; '.join(told)}"], again)
 
 
 def renew_code(out: Path, code: Mapping[str, Mapping[str, str]]) -> None:
-    """Have the run know the code of layers that it has nothing left of (`check_code`)."""
+    """Store the new code of layers. `check_code` has made sure that no results of their old code are kept."""
     if _changed(out, code):
         store.remember(out, CODE, code)
 

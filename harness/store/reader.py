@@ -1,7 +1,7 @@
-"""A run's rows, read line by line, in as many parts as there are hands: none is held longer than it is looked at.
+"""Read the rows of a run line by line, in parts for several processes. No row is held longer than needed.
 
-What cannot be read is named by file and line and loses nothing else. Of very many such lines the first few are named,
-and the others counted.
+A notice names each unreadable line by file and number. No other line is lost. If there are very many, notices name the
+first few and count the others.
 """
 
 import errno
@@ -17,10 +17,10 @@ import orjson
 from harness.store.copies import without_copies
 from harness.store.writer import SCHEMA
 
-# So many lines are named one by one.
+# Number of unreadable lines that are named one by one.
 NAMED = 10
 _BLOCK = 2**20
-# The rows of a sweep have kilobytes; a longer line is skipped, block by block.
+# A row of a sweep has some kilobytes. A longer line is skipped, block by block.
 _LONGEST_LINE = 16 * 2**20
 _MOST_SKIPPED = 2**28
 
@@ -33,7 +33,7 @@ _INCOMPLETE = "a row without what every row must hold"
 
 @dataclass(frozen=True)
 class Part:
-    """The lines of one file that begin at `start` or after it and before `end`, in bytes."""
+    """The lines of one file that begin in the half-open range from `start` to `end`, in bytes."""
 
     path: Path
     start: int
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass
 class Reading:
-    """What became of a part: how many lines it has, why lines were left out, and which were the first of them."""
+    """The result of reading a part: its number of lines, the skipped lines by reason, and the first skipped ones."""
 
     part: Part
     lines: int = 0
@@ -50,16 +50,16 @@ class Reading:
     first: list[tuple[int, str]] = field(default_factory=list)
 
     def leave_out(self, number: int, why: str) -> None:
-        """Count line `number` of the part, from 1, among those left out."""
+        """Count line `number` of the part as skipped. The first line is number 1."""
         self.left_out[why] += 1
         if len(self.first) < NAMED:
             self.first.append((number, why))
 
 
 def parts(run: Path, number: int) -> list[list[Part]]:
-    """All lines of the run's rows in their order, in at most `number` shares of about as many bytes.
+    """Divide all lines of the run's rows, in order, into at most `number` shares of about the same size in bytes.
 
-    A file that is a copy of another is in none of them.
+    Files that are copies of others are left out.
     """
     paths, _ = without_copies(_files(run))
     files = [(path, path.stat().st_size) for path in paths]
@@ -80,11 +80,11 @@ def parts(run: Path, number: int) -> list[list[Part]]:
 
 
 def read(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
-    """Give `take` every whole row of this schema; it says whether the row holds what it must."""
+    """Call `take` with every whole row of this schema. It returns whether the row holds all required entries."""
     reading = Reading(part)
     try:
         _read(reading, take)
-    except OSError as error:  # a bad place on the disk, or what is no file at all
+    except OSError as error:  # a bad sector of the disk, or no regular file
         reading.leave_out(reading.lines + 1, f"cannot be read from here on ({error.strerror})")
     return reading
 
@@ -110,11 +110,11 @@ def _read(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def _lines(part: Part) -> Iterator[bytes]:
-    """The part's lines; of one that is too long the beginning, which is longer than `_LONGEST_LINE`."""
+    """The lines of the part. Of a line that is too long, only the first `_LONGEST_LINE` + 1 bytes."""
     with part.path.open("rb", buffering=_BLOCK) as file:
         if part.start:
             file.seek(part.start - 1)
-            _skip_line(file)  # the end of a line that begins in another part
+            _skip_line(file)  # the rest of a line that begins in another part
         left = part.end - file.tell()
         while left > 0 and (line := file.readline(_LONGEST_LINE + 1)):
             yield line
@@ -124,7 +124,7 @@ def _lines(part: Part) -> Iterator[bytes]:
 
 
 def _skip_line(file: BinaryIO) -> int:
-    """Read to the end of the line; how many bytes. Raises OSError if it does not end within `_MOST_SKIPPED`."""
+    """Skip the rest of the line and return its number of bytes. Raises OSError if it exceeds `_MOST_SKIPPED`."""
     skipped = 0
     while skipped < _MOST_SKIPPED:
         block = file.readline(_BLOCK)
@@ -135,7 +135,7 @@ def _skip_line(file: BinaryIO) -> int:
 
 
 def _as_python_writes(line: bytes) -> Any:
-    """The row with NaN, infinities or half of a surrogate pair in it, as `json.dumps` writes them; None for no row."""
+    """Parse a row with NaN, infinities or lone surrogates, which `json.dumps` writes; None if it is no JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -143,18 +143,18 @@ def _as_python_writes(line: bytes) -> Any:
 
 
 def copies(run: Path) -> list[str]:
-    """A sentence for each file of rows that is a copy of another, or no regular file."""
+    """One sentence for each file in `rows/` that is a copy of another or not a regular file."""
     others = sorted(path for path in (run / "rows").glob("*.jsonl") if not path.is_file())
     return [*without_copies(_files(run))[1], *(f"{path}: not a regular file, left out" for path in others)]
 
 
 def _files(run: Path) -> list[Path]:
-    """The files of rows. A pipe would block its reader, and a device never ends."""
+    """The regular files of rows. Reading a pipe would block, and a device never ends."""
     return [path for path in (run / "rows").glob("*.jsonl") if path.is_file()]
 
 
 def notices(readings: Iterable[Reading]) -> list[str]:
-    """A sentence for each line left out, in the order of `parts`; one for all beyond the first few."""
+    """One sentence for each skipped line, in the order of `parts`. Beyond the first few, one sentence for all."""
     lines_before: Counter[Path] = Counter()
     left_out: Counter[str] = Counter()
     told: list[tuple[str, str]] = []

@@ -1,1 +1,1 @@
-"""The driver: where trials run, in which order, when a case has enough of them, and what the screen shows."""
+"""The driver of a sweep: it runs trials, decides their order and number, and shows progress."""

@@ -1,7 +1,7 @@
-"""What a trial may answer: for each purpose, the entries that its readers use, with their types and bounds.
+"""The valid answers of a trial: for each purpose, the entries with their types and bounds.
 
-A layer runs in the trial's process and can write to its pipe, so no answer is trusted. Entries that are not listed here
-are kept if they are plain JSON with finite numbers.
+A layer runs in the trial's process and can write to its pipe, so no answer is trusted. The listed entries are those
+that later code reads. Other entries are kept if they are plain JSON with finite numbers.
 """
 
 import json
@@ -13,10 +13,10 @@ from harness.case import FAILURES
 from harness.summary.facts_row import facts_of
 from harness.summary.trial_row import record_of
 
-# A larger answer is not read to its end.
+# The rest of a larger answer is not read.
 MOST_BYTES = 64 * 2**20
 STATUSES = ("ok", *FAILURES)
-# What the driver itself writes into each row.
+# Entries that the driver itself writes into each row.
 _OF_THE_ROW = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_s", "anew")
 _DEEPEST = 16
 # Whole numbers are stored in eight bytes.
@@ -26,11 +26,11 @@ _Check = Callable[[Any], bool]
 
 
 class InvalidAnswer(ValueError):
-    """The answer does not fit; the text says which part."""
+    """The answer is not valid. The message names the part."""
 
 
 def parsed(line: bytes) -> dict[str, Any]:
-    """The JSON object in the line. Raises InvalidAnswer where there is none."""
+    """Parse the JSON object in the line. Raises InvalidAnswer if it is too long, no object, or has a bad entry."""
     if len(line) > MOST_BYTES:
         raise InvalidAnswer(f"it is longer than {MOST_BYTES // 2**20} MiB")
     try:
@@ -46,7 +46,10 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 
 def check(answer: Mapping[str, Any], purpose: str) -> None:
-    """Raise InvalidAnswer unless the answer is a failure with its reason, or all that a trial of the purpose gives."""
+    """Raise InvalidAnswer unless the answer is complete.
+
+    A failure needs its reason. A success needs all entries of the purpose.
+    """
     status = answer.get("status")
     if status not in STATUSES:
         raise InvalidAnswer("it has no known 'status'")
@@ -58,9 +61,12 @@ def check(answer: Mapping[str, Any], purpose: str) -> None:
 
 
 def check_entries(answer: Mapping[str, Any], kind: str) -> None:
-    """Raise InvalidAnswer unless the answer has the entries of its kind: a purpose, or a line of a trial in turns."""
+    """Raise InvalidAnswer unless the answer has the entries of its kind.
+
+    The kind is a purpose, or the kind of a line from an interleaved trial.
+    """
     _check(answer, _ENTRIES[kind])
-    # What the reader of rows would leave out, the driver must not take for a measurement.
+    # The reader of rows would skip such an answer, so the driver must not count it as a measurement.
     if kind == "time" and record_of({**answer, "wall_s": 1.0}) is None:
         raise InvalidAnswer("its samples, or what was counted beside them, are not numbers in their bounds")
     if kind == "facts" and facts_of(answer) is None:
@@ -123,7 +129,7 @@ def _digests(value: Any) -> bool:
 
 
 _OF_ALL: dict[str, _Check] = {"reason": _none_or(_text), "start_s": _none_or(lambda value: type(value) in (int, float))}
-# All that is kept of the answer of a trial that failed.
+# Entries kept from the answer of a failed trial.
 OF_FAILURES = {"status": _text, "reason": _text, "traceback": _none_or(_text), "start_s": _OF_ALL["start_s"]}
 _BYTES_OF_FACTS = ("peak_bytes", "peak_resident_bytes", "min_bytes", "weights_bytes", "inputs_bytes", "saved_bytes")
 # Entries that may be None may also be missing.
@@ -171,7 +177,7 @@ _ENTRIES: dict[str, dict[str, _Check]] = {
         "own_weights": _flag,
     },
     "gradient_reach": {"norms": _list_of(_number), "own_weights": _flag},
-    # The lines of a trial in turns that come before its answer.
+    # Lines that an interleaved trial sends before its answer.
     "warm": {"call_s": _positive},
     "turn": {"min_s": _positive, "mean_s": _positive},
 }

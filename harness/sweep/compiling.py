@@ -1,6 +1,7 @@
-"""What is to be minded of layers that compile: who does, where it is kept, and how much more time a trial so needs.
+"""Rules for layers that compile: which ones do, where compiled code is kept, and the time limits of their trials.
 
-Ours say in the registry that they compile. Of somebody's own it is found out by the first verification of the layer.
+The registry says which built-in layers compile. A user's own layer is known to compile once a trial reports it, at the
+latest the first verification.
 """
 
 import hashlib
@@ -11,13 +12,15 @@ from typing import Any
 from harness import catalog
 from harness.case import Case
 
-# What does not build a layer compiles nothing.
+# Trials of these purposes build no layer, so they compile nothing.
 _NO_LAYER = ("machine", "describe", "pulse", "flops", "bandwidth")
 
 
 class Compiling:
-    """`timeout_s` is the longest that a trial may take, `compile_timeout_s` one that compiles. `cache` is the directory
-    under which compiled code is kept, made at the first need; None: where torch keeps it by itself.
+    """Time limits and cache directories of trials, for layers that compile and for others.
+
+    A trial may take `timeout_s` seconds, and one that compiles `compile_timeout_s`. Compiled code is kept under the
+    directory `cache`, which is made on first use. None stands for torch's own directory.
     """
 
     def __init__(self, timeout_s: float, compile_timeout_s: float, cache: Path | None) -> None:
@@ -27,14 +30,16 @@ class Compiling:
         self._took_s: dict[Case, float] = {}
 
     def is_due(self, purpose: str, case: Case | None) -> bool:
-        """Whether a trial is known to compile, or to load what was compiled."""
+        """Whether a trial is known to compile, or to load compiled code."""
         if case is None or purpose in _NO_LAYER:
             return False
         return catalog.is_compiled(case.impl) or case.impl in self._found
 
     def limit_s(self, purpose: str, case: Case | None) -> float:
-        """How long a trial may take. One that is timed loads what was compiled, at worst compiles it again, and checks
-        its last call with a second layer.
+        """The time limit of a trial, in seconds.
+
+        A timed trial of a compiled layer loads its code and at worst compiles it again. It also checks its last call
+        with a second layer. The compile time of the case is therefore added twice.
         """
         if not self.is_due(purpose, case):
             return self._timeout_s
@@ -43,10 +48,10 @@ class Compiling:
         return max(self._timeout_s, self.compile_timeout_s)
 
     def directory(self, purpose: str, case: Case | None) -> str | None:
-        """Where the case's trials keep what they compile.
+        """The directory in which the case's trials keep compiled code; None for torch's own.
 
-        A verification has its own, though it may be of the very same case: the trial that measures how long compiling
-        takes must find nothing.
+        Verifications have a separate directory, even for the same case. The trial that measures the compile time must
+        find no compiled code.
         """
         if self._cache is None or case is None:
             return None
@@ -54,7 +59,7 @@ class Compiling:
         return str(self._cache / hashlib.sha256(name.encode()).hexdigest()[:16])
 
     def learn(self, purpose: str, case: Case | None, outcome: Mapping[str, Any]) -> None:
-        """Take in what a trial has shown."""
+        """Remember from a trial's outcome whether the layer compiles, and how long that took."""
         if case is None:
             return
         if outcome.get("compiled"):

@@ -1,4 +1,4 @@
-"""A configuration put to use: the runner that it asks for, and whether its layers and devices can be had there."""
+"""Set up a sweep from its configuration: make the runner, describe the layers and check the devices."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from harness.sweep.runner import Runner
 
 
 def runner_of(config: SweepConfig, compile_cache: Path | None, path: Sequence[str] | None = None) -> Runner:
-    """A runner of trials as configured; `path` is where they look for layers, if not where this process does."""
+    """A runner of trials as configured. `path` replaces this process's `sys.path` in the search for layers."""
     return Runner(
         seed=config.seed,
         trial_s=config.precision.trial_s,
@@ -26,15 +26,18 @@ def runner_of(config: SweepConfig, compile_cache: Path | None, path: Sequence[st
 
 
 def ask(runner: Runner, purpose: str, case: Case | None = None) -> dict[str, Any]:
-    """The outcome of a trial that measures nothing; asked again where it was killed, which may be by chance."""
+    """Run a trial that measures nothing and return its outcome.
+
+    If the trial is killed, it is run once more, because the kill may have been by chance.
+    """
     found = runner.run(purpose, case)
     return runner.run(purpose, case) if found["status"] == "killed" else found
 
 
 def describe_impl(impl: str, runner: Runner) -> Traits:
-    """The impl's traits; somebody's own is looked at in a trial: its module is not ours to import.
+    """The traits of a layer. A trial describes a user's own layer, so that this process never imports its module.
 
-    Raises UsageError where its module or class cannot be had, or its claims cannot be read.
+    Raises UsageError if the module or the class cannot be loaded, or if its claims are not valid.
     """
     if not catalog.is_foreign(impl):
         return catalog.traits(impl)
@@ -47,7 +50,7 @@ def describe_impl(impl: str, runner: Runner) -> Traits:
 
 
 def check_devices(config: SweepConfig, runner: Runner) -> None:
-    """Raise UsageError where the configuration asks for a device that torch does not see here."""
+    """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
     if "cuda" in config.axes["device"] and not ask(runner, "machine").get("gpu"):
         instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
         raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}")

@@ -1,14 +1,14 @@
-"""Drive a sweep: verify, take the facts, then time in rounds, every outcome a row.
+"""Drive a sweep: verify, measure the facts, then time in rounds. Every outcome becomes a row.
 
-    verify  each kind of case once, small, against its reference
-    compile each case that compiles once: how long that takes, and for the trials after it, which load what was made
-    facts   each case once: memory and which kernel ran, in a process of its own
-    grow    if asked to: twice the largest size, prepared alike and timed once, as long as that ends well
-    round   every unfinished case once, in a new random order; again until none is left
-    again   what the machine disturbed in every round, in quiet moments
+    verify  one small case of each kind, against its reference
+    compile each compiled case once: measures the compile time, and later trials load the code
+    facts   each case once, in a separate process: memory, and which kernel ran
+    grow    optional: double the largest size, prepare it alike and time it once, until a trial fails
+    round   every unfinished case once, in a new random order, until all are finished
+    again   cases with too few quiet trials after their rounds, in quiet moments
 
-A burst of noise is so spread over the cases of a round instead of ruining one of them. A sweep that goes on where an
-earlier one has ended verifies again what is not finished, and measures only what is missing.
+Rounds spread a burst of noise over all cases instead of ruining one of them. A sweep that continues a run verifies the
+unfinished cases again and measures only the missing trials.
 """
 
 import random
@@ -27,14 +27,15 @@ from harness.sweep.growing import doubled_along, largest_along
 from harness.sweep.protocols import Sink, TrialRunner, Watcher
 from harness.sweep.quiet_moments import QuietMoments
 
-# With those that it is driven between, for whoever drives one.
+# The protocols are exported too: callers of `Sweep` implement them.
 __all__ = ["Sink", "Sweep", "TrialRunner", "Watcher"]
 
 
 class Sweep:
-    """One sweep over `cases`. `traits` tells each impl's family and whether it has heads; `past`, what is done.
+    """One sweep over `cases`.
 
-    `grow`: an axis along which sizes are doubled, beyond the cases, until a layer gives out.
+    `traits` holds the family of each layer and whether it has heads. `past` is the finished work of the run. Along the
+    axis `grow`, sizes beyond the cases are doubled until a layer fails.
     """
 
     def __init__(
@@ -55,27 +56,27 @@ class Sweep:
         self._runner, self._sink, self._watcher = runner, sink, watcher
         self._random = random.Random(seed)
         self._cases, self._past, self._grow = cases, past or Past(), grow
-        # Every case that has not failed, with its timed trials; `_open` are those that need more.
+        # The timed trials of every case that has not failed. Cases in `_open` need more of them.
         self._trials: dict[Case, list[Trial]] = {}
         self._open: set[Case] = set()
-        self._rounds: dict[Case, int] = {}  # the highest round that a row of the case holds
-        self._verified: dict[Case, dict[str, Any]] = {}  # by kind, what came of it
-        self._compiled: set[Case] = set()  # as their verification has shown
+        self._rounds: dict[Case, int] = {}  # highest round in the rows of the case
+        self._verified: dict[Case, dict[str, Any]] = {}  # outcome of the verification, by kind
+        self._compiled: set[Case] = set()  # cases whose verification showed that they compile
         self._begin(cases)
 
     def run(self) -> None:
-        """Measure until every case is finished. An exception from the runner or a signal leaves all rows written."""
+        """Measure until every case is finished. After an exception or a signal, all rows so far are on disk."""
         self.prepare()
         self.time_in_rounds()
 
     def prepare(self) -> None:
-        """Everything but the timing: what cannot be is set aside, layers are verified and compiled, facts are taken."""
+        """Do everything but the timing: skip unsupported cases, verify, compile and measure the facts."""
         self._prepare(self._cases)
         if self._grow is not None:
             self._go_on_along(self._grow)
 
     def _begin(self, cases: Collection[Case]) -> None:
-        """Begin with the cases, or go on with them where their past ends."""
+        """Add the cases that have not failed, with the trials of their past."""
         for case in cases:
             if case not in self._past.failures:
                 self._trials[case] = list(self._past.trials.get(case, ()))
@@ -85,7 +86,7 @@ class Sweep:
                 self._open.add(case)
 
     def _set_aside_done(self, cases: Collection[Case]) -> None:
-        """What needs no more trials has come to its end before; and what is opened again says so in a row."""
+        """Finish cases that need no more trials, and write a row for each reopened case."""
         for case in sorted(cases):
             if case in self._past.failures:
                 self._watcher.finished(case, self._past.failures[case][0])
@@ -109,7 +110,7 @@ class Sweep:
             self._trial("facts", case, 0)
 
     def _go_on_along(self, axis: str) -> None:
-        """Double the largest size of each layer as long as a trial there ends well."""
+        """Double the largest size of each layer as long as its trials succeed."""
         front = {case for case in largest_along(axis, self._cases) if case in self._trials}
         while front:
             self._watcher.starting("grow", len(front))
@@ -123,7 +124,7 @@ class Sweep:
 
     @property
     def trials(self) -> dict[Case, int]:
-        """How many timed trials each case has that has not failed, earlier sweeps' included."""
+        """Number of timed trials of each case that has not failed, including those of earlier sweeps."""
         return {case: len(trials) for case, trials in self._trials.items()}
 
     @property
@@ -132,7 +133,7 @@ class Sweep:
         return set(self._open)
 
     def time_in_rounds(self) -> None:
-        """The timed part alone, of every case that has not failed."""
+        """Time every open case in rounds, then repeat the disturbed cases in quiet moments."""
         number = min((len(self._trials[case]) for case in self._open), default=0)
         while self._open:
             number += 1
@@ -151,7 +152,7 @@ class Sweep:
                 self._record("plan", case, 0, {"status": "unsupported", "reason": reason})
 
     def _verify(self, cases: Collection[Case]) -> None:
-        """One verification for all cases of a kind; what it finds holds for each of them."""
+        """Verify each kind of case once. The outcome becomes a row for every case of the kind."""
         kinds: dict[Case, list[Case]] = {}
         for case in sorted(cases):
             kinds.setdefault(case.small(), []).append(case)
@@ -166,7 +167,7 @@ class Sweep:
                 self._record("verify", case, 0, outcome)
 
     def _compile(self, cases: Collection[Case]) -> None:
-        """Before anything else of a case that compiles: no other trial is to pay for it."""
+        """Compile each compiled case before its other trials, so that none of them has to."""
         compiled = self._compiled.intersection(cases)
         for case in compiled & self._past.compiles_s.keys():
             self._runner.learn("compile", case, {"compile_s": self._past.compiles_s[case]})
@@ -188,7 +189,7 @@ class Sweep:
             self._finish(case, "ok")
 
     def _again(self) -> None:
-        """Repeat, in quiet moments, the cases whose trials were disturbed, as judged by the best pulse of all."""
+        """Repeat the disturbed cases in quiet moments. Disturbance is judged by the best probe of all trials."""
         patience_s = self._patience_s
         while waiting := {case for case in self._trials if self._moments.wants(case, self._trials[case])}:
             self._watcher.starting("again", len(waiting))
@@ -204,7 +205,7 @@ class Sweep:
         return outcome
 
     def _record(self, purpose: str, case: Case, number: int, outcome: dict[str, Any]) -> None:
-        """Write the row; a case whose trial failed is finished, with that trial's status."""
+        """Write the row. A failed trial finishes its case with the trial's status."""
         self._sink.write(
             {
                 "key": case.key,

@@ -1,4 +1,4 @@
-"""Sizes beyond those that were asked for: from the largest on, doubled along one axis."""
+"""Sizes beyond the configured ones: the largest, doubled along one axis."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from harness.config.axes import LARGEST
 
 
 def largest_along(axis: str, cases: Iterable[Case]) -> list[Case]:
-    """Of all cases that differ along the axis alone the largest one."""
+    """The largest case of each group of cases that differ in this axis alone."""
     ends: dict[Case, Case] = {}
     for case in sorted(cases):
         ends[case.at(axis, 1)] = case
@@ -15,6 +15,6 @@ def largest_along(axis: str, cases: Iterable[Case]) -> list[Case]:
 
 
 def doubled_along(axis: str, cases: Iterable[Case]) -> set[Case]:
-    """The cases at twice their size, but for those that nobody could measure."""
+    """The cases at twice their size, without those above the upper limit of the axis."""
     doubled = {case.at(axis, 2 * getattr(case, axis)) for case in cases}
     return {case for case in doubled if getattr(case, axis) <= LARGEST[axis]}

@@ -1,4 +1,4 @@
-"""What came of a trial, whatever its process has said, or ended without saying."""
+"""The outcome of a trial, from the answer of its process or from the way the process ended."""
 
 import re
 import signal
@@ -6,18 +6,18 @@ from typing import Any
 
 from harness.sweep.answers import OF_FAILURES, InvalidAnswer, check, parsed
 
-# Reasons are a line; the first characters of a longer one say enough.
+# Reasons are one line. A longer one is cut after this many characters.
 _LONGEST_REASON = 2000
-# Of a terminal's sequences all, of other control characters each.
+# Whole escape sequences of terminals, and single control characters.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x1f\x7f-\x9f]")
-# What a process gets for what it has done itself: nobody has killed it.
+# Signals that a process causes by its own fault. No other process has killed it.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 
 def outcome_of(sent: bytes, purpose: str) -> dict[str, Any]:
-    """The answer in the first line of what a trial of the purpose sent, or an error that says why it is not valid.
+    """The answer in the first line that the trial sent, or an error that says why it is not valid.
 
-    A layer that forks, or finds the pipe, may have written there too.
+    A layer that forks, or that finds the pipe, may have written to it as well.
     """
     try:
         answer = parsed(sent.partition(b"\n")[0])
@@ -30,14 +30,12 @@ def outcome_of(sent: bytes, purpose: str) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    """The text of an exception, in which there may be anything, without what would move somebody's cursor or colour
-    their screen.
-    """
+    """Remove escape sequences and control characters, which an exception's text may contain."""
     return _CONTROL.sub("", text)
 
 
 def death(exit_code: int) -> dict[str, Any]:
-    """The outcome of a process that ended without one; `exit_code` is negative for a signal's number."""
+    """The outcome of a process that ended without an answer. `exit_code` is negative for a signal's number."""
     if -exit_code in _CRASHES:
         return failed("error", f"its process crashed: {_name(-exit_code)}")
     if exit_code < 0:
@@ -53,5 +51,5 @@ def _name(number: int) -> str:
 
 
 def failed(status: str, reason: str) -> dict[str, Any]:
-    """The outcome of a trial that has none of its own."""
+    """An outcome that holds only a status and a reason."""
     return {"status": status, "reason": reason}

@@ -1,6 +1,6 @@
-"""What the screen shows while a sweep runs: a live line on a terminal, plain lines elsewhere.
+"""The progress display of a sweep: a live line on a terminal, plain lines elsewhere.
 
-It is drawn only between trials, never beside one: a thread that draws would be timed with the layer.
+It is drawn only between trials. A drawing thread would disturb the timing of the layer.
 """
 
 import time
@@ -16,16 +16,16 @@ from rich.table import Column
 from harness.case import Case
 from harness.config import Precision
 
-# Drawing takes a millisecond; more often than this nobody sees.
+# Drawing takes a millisecond. More frequent updates would not be visible.
 _REDRAW_S = 0.2
 _PLAIN_LINE_S = 10.0
 _BAR = 12
-# No case is done in these: without a count of their own they would seem to stand still.
+# These phases finish no case. Without a count of their own, they would appear to make no progress.
 _BEFORE_ROUNDS = ("verify", "compile", "facts")
 
 
 class Screen:
-    """Watches a sweep of `cases`. A context manager: the live line is gone after it."""
+    """Show the progress of a sweep over `cases`. A context manager: it removes the live line at its end."""
 
     def __init__(self, cases: Sequence[Case], precision: Precision, console: Console) -> None:
         self.failures: Counter[str] = Counter()
@@ -37,7 +37,7 @@ class Screen:
         self._began = self._last_drawn = time.monotonic()
         self._timed_trials = 0
         self._timed_s = 0.0
-        # The bar counts trials, of which a case still open has its facts and its rounds before it.
+        # The bar counts trials. An open case has its facts and its rounds ahead.
         self._trials_a_case = 1 + precision.max_rounds
         self._trials_left = dict.fromkeys(cases, self._trials_a_case)
         self._live = Progress(
@@ -59,14 +59,17 @@ class Screen:
             self._live.stop()
 
     def starting(self, phase: str, number: int) -> None:
-        """A phase begins: `verify`, `compile`, `facts`, `grow` or `again` of so many cases, or round `number`."""
+        """A phase begins. For `round`, `number` is the round; for all other phases, the number of cases.
+
+        The other phases are `verify`, `compile`, `facts`, `grow` and `again`.
+        """
         self._phase = f"round {number}" if phase == "round" else phase
         self._looked_at, self._to_look_at = 0, number if phase in _BEFORE_ROUNDS else 0
         if not self._console.is_terminal:
             self._plain()
 
     def added(self, cases: Collection[Case]) -> None:
-        """There are more cases than was known before."""
+        """The sweep has added these cases."""
         self._cases += len(cases)
         self._trials_left.update(dict.fromkeys(cases, self._trials_a_case))
         self._live.update(self._task, total=self._cases * self._trials_a_case)
@@ -118,7 +121,7 @@ class Screen:
         return "  ".join(part for part in parts if part)
 
     def _time_left(self) -> str:
-        """At most: as if every open case needed all its rounds."""
+        """An upper bound on the time left: it assumes that every open case needs all its rounds."""
         if not self._timed_trials:
             return ""
         seconds = self._timed_s / self._timed_trials * sum(self._trials_left.values())

@@ -1,4 +1,4 @@
-"""What a sweep is driven between: where its trials run, where its rows go, and who is told."""
+"""Interfaces that a sweep needs: a runner of trials, a sink for rows and a watcher for progress."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
@@ -7,20 +7,20 @@ from harness.case import Case
 
 
 class TrialRunner(Protocol):
-    """Where trials run: `harness.sweep.runner.Runner`, or anything that gives an outcome for a case."""
+    """Runs trials: `harness.sweep.runner.Runner`, or any object that returns an outcome for a case."""
 
     def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]: ...
     def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None: ...
 
 
 class Sink(Protocol):
-    """Where rows go."""
+    """Stores rows."""
 
     def write(self, row: Mapping[str, Any]) -> None: ...
 
 
 class Watcher(Protocol):
-    """Who is told how the sweep goes."""
+    """Receives the progress of a sweep."""
 
     def starting(self, phase: str, number: int) -> None: ...
     def trial(self, case: Case, outcome: Mapping[str, Any]) -> None: ...

@@ -1,4 +1,4 @@
-"""Whether a case needs no more trials, or other ones in a quieter moment, and waiting for that."""
+"""Decide whether a case needs more trials, or repeats in a quiet moment, and wait for quiet moments."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,38 +8,38 @@ from harness.stats.stopping import restless, stop_reason
 from harness.stats.trials import Trial, best_pulse, quiet
 from harness.sweep.protocols import TrialRunner
 
-# Between two looks at whether the machine is quiet again, in seconds: short against a disturbance of seconds.
+# Seconds between two probes while waiting for a quiet machine. Disturbances last for seconds.
 _LOOK_EVERY_S = 0.25
-# No case gets more than so many times its rounds, however restless the machine.
+# Limit on the trials of a case, as a multiple of `max_rounds`, however disturbed the machine is.
 _MOST_ROUNDS = 2
 
 
 class QuietMoments:
-    """Trials are judged by the best pulse of all cases with as many threads."""
+    """Judges trials by their probe, compared with the best probe of all cases with the same number of threads."""
 
     def __init__(self, precision: Precision, runner: TrialRunner, sleep: Callable[[float], None]) -> None:
         self._precision, self._runner, self._sleep = precision, runner, sleep
-        self._best: dict[int, float] = {}  # by the number of threads; kept, as looking through all takes long
+        self._best: dict[int, float] = {}  # by number of threads; cached, since a search through all trials is slow
 
     def note(self, case: Case, trials: Sequence[Trial]) -> None:
-        """Trials of the case have come in."""
+        """Update the best probe with new trials of the case."""
         best = best_pulse(trials)
         if best is not None:
             self._best[case.threads] = min(best, self._best.get(case.threads, best))
 
     def is_done(self, case: Case, trials: Sequence[Trial]) -> bool:
-        """Whether it has had its rounds, or fewer and needs no more."""
+        """Whether the case needs no more trials, or has had all its rounds."""
         judged = trials, self._best.get(case.threads), self._precision
         return bool(stop_reason(*judged) or restless(*judged))
 
     def wants(self, case: Case, trials: Sequence[Trial]) -> bool:
-        """Whether its trials were disturbed, and it may have more."""
+        """Whether the case has too few quiet trials and may still get more."""
         return len(trials) < _MOST_ROUNDS * self._precision.max_rounds and (
             stop_reason(trials, self._best.get(case.threads), self._precision) is None
         )
 
     def wait(self, case: Case, patience_s: float) -> float:
-        """What is left of the patience once the machine is quiet; 0 or less if it did not get so in time."""
+        """Wait for a quiet machine. Returns the rest of the patience in seconds, 0 or less if it ran out."""
         while patience_s > 0:
             now = self._runner.run("pulse", case)
             seen = Trial((), pulse_s=now.get("pulse_s"))

@@ -1,8 +1,8 @@
-"""Which cases their layers refuse, told before anything is measured.
+"""Find the cases that their layers refuse, before anything is measured.
 
-By the very function that a trial asks, of the small case that is verified and of the case itself, as a sweep comes to
-them: in a process of its own, as a layer's class is not had without torch. What only building or calling a layer shows,
-as a kernel that is not there, is left to the sweep.
+A trial uses the same function for this. As in a sweep, the function is called with the small case to verify and with
+the case itself. It runs in a separate process, because loading a layer's class imports torch. Some problems, such as a
+missing kernel, show only when a layer is built or called. The sweep finds those.
 """
 
 import json
@@ -18,17 +18,17 @@ from harness.errors import UsageError
 from harness.interpreter import Interpreter
 from harness.sweep.outcome import death, failed, plain
 
-# Status, and reason, as in a row.
+# Status and reason, as in a row.
 Refusal = tuple[str, str]
-# Importing torch takes seconds, and on a busy machine more of them.
+# Importing torch takes seconds, and longer on a busy machine.
 _START_S = 60.0
 
 
 def refusals(cases: Iterable[Case], timeout_s: float) -> dict[Case, Refusal]:
-    """How those of the cases end that cannot be. All layers together are given `timeout_s` to say so.
+    """The cases that cannot be measured, with the status and reason of each.
 
-    One that does not come to say it, as it ends its process or hangs, has all its cases among them; those after it are
-    asked in another process. Raises UsageError where there is none to be had.
+    All layers together have `timeout_s` seconds to answer. If a layer ends the process or hangs, all its cases are
+    refused, and another process asks the layers after it. Raises UsageError if no process can be started.
     """
     of_impl: dict[str, list[Case]] = {}
     for case in cases:
@@ -45,9 +45,10 @@ def refusals(cases: Iterable[Case], timeout_s: float) -> dict[Case, Refusal]:
 
 
 def _ask(groups: Sequence[Sequence[Case]], timeout_s: float) -> tuple[list[list[Refusal | None]], Refusal]:
-    """What the layers of the first groups say (a group is the cases of one), and how the first that does not ended.
+    """Ask the layers in one process. A group holds the cases of one layer.
 
-    Raises UsageError where there is no process to ask them in.
+    Returns the answers of the first groups, and how the process ended for the first group without an answer. Raises
+    UsageError if no process can be started.
     """
     asked = json.dumps([[case.as_dict() for case in group] for group in groups]).encode()
     interpreter = Interpreter(__name__, answer.__name__, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -68,11 +69,12 @@ def _ask(groups: Sequence[Sequence[Case]], timeout_s: float) -> tuple[list[list[
 
 
 def answer() -> None:
-    """What the process does: read groups of cases from standard input, and write a line a group to standard output,
-    how each case ends, or null.
+    """The program of the process: read groups of cases from stdin and write one line per group to stdout.
+
+    A line holds the status and reason of each case, or null for a case that the layer accepts.
     """
     with os.fdopen(os.dup(1), "w") as out:
-        os.dup2(2, 1)  # what a layer prints is no answer
+        os.dup2(2, 1)  # output of a layer must not mix with the answers
         from harness.trial.contract import refusal_in_a_sweep
         from harness.trial.run import failure
 

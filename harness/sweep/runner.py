@@ -1,4 +1,4 @@
-"""Run one trial in a fresh process, forked from a warm parent, and turn whatever happens into an outcome."""
+"""Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,25 +16,25 @@ from harness.sweep.outcome import failed
 from harness.sweep.turn_trial import TurnTrial, TurnTrialFailed
 from harness.sweep.warm_parent import NoAnswer, NoProcess, WarmParent, WarmParentLost
 
-# Left free for the machine when the user sets no limit.
+# Share of the free memory that stays free if the user sets no limit.
 _FREE_SHARE = 0.1
-# A module of somebody's own that takes longer to import gets a warm parent of its own, which takes as long to start.
+# A user's module that takes longer to import, in seconds, gets a separate fork server. Starting one takes as long.
 _SLOW_IMPORT_S = 0.2
-# A cold compilation takes half a minute; on a slow machine, of a large layer, some minutes.
+# A cold compilation takes half a minute. A large layer on a slow machine takes some minutes.
 COMPILE_TIMEOUT_S = 900.0
 
 
 class Runner:
-    """Runs trials on this machine, one at a time. A context manager: its warm parents end with it.
+    """Runs trials on this machine, one at a time. A context manager: its fork servers end with it.
 
-    `seed` draws weights and inputs, `trial_s` is the sampling time of a timed trial, `timeout_s` the
-    longest a trial may take and `compile_timeout_s` one that compiles, `memory_limit` in bytes the most that it may
-    allocate (None: 90 % of what is free now). What is compiled is kept under `compile_cache`, or where torch keeps it.
-    `path` is where trials look for layers, if not where this process does: another `sys.path`.
+    Weights and inputs are drawn from `seed`. `trial_s` is the sampling time of a timed trial. A trial may take
+    `timeout_s`, and one that compiles `compile_timeout_s`. All three are in seconds. A trial may allocate
+    `memory_limit` bytes (None: 90 % of the memory that is free now). Compiled code is kept under `compile_cache`, or in
+    torch's own directory. `path` replaces `sys.path` in the search for layers.
 
-    Trials that compile have a warm parent of their own: one that has the compiler imported is half as large again, and
-    all that are forked from it would pay for that. So do those of somebody's own module that is slow to import, which
-    is for them alone: what it changes in torch must not reach the others.
+    Trials that compile have a separate fork server. With the compiler imported, a server is half as large again, and
+    every trial forked from it would bear that cost. A user's module that is slow to import also has a separate server.
+    Only its own trials use it: changes that the module makes in torch must not reach other trials.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Runner:
         self._path = path
         self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
         self._compiling = Compiling(timeout_s, compile_timeout_s, compile_cache)
-        self._checked: set[Case] = set()  # a timed trial has shown that the case keeps no results
-        self._slow: set[str] = set()  # impls whose module is imported in a warm parent of its own
-        # By whether its trials compile, and whose module they are of: empty where that does not matter.
+        self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
+        self._slow: set[str] = set()  # layers whose module is imported in a separate fork server
+        # The keys: whether the trials compile, and the slow module (empty for all other modules).
         self._parents: dict[tuple[bool, str], WarmParent] = {}
 
     def __enter__(self) -> "Runner":
@@ -65,20 +65,20 @@ class Runner:
         self.drop()
 
     def drop(self) -> None:
-        """End the warm parents; the next trial gets a new one. What is known of layers stays known."""
+        """End the fork servers. The next trial starts a new one. Knowledge about layers is kept."""
         for which in list(self._parents):
             self._drop_parent(which)
 
     def twin(self) -> "Runner":
-        """The same with warm parents of its own; what either learns of layers, both know."""
+        """A copy with separate fork servers. Both runners share their knowledge about layers."""
         other = copy(self)
         other._parents = {}
         return other
 
     def start(self, compiles: bool = False, module: str = "") -> None:
-        """Begin to start the fork server, without waiting for it: its imports take a second.
+        """Start the fork server without waiting for it: its imports take a second.
 
-        Raises UsageError if the system starts no process.
+        Raises UsageError if the system cannot start a process.
         """
         try:
             self._start(compiles, module)
@@ -90,9 +90,9 @@ class Runner:
             self._parents[compiles, module] = WarmParent(self._path)
 
     def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The outcome: `status`, `reason`, `wall_s`, and what the trial measured.
+        """Run a trial and return its outcome: `status`, `reason`, `wall_s` and the measured values.
 
-        `extra` are further items of the request, or others than the runner's own (`seed`).
+        `extra` adds items to the request, or replaces some of the runner's own (`seed`).
         """
         which = self._which(purpose, case)
         began = time.monotonic()
@@ -116,11 +116,14 @@ class Runner:
         return outcome
 
     def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None:
-        """Take in what a trial of the case, of this process or of an earlier one, has shown of compiling."""
+        """Remember what a trial showed about compiling. The trial may belong to an earlier process."""
         self._compiling.learn(purpose, case, outcome)
 
     def turns(self, case: Case, turn_s: float) -> TurnTrial:
-        """A trial of the case that takes turns of about `turn_s` seconds, begun: see `harness.sweep.turn_trial`."""
+        """Start an interleaved trial of the case, with turns of about `turn_s` seconds (`harness.sweep.turn_trial`).
+
+        Raises TurnTrialFailed if the fork server is lost.
+        """
         which = self._which("time", case)
         request = self._request("turns", case, {"turn_s": turn_s})
         try:
@@ -131,7 +134,7 @@ class Runner:
         return TurnTrial(parent, request, self._compiling.limit_s("time", case))
 
     def _which(self, purpose: str, case: Case | None) -> tuple[bool, str]:
-        """The warm parent of such trials."""
+        """The key of the fork server for these trials."""
         own = case.impl if case is not None and case.impl in self._slow else ""
         return self._compiling.is_due(purpose, case), own.partition(":")[0]
 
@@ -141,7 +144,7 @@ class Runner:
             "case": case.as_dict() if case else None,
             "seed": self.seed,
             "trial_s": self.trial_s,
-            # A GPU's driver maps more than it uses: a limit on the host's memory would only break it.
+            # A GPU driver maps more host memory than it uses, so a limit would only break it.
             "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
             "sent_at": time.monotonic(),
             "compiles": self._compiling.is_due("time" if purpose == "turns" else purpose, case),
@@ -156,7 +159,7 @@ class Runner:
         parent = self._parents[compiles, module]
         try:
             parent.wait_until_ready()
-        except (NoAnswer, NoProcess):  # either costs one trial
+        except (NoAnswer, NoProcess):  # only this trial is lost
             raise
         except WarmParentLost as error:
             del self._parents[compiles, module]
@@ -164,5 +167,5 @@ class Runner:
         return parent
 
     def _drop_parent(self, which: tuple[bool, str]) -> None:
-        if which in self._parents:  # it may not have started
+        if which in self._parents:  # the start may have failed
             self._parents.pop(which).close()

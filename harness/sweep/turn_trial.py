@@ -1,4 +1,4 @@
-"""The driver's end of a trial that takes turns: `harness.trial.timing.turns`."""
+"""The driver's end of an interleaved trial, whose other end is `harness.trial.timing.turns`."""
 
 import contextlib
 import os
@@ -11,20 +11,20 @@ from harness.sweep.outcome import failed
 from harness.sweep.warm_parent import WarmParent, WarmParentLost
 from harness.trial.compile_notice import NOTICE
 
-# Places are numbered in one byte.
+# The number of a place is sent as one byte.
 _PLACES = 256
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn said, in seconds a call: the fastest sample, and the mean of all."""
+    """The result of one turn, in seconds per call: the fastest sample and the mean of all samples."""
 
     min_s: float
     mean_s: float
 
 
 class TurnTrialFailed(Exception):
-    """The trial has ended early; `outcome` has its status and reason."""
+    """The trial has ended early. `outcome` holds its status and reason."""
 
     def __init__(self, outcome: dict[str, Any]) -> None:
         super().__init__(outcome["reason"])
@@ -32,7 +32,7 @@ class TurnTrialFailed(Exception):
 
 
 class TurnTrial:
-    """One trial, forked from `parent` and waiting for its turns. Every wait is bounded by `timeout_s` seconds."""
+    """One trial, forked from `parent`, that waits for its turns. Each wait for it lasts at most `timeout_s` seconds."""
 
     def __init__(self, parent: WarmParent, request: dict[str, Any], timeout_s: float) -> None:
         self._parent = parent
@@ -51,21 +51,24 @@ class TurnTrial:
         self._open = True
 
     def wait_until_warm(self) -> float:
-        """About what a call takes, in seconds, once it has been warmed up. Raises TurnTrialFailed."""
+        """Wait for the end of the warm-up and return the approximate time of a call, in seconds.
+
+        Raises TurnTrialFailed.
+        """
         return float(self._line("warm")["call_s"])
 
     def turn(self, place: int = 0, anew: bool = False) -> Turn:
-        """Give it the turn, on the CPUs of that number (`harness.trial.timing.places`). Raises TurnTrialFailed.
+        """Let the trial time one turn on the CPUs of `place` (`harness.trial.timing.places`).
 
-        `anew`: with its layer built anew, and not as it lies.
+        With `anew`, the trial builds the layer again first. Raises TurnTrialFailed.
         """
-        with contextlib.suppress(BrokenPipeError):  # it has ended; what it left to read says why
+        with contextlib.suppress(BrokenPipeError):  # the trial has ended: its last line says why
             os.write(self._ask, bytes([place % _PLACES, anew]))
         said = self._line("turn")
         return Turn(said["min_s"], said["mean_s"])
 
     def end(self) -> dict[str, Any]:
-        """No more turns: the trial's outcome, `ok` or why not."""
+        """End the turns and return the trial's outcome."""
         if not self._open:
             return failed("error", "it has ended before")
         os.close(self._ask)
@@ -76,24 +79,24 @@ class TurnTrial:
             os.close(self._answer)
 
     def abandon(self) -> None:
-        """End it whatever it does; of one that has ended, nothing."""
+        """Kill the trial. If it has ended already, do nothing."""
         if self._open:
             with contextlib.suppress(TurnTrialFailed):
                 self._fail(None)
 
     def _line(self, kind: str) -> dict[str, Any]:
-        """The next line, `warm` or `turn`. Raises TurnTrialFailed where the trial sent anything else."""
+        """The next line, `warm` or `turn`. Raises TurnTrialFailed if the trial sends anything else."""
         sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
-        if sent == NOTICE:  # somebody's own layer, of which nobody knew that it compiles
+        if sent == NOTICE:  # a user's layer that was not known to compile
             sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
-        line = (sent or b"").removeprefix(NOTICE)  # both at once, where nobody was waiting for either
+        line = (sent or b"").removeprefix(NOTICE)  # notice and line may have arrived together
         said = _said(line, kind)
         if said is None:
             self._fail(sent)
         return said
 
     def _fail(self, sent: bytes | None) -> NoReturn:
-        """Close it, and raise what has become of it."""
+        """Close the pipes and raise TurnTrialFailed with the trial's outcome."""
         os.close(self._ask)
         self._open = False
         try:
@@ -114,7 +117,7 @@ class TurnTrial:
 
 
 def _said(line: bytes, kind: str) -> dict[str, Any] | None:
-    """The line's entries; None if it is torn, not valid, or the trial's outcome."""
+    """The entries of the line; None if it is torn, not valid, or the trial's outcome."""
     try:
         said = parsed(line) if line.endswith(b"\n") else {"status": None}
         if "status" not in said:

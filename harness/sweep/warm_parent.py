@@ -1,4 +1,4 @@
-"""The driver's end of `harness.trial.warm`: the process that trials are forked from, one at a time."""
+"""The driver's end of the fork server (`harness.trial.warm`), which forks the trials, one at a time."""
 
 import contextlib
 import json
@@ -19,16 +19,16 @@ from harness.sweep.outcome import death, failed, outcome_of
 from harness.trial.compile_notice import NOTICE
 from harness.trial.supervisor import REFUSED, STOPPED
 
-# How long a trial may take to end after its last word.
+# How long a trial may take to end after its answer.
 _GRACE_S = 1.0
-# Time limits of the fork server: for importing torch and the modules of layers, and for any other answer. Before it
-# answers, the kernel frees the trial's memory.
+# Time limits of the fork server: for importing torch and the modules of layers, and for any other answer. The latter
+# includes the time in which the kernel frees the trial's memory.
 _IMPORTS_S, _ANSWER_S = 600.0, 60.0
 # How long the supervisor may take to kill every process below it.
 _CLOSE_S = 20.0
 _NUDGE_S = 1.0
-# The parent finds what the driver finds, wherever it was started from; layers it may be told to find elsewhere, but the
-# harness that measures them is always the driver's.
+# The fork server imports the driver's harness, whatever its current directory is. Layers may come from another search
+# path.
 _BOOT = """
 import gc, json, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the driver, which decides when trials end
@@ -66,7 +66,7 @@ class NoAnswer(WarmParentLost):
 
 
 class WarmParent:
-    """The driver's end of `harness.trial.warm`. Layers are looked for along `path`, if it is given."""
+    """A fork server, as the driver sees it. It searches for layers along `path`, if that is given."""
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
         _occupy_streams()
@@ -94,7 +94,7 @@ class WarmParent:
         self._ready = False
 
     def wait_until_ready(self) -> None:
-        """Raises WarmParentLost where it did not start."""
+        """Wait until the fork server accepts requests. Raises WarmParentLost if it did not start."""
         if not self._ready:
             try:
                 self._answer("ready", _IMPORTS_S)
@@ -104,9 +104,9 @@ class WarmParent:
             self._ready = True
 
     def run(self, request: dict[str, Any], timeout_s: float, compile_timeout_s: float) -> dict[str, Any]:
-        """The outcome of a trial, of whatever kind. One that says it has begun to compile is given that much more time.
+        """Run a trial of any kind and return its outcome.
 
-        Raises WarmParentLost.
+        A trial that reports that it compiles gets `compile_timeout_s` more. Raises WarmParentLost.
         """
         reader = self.begin(request)
         try:
@@ -120,13 +120,14 @@ class WarmParent:
 
     @property
     def trial(self) -> int | None:
-        """The process of the trial that is running, if any."""
+        """The process id of the running trial, if any."""
         return self._trial
 
     def begin(self, request: dict[str, Any], *more: int) -> int:
-        """Fork a trial; the descriptor that it answers on, to be closed by the caller. `more` are passed on to it.
+        """Fork a trial and return the descriptor of its answers. The caller closes that descriptor.
 
-        One that was begun before and not ended is killed: there is one at a time. Raises WarmParentLost.
+        The trial inherits the descriptors `more`. An earlier trial that is still running is killed, because only one
+        runs at a time. Raises WarmParentLost.
         """
         if self._trial is not None:
             self.end(None, 0.0)
@@ -149,9 +150,10 @@ class WarmParent:
         return reader
 
     def end(self, sent: bytes | None, timeout_s: float) -> dict[str, Any]:
-        """The outcome of the trial whose last line, or what came of it, was `sent`; None of one that ran out of time.
+        """End the trial and return its outcome.
 
-        Raises WarmParentLost.
+        `sent` is the last line that was read, possibly incomplete, or None if the trial ran out of time. Raises
+        WarmParentLost.
         """
         ended = sent is not None and self._is_answered(_GRACE_S)
         if not ended:
@@ -170,34 +172,34 @@ class WarmParent:
         )
 
     def close(self) -> None:
-        """End the supervisor, and with it the fork server, the trial that is running and whatever they started."""
+        """End the supervisor, and with it the fork server, the running trial and all processes below them."""
         self._kill_trial()
         self._socket.close()
-        for number in (signal.SIGTERM, signal.SIGCONT):  # it may be stopped
+        for number in (signal.SIGTERM, signal.SIGCONT):  # the supervisor may be stopped
             self._process.send_signal(number)
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()  # the kernel then kills the fork server, and with that the trial
+            self._process.kill()  # the kernel then kills the fork server, and thereby the trial
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLOSE_S)
         scratch.remove(self._scratch)
 
     def _kill_trial(self) -> None:
-        """Kill the trial that is running, if any, and its group; what else it started, the parent kills."""
+        """Kill the running trial, if any, and its process group. The fork server kills its other processes."""
         if self._trial is None:
             return
-        # The group first: it has this number only as long as it has members. It may be that the trial does not lead one
-        # yet, or, after its parent was lost, that the group is all that is left.
+        # The group comes first: its number is valid only while it has members. The trial may not lead a group yet.
+        # After a loss of the fork server, only the group may be left.
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self._trial, signal.SIGKILL)
 
     def read(self, pipe: int, deadline: float) -> bytes | None:
-        """A line from the pipe, or what came of it before its end or the trial's; None at the deadline.
+        """A line from the pipe; None at the deadline.
 
-        Of a line of more than `MOST_BYTES` the rest is not read.
-        The trial's end counts by itself: a child that it left behind may hold the pipe open.
+        If the pipe or the trial ends first, the line is incomplete. The trial's end alone counts, because a child of
+        the trial may hold the pipe open. Beyond `MOST_BYTES`, the rest of a line is not read.
         """
         received = bytearray()
         while not received.endswith(b"\n") and len(received) <= MOST_BYTES:
@@ -210,7 +212,7 @@ class WarmParent:
                 break
             received += part
             if time.monotonic() > deadline and not received.endswith(b"\n"):
-                return None  # a layer may write to its pipe without an end
+                return None  # a layer may write to its pipe endlessly
         return bytes(received)
 
     def _send(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
@@ -223,11 +225,11 @@ class WarmParent:
             raise WarmParentLost from error
 
     def _is_answered(self, timeout_s: float) -> bool:
-        """Whether an answer, or the end of the process, can be read within that time."""
+        """Whether an answer, or the end of the process, can be read within `timeout_s`."""
         return b"\n" in self._received or bool(select.select([self._socket], [], [], timeout_s)[0])
 
     def _answer(self, word: str, timeout_s: float) -> str:
-        """What follows `word` in the next answer. Raises WarmParentLost."""
+        """The text after `word` in the next answer. Raises WarmParentLost."""
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._received:
             if self._is_answered(_NUDGE_S):
@@ -235,7 +237,7 @@ class WarmParent:
             elif time.monotonic() > deadline:
                 raise NoAnswer
             else:
-                # A layer may have stopped the supervisor, which would otherwise see that the fork server is stopped.
+                # A layer may have stopped the supervisor. Once resumed, it reports a stopped fork server.
                 self._process.send_signal(signal.SIGCONT)
         line, _, self._received = self._received.partition(b"\n")
         answer = line.decode()
@@ -258,11 +260,11 @@ class WarmParent:
 
 
 def _occupy_streams() -> None:
-    """Open what this process was started without of stdin, stdout and stderr, on nothing.
+    """Open the missing ones of stdin, stdout and stderr on the null device.
 
-    The next files would get their numbers: the socket to the parent or a trial's pipe, over which a child's own streams
-    are then laid.
+    Without this, the next opened files would get their numbers. The socket to the fork server or a trial's pipe could
+    be among them, and a child's streams would then replace it.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)  # the parent is to have them too
+        os.set_inheritable(descriptor, True)  # the fork server needs them too
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What may happen to a run's files between two sweeps. Each function returns whether there was something to damage."""
+"""Faults that damage a run's files between two sweeps. Each function returns whether it damaged anything."""
 
 import json
 import math
@@ -20,7 +20,7 @@ def _files(place: Place) -> list[Path]:
 
 
 def _change_lines(place: Place, change: Callable[[list[bytes], random.Random], Iterable[bytes]]) -> bool:
-    """Change the lines of one of the files of rows."""
+    """Change the lines of one file of rows."""
     files = _files(place)
     if not files:
         return False
@@ -44,7 +44,7 @@ def tear_lines(place: Place) -> bool:
 
 
 def tear_rounds(place: Place) -> bool:
-    """Keep the first characters of the lines of round 1, in all files."""
+    """Keep only the first characters of each line of round 1, in all files."""
     torn = False
     for path in _files(place):
         lines = path.read_bytes().splitlines(keepends=True)
@@ -66,7 +66,7 @@ def tear_end(place: Place) -> bool:
 
 
 def _insert(place: Place, lines: Callable[[random.Random], list[bytes]]) -> bool:
-    """Insert lines at random places of a file."""
+    """Insert lines at random places in a file."""
 
     def change(before: list[bytes], draw: random.Random) -> Iterable[bytes]:
         for line in lines(draw):
@@ -89,13 +89,13 @@ def insert_huge_lines(place: Place) -> bool:
 
 
 def insert_foreign_rows(place: Place) -> bool:
-    """Lines of JSON that are no rows, or rows of an older or a newer schema."""
+    """Insert JSON that is no row, and rows of an older or a newer schema."""
     values: list[Any] = [None, [1, 2], "row", {}, {"schema": 1}, {"schema": 999}, {"schema": "2"}, {"schema": 2}]
     return _insert(place, lambda draw: [json.dumps(value).encode() + b"\n" for value in values])
 
 
 def _add_changed(place: Place, *changes: Callable[[dict[str, Any]], None]) -> bool:
-    """Add changed copies of a file's rows behind them."""
+    """Append changed copies of a file's rows to the file."""
 
     def change(lines: list[bytes], draw: random.Random) -> Iterable[bytes]:
         yield from lines
@@ -112,7 +112,7 @@ def _add_changed(place: Place, *changes: Callable[[dict[str, Any]], None]) -> bo
 
 
 def add_other_cases(place: Place) -> bool:
-    """Rows of cases that nobody asked for, and of cases that cannot be."""
+    """Add rows of cases outside the grid and of impossible cases."""
 
     def longer(row: dict[str, Any]) -> None:
         row["case"]["seq_len"] = 16
@@ -127,7 +127,7 @@ def add_other_cases(place: Place) -> bool:
 
 
 def add_what_is_not_finite(place: Place) -> bool:
-    """Rows with NaN and infinities in place of their numbers."""
+    """Add rows with NaN and infinities in place of their numbers."""
 
     def spoil(value: float) -> Callable[[dict[str, Any]], None]:
         def change(row: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ def repeat_rows(place: Place) -> bool:
 
 
 def copy_files(place: Place) -> bool:
-    """Copies under another number, and under a name that is no writer's."""
+    """Copy each file to another number, and to a name that no writer uses."""
     files = _files(place)
     for path in files:
         shutil.copyfile(path, path.with_name(f"0{path.name}"))
@@ -157,7 +157,7 @@ def copy_files(place: Place) -> bool:
 
 
 def add_strange_files(place: Place) -> bool:
-    """An empty file, a directory, a pipe and a dangling link among the rows."""
+    """Put an empty file, a directory, a pipe and a dangling link among the rows."""
     rows = place.run / "rows"
     if not rows.is_dir() or (rows / "0090-pipe.jsonl").exists():
         return False
@@ -170,7 +170,7 @@ def add_strange_files(place: Place) -> bool:
 
 
 def remove_results(place: Place) -> bool:
-    """All that a report has written."""
+    """Remove all files that a report has written."""
     paths = [place.run / name for name in ("summary.csv", "laws.csv", "claims.csv", "report.html", "report.md")]
     found = [path for path in paths if path.is_file()]
     for path in found:
@@ -180,7 +180,7 @@ def remove_results(place: Place) -> bool:
 
 
 def replaced(name: str, put: Callable[[Path, Place], None]) -> Callable[[Place], bool]:
-    """Put something else in the place of the file of that name, until it is undone."""
+    """Replace the named file by whatever `put` makes, until it is undone."""
 
     def deal(place: Place) -> bool:
         path = place.run / name
@@ -203,7 +203,7 @@ def replaced(name: str, put: Callable[[Path, Place], None]) -> Callable[[Place],
 
 
 def truncated(name: str) -> Callable[[Place], bool]:
-    """Cut the file of that name in its first half."""
+    """Cut the named file at a random place in its first half."""
 
     def deal(place: Place) -> bool:
         path = place.run / name
@@ -218,7 +218,7 @@ def truncated(name: str) -> Callable[[Place], bool]:
 
 
 def edited(name: str, old: str, new: str) -> Callable[[Place], bool]:
-    """Replace a text in the file of that name."""
+    """Replace a text in the named file."""
 
     def deal(place: Place) -> bool:
         path = place.run / name
@@ -229,7 +229,7 @@ def edited(name: str, old: str, new: str) -> Callable[[Place], bool]:
 
 
 def locked(put: Callable[[Path, Place], None]) -> Callable[[Place], bool]:
-    """Put something in the place of the lock, which is only there while a sweep runs, or was killed."""
+    """Replace the lock. The file exists only while a sweep runs, or after one was killed."""
 
     def deal(place: Place) -> bool:
         path = place.run / "lock.json"
@@ -243,7 +243,7 @@ def locked(put: Callable[[Path, Place], None]) -> Callable[[Place], bool]:
 
 
 def hide_rows(place: Place) -> bool:
-    """Put a file in the place of `rows/`."""
+    """Replace `rows/` by a file."""
     rows, hidden = place.run / "rows", place.run / "rows.hidden"
     if not rows.is_dir():
         return False

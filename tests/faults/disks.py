@@ -1,4 +1,4 @@
-"""Disks that fill up, and directories that nobody may write to, for root as well."""
+"""Small disks, and processes without write permission, even for root."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 _PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
 _CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
-_LIBC = ctypes.CDLL(None)  # loaded here: a child of a process with threads must not load anything
+_LIBC = ctypes.CDLL(None)  # loaded now, because a forked child of a process with threads must not load libraries
 
 
 def mount(*arguments: str) -> subprocess.CompletedProcess:
@@ -21,7 +21,7 @@ def mount(*arguments: str) -> subprocess.CompletedProcess:
 
 @contextmanager
 def mounted(place: Path, size: str) -> Iterator[subprocess.CompletedProcess]:
-    """A file system of that size at `place`, and how `mount` ended: only root may do that."""
+    """Mount a file system of that size at `place`, and yield the result of `mount`. It fails unless run as root."""
     done = mount("-t", "tmpfs", "-o", f"size={size}", "none", str(place))
     try:
         yield done
@@ -31,9 +31,9 @@ def mounted(place: Path, size: str) -> Iterator[subprocess.CompletedProcess]:
 
 
 def give_shared_memory(directory: bytes) -> None:
-    """Lay the directory over /dev/shm for this process and its children; for `preexec_fn`.
+    """Mount the directory over /dev/shm for this process and its children. For `preexec_fn`.
 
-    Only root may: elsewhere nothing changes, and whoever looks into the directory finds nothing.
+    Only root may do this. For other users nothing changes, and the directory stays empty.
     """
     if _LIBC.unshare(_CLONE_NEWNS) == 0:
         _LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
@@ -41,6 +41,6 @@ def give_shared_memory(directory: bytes) -> None:
 
 
 def obey_permissions() -> None:
-    """Give up root's capability to write to any directory; for `preexec_fn`."""
+    """Drop root's capability to write to any directory. For `preexec_fn`. Raises OSError if that fails."""
     if os.geteuid() == 0 and _LIBC.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0) != 0:
         raise OSError("root's capability cannot be dropped here")

@@ -1,4 +1,4 @@
-"""A tiny sweep as a user starts it, in a process of its own: its processes, told from others by a mark; its rows."""
+"""Start a tiny sweep in a separate process, as a user does. Find its processes by a mark, and read its rows."""
 
 import os
 import subprocess
@@ -27,23 +27,23 @@ GRID = [
     "out=run",
 ]
 CASES = len(IMPLS) * len(LENGTHS)
-# A verification, the facts, and the rounds of every case.
+# Every case has a verification, its facts and its rounds.
 ROWS = CASES * (2 + ROUNDS)
-# What runs on the machine beside a test may be of the harness too: its own processes inherit a mark.
+# Environment variable that marks the processes of a test. Other processes on the machine may belong to the harness too.
 MARK = "HARNESS_TEST_MARK"
 DEADLINE_S = 60.0
 CHAIN = ("driver", "supervisor", "parent", "trial")
 
 
 class Driver:
-    """`python -m harness sweep` in the directory `cwd`, marked. A context manager: it is killed at the latest then.
+    """`python -m harness sweep` in the directory `cwd`, with a mark. A context manager: it kills the sweep at its end.
 
-    `within` is a command that runs another; `options` are `subprocess.Popen`'s.
+    `within` is a command that runs another command. `options` are passed to `subprocess.Popen`.
     """
 
     def __init__(self, cwd: Path, *arguments: str, mark: str, within: Sequence[str] = (), **options: Any) -> None:
         self.cwd, self.mark = cwd, mark
-        # Files without a name: they fill no disk that is full, and hold up nobody, as a pipe would that nobody reads.
+        # Files without a name: they are on no disk that a test fills. A pipe that is not read could block the sweep.
         self._out, self._err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
         options = {"stdin": subprocess.DEVNULL, "stdout": self._out, "stderr": self._err, "cwd": cwd, **options}
         command = [*within, sys.executable, "-m", "harness", "sweep", *arguments]
@@ -60,23 +60,23 @@ class Driver:
 
     @property
     def out(self) -> str:
-        """What it has said on stdout."""
+        """Its output on stdout so far."""
         return _all_of(self._out)
 
     @property
     def err(self) -> str:
-        """What it has said on stderr."""
+        """Its output on stderr so far."""
         return _all_of(self._err)
 
     def ended(self, timeout_s: float = 2 * DEADLINE_S) -> int:
-        """Its exit status, negative for a signal."""
+        """Wait for its end and return the exit status, negative for a signal."""
         return self.process.wait(timeout_s)
 
     def runs(self) -> bool:
         return self.process.poll() is None
 
     def target(self, name: str) -> psutil.Process | None:
-        """One of `CHAIN`, in which each process is the parent of the next; None if it does not exist now."""
+        """A process of `CHAIN`, in which each one is the parent of the next; None if it does not exist now."""
         try:
             found = [psutil.Process(self.process.pid)] if self.runs() else []
             for _ in range(CHAIN.index(name)):
@@ -87,35 +87,35 @@ class Driver:
 
 
 def _starts_trials(process: psutil.Process) -> bool:
-    """Whether this is a supervisor, a process that starts trials, or a trial: forks have one command line."""
+    """Whether this is a supervisor, a fork server or a trial. All of them have the same command line."""
     return "warm.serve" in " ".join(process.cmdline())
 
 
 def _all_of(file: IO[str]) -> str:
-    # Not by moving in the file: the process writes where its end is, which is one place for both.
+    # `pread` does not move the file offset, which this process shares with the writing one.
     return os.pread(file.fileno(), 2**24, 0).decode()
 
 
 def environment(mark: str) -> dict[str, str]:
-    """That of the tests, without what would tell a child how wide its terminal is."""
+    """The environment of the tests with the mark, without the variables that set the terminal's size."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     return {**inherited, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", MARK: mark}
 
 
 def sweep_to_its_end(cwd: Path, *arguments: str, mark: str, **options: Any) -> tuple[int, str]:
-    """The exit status of a sweep that is left to itself, and what it says on stderr."""
+    """Run a sweep undisturbed. Returns its exit status and its stderr."""
     with Driver(cwd, *arguments, mark=mark, **options) as driver:
         return driver.ended(), driver.err
 
 
 def lines_of(run: Path) -> list[str]:
-    """The whole lines of the run's rows in the order of its writers; what is being written is not a line yet."""
+    """The complete lines of the run's rows, in the order of its writers. An unfinished last line is left out."""
     paths = sorted((run / "rows").glob("*.jsonl"))
     return [line for path in paths for line in path.read_text().split("\n")[:-1]]
 
 
 def remaining(mark: str) -> list[psutil.Process]:
-    """The processes with this mark but for this one; to be asked for again, as what is killed takes a moment."""
+    """The other processes with this mark. A killed process takes a moment to go, so callers may have to repeat this."""
     return [process for process in psutil.process_iter() if process.pid != os.getpid() and _is_marked(process, mark)]
 
 
@@ -131,7 +131,7 @@ def _is_marked(process: psutil.Process, mark: str) -> bool:
 
 
 def becomes_true(condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> bool:
-    """Whether it does before the deadline."""
+    """Whether the condition becomes true before the deadline."""
     end = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""What must hold after every sweep, however it was disturbed: each function names what does not."""
+"""Invariants that hold after every sweep, however it was disturbed. Each function returns the violations."""
 
 import json
 from collections import Counter
@@ -11,17 +11,17 @@ from faults.place import GOOD, ROUNDS, Place
 from faults.table import LAYERS
 
 _DONE, _REFUSED, _CASES_FAILED, _INTERRUPTED = 0, 2, 3, 130
-# A sweep that ends so is not done: see the exit statuses in `harness.cli`.
+# A sweep with a case of these statuses is not done: see the exit statuses in `harness.cli`.
 _BAD = ("wrong", "incorrect", "error", "killed")
 _FINAL = ("ok", "oom")
-# What a sweep says on stderr of rows that it goes on without. It is no refusal.
+# Parts of notices on stderr about data that the sweep continues without. These are not errors.
 _NOTICES = ("left out", "counts once", "cannot be read", "holds no machine")
 # A killed process takes a moment to go, and its memory with it.
 _SOON_S = 10.0
 
 
 def wrong_with(place: Place, status: int, said: str, ends: Collection[int]) -> list[str]:
-    """What is wrong after a sweep that ended with this exit status and said this on stderr."""
+    """The violations after a sweep that ended with this exit status and wrote `said` to stderr."""
     wrong = [] if status in ends else [f"it ended with {status} and not with {', '.join(map(str, sorted(ends)))}"]
     wrong += _wrong_with_what_it_said(status, said)
     if not becomes_true(lambda: not remaining(place.mark), _SOON_S):
@@ -47,7 +47,7 @@ def _wrong_with_what_it_said(status: int, said: str) -> list[str]:
 
 
 def _wrong_with_rows(place: Place) -> list[str]:
-    """Files that other sweeps wrote stay as they were, to the byte."""
+    """Files of earlier sweeps that have changed. They must stay the same, to the byte."""
     if place.removed or place.moved:
         return []
     now = place.rows() if (place.run / "rows").is_dir() else place.before
@@ -55,7 +55,7 @@ def _wrong_with_rows(place: Place) -> list[str]:
 
 
 def _wrong_with_summary(place: Place, status: int) -> list[str]:
-    """Every case is finished, or its row says why not; and the exit status says the same."""
+    """Cases without a result or a reason in the summary, and contradictions to the exit status."""
     rows = _summary(place)
     times = Counter(rows.impl)
     wrong = [f"{impl} is there {number} times" for impl, number in times.items() if number > 1]
@@ -77,13 +77,13 @@ def _wrong_with_summary(place: Place, status: int) -> list[str]:
 
 
 def _summary(place: Place) -> pd.DataFrame:
-    """The lines of the cases that were asked for. Rows of other cases may have been put into the run."""
+    """The lines of the sweep's cases. A fault may have added rows of other cases to the run."""
     rows = pd.read_csv(place.run / "summary.csv")
     return rows[rows.impl.isin(place.impls) & (rows.seq_len == 8)]
 
 
 def not_yet_done(place: Place) -> list[str]:
-    """The cases that are not yet as they must be at last; none of a run that is done."""
+    """The cases that do not have their final result yet. The list of a finished run is empty."""
     if not (place.run / "summary.csv").is_file():
         return ["there is no summary.csv"]
     rows = {row.impl: row for row in _summary(place).itertuples()}
@@ -106,7 +106,7 @@ def not_yet_done(place: Place) -> list[str]:
 
 
 def measured_twice(run: Path) -> list[str]:
-    """Rounds and facts of which there are several rows; of a run that nobody damaged."""
+    """Rounds and facts with several rows. Only valid for a run that no fault has damaged."""
     rows = [json.loads(line) for path in (run / "rows").glob("*.jsonl") for line in path.read_text().splitlines()]
     done = Counter((row["purpose"], row["key"], row["round"]) for row in rows if row["status"] == "ok")
     wrong = []

@@ -1,4 +1,4 @@
-"""Layers that misbehave towards the process they are measured in. Measured as `impl=faults.layers:Name`."""
+"""Layers that misbehave towards the process that measures them. Measured as `impl=faults.layers:Name`."""
 
 import builtins
 import contextlib
@@ -29,21 +29,21 @@ class Good(nn.Module):
         self.misbehave()
 
     def misbehave(self) -> None:
-        """In the constructor: once a trial, and no call is slower for it."""
+        """Called by the constructor, so once per trial. It slows down no call."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 1.0
 
 
 def write_everywhere(part: bytes) -> None:
-    """To whatever is open beside the standard streams."""
+    """Write to every open descriptor except the standard streams."""
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):
             os.write(descriptor, part)
 
 
 def measured_by(module: str) -> bool:
-    """Whether a call comes from there."""
+    """Whether a function of the module is on the call stack."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
@@ -53,7 +53,7 @@ def measured_by(module: str) -> bool:
 
 
 class ForksChildren(Good):
-    """Three that would live for a minute, one of them in a session of its own; they hold the trial's pipe open."""
+    """Forks three children that live for a minute and hold the trial's pipe open. One has its own session."""
 
     def misbehave(self) -> None:
         for number in range(3):
@@ -66,14 +66,14 @@ class ForksChildren(Good):
 
 
 class ForksAndReturnsInTheChild(Good):
-    """The child goes on as if it were the trial, and answers as well."""
+    """The child continues as if it were the trial, and answers too."""
 
     def misbehave(self) -> None:
         os.fork()
 
 
 class IgnoresSigterm(Good):
-    """And every other signal that can be ignored; it never ends by itself, and writes to what is open meanwhile."""
+    """Ignores SIGTERM and five other signals. It never ends and keeps writing to all open descriptors."""
 
     def misbehave(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGALRM):
@@ -89,14 +89,14 @@ class ClosesItsPipe(Good):
 
 
 class ClosesItsPipeAndGoesOn(Good):
-    """Nobody hears what it measures."""
+    """The driver cannot receive its result."""
 
     def misbehave(self) -> None:
         os.closerange(3, 256)
 
 
 class AnswersForItself(Good):
-    """It writes a line to whatever is open."""
+    """Writes a line to every open descriptor."""
 
     def misbehave(self) -> None:
         write_everywhere(b"{}\n")
@@ -113,7 +113,7 @@ class AnswersWithManyBrackets(Good):
 
 
 class AnswersWithoutAnEnd(Good):
-    """Of hundreds of megabytes."""
+    """Writes 300 MiB without a line end."""
 
     def misbehave(self) -> None:
         for _ in range(300):
@@ -126,7 +126,7 @@ class FailsForNoText(Good):
 
 
 class ReplacesJsonDumps(Good):
-    """As some do with that of a faster library, which returns bytes."""
+    """Replaces `json.dumps` by a function that returns bytes, like those of faster libraries."""
 
     def misbehave(self) -> None:
         json.dumps = lambda *_, **__: b'{"status":"wrong","reason":"none"}'
@@ -138,7 +138,7 @@ class ReplacesOpenAndPrint(Good):
 
 
 class ReplacesTheClocks(Good):
-    """As libraries do that freeze the time."""
+    """Replaces the clocks by constants, like libraries that freeze time."""
 
     def misbehave(self) -> None:
         time.perf_counter = time.monotonic = time.process_time = time.time = lambda: 1.0
@@ -154,7 +154,7 @@ class MovesTheClock(Good):
 
 
 class ReplacesMin(Good):
-    """Every least time would be a nanosecond."""
+    """With this `min`, every shortest time would be a nanosecond."""
 
     def misbehave(self) -> None:
         builtins.min = lambda *_, **__: 1e-9
@@ -166,7 +166,7 @@ class ReplacesLen(Good):
 
 
 class WritesAGigabyte(Good):
-    """Through Python, and to the descriptors themselves."""
+    """Writes both through `print` and directly to the descriptors."""
 
     def misbehave(self) -> None:
         part = "x" * 2**20
@@ -183,7 +183,7 @@ class ReadsItsInput(Good):
 
 
 class ChangesDirectory(Good):
-    """To one that is gone."""
+    """Changes to a directory that is then removed."""
 
     def misbehave(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -237,7 +237,7 @@ class RaisesDisguised(Good):
 
 
 class SpoilsBuiltinsAndRaises(Good):
-    """Whatever describes the exception needs them."""
+    """Removes built-in functions that the description of its exception needs."""
 
     def misbehave(self) -> None:
         for name in ("str", "len", "isinstance", "repr", "sorted", "print", "open", "type", "next", "BaseException"):
@@ -247,7 +247,7 @@ class SpoilsBuiltinsAndRaises(Good):
 
 
 class SpoilsBuiltins(Good):
-    """The harness itself fails afterwards."""
+    """Makes the harness itself fail afterwards."""
 
     def misbehave(self) -> None:
         builtins.isinstance = builtins.len = builtins.str = spoiled
@@ -298,7 +298,7 @@ class ChangesItsInput(Good):
 
 
 class _Kept(torch.autograd.Function):
-    """x, computed in 400 products unless `results` has an output for the key."""
+    """x, computed by 400 products unless `results` has an output for the key."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, key: Hashable, results: dict[Hashable, Tensor]) -> Tensor:
@@ -315,7 +315,7 @@ class _Kept(torch.autograd.Function):
 
 
 class KeepsByAddress(Good):
-    """It returns what it has returned before for the same key."""
+    """Returns its earlier output for the same key."""
 
     def misbehave(self) -> None:
         self.results: dict[Hashable, Tensor] = {}
@@ -348,7 +348,7 @@ class KeepsByFirstRow(KeepsByAddress):
 
 
 class SkipsWorkOutsideTorch(KeepsByFirstElement):
-    """Torch dispatches the same operations for a new input and for a repeated one."""
+    """Does its extra work outside torch: torch dispatches the same operations for new and for repeated inputs."""
 
     def forward(self, x: Tensor) -> Tensor:
         key = self.key(x)
@@ -361,14 +361,14 @@ class SkipsWorkOutsideTorch(KeepsByFirstElement):
 
 
 class KeepsItsResultWhenLong(KeepsByAddress):
-    """It is right at every n that is verified."""
+    """Correct at every n that is verified."""
 
     def key(self, x: Tensor) -> Hashable:
         return x.shape if x.shape[1] > 256 else object()
 
 
 class LeaksThreads(Good):
-    """That no interpreter would end before."""
+    """Starts threads that the interpreter waits for at its end."""
 
     def misbehave(self) -> None:
         for _ in range(4):
@@ -383,7 +383,7 @@ class Greedy(Good):
 
 
 class GreedyInPython(Good):
-    """Not by torch's allocator."""
+    """Allocates without torch's allocator."""
 
     def misbehave(self) -> None:
         self.hoard = []
@@ -392,7 +392,7 @@ class GreedyInPython(Good):
 
 
 class GreedyInPieces(Good):
-    """Of a size that comes out of the heap, piece by piece."""
+    """Allocates pieces so small that they come from the heap."""
 
     def misbehave(self) -> None:
         self.hoard = []
@@ -401,7 +401,7 @@ class GreedyInPieces(Good):
 
 
 class SignalsItsParent(Good):
-    """It ends the process that trials are forked from, and itself with it."""
+    """Ends the fork server, and thereby itself."""
 
     def misbehave(self) -> None:
         os.kill(os.getppid(), signal.SIGTERM)
@@ -409,7 +409,7 @@ class SignalsItsParent(Good):
 
 
 class KillsItsParent(Good):
-    """It and a child of its own go on."""
+    """Kills the fork server, then continues with a child of its own."""
 
     def misbehave(self) -> None:
         if os.fork() == 0:
@@ -432,7 +432,7 @@ class StopsItsParentInVerify(Good):
 
 
 class StopsItsParentInTiming(Good):
-    """At every call, and so again after the parent was continued."""
+    """Stops its parent at every timed call, so again after the parent was resumed."""
 
     def forward(self, x: Tensor) -> Tensor:
         if measured_by("harness.trial.timing.timed"):
@@ -441,7 +441,7 @@ class StopsItsParentInTiming(Good):
 
 
 class StopsItsAncestors(Good):
-    """Its parent and the parent of that, but not the driver; a child in a session of its own goes on."""
+    """Stops its parent and grandparent, but not the driver. A child in its own session continues."""
 
     def misbehave(self) -> None:
         if os.fork() == 0:
@@ -467,7 +467,7 @@ class StopsItself(Good):
 
 
 class LeavesTemporaryFiles(Good):
-    """By Python and by name, also in a directory without permissions."""
+    """Leaves a file in TMPDIR, and one in a new directory without permissions."""
 
     def misbehave(self) -> None:
         directory = tempfile.mkdtemp()
@@ -485,8 +485,9 @@ class FillsItsTemporaryDirectory(Good):
 
 
 class LeavesSharedMemory(Good):
-    """By Python, under a name of its own too, and by torch, which then maps it from a file. The names are written to
-    the file `SHARED`.
+    """Leaves shared memory of Python, with a generated and with a chosen name, and of torch, mapped from a file.
+
+    The names are written to the file `SHARED`.
     """
 
     def misbehave(self) -> None:
@@ -507,7 +508,7 @@ class LeavesSharedMemoryAndDies(LeavesSharedMemory):
 
 
 class StartsThreadsWithoutEnd(Good):
-    """Under the limit on memory their stacks are too much."""
+    """Starts threads until their stacks exceed the memory limit."""
 
     def misbehave(self) -> None:
         while True:
@@ -515,7 +516,7 @@ class StartsThreadsWithoutEnd(Good):
 
 
 class StartsOpenMPWithoutRoom(Good):
-    """Its library ends the process when it cannot start a thread."""
+    """The OpenMP library ends the process because it cannot start a thread."""
 
     def misbehave(self) -> None:
         self.hoard = []
@@ -528,10 +529,10 @@ class StartsOpenMPWithoutRoom(Good):
 
 
 class MayStartNoThread(Good):
-    """It limits the number of its processes to none."""
+    """Limits the number of its processes to 0, then starts a thread."""
 
     def misbehave(self) -> None:
-        if os.geteuid() == 0:  # of whom the kernel does not ask it
+        if os.geteuid() == 0:  # the limit does not apply to root
             os.setresuid(65534, 65534, 65534)
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         threading.Thread(target=time.sleep, args=(600,)).start()

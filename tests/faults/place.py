@@ -1,4 +1,4 @@
-"""Where a small sweep is disturbed: directories of its own, and what they held before it began."""
+"""The directories in which a small sweep is disturbed, with their content before the sweep."""
 
 import os
 import random
@@ -17,7 +17,7 @@ from faults.driver import Driver, becomes_true, environment, remaining
 GOOD, ROUNDS = ("attention.fused", "rnn.elman"), 2
 # A good layer writes a row for its verification, one for its facts, and one for each round.
 _ROWS = len(GOOD) * (2 + ROUNDS)
-# Before the first row a sweep starts, which takes seconds; a row takes less.
+# Before its first row, a sweep needs seconds to start. A row takes less.
 _LONG_S, _SHORT_S = 2.0, 0.15
 LITTLE_MEMORY, ENOUGH_MEMORY = "16MiB", "256MiB"
 _SETTINGS = (
@@ -39,7 +39,7 @@ _SETTINGS = (
 class Place:
     """Directories below `here` for a sweep of the good layers and the hostile `layers`. `draw` makes random choices.
 
-    `undo` collects what takes back the faults of one sweep. The last fault is taken back first.
+    `undo` collects functions that undo the faults of one sweep, the last fault first.
     """
 
     def __init__(self, here: Path, draw: random.Random, layers: Sequence[str], memory_limit: str) -> None:
@@ -50,17 +50,17 @@ class Place:
         self.ballast = self.cwd / "ballast"
         self.run = self.cwd / "run"
         self.undo: list[Callable[[], None]] = []
-        self.damaged = False  # whether rows were ever changed from outside
+        self.damaged = False  # whether a fault has ever changed rows
         self.removed = False  # whether the run was removed since the last sweep began
         self.moved: Path | None = None  # where the run is now, if it was renamed
-        self.wrong: list[str] = []  # what undoing a fault has shown
-        self.before: dict[Path, bytes] = {}  # the rows by file as the last sweep began
+        self.wrong: list[str] = []  # violations found while undoing a fault
+        self.before: dict[Path, bytes] = {}  # rows by file at the start of the last sweep
         for directory in (self.cwd, self.shm):
             directory.mkdir(parents=True)
 
     @property
     def memory_limited(self) -> bool:
-        """Whether no layer is sure to have memory enough."""
+        """Whether any layer may run out of memory."""
         return self.memory_limit == LITTLE_MEMORY
 
     @property
@@ -80,11 +80,11 @@ class Place:
         obey_permissions()
 
     def rows(self) -> dict[Path, bytes]:
-        """The files of rows and what they hold. Directories and pipes of such a name hold nothing."""
+        """The content of each file of rows. Directories and pipes with such a name are left out."""
         return {path: path.read_bytes() for path in (self.run / "rows").glob("*.jsonl") if path.is_file()}
 
     def rewind(self) -> None:
-        """Keep the rows of a random earlier moment, so that a sweep has something left to measure."""
+        """Go back to the rows of a random earlier moment, so that a sweep has something left to measure."""
         rows = sorted(self.rows().items())
         left = self.draw.randrange(1 + sum(held.count(b"\n") for _, held in rows) // 2)
         for path, held in rows:
@@ -95,26 +95,26 @@ class Place:
                 path.write_bytes(b"".join(kept))
 
     def wait_for_a_moment(self, driver: Driver) -> None:
-        """Until so many rows more than now are there, and a while longer; or until the sweep has ended."""
+        """Wait for a random number of new rows and then a random time, or until the sweep has ended."""
         enough = self._new_rows() + self.draw.randrange(_ROWS // 2)
         long = enough == 0
         becomes_true(lambda: not driver.runs() or self._new_rows() >= enough)
         time.sleep(self.draw.uniform(0, _LONG_S if long else _SHORT_S))
 
     def _new_rows(self) -> int:
-        """How many rows this sweep has written."""
-        with suppress(FileNotFoundError):  # `run` was renamed or removed meanwhile
+        """The number of rows that this sweep has written."""
+        with suppress(FileNotFoundError):  # `run` may have been renamed or removed
             return sum(rows.count(b"\n") for path, rows in self.rows().items() if path not in self.before)
         return 0
 
     def left_behind(self) -> list[str]:
-        """Files outside `out` that were not there before the sweep."""
+        """Files outside `out` that did not exist before the sweep."""
         of_ours = {self.run.name, self.ballast.name, self.moved.name if self.moved else ""}
         places = ((self.cwd, of_ours), (self.tmp, set[str]()), (self.shm, set[str]()))
         return [str(place / name) for place, known in places for name in _names(place) if name not in known]
 
     def take_back(self) -> None:
-        """Undo the faults that a user would have to undo before the sweep can continue."""
+        """Undo the faults, as a user would before continuing the sweep."""
         while self.undo:
             self.undo.pop()()
 
@@ -130,9 +130,10 @@ def _names(directory: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Fault:
-    """`tries` says what is tried, `ends` with which exit statuses the sweep may end that it is dealt to.
+    """One fault. `tries` describes it, and `ends` are the exit statuses that it allows the sweep.
 
-    `deal` returns whether the fault arrived. It is dealt to a sweep that runs or, if not `meanwhile`, before its start.
+    `deal` applies the fault and returns whether it had an effect. With `meanwhile`, it is applied to a running sweep,
+    otherwise before the start.
     """
 
     name: str
@@ -144,5 +145,5 @@ class Fault:
 
     @property
     def is_refused(self) -> bool:
-        """Whether no sweep may run as long as the fault is there."""
+        """Whether every sweep must be refused while the fault persists."""
         return not self.meanwhile and self.ends == (2,)

@@ -1,4 +1,4 @@
-"""What may happen to the directory of a run while it is measured: full, not to be written to, renamed, removed."""
+"""Faults of a run's directory during a sweep: full, read-only, renamed or removed."""
 
 import errno
 import shutil
@@ -44,7 +44,7 @@ def make_read_only(place: Place, driver: Driver | None) -> bool:
 
 
 def rename(place: Place, driver: Driver | None) -> bool:
-    """Rename the run's directory. A directory that is made in its place counts as left behind."""
+    """Rename the run's directory. Undoing it reports a new directory in the old place as a violation."""
     if not _come_to_it(place, driver) or place.moved:
         return False
     aside = place.moved = place.run.with_name(f"{place.run.name}.aside")
@@ -71,7 +71,7 @@ def remove(place: Place, driver: Driver | None) -> bool:
 
 
 def _come_to_it(place: Place, driver: Driver | None) -> bool:
-    """Whether there is a run. While a sweep runs, wait for a random moment first."""
+    """Whether the run exists. While a sweep runs, wait for a random moment first."""
     if driver is not None:
         place.wait_for_a_moment(driver)
         becomes_true(lambda: not driver.runs() or place.run.is_dir())
@@ -81,6 +81,6 @@ def _come_to_it(place: Place, driver: Driver | None) -> bool:
 
 
 def _remove(directory: Path) -> None:
-    """However much is written there meanwhile."""
+    """Remove the directory even if a process keeps writing to it."""
     while directory.exists():
         shutil.rmtree(directory, ignore_errors=True)

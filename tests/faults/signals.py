@@ -12,13 +12,13 @@ from faults.place import Fault, Place
 KILL, STOP, TERM, INT = signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT
 _KINDS = {KILL: "kills", STOP: "stops", TERM: "terminates", INT: "interrupts"}
 _PROCESSES = {"driver": "driver", "parent": "fork server", "trial": "trial"}
-# Beside 0 and 3. Without a word from its first trials a sweep does not begin: that is 2.
+# Allowed exit statuses beside 0 and 3. A sweep whose first trials do not answer ends with 2.
 _DRIVER_ENDS = {KILL: (-KILL,), STOP: (), TERM: (130, -TERM), INT: (130,)}
 _LONGEST_STOP_S = 1.0
 
 
 def fault(number: signal.Signals, target: str) -> Fault:
-    """That signal to the `driver`, its `parent` (the fork server) or its `trial`."""
+    """A fault that sends the signal to the `driver`, the `parent` (the fork server) or the `trial`."""
     process = _PROCESSES[target]
     resumed = " and resumes it a second later at most" if (number, target) == (STOP, "driver") else ""
     return Fault(
@@ -52,7 +52,10 @@ def _sends(number: signal.Signals, target: str) -> Callable[[Place, Driver | Non
 
 
 def _is_ready(driver: Driver, number: signal.Signals, target: str) -> bool:
-    """Whether the process is there. Python itself interrupts a driver that does not handle signals yet, or any more."""
+    """Whether the process exists and handles the signal.
+
+    At its very start and end, the driver does not handle signals: Python itself would react to SIGINT.
+    """
     process = driver.target(target)
     return process is not None and (number != INT or target != "driver" or _handles_sigterm(process.pid))
 

@@ -1,9 +1,9 @@
-"""The faults that sweeps are tested with, and what must come of each.
+"""The faults that sweeps are tested with, and the expected result of each.
 
-`FAULTS` are dealt to a sweep or to its files: with which exit statuses the sweep may end is an entry's own, and what
-must hold besides, after every sweep, is in `faults.invariants`.
+`FAULTS` are applied to a sweep or to its files. Each entry has the allowed exit statuses of the sweep. The invariants
+that hold after every sweep are in `faults.invariants`.
 
-`LAYERS` names the classes of `faults.layers`: the status of the layer's row, and a part of its reason.
+`LAYERS` holds the expected result of each class in `faults.layers`: the status and a part of the reason.
 """
 
 import os
@@ -17,7 +17,7 @@ _GOES_ON, _REFUSED, _ENDS_EARLY = (0, 3), (2,), (0, 2, 3)
 
 
 def _file(name: str, tries: str, deal: Callable[[Place], bool], ends: tuple[int, ...] = _GOES_ON) -> Fault:
-    """Damage to the run's files between two sweeps."""
+    """A fault that damages the run's files between two sweeps."""
     return Fault(name, "files" if ends != _GOES_ON else "rows", tries, ends, lambda place, _: deal(place))
 
 

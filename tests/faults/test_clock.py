@@ -1,4 +1,4 @@
-"""A clock that jumps, during a sweep and between two of them: durations, order and names do not rest on it."""
+"""The clock jumps during a sweep and between sweeps. Durations, order and names must not depend on it."""
 
 import json
 import random
@@ -20,7 +20,7 @@ _YEAR_S = 365 * 86400.0
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Between two looks at the clock somebody sets it back or forward by up to two years."""
+    """Make the clock jump between any two readings, by up to two years in either direction."""
     today, draw = time.time(), random.Random(0)
     monkeypatch.setattr(time, "time", lambda: today + draw.uniform(-_YEAR_S, _YEAR_S))
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def test_set_during_a_sweep_and_again_before_the_sweep_continues_it_changes_noth
 
 
 class _Interrupted(store.RowWriter):
-    """As by Ctrl-C, after most of the rows."""
+    """A writer that raises KeyboardInterrupt, as Ctrl-C does, after most of the rows."""
 
     ROWS = ROWS - CASES
 

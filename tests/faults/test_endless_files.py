@@ -1,4 +1,4 @@
-"""Files that never end, block their reader or are far too large: one line, no hang, no full memory."""
+"""Files that never end, block their reader or are far too large give one line on stderr, without a hang."""
 
 import json
 import os
@@ -28,7 +28,7 @@ TOO_LARGE = "the file is larger than 64 MiB"
 
 def huge(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(2**40)  # a hole: it takes no room on the disk
+        file.truncate(2**40)  # a sparse file: it uses no space on the disk
 
 
 FAULTS: dict[str, Callable[[Path], None]] = {
@@ -40,7 +40,7 @@ FAULTS: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was measured in shards, with its tables."""
+    """A finished run with its tables."""
     run = tmp_path_factory.mktemp("whole") / "run"
     (run / "rows").mkdir(parents=True)
     rows = [json.dumps({"schema": SCHEMA, **row}) for row in measured(Case("rnn.torch", 64, 32, 1), 1e-3, 4096)]
@@ -59,10 +59,10 @@ def run(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def bounds() -> Iterator[None]:
-    """Who waits or reads without end is stopped."""
+    """Stop a reader that waits or reads endlessly, by limits on time and memory."""
 
     def stop(*_: object) -> None:
-        pytest.fail(f"still reading after {SECONDS} s")  # no exception that a reader would expect
+        pytest.fail(f"still reading after {SECONDS} s")  # not an exception that a reader handles
 
     previous = signal.signal(signal.SIGALRM, stop)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

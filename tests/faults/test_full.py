@@ -1,4 +1,4 @@
-"""A disk that fills up, and a directory that turns read-only: one line on stderr, and the sweep goes on afterwards."""
+"""A full disk or a read-only directory gives one line on stderr. The sweep can be continued afterwards."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from faults.driver import (
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB, which only root may make."""
+    """A file system of 1 MiB. Only root can mount it."""
     place = tmp_path / "disk"
     place.mkdir()
     with mounted(place, "1m") as done:
@@ -49,14 +49,14 @@ def test_a_full_disk_ends_a_sweep_with_one_line_wherever_it_is_and_it_goes_on_on
 ) -> None:
     mark = str(small_disk)
     run, ballast = small_disk / "run", small_disk / "ballast"
-    # Full while it measures: there is room for the configuration, and for some rows.
+    # Full during the measurement: it has room for the configuration and for some rows.
     ballast.write_bytes(bytes(2**20 - 2**15))
     status, said = sweep_to_its_end(small_disk, *GRID, mark=mark)
     assert status == 2
     is_one_line(said, "No space left on device", "run/rows/0001-")
     before = lines_of(run)
     assert 0 < len(before) < ROWS
-    # Full as it reports: that takes some megabytes.
+    # Full during the report, which takes some megabytes.
     ballast.unlink()
     status, said = sweep_to_its_end(small_disk, *GRID, mark=mark)
     assert status == 2
@@ -85,14 +85,14 @@ def test_a_directory_that_turns_read_only_meanwhile_ends_it_likewise(tmp_path: P
             directory.chmod(0o555)
         assert driver.ended() == 2
         is_one_line(driver.err, "run/report.html: Permission denied")
-    # What was open is written to the end.
+    # Files that were open are completed.
     before = lines_of(run)
     assert len(before) == ROWS
     for directory in (run, run / "rows"):
         directory.chmod(0o755)
     with Driver(tmp_path, *GRID, mark=mark, preexec_fn=obey_permissions) as driver:
         assert (driver.ended(), driver.err) == (0, "")
-        assert "has not come to an end" not in driver.out  # its lock could not be removed, but it was let go of
+        assert "has not come to an end" not in driver.out  # the lock file remained, but the lock was released
     assert lines_of(run)[:ROWS] == before
     is_whole(run)
     assert nothing_remains(mark)

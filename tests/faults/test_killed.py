@@ -1,6 +1,6 @@
-"""Signals end the processes of a sweep at random moments: the same command continues the sweep.
+"""Signals end the processes of a sweep at random moments. The same command continues the sweep.
 
-`tests/bench/bench_faults.py` takes more moments.
+`tests/bench/bench_faults.py` tries more moments.
 """
 
 import os
@@ -22,7 +22,7 @@ from harness.cli import main
 from harness.sweep.outcome import failed
 from harness.sweep.runner import Runner
 
-# A trial whose parent is killed before the trial has asked to end with it.
+# A trial whose parent is killed before the trial has arranged to end with it.
 ORPHAN = """
 import os, signal, time
 from harness.trial import isolate
@@ -39,10 +39,10 @@ os.kill(parent, signal.SIGKILL)
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
 def test_driver_fork_server_and_trial_are_ended_and_every_case_is_measured_once(name: str, tmp_path: Path) -> None:
-    # The driver comes last, as the sweep is over then.
+    # The driver comes last, because that ends the sweep.
     walked = walk(tmp_path, [[f"{name} to the {process}" for process in ("fork server", "trial", "driver")]])
     assert walked.wrong == []
-    assert walked.sweeps[0].arrived  # the others found a sweep that had ended
+    assert walked.sweeps[0].arrived  # later signals may find that the sweep has ended
     assert walked.sweeps[-1].end == 0
 
 
@@ -74,7 +74,7 @@ def _kill_trial(runner: Runner, delay_s: float) -> None:
 def test_a_machine_that_cannot_be_described_is_no_other_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """The run would be told from all others for good by what it says of torch."""
+    """The facts about torch identify a run's machine forever, so the sweep must not start without them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Runner, "run", lambda self, purpose, case=None: failed("killed", "by SIGKILL"))
     assert main(["sweep", *GRID]) == 2
@@ -87,6 +87,6 @@ def test_a_trial_that_comes_too_late_to_end_with_its_parent_ends_at_once() -> No
     reader, writer = os.pipe()
     with subprocess.Popen([sys.executable, "-c", ORPHAN], pass_fds=[writer]):
         os.close(writer)
-        # The pipe is at its end once every process has gone that holds it.
+        # The pipe ends once every process that holds it has exited.
         assert select.select([reader], [], [], DEADLINE_S)[0]
     os.close(reader)

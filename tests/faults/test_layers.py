@@ -1,4 +1,4 @@
-"""Layers that do what no layer should, in one sweep beside a good one: each a row, and nothing of them remains."""
+"""One sweep of a good layer and many misbehaving ones: each has a row, and no process or file of them remains."""
 
 import shutil
 import tempfile
@@ -31,9 +31,9 @@ SETTINGS = [
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, int, list[Path]]]:
-    """One sweep of all of them, ended; the most bytes that a trial held beyond the fork server; leftover files."""
+    """A finished sweep of all layers, the most bytes that a trial held beyond the fork server, and leftover files."""
     where = tmp_path_factory.mktemp("swept")
-    temporary = Path(tempfile.mkdtemp())  # a short path: sockets are made below
+    temporary = Path(tempfile.mkdtemp())  # a short path, because sockets are created in it
     env = {**environment(str(where)), "TMPDIR": str(temporary)}
     impls = ",".join(f"faults.layers:{name}" for name in LAYERS)
     most = 0
@@ -77,7 +77,7 @@ def test_nothing_that_they_print_is_seen(swept) -> None:
 
 
 def test_none_gets_more_memory_than_the_limit(swept) -> None:
-    # Beside what it may allocate it reads libraries in, as the parent has not.
+    # A trial also loads libraries that the fork server has not loaded.
     assert swept[1] < 1.5 * MOST_BYTES
 
 

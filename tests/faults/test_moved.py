@@ -1,4 +1,4 @@
-"""The run's directory is removed, renamed or replaced during the sweep: it stops at the next row, in one line."""
+"""If the run's directory is removed, renamed or replaced, the sweep stops at the next row with one line."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faults.driver import GRID, Driver, becomes_true, lines_of, nothing_remains
 
-# So many that none of them is the last.
+# So many rounds that the sweep cannot finish.
 SWEEP = [*(given for given in GRID if "_rounds=" not in given), "precision.min_rounds=200", "precision.max_rounds=200"]
 
 
@@ -35,7 +35,7 @@ def test_the_sweep_stops_and_says_where_its_rows_are(move, tmp_path: Path) -> No
             )
             assert all(line.endswith("}") for line in lines_of(elsewhere))
             assert not list(elsewhere.glob("*.md"))
-    # Nothing is made in the old place.
+    # No file is created in the old place.
     assert [path for path in run.rglob("*") if path.is_file()] == []
     assert run.exists() == (move is replace)
     assert nothing_remains(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Processes of a sweep that are stopped from outside: the sweep goes on or ends, and no process remains."""
+"""Processes of a sweep are stopped from outside. The sweep continues or ends, and no process remains."""
 
 import signal
 import time
@@ -9,9 +9,9 @@ import psutil
 import pytest
 from faults.driver import CASES, CHAIN, GRID, Driver, becomes_true, environment, lines_of, nothing_remains
 
-# How long a driver may take that is told to end.
+# How long the driver may take to end after a signal.
 SOON_S = 10.0
-# As a shell starts a background job.
+# Starts a command with SIGINT ignored, as a shell starts a background job.
 WITHOUT_SIGINT = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 
@@ -41,7 +41,7 @@ def with_temporary(where: Path) -> dict[str, str]:
     ],
 )
 def test_the_driver_ends_soon_and_nothing_remains(moment: str, number: signal.Signals, tmp_path: Path) -> None:
-    """Also what a trial has started, in a session of its own too, and its temporary directory."""
+    """No process that a trial has started remains, even in its own session, and no temporary directory."""
     settings = [*GRID[:1], "impl=faults.layers:ForksChildrenAndSleeps", *GRID[2:]]
     with Driver(tmp_path, *settings, mark=str(tmp_path), env=with_temporary(tmp_path)) as driver:
         if moment == "in a trial":

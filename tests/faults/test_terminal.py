@@ -1,4 +1,4 @@
-"""A sweep without a terminal, and on one of 40 columns."""
+"""A sweep without a terminal, and on a terminal of 40 columns."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from harness.report import units
 
-# Which a shell closes before it becomes the sweep.
+# A shell that closes the standard streams before it becomes the sweep.
 _CLOSED = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
 _COLUMNS = 40
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -40,7 +40,7 @@ def test_on_a_terminal_of_40_columns_no_line_is_wider_and_no_number_is_cut(tmp_p
         said = _read_to_the_end(ours)
         assert driver.ended() == 0
     assert "Traceback" not in said
-    # Its last line, which names files, is the terminal's to break.
+    # The terminal wraps the last line, which names files.
     answer = said[said.index("Cost of one call") : said.rindex("run: report.html")]
     assert [line for line in _CONTROL.sub("", answer).splitlines() if cell_len(line) > _COLUMNS] == []
     assert "…" not in answer
@@ -56,7 +56,7 @@ def _read_to_the_end(terminal: int) -> str:
     try:
         while part := os.read(terminal, 2**16):
             said += part
-    except OSError:  # what a terminal says when nobody has its other end open any more
+    except OSError:  # the terminal's other end is closed
         pass
     finally:
         os.close(terminal)

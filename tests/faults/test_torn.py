@@ -1,4 +1,4 @@
-"""Rows that are torn: the same sweep again measures what was lost, keeps all that can be read, and comes to its end."""
+"""Torn rows: the same command measures the lost trials again, keeps all readable rows, and finishes."""
 
 import json
 import sys
@@ -35,7 +35,7 @@ def is_time(row: dict[str, Any], rounds: tuple[int, ...]) -> bool:
 
 
 def tear(which: Callable[[dict[str, Any]], bool]) -> int:
-    """Keep the first 60 characters of the lines with such a row; how many there are."""
+    """Keep only the first 60 characters of each matching row's line. Returns the number of these rows."""
     torn = 0
     for path in RUN.glob("rows/*.jsonl"):
         lines = path.read_text().splitlines()
@@ -87,7 +87,7 @@ def test_a_sweep_whose_rows_cannot_be_read_back_says_that_cases_are_unfinished(
 
 
 class _Tearing(RowWriter):
-    """A disk that loses the end of every row of the second round."""
+    """A writer that loses the end of every row of the second round, as a faulty disk may."""
 
     @staticmethod
     def _append(file, line: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Faults from the table with fixed seeds, and that the walk notices what is wrong.
+"""A walk through fixed faults, and tests that a walk notices violations.
 
-`tests/bench/bench_faults.py` draws from the table for as long as it is told.
+`tests/bench/bench_faults.py` draws random faults from the table for a given time.
 """
 
 import os
@@ -32,7 +32,7 @@ def test_a_run_that_is_interrupted_then_refused_then_damaged_in_every_way_is_con
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A run that is done, without any sweep."""
+    """A finished run, made without a sweep."""
     place = Place(tmp_path, random.Random(0), [], ENOUGH_MEMORY)
     (place.run / "rows").mkdir(parents=True)
     (place.run / "rows" / "0001-a-1.jsonl").write_text("{}\n")

@@ -1,6 +1,6 @@
-"""A random walk: faults from the table are dealt to a small sweep, which is continued in between and until it is done.
+"""A random walk: apply faults from the table to a small sweep, and continue the sweep until it is done.
 
-After every sweep its invariants are checked. A walk is repeated by its seed.
+The invariants are checked after every sweep. The same seed repeats a walk.
 """
 
 import random
@@ -18,7 +18,7 @@ from faults.table import FAULTS, LAYERS
 
 _SWEEPS, _MOST_FAULTS, _MOST_LAYERS = 4, 3, 3
 _MEMORY_SHARE = 0.1
-# A sweep that is disturbed no more comes to its end at once; another one or two, where a case is tried again.
+# An undisturbed sweep finishes at once. One or two more may be needed if a case is retried.
 _MOST_UNDISTURBED = 4
 _DISK = "64m"
 _UNDISTURBED = (0, 3)
@@ -26,7 +26,7 @@ _UNDISTURBED = (0, 3)
 
 @dataclass
 class Swept:
-    """One sweep: the faults that were dealt to it and those that arrived, how it ended, and what was wrong then."""
+    """One sweep: its faults, those that had an effect, its exit status, and the violations."""
 
     dealt: tuple[Fault, ...]
     arrived: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Swept:
 
 @dataclass
 class Walk:
-    """All sweeps of a walk, and how many of them it took at the end until it was done."""
+    """All sweeps of a walk. `until_done` is the number of undisturbed sweeps at its end."""
 
     layers: tuple[str, ...]
     memory_limited: bool
@@ -49,7 +49,7 @@ class Walk:
 
     @property
     def wrong(self) -> list[str]:
-        """Everything that was wrong, and with which sweep and faults."""
+        """All violations, each with its sweep and faults."""
         return [
             f"sweep {number} ({', '.join(fault.name for fault in swept.dealt) or 'no fault'}; "
             f"layers {', '.join(self.layers) or 'good'}): {wrong}"
@@ -59,7 +59,7 @@ class Walk:
 
 
 def random_walk(here: Path, seed: str) -> Walk:
-    """A walk whose faults and layers are drawn from the table."""
+    """Do a walk whose faults and layers are drawn at random from the table."""
     draw = random.Random(seed)
     memory_limited = draw.random() < _MEMORY_SHARE
     layers = () if memory_limited else draw.sample(sorted(LAYERS), draw.randrange(_MOST_LAYERS + 1))
@@ -80,7 +80,7 @@ def walk(
     memory_limit: str = ENOUGH_MEMORY,
     draw: random.Random | None = None,
 ) -> Walk:
-    """Sweep below `here`: each step deals its faults to one sweep; then without any until it is done."""
+    """Sweep below `here`, once with the faults of each step, then without faults until the run is done."""
     place = Place(here, draw or random.Random(0), layers, memory_limit)
     walked = Walk(tuple(layers), place.memory_limited)
     full_disks = any(FAULTS[name].kind == "disk" for step in steps for name in step)
@@ -101,7 +101,7 @@ def walk(
 
 
 def _sweep(place: Place, faults: Sequence[Fault]) -> Swept:
-    """Sweep once; deal first what is dealt between two sweeps, then the others to the sweep that runs."""
+    """Sweep once. Faults between two sweeps are applied first, the others to the running sweep."""
     swept = Swept(tuple(faults))
     if any(fault.meanwhile for fault in faults):
         place.rewind()

@@ -1,4 +1,4 @@
-"""Rows in files, and all that is read of them."""
+"""Write rows to files and read them back."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def write(run: Path, *rows: dict) -> Path:
 
 
 def read(run: Path, shares: int = 1) -> tuple[list[dict], list[str]]:
-    """All rows that say nothing of being bad, and the notices."""
+    """All rows without an entry `bad`, and the notices."""
     rows: list[dict] = []
 
     def take(row: dict) -> bool:

@@ -1,4 +1,4 @@
-"""A run's directory is made once and never replaces anything."""
+"""A run's directory is created once and never replaces anything."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run has one writer at a time, and the lock of one that ended without a word holds up nobody for good."""
+"""A run has one writer at a time. The lock of a killed writer never blocks the run forever."""
 
 import json
 import os

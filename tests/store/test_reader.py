@@ -1,4 +1,4 @@
-"""Every whole row is read, once, and what is none is told of without losing another."""
+"""Every whole row is read exactly once. Other lines are reported, and no row is lost with them."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_a_line_without_an_end_is_left_out_and_loses_no_other(run: Path, shares:
     first, second = path.read_bytes().splitlines(keepends=True)
     with path.open("wb") as file:
         file.write(first)
-        file.truncate(3 * 2**24)  # a hole: it takes no room on the disk, and reads as zeros
+        file.truncate(3 * 2**24)  # a sparse file: it uses no space on the disk and reads as zeros
         file.seek(0, os.SEEK_END)
         file.write(b"\n" + second)
     rows, notices = read(run, shares)
@@ -136,7 +136,7 @@ def test_however_it_is_shared_out_every_line_is_read_once_and_named_by_its_numbe
     for number, lines in enumerate(files):
         (run / "rows" / f"{number}.jsonl").write_bytes(b"".join(lines))
     assert read(run, shares) == read(run, 1)
-    different = {b"".join(lines): lines for lines in files}.values()  # the same once more is a copy
+    different = {b"".join(lines): lines for lines in files}.values()  # files of the same content are copies
     assert len(read(run, shares)[0]) == sum(line in LINES[:2] for lines in different for line in lines)
     assert len(store.parts(run, shares)) <= shares
 

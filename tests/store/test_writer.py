@@ -1,4 +1,4 @@
-"""Rows survive whatever becomes of their writer."""
+"""Rows survive whatever happens to their writer."""
 
 import platform
 import shutil

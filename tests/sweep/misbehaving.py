@@ -1,4 +1,4 @@
-"""Layers that are well until the file named by HARNESS_TEST_FLAG is there. As `impl=sweep.misbehaving:Name`."""
+"""Layers that misbehave once the file named by HARNESS_TEST_FLAG exists. As `impl=sweep.misbehaving:Name`."""
 
 import os
 import signal

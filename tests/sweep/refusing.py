@@ -1,4 +1,4 @@
-"""Layers that say which cases they support, or do not come to say it."""
+"""Layers that say which cases they support, or fail when asked."""
 
 import os
 from typing import Any
@@ -9,7 +9,7 @@ print("an import may print")
 
 
 class OnlyEven(nn.Module):
-    """What it refuses depends on n."""
+    """Refuses odd n."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class OnlyEven(nn.Module):
 
 
 class OfOtherTiles(OnlyEven):
-    """Of what is verified it takes something else, and 4096 too."""
+    """Supports n = 160 and n = 4096 only, so not the usual n of a verification."""
 
     @staticmethod
     def supports(case: Any) -> str | None:
@@ -34,7 +34,7 @@ class OfOtherTiles(OnlyEven):
 
 
 class OnlyLong(OnlyEven):
-    """Nothing that could be verified."""
+    """Supports no n that is small enough to verify."""
 
     @staticmethod
     def supports(case: Any) -> str | None:
@@ -42,7 +42,7 @@ class OnlyLong(OnlyEven):
 
 
 class Raises(OnlyEven):
-    """A mistake in what is asked."""
+    """Raises an exception in `supports`."""
 
     @staticmethod
     def supports(case: Any) -> str | None:
@@ -50,7 +50,7 @@ class Raises(OnlyEven):
 
 
 class Exits(OnlyEven):
-    """It takes its process with it."""
+    """Ends its process in `supports`."""
 
     @staticmethod
     def supports(case: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What a trial may answer, and that nothing else is taken for a result."""
+"""The valid answers of a trial. Nothing else may count as a result."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a runner minds of layers that compile, without compiling any."""
+"""The rules for layers that compile, tested without compiling any."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The order of things in a sweep, with a runner that only pretends."""
+"""The order of trials in a sweep, with a fake runner."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -13,12 +13,12 @@ from harness.sweep.driver import Sweep
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32, 512)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=7, trial_s=0.1, timeout_s=9, case_s=100, patience_s=2)
-# Narrow after the fewest rounds, and half as many again to confirm it.
+# The interval is narrow after the fewest rounds. Half as many more confirm it.
 CONFIRMED = 5
 
 
 class Pretender:
-    """Answers every purpose; `time` as the test says, by case and number of the trial."""
+    """A fake runner that answers every purpose. The test's `time` answers by case and number of the trial."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Pretender:
 
 
 class Log:
-    """Sink and watcher in one."""
+    """A sink and a watcher in one."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -130,7 +130,7 @@ def test_facts_can_be_taken_and_nothing_timed() -> None:
 
 def test_one_verification_serves_all_cases_of_a_kind() -> None:
     sweep(runner := Pretender(steady))
-    # 256 stands for 512, which nobody asked for; the others are small as they are.
+    # n = 512 is verified at 256. The other cases are small enough themselves.
     assert [case.seq_len for case in runner.order("verify")] == [8, 16, 32, 256]
 
 

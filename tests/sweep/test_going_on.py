@@ -1,4 +1,4 @@
-"""A sweep that goes on where an earlier one has ended measures what is missing, and nothing twice."""
+"""A sweep that continues an earlier one measures the missing trials, and none twice."""
 
 from collections import Counter
 from typing import Any
@@ -38,7 +38,7 @@ def test_only_what_is_missing_is_measured_and_what_is_measured_is_verified_again
     assert {purpose for purpose, case in asked if case == done} == set()
     assert asked["time", begun] == CONFIRMED - 2
     assert ("facts", begun) not in asked
-    assert (asked["facts", without_facts], asked["time", without_facts]) == (1, 1)  # the round that looks at it
+    assert (asked["facts", without_facts], asked["time", without_facts]) == (1, 1)  # one round judges the case
     assert (asked["facts", new], asked["time", new]) == (1, CONFIRMED)
     assert {row["key"] for row in log.rows if row["purpose"] == "verify"} == {
         case.key for case in (begun, without_facts, new)
@@ -75,7 +75,7 @@ def test_what_is_to_be_tried_again_says_so_in_a_row_and_is_run() -> None:
 
 
 def test_the_machine_at_its_best_is_remembered() -> None:
-    """Trials of a disturbed machine do not count as quiet only because an earlier process saw it at its best."""
+    """The best probe of an earlier sweep shows that the machine is disturbed now."""
 
     def disturbed(case: Case, number: int) -> dict[str, Any]:
         return steady(case, number, pulse_s=1.5)

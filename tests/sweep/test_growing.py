@@ -1,4 +1,4 @@
-"""Sizes are doubled until a layer gives out, each layer by itself."""
+"""Sizes are doubled until a layer fails, separately for each layer."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ FUSED, ELMAN = Case("attention.fused", 64, 16, 2), Case("rnn.elman", 64, 16, 1)
 
 
 def until(largest: dict[str, int], axis: str = "seq_len", status: str = "timeout") -> Pretender:
-    """A runner with which each layer's timed trials end well up to a size."""
+    """A fake runner in which each layer's timed trials succeed up to a size."""
 
     def time(case: Case, number: int) -> dict[str, Any]:
         well = getattr(case, axis) <= largest[case.impl]
@@ -60,7 +60,7 @@ def test_what_it_grows_into_is_verified_has_its_facts_and_all_its_rounds() -> No
     purposes = [row["purpose"] for row in log.rows if row["key"] == larger.key]
     assert purposes[:3] == ["verify", "facts", "time"]
     assert runner.order("time").count(larger) == runner.order("time").count(FUSED) > 3
-    # 512 stands for its kind with 256, which was verified before.
+    # n = 512 is verified at 256, which is verified only once.
     kinds = [case.seq_len for case in until({"attention.fused": 512}).order("verify") if case]
     assert len(set(kinds)) == len(kinds)
 

@@ -1,4 +1,4 @@
-"""Somebody's own module that is slow to import is imported once for all its trials, where that is safe."""
+"""A user's module that is slow to import is imported once for all its trials, if that is safe."""
 
 import sys
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class Layer(nn.Module):
     def forward(self, x):
         return x
 """
-# Whoever imports it leaves a mark.
+# Each import of the module leaves a mark.
 MARK = """
 import pathlib, time
 with open({marks!r}, "a") as marks:
@@ -31,7 +31,7 @@ with open({marks!r}, "a") as marks:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the modules are."""
+    """The directory of the modules."""
     return tmp_path_factory.mktemp("modules")
 
 
@@ -43,14 +43,14 @@ def runner(directory: Path) -> Iterator[Runner]:
 
 
 def module(directory: Path, name: str, more: str) -> Case:
-    """A module in the directory that marks its imports; a case of its layer."""
+    """Write a module that marks its imports, and return a case of its layer."""
     marks = str(directory / f"{name}.marks")
     (directory / f"{name}.py").write_text(MARK.format(marks=marks) + more + LAYER)
     return Case(f"{name}:Layer", 8, 4, 1)
 
 
 def imports(runner: Runner, case: Case, directory: Path) -> int:
-    """How often the module was imported for a description and three trials."""
+    """The number of imports of the module for a description and three trials."""
     assert runner.run("describe", case)["status"] == "ok"
     for _ in range(3):
         outcome = runner.run("time", case)

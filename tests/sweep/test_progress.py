@@ -1,4 +1,4 @@
-"""What the screen shows while a sweep runs."""
+"""The progress display of a sweep."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Before anything is measured it is known which cases their layers refuse, in the words that the sweep will have."""
+"""Refused cases are known before anything is measured, with the reasons that the sweep will give."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_one_that_takes_another_small_n_is_verified_at_that(found: dict[Case, Re
 def test_a_sweep_says_the_same(found: dict[Case, Refusal], runner: Runner) -> None:
     for case in [*REFUSED, *TAKEN, OF_OTHER_TILES, ONLY_LONG, RAISES, EXITS]:
         outcome = runner.run("verify", case.small())
-        if outcome["status"] == "ok" and case is not OF_OTHER_TILES:  # which has too many tokens to be weighed here
+        if outcome["status"] == "ok" and case is not OF_OTHER_TILES:  # it has too many tokens for `facts` here
             outcome = runner.run("facts", case)
         assert found.get(case, ("ok", None)) == (outcome["status"], outcome["reason"]), case
 

@@ -1,4 +1,4 @@
-"""Whatever a trial does, it ends as an outcome, and nothing of it is left."""
+"""Whatever a trial does, it ends with an outcome and leaves no process behind."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ def test_a_trial_that_fails_says_how(runner: Runner, layer: str, status: str, re
 
 def test_a_trial_that_does_not_end_is_ended() -> None:
     with Runner(seed=0, trial_s=0.01, timeout_s=0.5, memory_limit=2**30) as impatient:
-        impatient.run("machine")  # the warm parent's start is not its trials' time
+        impatient.run("machine")  # the fork server's start does not count as time of a trial
         for layer, status in (("Sleeps", "timeout"), ("ClosesEveryFile", "killed")):
             began = time.monotonic()
             outcome = impatient.run("time", planted(layer))
@@ -112,7 +112,7 @@ def test_whether_results_are_kept_is_looked_at_once_a_case(runner: Runner) -> No
 
 
 def test_no_process_is_left_when_the_runner_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What else runs on the machine may be of the harness too: ours inherit a mark.
+    # Other processes on the machine may belong to the harness too. Those of this test inherit a mark.
     monkeypatch.setenv("HARNESS_TEST_MARK", mark := f"{os.getpid()}")
     with Runner(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
         runner.run("time", planted("LeavesAChild"))

@@ -1,4 +1,4 @@
-"""Trials of layers that compile, for real: kept for the next trial, never within a sample, never in silence."""
+"""Trials of layers that really compile. Compiled code is reused, and compiling within a sample is an error."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def planted(layer: str, mode: str = "forward") -> Case:
 
 @pytest.fixture(scope="module", autouse=True)
 def _vector_instructions_need_no_probing() -> Iterator[None]:
-    """Ten seconds of every first compilation, for what these tests do not depend on."""
+    """Skip torch's probing of vector instructions. It takes ten seconds of every first compilation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
         yield

@@ -1,4 +1,4 @@
-"""A trial that takes turns: warm, timed when it is told to, ended; and whatever it does, nothing of it is left."""
+"""An interleaved trial warms up, times a turn on request and ends. Whatever it does, it leaves nothing behind."""
 
 import json
 import os
@@ -42,24 +42,24 @@ def well(flag: Path) -> Iterator[None]:
 
 
 def _of_warm_parents() -> set[str]:
-    """Descriptors of sockets stay as long as a runner does; pipes are a trial's."""
+    """Descriptors of sockets, which exist as long as a runner. Pipes belong to a trial."""
     return {name for name in os.listdir("/proc/self/fd") if _target(name).startswith("socket:")}
 
 
 def _target(name: str) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{name}")
-    except FileNotFoundError:  # the listing's own
+    except FileNotFoundError:  # the descriptor of the listing itself
         return "socket:"
 
 
 def _trials() -> int:
-    """How many trials run under this process."""
+    """The number of trials that run under this process."""
     return sum(len(parent.children()) for parent in _warm_parents())
 
 
 def _warm_parents() -> list[psutil.Process]:
-    """The children of supervisors, which are children of this process; so may be a browser of other tests."""
+    """The fork servers: children of supervisors. Other children of this process, such as a browser, are left out."""
     supervisors = [child for child in psutil.Process().children() if "warm.serve" in " ".join(child.cmdline())]
     return [parent for supervisor in supervisors for parent in supervisor.children()]
 
@@ -76,7 +76,7 @@ def test_it_is_warmed_takes_turns_and_ends(impatient: Runner, case: Case) -> Non
         assert 0 < turn.min_s <= turn.mean_s
     outcome = trial.end()
     assert (outcome["status"], outcome["turns"]) == ("ok", 4)
-    assert trial.end()["status"] == "error"  # it has ended before
+    assert trial.end()["status"] == "error"  # the trial has ended already
     trial.abandon()
 
 
@@ -152,7 +152,7 @@ def test_the_loss_of_the_warm_parent_is_told(flag: Path, monkeypatch: pytest.Mon
 
 
 class Parent:
-    """A warm parent that says what the test has it say."""
+    """A fake fork server with answers from the test."""
 
     trial = 4711
 

@@ -1,1 +1,1 @@
-"""A sweep in shards, each a job that drives its own slice into the same run's directory."""
+"""A sweep in shards: each is a job that measures its part of the cases into the same run directory."""

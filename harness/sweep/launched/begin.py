@@ -1,13 +1,13 @@
-"""How a job's process begins. Its function is pickled by value, so a job runs it before it imports any harness.
+"""The start of a job's process. Its function is pickled by value, so a job calls it before it imports any harness.
 
-The job finds modules in its own current directory and environment first, and these may have another checkout.
+A job first searches its own current directory and environment for modules. These may hold another checkout.
 """
 
 from collections.abc import Sequence
 
 
 def begin(path: Sequence[str], task: bytes) -> None:
-    """Search for modules along `path`, then call the function that `task` holds, pickled with its argument."""
+    """Set `sys.path` to `path`, then call the function in `task`, which is pickled with its argument."""
     import pickle
     import sys
 

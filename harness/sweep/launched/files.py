@@ -1,7 +1,8 @@
-"""What shards leave in a run's directory beside rows: which cases are whose, and how far each has come.
+"""The files of shards in a run's directory, beside the rows: the plan, and the state and job of each shard.
 
-shards/plan.json   the cases of each shard    shards/0003.json   its state: where, since when, ended or not
-shards/0003.job    under which number it was submitted last
+shards/plan.json   the cases of each shard
+shards/0003.json   the state of shard 3: host, process, job, time, and whether it has ended
+shards/0003.job    the number of its last job
 """
 
 import json
@@ -18,13 +19,13 @@ from harness.errors import UsageError
 from harness.whole_file import write_whole
 
 RUNNING, ENDED = "running", "ended"
-# Jobs' scripts, pickles and logs, in the run's directory.
+# Directory in the run for the scripts, pickles and logs of jobs.
 LOGS = "jobs"
 
 
 @dataclass(frozen=True)
 class State:
-    """Of one shard: `running` or `ended`, on which host, in which process and job, and when that was last said."""
+    """The state of one shard, `running` or `ended`, with its host, process and job, and the time of the last report."""
 
     state: str
     host: str
@@ -34,13 +35,13 @@ class State:
 
 
 def write_plan(run: Path, shards: Sequence[Sequence[Case]]) -> None:
-    """Say which cases each shard has."""
+    """Write the cases of each shard to the plan."""
     (run / "shards").mkdir(exist_ok=True)
     _write(run / "shards" / "plan.json", [[case.as_dict() for case in shard] for shard in shards])
 
 
 def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
-    """The cases of each shard; None of a run that was not made in shards. Raises UsageError for a damaged plan."""
+    """The cases of each shard; None if the run has no shards. Raises UsageError for a damaged plan."""
     path = run / "shards" / "plan.json"
     try:
         return [tuple(map(Case.from_dict, shard)) for shard in read_json(path)]
@@ -52,13 +53,16 @@ def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
 
 
 def say(run: Path, shard: int, state: str) -> None:
-    """The state of a shard, as the process that measures it says."""
+    """Write the state of a shard. Called by the process that measures it."""
     said = State(state, platform.node(), os.getpid(), _job(), time.time())
     _write(_path(run, shard), asdict(said))
 
 
 def state_of(run: Path, shard: int) -> State | None:
-    """What was last said of the shard; None where it has not begun. A row counts as a word of it."""
+    """The last reported state of the shard; None if it has not begun.
+
+    `at` is the time of the report or of the shard's last row, whichever is later.
+    """
     path = _path(run, shard)
     try:
         said = State(**read_json(path))
@@ -69,12 +73,15 @@ def state_of(run: Path, shard: int) -> State | None:
 
 
 def say_submitted(run: Path, shard: int, job: str) -> None:
-    """Which job has the shard, as the process that submits it says: in a file of its own, as the job may be quicker."""
+    """Write the job of a shard. Called by the process that submits it.
+
+    The job has a separate file, because the shard may report its state first.
+    """
     _write(_job_path(run, shard), job)
 
 
 def submitted(run: Path, shard: int) -> tuple[str, float] | None:
-    """The job that the shard was given to last, and when; None where that is not known."""
+    """The last job of the shard and the time it was submitted; None if unknown."""
     path = _job_path(run, shard)
     try:
         return str(read_json(path)), path.stat().st_mtime
@@ -83,7 +90,7 @@ def submitted(run: Path, shard: int) -> tuple[str, float] | None:
 
 
 def forget(run: Path, shard: int) -> None:
-    """What was said before is not of the job that comes."""
+    """Remove the state and job of the shard, so that they are not taken for those of its next job."""
     for path in (_path(run, shard), _job_path(run, shard)):
         path.unlink(missing_ok=True)
 

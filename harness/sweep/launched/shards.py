@@ -1,4 +1,4 @@
-"""What is measured together: cases that are compared with each other, on one node."""
+"""Divide cases into shards. Cases that are compared with each other are measured on one node."""
 
 from collections.abc import Collection, Iterable
 
@@ -6,7 +6,7 @@ from harness.case import Case
 
 
 def shards_of(cases: Iterable[Case], apart: Collection[str]) -> list[tuple[Case, ...]]:
-    """The cases by their values of the axes `apart`: two that agree in all of these are in the same shard."""
+    """Group the cases by their values of the axes `apart`. Cases with the same values share a shard."""
     groups: dict[tuple[object, ...], list[Case]] = {}
     for case in sorted(cases):
         groups.setdefault(tuple(getattr(case, axis) for axis in apart), []).append(case)

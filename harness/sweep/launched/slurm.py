@@ -1,4 +1,4 @@
-"""A job of Slurm's: what has become of it, as its accounts tell, or, where nobody keeps them, Slurm itself."""
+"""A Slurm job and its state, from Slurm's accounting, or from the scheduler if there is no accounting."""
 
 import functools
 import re
@@ -9,12 +9,12 @@ from typing import Any
 
 import submitit
 
-# Nobody is asked about the same thing more often.
+# Shortest time between two queries about the same thing, in seconds.
 _ASK_EVERY_S = 20
 
 
 class SlurmJob:
-    """The job of this number, `12`, or `12_3` of an array; its logs are in `folder`."""
+    """The job with this number: `12`, or `12_3` in an array. Its logs are in `folder`."""
 
     def __init__(self, job_id: str, folder: Path) -> None:
         self.job_id = job_id
@@ -22,12 +22,12 @@ class SlurmJob:
 
     @property
     def state(self) -> str:
-        """In Slurm's words, `RUNNING` or `CANCELLED by 0`; `UNKNOWN` where nobody knows, or not any more."""
+        """The state in Slurm's words, such as `RUNNING` or `CANCELLED by 0`; `UNKNOWN` if Slurm has no record."""
         moment = int(time.monotonic() / _ASK_EVERY_S)
         return self._told.state if _accounts_answer(moment) else _state_now(self.job_id, moment)
 
     def cancel(self, check: bool) -> None:
-        """Have it end, should it be there still. With `check`, raises CalledProcessError where Slurm will not."""
+        """Cancel the job if it still exists. With `check`, raises CalledProcessError if `scancel` fails."""
         asked = _ask("scancel", self.job_id)
         if check:
             asked.check_returncode()
@@ -35,13 +35,13 @@ class SlurmJob:
 
 @functools.lru_cache(maxsize=1)
 def _accounts_answer(moment: int) -> bool:
-    """Whether sacct does; submitit complains of each time that it does not, and sacct itself too."""
+    """Whether `sacct` works. Tested first, because submitit and `sacct` both print a complaint at each failure."""
     return _ask("sacct", "--noheader", "--jobs=1").returncode == 0
 
 
 @functools.lru_cache(maxsize=1024)
 def _state_now(job_id: str, moment: int) -> str:
-    """What Slurm itself knows of the job, which it forgets some minutes after its end."""
+    """The state of the job from the scheduler, which forgets a job some minutes after its end."""
     found = re.search(r"\bJobState=(\w+)", _ask("scontrol", "--oneliner", "show", "job", job_id).stdout)
     return found[1] if found else "UNKNOWN"
 

@@ -1,4 +1,4 @@
-"""Jobs for shards, through submitit: of Slurm's, an array; or processes of this machine."""
+"""Submit shards as jobs, through submitit: as a Slurm array, or as processes on this machine."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ from harness.sweep.launched import begin
 from harness.sweep.launched.files import LOGS, say_submitted, state_of, submitted
 from harness.sweep.launched.task import Shard, measure, measure_each
 
-# What Slurm tells of a job that will never end well.
+# Slurm's states of a job that cannot succeed any more.
 _DEAD = (
     "FAILED",
     "NODE_FAIL",
@@ -33,14 +33,14 @@ _DEAD = (
     "DEADLINE",
     "REVOKED",
 )
-# When a process has begun is told in seconds since the machine was started, which is told in whole ones.
+# Uncertainty of a process's start time, in seconds. It is relative to the boot time, which is known in whole seconds.
 _COARSE_S = 2.0
-# Of a process of this machine that has gone.
+# State of a process on this machine that has ended.
 _GONE = ("FINISHED",)
 
 
 class Job(Protocol):
-    """One that was submitted."""
+    """A submitted job."""
 
     @property
     def job_id(self) -> str: ...
@@ -50,17 +50,17 @@ class Job(Protocol):
 
 
 def submit(shards: Sequence[Shard], launcher: Launcher, folder: Path) -> list[Job]:
-    """Submit the shards, a job each, logs and pickles into `folder`, which their nodes must see too.
+    """Submit one job per shard. Logs and pickles go into `folder`, which the nodes must see too.
 
-    Raises UsageError where there is no submitit or no Slurm, or Slurm refuses.
+    Raises UsageError if submitit or Slurm is missing, or if Slurm rejects the jobs.
     """
-    if launcher.cluster != SLURM:  # they begin at once, and say so themselves
+    if launcher.cluster != SLURM:  # the processes start at once and report it themselves
         return _start(measure, shards, launcher, folder)
     submitit = _submitit(launcher)
     try:
         executor: Any = submitit.SlurmExecutor(folder=folder)
         executor.update_parameters(**_parameters(launcher))
-        with contextlib.redirect_stderr(io.StringIO()):  # what sbatch complains of is in the error too
+        with contextlib.redirect_stderr(io.StringIO()):  # the error contains sbatch's message too
             jobs = list(_map(executor, measure, shards))
     except (RuntimeError, submitit.core.utils.FailedSubmissionError, submitit.core.utils.FailedJobError) as error:
         why = " ".join(str(error).split())[:300] or "it was refused without a word"
@@ -73,7 +73,10 @@ def submit(shards: Sequence[Shard], launcher: Launcher, folder: Path) -> list[Jo
 
 
 def submit_all(shards: Sequence[Shard], launcher: Launcher, folder: Path) -> list[Job]:
-    """The same where nobody waits; processes of this machine measure no more shards at a time than they may."""
+    """Submit all shards for a command that does not wait for them.
+
+    On this machine, at most `array_parallelism` processes start. Each measures its shards one after the other.
+    """
     if launcher.cluster == SLURM:
         return submit(shards, launcher, folder)
     rows = [shards[i :: launcher.array_parallelism] for i in range(min(launcher.array_parallelism, len(shards)))]
@@ -86,10 +89,10 @@ def submit_all(shards: Sequence[Shard], launcher: Launcher, folder: Path) -> lis
 
 
 def _start(task: Callable[[Any], None], arguments: Sequence[Any], launcher: Launcher, folder: Path) -> list[Job]:
-    """A process of this machine for each of the task's arguments. Raises UsageError where there is no submitit."""
+    """Start a process on this machine for each argument of the task. Raises UsageError if submitit is missing."""
     executor = _submitit(launcher).LocalExecutor(folder=folder)
     executor.update_parameters(timeout_min=launcher.time)
-    # Ctrl-C reaches all that a terminal has started: these end when they are told to, and not with a traceback.
+    # Ctrl-C reaches every process of the terminal. These ignore it and end without a traceback when terminated.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         jobs = _map(executor, task, arguments)
@@ -99,7 +102,7 @@ def _start(task: Callable[[Any], None], arguments: Sequence[Any], launcher: Laun
 
 
 def _map(executor: Any, task: Callable[[Any], None], arguments: Sequence[Any]) -> Any:
-    """A job for each argument, in which the harness is the one of this process."""
+    """Submit a job per argument. Each job imports the harness of this process."""
     import cloudpickle  # comes with submitit
 
     cloudpickle.register_pickle_by_value(begin)
@@ -117,7 +120,7 @@ def _submitit(launcher: Launcher) -> Any:
 
 
 def job_of(shard: Shard, launcher: Launcher) -> Job | None:
-    """The job that has the shard, or had it last; None of one that nobody can be asked about."""
+    """The current or last job of the shard; None if its state cannot be queried from here."""
     state, given = state_of(shard.run, shard.index), submitted(shard.run, shard.index)
     number = state.job if state is not None else given[0] if given is not None else ""
     if launcher.cluster == SLURM and number:
@@ -133,9 +136,9 @@ def job_of(shard: Shard, launcher: Launcher) -> Job | None:
 
 
 class _Process:
-    """A process of this machine, which was there at a time of the system's clock.
+    """A process on this machine that existed at the time `at` of the system clock.
 
-    `child`: submitit's own job, where this process has started it, and must ask how it has ended.
+    `child` is submitit's job if this process started it. Only its parent can query its end.
     """
 
     def __init__(self, pid: int, at: float, child: Any = None) -> None:
@@ -146,7 +149,7 @@ class _Process:
         if self._child is not None:
             return "RUNNING" if self._child.state == "RUNNING" else "FINISHED"
         try:
-            # A younger one of the same number is another.
+            # A process that started later is another one with the same number.
             runs = psutil.Process(self._pid).create_time() <= self._at + _COARSE_S
         except psutil.NoSuchProcess:
             runs = False
@@ -159,18 +162,21 @@ class _Process:
 
 
 def has_ended(job: Job, launcher: Launcher) -> bool:
-    """Whether the job is known to be over; without accounts of jobs, that is known for some minutes only."""
+    """Whether the job has definitely ended. Without Slurm's accounting, this is known for some minutes only."""
     state = job.state.upper().split()[0] if job.state else ""
     return state in _DEAD if launcher.cluster == SLURM else state in _GONE
 
 
 def is_through(job: Job, launcher: Launcher) -> bool:
-    """Whether Slurm says that the job did what it was told, a `setup` that leaves before the shard's turn included."""
+    """Whether Slurm reports the job as completed.
+
+    This includes a job whose `setup` exits before the shard begins.
+    """
     return launcher.cluster == SLURM and job.state.upper().startswith("COMPLETED")
 
 
 def _parameters(launcher: Launcher) -> dict[str, Any]:
-    """As sbatch has them; what is not said, the cluster decides."""
+    """The parameters for sbatch. The cluster decides about settings that are left out."""
     said = {
         "partition": launcher.partition,
         "account": launcher.account,
@@ -185,7 +191,7 @@ def _parameters(launcher: Launcher) -> dict[str, Any]:
         "nodes": 1,
         "ntasks_per_node": 1,
         "array_parallelism": launcher.array_parallelism,
-        # A job that lost its node Slurm would begin again, minutes later, when the shard has long been in another job.
+        # Slurm would restart a job that lost its node minutes later, when another job already has the shard.
         "additional_parameters": {"no-requeue": True},
         **{name: value for name, value in said.items() if value is not None},
     }

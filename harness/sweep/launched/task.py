@@ -1,4 +1,4 @@
-"""One shard, on the node where it runs: the same driver, over its own cases, into the same run's directory."""
+"""Measure one shard on its node: the usual driver, with the shard's cases, into the same run directory."""
 
 import os
 import platform
@@ -25,9 +25,9 @@ from harness.sweep.progress import Screen
 
 @dataclass(frozen=True)
 class Shard:
-    """What a job is given: the run and which of its shards, how to measure, and where layers are looked for.
+    """The input of a job: the run, the index of its shard, the configuration and the search path for layers.
 
-    `gpus`: what CUDA_VISIBLE_DEVICES was where it was submitted, None for nothing; Slurm says it anew.
+    `gpus` is the value of CUDA_VISIBLE_DEVICES in the submitting process, or None. Slurm sets the variable itself.
     """
 
     run: Path
@@ -39,13 +39,13 @@ class Shard:
 
 
 def measure(shard: Shard) -> None:
-    """Measure what is missing of the shard."""
+    """Measure the unfinished cases of the shard."""
     measure_each([shard])
 
 
 def measure_each(shards: Sequence[Shard]) -> None:
-    """Measure what is missing of the shards, one after the other; what becomes of one keeps no other back."""
-    # Whoever starts a job may hold this back until Slurm kills it, when the shard has long been given to another job.
+    """Measure the unfinished cases of the shards, one after the other. A failing shard does not stop the next one."""
+    # Whatever starts a job may suppress SIGTERM until Slurm kills the job. By then another job has the shard.
     signal.signal(signal.SIGTERM, _end)
     given = usable_cpus()
     failures: list[Exception] = []
@@ -59,21 +59,21 @@ def measure_each(shards: Sequence[Shard]) -> None:
 
 
 def _measure(shard: Shard, given: int | None) -> None:
-    """`given`: how many CPUs the job has, of which the layers may use no more than they are told."""
+    """Measure one shard. `given` is the number of CPUs of the job; the layers use only their number of threads."""
     run, config = shard.run, shard.config
     _bind(config, shard.gpus)
     plan = read_plan(run)
     assert plan is not None
     cases = plan[shard.index]
     say(run, shard.index, RUNNING)
-    # By host: several nodes may compile at the same time.
+    # A directory per host: several nodes may compile at the same time.
     cache = run / "compile-cache" / platform.node()
     with runner_of(config, cache, shard.path) as runner:
         check_devices(config, runner)
         machine = describe_machine(runner.run("machine"), given)
         store.add_machine(run, machine)
         past, _ = past_of(run)
-        # Of trials on another kind of machine nothing can be made together with those of this one.
+        # Times from another kind of machine cannot be combined with times from this one.
         others = [host for host, other in store.machines(run).items() if unlike(other, machine)]
         why = f"begun on another kind of machine than {platform.node()}"
         past = past.reopening(config.retry).without_times_of(others, why)
@@ -101,7 +101,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _bind(config: SweepConfig, gpus: str | None) -> None:
-    """As many CPUs as the layers may use, of those that the job has, and no GPU that nobody asked for."""
+    """Bind this process to as many of the job's CPUs as the layers have threads. Hide GPUs unless a case uses CUDA."""
     threads = max(config.axes["threads"])
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))

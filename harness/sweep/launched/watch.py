@@ -1,4 +1,4 @@
-"""Wait for shards: by what they leave in the run's directory, and by a deadline, as jobs' states may stay unknown."""
+"""Wait for shards by their files in the run's directory, and by deadlines, because job states may stay unknown."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from harness.sweep.launched.submit import Job, has_ended, is_through, job_of
 from harness.sweep.launched.task import Shard
 
 _LOOK_EVERY_S = 0.5
-# A shared file system may be so late with what a node has written.
+# Delay, in seconds, with which a shared file system may show what a node has written.
 _LATE_S = 60.0
 
 Submit = Callable[[Sequence[Shard]], Sequence[Job]]
@@ -19,13 +19,13 @@ Submit = Callable[[Sequence[Shard]], Sequence[Job]]
 
 @dataclass
 class _Try:
-    """A shard and the job that has it; `heard_s` is when something was last heard of it, on the monotonic clock."""
+    """A shard and its job. `heard_s` is the time of the last sign of life, on the monotonic clock."""
 
     shard: Shard
     job: Job | None
     number: int
     heard_s: float
-    last_word: float = 0.0  # as the files' own clock has it, which need not be this machine's
+    last_word: float = 0.0  # on the clock of the file system, which may differ from this machine's
     begun: bool = False
 
 
@@ -39,14 +39,14 @@ def wait_for(
     sleep: Callable[[float], None] = time.sleep,
     cancel: Callable[[Job], None] = lambda job: None,
 ) -> list[Shard]:
-    """Submit the shards and wait until all have ended, those too that are `busy` with jobs of an earlier process.
+    """Submit the shards and wait until all have ended. Returns the shards that have not, after all their attempts.
 
-    Those that have not, in as many attempts as are allowed. A job that is not waited for any longer is cancelled.
+    The shards in `busy` have jobs of an earlier process and are waited for too. A job that is given up is cancelled.
     """
     waiting = [(shard, 1) for shard in shards]
     under_way = [_Try(shard, job_of(shard, launcher), 1, now_s()) for shard in busy]
     lost: list[Shard] = []
-    # On a cluster Slurm minds how many run at a time; here nobody else does.
+    # On a cluster, Slurm limits the number of running jobs. Local processes are limited here.
     at_a_time = launcher.array_parallelism if launcher.cluster == PROCESSES else len(shards) + len(busy)
     while waiting or under_way:
         room = max(0, at_a_time - len(under_way))
@@ -80,16 +80,16 @@ def wait_for(
 
 
 def _look(one: _Try, launcher: Launcher, now_s: float) -> str | None:
-    """`ended`, or what has become of it; None while it goes on."""
+    """`ended`, or the reason why the attempt failed; None while it continues."""
     state = state_of(one.shard.run, one.shard.index)
-    # A process of ours is over when it has gone, too.
+    # A local process must also have exited.
     gone = one.job is None or launcher.cluster != PROCESSES or has_ended(one.job, launcher)
     if state is not None and state.state == ENDED and gone:
         return ENDED
     if state is not None and (not one.begun or state.at != one.last_word):
         one.begun, one.last_word, one.heard_s = True, state.at, now_s
     if one.job is not None and has_ended(one.job, launcher):
-        # Its last word may have been on its way when this was looked for.
+        # The last report may have been written after the first look above.
         state = state_of(one.shard.run, one.shard.index)
         return (
             ENDED

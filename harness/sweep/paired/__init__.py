@@ -1,1 +1,1 @@
-"""Two sides measured at the same time, in turns: base and head, each with processes of its own."""
+"""Measure two sides, base and head, at the same time in interleaved turns. Each side has its own processes."""

@@ -1,9 +1,11 @@
-"""One block: a fresh process of each side, given the turn A B B A or B A A B, again and again.
+"""One block: a fresh process of each side. They take turns in the order A B B A or B A A B, repeatedly.
 
-Both so meet the same machine, and what drifts meets both alike. Noise adds: of each side the fastest of all its turns
-counts, as of a trial its fastest sample (`harness.stats.estimate`); in turns both have had the same chances of a quiet
-moment. The same code measured so against itself, twelve cases on two shared cores, gave ratios that varied by 2.6 %
-from block to block; two whole trials, one after the other, gave 9 %.
+Both sides therefore meet the same machine, and drift affects both alike. Noise only adds time, so the fastest turn of
+each side counts. In a trial, likewise, the fastest sample counts (`harness.stats.estimate`). Interleaving gives both
+sides the same chances of a quiet moment.
+
+As a test, the same code was measured against itself: twelve cases on two shared cores. The ratios varied by 2.6 % from
+block to block. With two whole trials, one after the other, they varied by 9 %.
 """
 
 import math
@@ -23,12 +25,14 @@ _ORDERS = ("ABBA", "BAAB")
 
 @dataclass(frozen=True)
 class Timing:
-    """A turn is about `turn_s` long, a block about `block_s`, and of so many orders of four turns at least.
+    """Durations in seconds: `turn_s` of a turn, `block_s` of a block. A block has at least `least_orders` orders.
 
-    Many short blocks tell more than few long ones: twice as long, the ratio varies as much from block to block, as that
-    is a matter of each process's luck. Not so of a call that is longer than a turn: each turn is then one chance of a
-    quiet moment, and where these are rare the ratio's spread falls as fast as turns are added. Blocks of such calls
-    have up to `most_orders`, as long as that takes no more than `long_block_s`.
+    An order is four turns. Many short blocks tell more than few long ones. In blocks of twice the length, the ratio
+    varies just as much, because random properties of each process cause that variation.
+
+    Calls longer than a turn are different. Each turn is then one chance of a quiet moment. If quiet moments are rare,
+    the spread of the ratio falls as fast as turns are added. Blocks of such calls have up to `most_orders` orders, as
+    long as that takes at most `long_block_s`.
     """
 
     turn_s: float = 0.002
@@ -39,14 +43,14 @@ class Timing:
 
 
 class Turns(Protocol):
-    """What a block needs of a runner."""
+    """The part of a runner that a block needs."""
 
     def turns(self, case: Case, turn_s: float) -> TurnTrial: ...
 
 
 @dataclass(frozen=True)
 class Side:
-    """A case, and the runner of its trials; `name` says in messages which side it is."""
+    """A case and the runner of its trials. `name` identifies the side in messages."""
 
     name: str
     case: Case
@@ -55,7 +59,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Block:
-    """`log_ratio` is log(B's fastest / A's fastest); `order` names the side of each turn."""
+    """The result of a block. `log_ratio` is log(B's fastest / A's fastest). `order` names the side of each turn."""
 
     log_ratio: float
     order: str
@@ -63,13 +67,13 @@ class Block:
 
 
 def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
-    """Measure one block. Raises NoBlock where a side cannot be measured."""
+    """Measure one block. Raises NoBlock if a side cannot be measured."""
     trials: dict[str, TurnTrial] = {}
     try:
         sides = {"A": a, "B": b}
         for name, side in draw.sample(list(sides.items()), 2):
             trials[name] = _asked(side, partial(side.runner.turns, side.case, timing.turn_s))
-        # Both build and warm up at the same time: nothing is timed yet.
+        # Both sides build and warm up at the same time, since nothing is timed yet.
         call_s = sum(_asked(sides[name], trial.wait_until_warm) for name, trial in trials.items()) / 2
         order = "".join(draw.choice(_ORDERS) for _ in range(_orders(call_s, timing)))
         turns = tuple(_take(order, sides, trials))
@@ -83,7 +87,7 @@ def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
 
 
 def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]) -> Iterator[Turn]:
-    """All turns. Both sides have the four turns of an order on the same CPUs, each with a layer built for them."""
+    """Take all turns. Within an order of four turns, both sides use the same CPUs and a newly built layer each."""
     for number, name in enumerate(order):
         place, within = divmod(number, 4)
         anew = name not in order[number - within : number]

@@ -1,4 +1,4 @@
-"""Compare pairs of cases: verify both sides, take their facts, then time them in blocks."""
+"""Compare pairs of cases: verify both sides, measure their facts, then time them in blocks."""
 
 import json
 import math
@@ -20,32 +20,32 @@ from harness.sweep.paired.block import Block, Side, Timing, take_block
 from harness.sweep.protocols import Sink, Watcher
 from harness.sweep.runner import Runner
 
-# Every so many rounds all trials come from new warm parents: what luck one of these has with its memory, all its trials
-# share, and blocks of the same two would agree on it.
+# Number of rounds after which all fork servers are replaced. All trials of a server share its random memory layout, so
+# all blocks of the same two servers would be biased alike.
 _ROUNDS_A_PARENT = 4
-# One case in so many is measured against itself too.
+# One case in this many is a control: it is also measured against itself.
 _CASES_A_CONTROL = 4
 
 
 @dataclass(frozen=True, order=True)
 class Pair:
-    """What is compared: `head` is slower or faster than `base`."""
+    """The two cases of a comparison: is `head` slower or faster than `base`?"""
 
     base: Case
     head: Case
 
 
 class Progress(Protocol):
-    """Who is told how the timing goes."""
+    """Receives the progress of the timing."""
 
     def round(self, stage: str, number: int) -> None: ...
     def block(self, pair: Pair) -> None: ...
 
 
 class Sides:
-    """The runners of the base, of the head, and of the control, which is the base once more. A context manager.
+    """The runners of base, head and control, where the control is a second base. A context manager.
 
-    `interchangeable`: head and base find the same layers, so that either runner can serve either side.
+    With `interchangeable`, base and head find the same layers, so either runner can serve either side.
     """
 
     def __init__(self, base: Runner, head: Runner, interchangeable: bool = False) -> None:
@@ -67,7 +67,7 @@ class Sides:
         return self.base, self.head, self.control
 
     def renew(self) -> None:
-        """New warm parents for all trials from here on. All are up when this returns: none starts beside a trial."""
+        """Replace all fork servers. All are ready when this returns, so that none starts beside a trial."""
         for runner in self.all:
             runner.drop()
         for runner in self.all:
@@ -85,20 +85,20 @@ def prepare(
     watcher: Watcher,
     seed: int,
 ) -> set[Case]:
-    """Verify one side's cases and take their facts; those that can be timed."""
+    """Verify the cases of one side and measure their facts. Returns the cases that can be timed."""
     sweep = Sweep(list(dict.fromkeys(cases)), traits, precision, runner, sink, watcher, seed)
     sweep.prepare()
     return sweep.open
 
 
 def controls_among(number: int) -> list[int]:
-    """Which of so many cases are controls too: one in four, at least one, evenly among them."""
+    """The indices of the controls among `number` cases: one in four, at least one, evenly spread."""
     every = -(-number // max(1, -(-number // _CASES_A_CONTROL))) if number else 1
     return list(range(0, number, every))
 
 
 class BlockLog:
-    """Every block as a line of `blocks.jsonl`, on disk before the next."""
+    """Writes each block as a line of `blocks.jsonl`, which is on disk before the next block."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8", buffering=1)
@@ -108,7 +108,7 @@ class BlockLog:
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
-        """Nothing is lost by not getting here."""
+        """Close the file. Nothing is lost without this call."""
         self._file.close()
 
 
@@ -122,14 +122,14 @@ def time_pairs(
     progress: Progress,
     limit_s: float = math.inf,
 ) -> Measured:
-    """Blocks of all pairs until they are decided, what is flagged once more, and the controls beside.
+    """Measure blocks of all pairs until each is decided, then measure the flagged pairs again. Controls run beside.
 
-    It ends with the round in which `limit_s` seconds are over; the first half of them is for what is not yet flagged.
+    The timing ends with the round in which `limit_s` seconds have passed. The first measurement may use half of them.
     """
     begin = time.monotonic()
     draw = random.Random(seed)
     now = {"stage": "first", "round": 0}
-    # On a shared machine a trial may be killed for no fault of its own: once a case is forgiven.
+    # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
     failed_once: set[tuple[int, bool]] = set()
 
     def between(stage: str, number: int) -> None:
@@ -142,14 +142,14 @@ def time_pairs(
         pair = pairs[index]
         runners = [sides.base, sides.control if control else sides.head]
         if control or sides.interchangeable:
-            draw.shuffle(runners)  # a parent's luck is then as likely to favour one side as the other
+            draw.shuffle(runners)  # random differences between fork servers then favour either side equally
         base = Side("base", pair.base, runners[0])
         other = Side("control" if control else "head", pair.base if control else pair.head, runners[1])
         try:
             block = take_block(base, other, timing, draw)
         except NoBlock as error:
             log({**_which(pair, control), **now, "failure": str(error)})
-            sides.renew()  # what ended a trial may have ended its warm parent too: the others go on with new ones
+            sides.renew()  # the failure may have ended the fork server too: the next trials get new ones
             if (index, control) in failed_once:
                 raise
             failed_once.add((index, control))

@@ -1,4 +1,4 @@
-"""What the screen shows while pairs are timed: a line now and then, drawn between blocks and never beside one."""
+"""The progress display of a comparison: a line every ten seconds at most, printed only between blocks."""
 
 import time
 
@@ -10,7 +10,7 @@ _EVERY_S = 10.0
 
 
 class PairScreen:
-    """Tells of rounds and blocks on `console`; `pairs` is how many there are."""
+    """Prints rounds and blocks on `console`. `pairs` is the number of pairs."""
 
     def __init__(self, pairs: int, console: Console) -> None:
         self._pairs, self._console = pairs, console
@@ -19,7 +19,7 @@ class PairScreen:
         self._blocks = 0
 
     def round(self, stage: str, number: int) -> None:
-        """A round begins: of the first measurement, or of what that flagged."""
+        """A round begins, in the first measurement or in the second one of the flagged pairs."""
         self._round = f"round {number}" if stage == "first" else f"again, round {number}"
 
     def block(self, pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""Cases that are compared with each other are in one shard."""
+"""Cases that are compared with each other belong to the same shard."""
 
 from harness.case import SETTINGS, Case
 from harness.sweep.launched.shards import shards_of

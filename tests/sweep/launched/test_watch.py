@@ -1,4 +1,4 @@
-"""Waiting for shards: what they leave in files counts, whatever is known of their jobs."""
+"""Waiting for shards. Their files decide, whatever the states of their jobs are."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ class Job:
 
 
 class Cluster:
-    """Jobs that do what the test says, a step at each look, on a clock of its own."""
+    """A fake cluster with its own clock. Its jobs do one step of the test at each poll."""
 
     def __init__(self, run: Path, *does: Callable[["Cluster", Shard, Job], None]) -> None:
         self.run, self._does = run, does
@@ -63,7 +63,7 @@ def ends(cluster: Cluster, shard: Shard, job: Job) -> None:
 
 
 def dies_at_first(cluster: Cluster, shard: Shard, job: Job) -> None:
-    """Shard 1 goes silent in its first job."""
+    """Make the first job of shard 1 fall silent."""
     if shard.index == 1 and job.job_id.startswith("1_"):
         if len(cluster.submitted) == 1 and state_of(cluster.run, 1) is None:
             say(cluster.run, 1, RUNNING)

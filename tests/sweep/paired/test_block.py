@@ -1,4 +1,4 @@
-"""One block: who has the turn when, and what its ratio is made of. The trials are pretended."""
+"""One block, with fake trials: the order of the turns and the ratio."""
 
 import math
 import random
@@ -16,7 +16,7 @@ TIMING = Timing(turn_s=0.004, block_s=0.12)
 
 
 class Pretended:
-    """A runner whose trials take the times that the test names, and fail where it says so."""
+    """A fake runner. The test sets the times of its trials and where they fail."""
 
     def __init__(self, times: list[float] | None = None, call_s: float = 1e-4, fails_at: str = "") -> None:
         self.times, self.call_s, self.fails_at = times or [1.0], call_s, fails_at
@@ -105,7 +105,7 @@ def test_both_warm_up_before_anything_is_timed_and_both_end() -> None:
 
 @pytest.mark.parametrize("at", ["begin", "warm", "turn"])
 def test_a_side_that_fails_is_named_and_nobody_is_left_waiting(at: str) -> None:
-    for seed in range(4):  # either may be the first to begin
+    for seed in range(4):  # either side may begin first
         a, b = Pretended(), Pretended(fails_at=at)
         with pytest.raises(NoBlock, match=f"head: killed: at {at}"):
             block(a, b, seed=seed)

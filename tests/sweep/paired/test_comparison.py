@@ -1,4 +1,4 @@
-"""All pairs timed: from whose processes the blocks come, what is written down, and which cases are controls."""
+"""The timing of pairs: the processes of each block, the log, and the choice of controls."""
 
 import json
 import random
@@ -22,7 +22,7 @@ A, B = (Case(impl, seq_len=16, d_model=16, num_heads=2) for impl in ("rnn.torch"
 
 
 class Pretended:
-    """A runner that only tells what is done with it."""
+    """A fake runner that only records its calls."""
 
     def __init__(self, name: str, told: list[str]) -> None:
         self.name, self.told = name, told
@@ -41,7 +41,7 @@ class Pretended:
 
 
 class Timed:
-    """`time_pairs` with blocks that the test makes: `b` is head over base, by the number of the block."""
+    """Runs `time_pairs` with fake blocks. The test sets their `log_ratio` and their failures."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.told: list[str] = []
@@ -49,7 +49,7 @@ class Timed:
         self.blocks: list[tuple[Side, Side]] = []
         self.rows: list[dict[str, Any]] = []
         self.fails: set[str] = set()
-        self.forgives = -1  # so many failures are to come; below 0, no end of them
+        self.forgives = -1  # number of failures to come; unlimited if negative
         self.log_ratio = 0.0
         monkeypatch.setattr(comparison, "take_block", self._take)
 
@@ -76,7 +76,7 @@ def test_a_block_is_of_base_and_head_and_a_controls_of_the_base_twice(timed: Tim
     sides = {tuple((side.name, side.case, side.runner.name) for side in both) for both in timed.blocks}  # type: ignore[attr-defined]
     assert sides == {
         (("base", A, "base"), ("head", B, "head")),
-        # The control's two runners are alike: each serves either side.
+        # The two runners of a control are equivalent: each serves either side.
         (("base", A, "base"), ("control", A, "control")),
         (("base", A, "control"), ("control", A, "base")),
     }
