@@ -27,8 +27,9 @@ _START_S = 60.0
 def refusals(cases: Iterable[Case], timeout_s: float) -> dict[Case, Refusal]:
     """The cases that cannot be measured, with the status and reason of each.
 
-    All layers together have `timeout_s` seconds to answer. If a layer ends the process or hangs, all its cases are
-    refused, and another process asks the layers after it. Raises UsageError if no process can be started.
+    A process has `timeout_s` seconds to answer, beside the time to import torch. If a layer ends the process or hangs,
+    all its cases are refused, and another process asks the layers after it. Raises UsageError if no process can be
+    started.
     """
     of_impl: dict[str, list[Case]] = {}
     for case in cases:
