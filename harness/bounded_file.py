@@ -20,6 +20,8 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     # Without O_NONBLOCK, opening a pipe without a writer would block here.
     with os.fdopen(os.open(_regular(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         content = file.read(most + 1)
+    if content is None:  # nothing to read yet: a stream that the kernel presents as a file
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     if len(content) > most:
         raise OSError(errno.EFBIG, f"the file is larger than {most // 2**20} MiB", str(path))
     return content

@@ -267,7 +267,7 @@ def _status(
     finished = {
         line.case for line in lines if line.stop_reason != _UNFINISHED or line.trials >= trials.get(line.case, least)
     }
-    unfinished = len(finished.union(cases, (line.case for line in lines))) - len(finished)
+    unfinished = len({*cases, *trials} - finished)  # the rows may hold cases of others
     if unfinished:
         number = f"{unfinished} cases are" if unfinished > 1 else "1 case is"
         print(f"harness: {number} unfinished: run the same command with 'out={out}' again", file=sys.stderr)

@@ -73,6 +73,11 @@ class RowWriter:
             now = Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
         except OSError as error:  # no /proc
             raise UsageError(f"out={self._run} was renamed during the sweep: its rows are in the new place") from error
+        if now.parent.name != "rows":
+            raise UsageError(
+                f"out={self._run}: its rows were moved to {now.parent} during the sweep: move them back, "
+                "and run the same command to continue"
+            )
         raise UsageError(
             f"out={self._run} was renamed during the sweep: its rows are in {now.parent}; "
             f"run the same command with 'out={now.parents[1]}' to continue"

@@ -1,5 +1,7 @@
 """How far a result may be from the expected one, and the error for a result beyond that distance."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -19,10 +21,27 @@ def tolerance(dtype: torch.dtype, d_model: int) -> float:
     return 8 * eps + d_model**0.5 * accumulator_eps
 
 
-def check(what: str, got: Tensor, want: Tensor, limit: float) -> float:
-    """The relative error ‖got − want‖ / ‖want‖. Raises WrongResult if it exceeds `limit` or is not finite."""
-    scale = want.norm().item()
-    error = (got.detach().double() - want.detach()).norm().item() / (scale if scale > 0 else 1.0)
+def largest_norm(tensors: Iterable[Tensor]) -> float:
+    """The largest of the tensors' norms, 0 without any."""
+    return max((tensor.norm().item() for tensor in tensors), default=0.0)
+
+
+def scale_of(norm: float, largest: float, rounding: float) -> float:
+    """The norm that an error is relative to: its own tensor's, or the `largest` of several if its own is zero.
+
+    A gradient may be zero in exact arithmetic, as that of a key's bias before softmax. Sums of larger terms then leave
+    a norm of at most `rounding` times the largest.
+    """
+    return (norm if norm > rounding * largest else largest) or 1.0
+
+
+def check(what: str, got: Tensor, want: Tensor, limit: float, largest: float = 0.0) -> float:
+    """The relative error ‖got − want‖ / ‖want‖. Raises WrongResult if it exceeds `limit` or is not finite.
+
+    `largest` is the largest norm of the gradients that `want` is one of: see `scale_of`.
+    """
+    scale = scale_of(want.norm().item(), largest, limit)
+    error = (got.detach().double() - want.detach()).norm().item() / scale
     if error != error or error == float("inf"):
         raise WrongResult(f"{what} is not finite")
     if not error <= limit:

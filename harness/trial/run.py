@@ -68,7 +68,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     try:
         return _failure(error)
     except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
-        reason = f"{type(error).__name__}: its message cannot be read{_place(error)}"
+        name = type.__dict__["__name__"].__get__(type(error))  # its metaclass may define another `__name__`
+        reason = f"{name}: its message cannot be read{_place(error)}"
         return {"status": "error", "reason": reason}
 
 

@@ -14,7 +14,7 @@ from harness.trial.decoding import check_decoding
 from harness.trial.given import counted, given
 from harness.trial.kept_results import check_operation_counts
 from harness.trial.masking import check_mask
-from harness.trial.relative import WrongResult, check, check_output, tolerance
+from harness.trial.relative import WrongResult, check, check_output, largest_norm, tolerance
 from harness.trial.second_input import check_second_input
 
 _ITSELF = "itself in float64"
@@ -109,7 +109,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         pairs = _gradients(work, y, reference, inputs, expected)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _again(work, pairs)]
-        errors = (check(f"gradient of {name}", got, want, of_gradients) for name, got, want in pairs)
+        largest = largest_norm(want for _, _, want in pairs)
+        errors = (check(f"gradient of {name}", got, want, of_gradients, largest) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
     check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.

@@ -125,6 +125,8 @@ LAYERS = {
     "SpoilsBuiltins": ("error", "LookupError: spoiled (layers.py:"),
     "ReturnsNaN": ("wrong", "not finite"),
     "ReturnsTheWrongShape": ("wrong", "it returned shape (1, 7, 8) for an input of shape (1, 8, 8)"),
+    "ReturnsAnotherDtypeLater": ("wrong", "it returned torch.float32 at first and torch.float64 later"),
+    "RaisesWithoutAName": ("error", "Unnamed: its message cannot be read (layers.py:"),
     "ReturnsAnotherDtype": ("wrong", "it returned float64 for an input of float32"),
     "ReturnsComplexNumbers": ("wrong", "it returned complex64 for an input of float32"),
     "ReturnsItsInput": ("ok", ""),

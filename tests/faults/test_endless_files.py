@@ -12,6 +12,7 @@ import pytest
 from rows import measured
 
 import harness
+from harness.bounded_file import read_bytes
 from harness.calibration.record import load_calibration
 from harness.case import Case
 from harness.cli import main
@@ -144,3 +145,14 @@ def test_a_huge_file_of_settings_is_refused_in_one_line(run: Path, capsys: pytes
     (line,) = capsys.readouterr().err.splitlines()
     assert "mine/preset/large.yaml" in line
     assert "larger than 8 MiB" in line
+
+
+@pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="there is no /proc/kmsg here")
+def test_a_stream_that_the_kernel_presents_as_a_file_is_refused() -> None:
+    with pytest.raises(OSError, match="not a regular file"):
+        drain(Path("/proc/kmsg"))
+
+
+def drain(path: Path) -> None:
+    while read_bytes(path):
+        pass

@@ -48,6 +48,13 @@ def test_without_a_reference_a_layer_is_held_against_itself_in_float64(runner: R
     assert (outcome["status"], outcome["against"]) == ("ok", "itself in float64")
 
 
+@pytest.mark.parametrize("purpose", ["verify", "time"])
+@pytest.mark.parametrize("mode", ["train", "backward"])
+def test_a_gradient_that_is_zero_but_for_rounding_is_right(runner: Runner, mode: str, purpose: str) -> None:
+    outcome = runner.run(purpose, Case("planted:BiasedKeys", 32, 8, 1, mode=mode))
+    assert (outcome["status"], outcome["reason"]) == ("ok", None)
+
+
 def test_a_layer_that_draws_random_numbers_is_held_against_the_same_draws(runner: Runner) -> None:
     assert runner.run("verify", Case("planted:Drops", 32, 8, 2, mode="train"))["status"] == "ok"
 

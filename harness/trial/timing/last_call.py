@@ -8,7 +8,6 @@ there, but too fast. Therefore `check_call_times` compares calls on new and on r
 
 import gc
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -20,7 +19,7 @@ from harness.case import Case
 from harness.trial.build import Workload, build, tensors_in
 from harness.trial.given import counted
 from harness.trial.memory_limit import is_out_of_memory
-from harness.trial.relative import WrongResult, tolerance
+from harness.trial.relative import WrongResult, scale_of, tolerance
 from harness.trial.renewal import Renewal
 
 _EARLIER = "it returned the result of an earlier call"
@@ -107,7 +106,10 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
     real = counted(work.layer, case) if case.mode in ("forward", "train") else None
     renewal = Renewal(work.varying)
     expected = _results(work, seed)
-    off = list(_distances(last.results, expected, real))
+    for got, want in zip(last.results, expected, strict=True):
+        if got is not None and want is not None and got.dtype != want.dtype:
+            raise WrongResult(f"it returned {want.dtype} at first and {got.dtype} later")
+    off = _distances(last.results, expected, real)
     rounding = [0.0 if want is None else tolerance(want.dtype, case.d_model) for want in expected]
     if all(distance <= limit for distance, limit in zip(off, rounding, strict=True)):
         return
@@ -127,14 +129,22 @@ def _results(work: Workload, seed: int) -> list[Tensor | None]:
     return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]
 
 
-def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> Iterator[float]:
-    """‖got − want‖ / ‖want‖ of each pair, or 0 if one is None. The first pair is the output, without its padding."""
+def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> list[float]:
+    """‖got − want‖ / ‖want‖ of each pair, or 0 if one is None. The first pair is the output, without its padding.
+
+    A gradient that is zero but for rounding is compared with the largest norm: see `scale_of`.
+    """
+    norms, off = [], []
     for number, (one, other) in enumerate(zip(got, want, strict=True)):
         if one is None or other is None:
-            yield 0.0
+            norms.append(0.0)
+            off.append(0.0)
             continue
         difference, scale = one.detach() - other.detach(), other.detach()
         if real is not None and number == 0:
             difference, scale = (torch.where(real, tensor, 0) for tensor in (difference, scale))
-        norm = torch.linalg.vector_norm(scale, dtype=torch.float64).item()
-        yield torch.linalg.vector_norm(difference, dtype=torch.float64).item() / (norm if norm > 0 else 1.0)
+        norms.append(torch.linalg.vector_norm(scale, dtype=torch.float64).item())
+        off.append(torch.linalg.vector_norm(difference, dtype=torch.float64).item())
+    largest = max(norms)
+    rounding = [0.0 if tensor is None else 32 * torch.finfo(tensor.dtype).eps for tensor in want]
+    return [part / scale_of(norm, largest, eps) for part, norm, eps in zip(off, norms, rounding, strict=True)]
