@@ -1,0 +1,137 @@
+"""How large the code is and how it reads: modules, lines of code, import lines and sentence lengths.
+
+    .venv/bin/python tests/bench/structure.py     prints the figures; exit status 1 if one is beyond its aim
+
+A line of code holds at least one token that is neither a comment nor part of a docstring.
+"""
+
+import ast
+import io
+import re
+import statistics
+import sys
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(`*])")
+_WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
+# Shorter pieces are headings and table cells.
+_FEWEST_WORDS = 4
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Python file: its length, its lines of code, how many of them import, and its docstrings."""
+
+    path: Path
+    lines: int
+    code: int
+    imports: int
+    docstrings: str
+
+    @classmethod
+    def read(cls, path: Path) -> "Module":
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        nodes = [node for node in ast.walk(tree) if isinstance(node, documented) and ast.get_docstring(node)]
+        prose = {line for node in nodes for line in _lines_of(node.body[0])}
+        imports = {
+            line for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom) for line in _lines_of(node)
+        }
+        code = _lines_with_tokens(text) - prose
+        return cls(
+            path.relative_to(ROOT),
+            text.count("\n"),
+            len(code),
+            len(imports & code),
+            "\n\n".join(ast.get_docstring(node) or "" for node in nodes),
+        )
+
+
+def _lines_of(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _lines_with_tokens(text: str) -> set[int]:
+    found = set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _LAYOUT:
+            found.update(range(token.start[0], token.end[0] + 1))
+    return found
+
+
+def sentence_lengths(text: str) -> list[int]:
+    """Words in each sentence of some prose; code in backticks counts as one word."""
+    lengths = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "x", paragraph))
+        joined = " ".join(line.strip(" *->#") for line in plain.split("\n"))
+        lengths += [len(_WORD.findall(sentence)) for sentence in _SENTENCE_END.split(joined)]
+    return [length for length in lengths if length >= _FEWEST_WORDS]
+
+
+def markdown_prose(path: Path) -> str:
+    """The text of a page without code blocks, tables, headings and pictures."""
+    text = re.sub(r"```.*?```", "\n\n", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return "\n".join(line for line in text.split("\n") if not line.startswith(("    ", "|", "#", "![", "<")))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure and the most that it should be; None for no aim."""
+
+    name: str
+    value: float
+    most: float | None = None
+
+    @property
+    def within(self) -> bool:
+        return self.most is None or self.value <= self.most
+
+
+def figures() -> list[Figure]:
+    """All figures of this checkout."""
+    found = []
+    for package, most_modules, most_code in (("harness", 110, 14_000), ("impls", 40, None)):
+        modules = [Module.read(path) for path in sorted((ROOT / package).rglob("*.py"))]
+        named = [module for module in modules if module.path.name != "__init__.py"]
+        code = sum(module.code for module in modules)
+        found += [
+            Figure(f"{package}: modules", len(named), most_modules),
+            Figure(f"{package}: lines of the longest module", max(module.lines for module in modules), 450),
+            Figure(f"{package}: lines of code", code, most_code),
+            Figure(f"{package}: import lines, % of code", 100 * sum(module.imports for module in modules) / code, 6),
+            Figure(
+                f"{package}: words a sentence in docstrings",
+                statistics.mean(length for module in modules for length in sentence_lengths(module.docstrings)),
+                14,
+            ),
+        ]
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        words = statistics.mean(sentence_lengths(markdown_prose(page)))
+        found.append(Figure(f"{page.relative_to(ROOT)}: words a sentence", words, 18))
+    return found
+
+
+def main() -> int:
+    table = Table(title="structure")
+    for heading in ("figure", "value", "at most"):
+        table.add_column(heading, justify="left" if heading == "figure" else "right")
+    found = figures()
+    for figure in found:
+        style = None if figure.within else "red"
+        most = "" if figure.most is None else f"{figure.most:,g}"
+        table.add_row(figure.name, f"{figure.value:,.{0 if figure.value >= 100 else 1}f}", most, style=style)
+    Console(width=100).print(table)
+    return 0 if all(figure.within for figure in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
