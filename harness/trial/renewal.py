@@ -44,6 +44,11 @@ class Renewal:
             self._first.clear()
         return changed
 
+    @property
+    def restores(self) -> bool:
+        """Whether each renewal starts from the first values, because the layer changes its input."""
+        return bool(self._first)
+
     def __call__(self) -> None:
         with torch.no_grad():
             for tensor, first in zip(self._tensors, self._first, strict=False):

@@ -2,7 +2,8 @@
 
 Other programs of the same user create shared memory at the same time, and may attach to it later by its name.
 Therefore only names known to come from the trial are unlinked. Python's `multiprocessing.shared_memory` creates some,
-in the trial or in its forked children. Torch creates others, which contain the number of the trial's process.
+in the trial or in its forked children. Torch creates others, which contain the number of the trial's process. Further
+ones, created by C code, are new files that the trial still maps or holds open before its answer.
 """
 
 import contextlib
@@ -45,6 +46,22 @@ def note_names() -> None:
     _posixshmem.shm_open = noting
 
 
+def note_used(began: float) -> None:
+    """Note the names of shared memory that was created since `began`, in seconds, and that this process uses."""
+    own = os.getuid()
+    try:
+        with os.scandir(_DIRECTORY) as entries:
+            new = [entry.path for entry in entries if _is_since(entry, began - _ROUNDING_S, own)]
+    except OSError:  # this system has no such directory
+        return
+    if not new:
+        return
+    used = {line.split(maxsplit=5)[5] for line in _lines("/proc/self/maps") if line.count("/")}
+    used.update(_links("/proc/self/fd"))
+    for path in used.intersection(new):
+        _note(glob.escape(os.path.basename(path)))
+
+
 def unlink_noted() -> None:
     """Unlink the shared memory of the noted names that still exists, and clear the notes."""
     patterns = os.fsdecode(_noted[:].rstrip(b"\0")).split("\0")
@@ -54,6 +71,28 @@ def unlink_noted() -> None:
             with contextlib.suppress(OSError):
                 if left.stat().st_mtime >= _BEGAN:  # containers may share this directory but not process numbers
                     left.unlink()
+
+
+def _is_since(entry: os.DirEntry[str], began: float, owner: int) -> bool:
+    """Whether a file of `owner` was written or created since `began`."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:  # another program removed it
+        return False
+    return status.st_uid == owner and status.st_ctime >= began
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text(errors="surrogateescape").splitlines()
+
+
+def _links(directory: str) -> list[str]:
+    """Where the links in the directory point to."""
+    found = []
+    for name in os.listdir(directory):
+        with contextlib.suppress(OSError):  # the descriptor that lists the directory is closed by now
+            found.append(os.readlink(os.path.join(directory, name)))
+    return found
 
 
 def _note(pattern: str) -> None:

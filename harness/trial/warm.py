@@ -21,6 +21,7 @@ import json
 import os
 import signal
 import socket
+import time
 from typing import NoReturn
 
 from harness import catalog
@@ -99,12 +100,15 @@ def _reap(pid: int) -> int:
 
 
 def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
+    began = time.time()
     try:
         shared_memory.note_names()
         give_notice(pipe)
         request = json.loads(message)
         memory_limit.tell_at_exit(request["memory_limit"], lambda outcome: send(pipe, outcome))
-        send(pipe, carry_out({**request, "ask": turns, "answer": pipe}))
+        outcome = carry_out({**request, "ask": turns, "answer": pipe})
+        shared_memory.note_used(began)
+        send(pipe, outcome)
     finally:
         # Run no exit handlers, and leave freeing memory to the kernel, which is faster.
         os._exit(0)

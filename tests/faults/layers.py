@@ -2,8 +2,10 @@
 
 import builtins
 import contextlib
+import ctypes
 import glob
 import json
+import mmap
 import os
 import random
 import resource
@@ -524,6 +526,24 @@ class LeavesSharedMemory(Good):
         names = [shared.name for shared in self.shared] + glob.glob(f"torch_{os.getpid()}_*", root_dir="/dev/shm")
         with open(SHARED, "a") as file:
             file.writelines(f"{name}\n" for name in names)
+
+
+class LeavesSharedMemoryOfC(Good):
+    """Leaves shared memory that the C library created: one file still open, one only mapped.
+
+    The names are written to the file `SHARED`.
+    """
+
+    def misbehave(self) -> None:
+        libc, size = ctypes.CDLL(None), ctypes.c_size_t(mmap.PAGESIZE)
+        names = [f"c_{os.getpid()}_{time.monotonic_ns()}_{kind}" for kind in ("open", "mapped")]
+        files = [libc.shm_open(f"/{name}".encode(), os.O_CREAT | os.O_RDWR, 0o600) for name in names]
+        for file in files:
+            os.ftruncate(file, mmap.PAGESIZE)
+        libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, files[1], ctypes.c_long(0))
+        os.close(files[1])
+        with open(SHARED, "a") as shared:
+            shared.writelines(f"{name}\n" for name in names)
 
 
 class LeavesSharedMemoryAndDies(LeavesSharedMemory):

@@ -152,6 +152,7 @@ LAYERS = {
     "StopsItself": ("timeout", "no result after 3 s"),
     "LeavesTemporaryFiles": ("ok", ""),
     "LeavesSharedMemory": ("ok", ""),
+    "LeavesSharedMemoryOfC": ("ok", ""),
     "LeavesSharedMemoryAndDies": ("killed", "by SIGKILL"),
     "StartsThreadsWithoutEnd": ("oom", "it needs more than the memory limit of 256 MiB: RuntimeError: can't start"),
     "StartsOpenMPWithoutRoom": ("oom", "it needs more than the memory limit of 256 MiB: a library ended the process"),

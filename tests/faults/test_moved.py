@@ -39,3 +39,18 @@ def test_the_sweep_stops_and_says_where_its_rows_are(move, tmp_path: Path) -> No
     assert [path for path in run.rglob("*") if path.is_file()] == []
     assert run.exists() == (move is replace)
     assert nothing_remains(str(tmp_path))
+
+
+def test_a_sweep_whose_rows_alone_are_moved_says_to_move_them_back(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    with Driver(tmp_path, *SWEEP, mark=str(tmp_path)) as driver:
+        assert becomes_true(lambda: len(lines_of(run)) > 9)
+        (run / "rows").rename(elsewhere)
+        assert driver.ended() == 2
+        assert driver.err == (
+            f"harness: out=run: its rows were moved to {elsewhere} during the sweep: move them back, "
+            "and run the same command to continue\n"
+        )
+    elsewhere.rename(run / "rows")
+    assert all(line.endswith("}") for line in lines_of(run))
+    assert nothing_remains(str(tmp_path))

@@ -8,6 +8,7 @@ there, but too fast. Therefore `check_call_times` compares calls on new and on r
 
 import gc
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -67,13 +68,28 @@ def check_call_times(work: Workload, renewal: Renewal) -> None:
 
 
 def last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
-    """Make one more call, on an input that is changed after the last sample. Return its data and results."""
-    renewal()
+    """Make one more call, on an input that is changed after the call before. Return its data and results.
+
+    A layer may compute again only after a pause. So nothing but the change of the input comes between two calls, and
+    the data are copied afterwards. A layer that changes its input needs the copy before the call.
+    """
     parameters = {name for name, _ in work.layer.named_parameters()}
-    weights = {name: value if name in parameters else value.clone() for name, value in work.layer.state_dict().items()}
-    inputs, varying = ([tensor.detach().clone() for tensor in tensors] for tensors in (work.inputs, work.varying))
+    weights = work.layer.state_dict()
+    buffers = [name for name in weights if name not in parameters]
+    torch.manual_seed(seed)
+    work.call()
+    weights.update((name, weights[name].clone()) for name in buffers)
+    renewal()
+    if renewal.restores:
+        inputs, varying, results = _copies(work.inputs), _copies(work.varying), _results(work, seed)
+    else:
+        results, inputs, varying = _results(work, seed), _copies(work.inputs), _copies(work.varying)
     gradient = None if work.gradient is None else work.gradient.clone()
-    return LastCall(weights, inputs, varying, gradient, _results(work, seed))
+    return LastCall(weights, inputs, varying, gradient, results)
+
+
+def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
 
 
 def check_last_call(last: LastCall, case: Case, seed: int) -> bool:

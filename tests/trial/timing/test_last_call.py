@@ -3,11 +3,13 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from faults import layers
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.case import Case
 from harness.sweep.runner import Runner
@@ -106,6 +108,42 @@ def test_a_gradient_kept_from_an_earlier_call_is_found() -> None:
     work.call = call
     work.call()
     last = last_call(work, renewal_of(work), 0)
+    with pytest.raises(WrongResult, match="does not follow its input"):
+        check_last_call(last, case, 0)
+
+
+class Dispatches(TorchDispatchMode):
+    """Counts the operations that torch dispatches, as a clock that no load disturbs."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("changes_input", [False, True])
+def test_a_layer_that_computes_again_only_after_a_pause_is_found(changes_input: bool) -> None:
+    case, work = case_of("Good"), build(case_of("Good"), 0)
+    renewal = Renewal(work.varying)
+    if changes_input:
+        work.varying[0].mul_(1.0)
+    assert renewal.look() == changes_input
+    honest, kept, ended = work.call, [], [-1000]
+    with Dispatches() as clock:
+        renewal()
+        pause = 2 * clock.count + (4 if changes_input else 0)
+
+        def call() -> Any:
+            if clock.count - ended[0] > pause:
+                kept[:] = [honest().clone()]
+            if changes_input:
+                work.varying[0].mul_(1.0)
+            ended[0] = clock.count
+            return kept[0]
+
+        work.call = call
+        last = last_call(work, renewal, 0)
     with pytest.raises(WrongResult, match="does not follow its input"):
         check_last_call(last, case, 0)
 
