@@ -71,10 +71,13 @@ def remove(place: Place, driver: Driver | None) -> bool:
 
 
 def _come_to_it(place: Place, driver: Driver | None) -> bool:
-    """Whether the run exists. While a sweep runs, wait for a random moment first."""
+    """Whether the run exists. While a sweep runs, wait for a random moment at which it holds the run.
+
+    Before that moment, the sweep has not seen the run, and may create one of that name.
+    """
     if driver is not None:
         place.wait_for_a_moment(driver)
-        becomes_true(lambda: not driver.runs() or place.run.is_dir())
+        becomes_true(lambda: not driver.runs() or (place.run / "lock.json").exists())
         if not driver.runs():
             return False
     return place.run.is_dir()
