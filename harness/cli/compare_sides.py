@@ -17,8 +17,9 @@ from harness.cli.sweep_command import COMPILE_CACHE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.gate.comparison_outcomes import TIME
-from harness.gate.outcome import UNDECIDED, UNMEASURED, Outcome
+from harness.gate.outcome import Outcome
 from harness.stats.paired.rules import Rules
+from harness.stats.paired.verdicts import UNDECIDED, UNMEASURED
 from harness.sweep.configured import check_devices, describe_impl, runner_of
 from harness.sweep.paired.comparison import Sides
 from harness.sweep.runner import Runner

@@ -234,8 +234,8 @@ def _measure(
 def _load_report() -> None:
     """Import the modules of the report while the fork server imports torch. Later, the import would cost time."""
 
-    import harness.report.answer
-    import harness.report.build  # noqa: F401
+    from harness.report.answer import show  # noqa: F401
+    from harness.report.build import build  # noqa: F401
 
 
 def _report(out: Path, plots: bool, console: Console) -> Sequence[Line]:

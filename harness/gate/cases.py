@@ -6,8 +6,9 @@ from harness.case import Case
 from harness.gate.baseline import Facts
 from harness.gate.judged import PEAK_TOLERANCE, Found, judge_count, judge_kernel
 from harness.gate.keyed import subject, where
-from harness.gate.outcome import IMPROVED, PASSED, UNMEASURED, Outcome
+from harness.gate.outcome import IMPROVED, PASSED, Outcome
 from harness.report import units
+from harness.stats.paired.verdicts import UNMEASURED
 
 KERNEL = "kernel"
 # By column: the quantity's name, and the function that formats its numbers.

@@ -10,8 +10,9 @@ from harness.gate.baseline import TIMED, Baseline, LawKept
 from harness.gate.cases import METRIC_OF, judge_case
 from harness.gate.keyed import Named, group
 from harness.gate.laws import growth, judge_claims, judge_law
-from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNMEASURED, Outcome
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, Outcome
 from harness.gate.series import rises_no_more
+from harness.stats.paired.verdicts import UNMEASURED
 
 _Group = tuple[str, tuple[Any, ...]]
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from harness.case import Case
 from harness.gate.judged import PEAK_TOLERANCE, judge_count
-from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNMEASURED
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION
 from harness.stats.paired.procedure import Measured
 from harness.stats.paired.rules import Rules
-from harness.stats.paired.verdicts import UNDECIDED, Control, Verdict, controls_of, disarmed, verdicts_of
-from harness.stats.paired.verdicts import UNMEASURED as NOT_TIMED
+from harness.stats.paired.verdicts import UNDECIDED, UNMEASURED, Control, Verdict, controls_of, disarmed, verdicts_of
 from harness.summary import Line
 
 MORE, LESS, ALIKE, UNKNOWN = "more", "less", "equivalent", "unknown"
@@ -58,7 +57,7 @@ class Compared:
     @property
     def verdict(self) -> str:
         """The verdict on time: slower, faster, equivalent, undecided or unmeasured."""
-        return self.time.verdict if self.time is not None else NOT_TIMED
+        return self.time.verdict if self.time is not None else UNMEASURED
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,18 @@ from dataclasses import replace
 from harness.case import Case
 from harness.gate.compared import ALIKE, LESS, MORE, NONE, UNKNOWN, Amount, Compared, Comparison, is_disarmed
 from harness.gate.keyed import subject
-from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNDECIDED, UNMEASURED, Outcome
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, Outcome
 from harness.report import units
 from harness.stats.paired import verdicts
+from harness.stats.paired.verdicts import UNDECIDED, UNMEASURED
 
 TIME, MEMORY, FLOPS = "time", "peak memory", "flops"
 _OF_TIME = {
     verdicts.SLOWER: REGRESSION,
     verdicts.FASTER: IMPROVED,
     verdicts.EQUIVALENT: PASSED,
-    verdicts.UNDECIDED: UNDECIDED,
-    verdicts.UNMEASURED: UNMEASURED,
+    UNDECIDED: UNDECIDED,
+    UNMEASURED: UNMEASURED,
 }
 _OF_AMOUNT = {MORE: REGRESSION, LESS: IMPROVED, ALIKE: PASSED}
 

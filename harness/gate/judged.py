@@ -2,8 +2,9 @@
 
 from harness.findings.claimed import READ_TO, REFUTED, UNDETERMINED, WIDEST, signed
 from harness.gate.baseline import TIMED, ClaimKept, LawKept
-from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNDECIDED, UNMEASURED
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION
 from harness.scaling.law import Range
+from harness.stats.paired.verdicts import UNDECIDED, UNMEASURED
 
 # Counts repeat exactly. So does peak memory, on one machine with one torch version; other versions round their buffers
 # differently.

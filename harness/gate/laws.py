@@ -6,7 +6,8 @@ from harness.gate.baseline import TIMED, ClaimKept, LawKept
 from harness.gate.baseline_text import AXES
 from harness.gate.judged import exponent_text, judge_claim, judge_determined, judge_exponent
 from harness.gate.keyed import Named
-from harness.gate.outcome import PASSED, UNMEASURED, Outcome
+from harness.gate.outcome import PASSED, Outcome
+from harness.stats.paired.verdicts import UNMEASURED
 
 
 def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, str]:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.stats.paired.verdicts import UNDECIDED, UNMEASURED
+
 PASSED = "passed"
 REGRESSION = "regression"
 IMPROVED = "improved"
-UNMEASURED = "unmeasured"
-UNDECIDED = "undecided"
 # The worst first: the order in which outcomes are reported.
 VERDICTS = (REGRESSION, UNMEASURED, UNDECIDED, IMPROVED, PASSED)
 

@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
-from harness.gate.outcome import REGRESSION, UNDECIDED, UNMEASURED, Outcome
+from harness.gate.outcome import REGRESSION, Outcome
 from harness.report.escaped import printable
+from harness.stats.paired.verdicts import UNDECIDED, UNMEASURED
 
 # Characters that XML 1.0 does not allow, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, UNMEASURED, Outcome, counted, ordered
+from harness.gate.outcome import IMPROVED, PASSED, REGRESSION, Outcome, counted, ordered
 from harness.report.escaped import printable
+from harness.stats.paired.verdicts import UNMEASURED
 
 _COLOURS = {REGRESSION: "red", UNMEASURED: "magenta", IMPROVED: "green"}
 
