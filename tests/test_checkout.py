@@ -6,12 +6,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.checkout import PLACE, search_path
 from harness.errors import UsageError
+from harness.interpreter import Interpreter
 from harness.machine import describe_machine
+from harness.sweep.launched import submit
+from harness.sweep.runner import Runner
 
 TINY = ["impl=rnn.elman", "seq_len=8", "d_model=8", "threads=1", "precision.trial_s=0.01", "precision.patience_s=0"]
 SWEEP = ["sweep", "--no-plots", *TINY, "precision.min_rounds=1", "precision.max_rounds=1"]
@@ -21,7 +25,7 @@ SCRIPT = ["-P", "-c", "import sys; from harness.cli import main; sys.exit(main()
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A second checkout, whose trials say where their layers are."""
+    """A second checkout, whose trials say where their layers are, and with one more registered layer."""
     root = tmp_path_factory.mktemp("other").resolve()
     for name in ("harness", "impls", "conf"):
         shutil.copytree(PLACE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -31,6 +35,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     marked = text.replace('"version": torch', '"layers": __import__("impls").__file__, "version": torch')
     assert marked != text
     describe.write_text(marked)
+    with (root / "impls" / "registry.py").open("a") as registry:
+        registry.write(
+            '\nIMPLS["rnn.other"] = __import__("dataclasses").replace(IMPLS["rnn.elman"], name="rnn.other")\n'
+        )
     return root
 
 
@@ -67,6 +75,40 @@ def test_another_checkout_in_the_current_directory_is_not_used_by_an_installed_s
     machine = swept(other, *SCRIPT, *SWEEP, *launcher)
     is_all_of(machine, PLACE)
     assert "layers" not in machine["torch"]
+
+
+def test_the_registered_layers_are_those_of_the_checkout_that_runs(other: Path) -> None:
+    command = [sys.executable, "-m", "harness", "list"]
+    env = {**os.environ, "PYTHONPATH": str(PLACE)}
+    listed = [
+        subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True).stdout for cwd in (other, PLACE)
+    ]
+    assert ["rnn.other" in text for text in listed] == [True, False]
+
+
+@pytest.mark.parametrize("of_layers", [False, True])
+def test_a_trial_uses_this_harness_where_another_checkout_comes_first_on_the_search_path(
+    of_layers: bool, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the search path of this process, or on a separate one for layers."""
+    path = [str(other), *sys.path]
+    if not of_layers:
+        monkeypatch.setattr(sys, "path", path)
+    given = path if of_layers else None
+    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=given) as runner:
+        assert runner.run("machine")["harness"] == str(PLACE)
+
+
+def test_jobs_and_helper_processes_use_this_harness_where_another_checkout_comes_first(
+    other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "where.py").write_text("import harness\ndef say():\n    print(harness.__file__)\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(other), *sys.path])
+    helper = Interpreter("where", "say", subprocess.DEVNULL, subprocess.PIPE)
+    assert helper.process is not None
+    assert Path(helper.process.communicate()[0].decode().strip()) == PLACE / "harness" / "__init__.py"
+    [path] = submit._map(SimpleNamespace(map_array=lambda _, paths, __: paths), print, [None])
+    assert path.index(str(PLACE)) < path.index(str(other))
 
 
 def test_a_trial_with_another_harness_is_an_error(other: Path) -> None:

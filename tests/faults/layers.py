@@ -547,9 +547,23 @@ class LeavesSharedMemoryOfC(Good):
 
 
 class LeavesSharedMemoryAndDies(LeavesSharedMemory):
+    """Kills itself after the helper processes of Python and torch, which would remove its shared memory."""
+
     def misbehave(self) -> None:
         super().misbehave()
+        parent = psutil.Process().parent()
+        assert parent is not None
+        for process in parent.children(recursive=True):
+            if process.pid != os.getpid():
+                process.kill()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class LeavesSharedMemoryAndKillsItsParent(LeavesSharedMemory):
+    def misbehave(self) -> None:
+        super().misbehave()
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
 
 
 class StartsThreadsWithoutEnd(Good):

@@ -154,6 +154,7 @@ LAYERS = {
     "LeavesSharedMemory": ("ok", ""),
     "LeavesSharedMemoryOfC": ("ok", ""),
     "LeavesSharedMemoryAndDies": ("killed", "by SIGKILL"),
+    "LeavesSharedMemoryAndKillsItsParent": ("killed", "the fork server ended"),
     "StartsThreadsWithoutEnd": ("oom", "it needs more than the memory limit of 256 MiB: RuntimeError: can't start"),
     "StartsOpenMPWithoutRoom": ("oom", "it needs more than the memory limit of 256 MiB: a library ended the process"),
     "MayStartNoThread": ("error", "no thread could be started; `ulimit -u` is 0"),

@@ -47,6 +47,17 @@ def test_a_single_step_at_the_largest_n_refutes_no_order(sizes: tuple[int, ...])
     assert ("but 1.00 where the claim has 1.00, between n = 256 and n = 512" in one.reason) == (len(sizes) > 2)
 
 
+def test_memory_that_a_layer_allocates_outside_torch_at_one_size_leaves_its_claim_undetermined() -> None:
+    seen = measured("attention.fused", memory=lambda n, d, h: 16 * n * d)
+    partly = [
+        replace(line, peak_bytes=None, peak_traced_bytes=2**17) if line.seq_len == 2048 else line for line in seen
+    ]
+    assert judge_memory(seen, parse("nd")).verdict == "confirmed"
+    found = judge_memory(partly, parse("nd"))
+    assert (found.verdict, found.measured) == ("undetermined", "")
+    assert found.reason == "its peak memory is not known: it allocates memory outside torch"
+
+
 def test_a_step_that_larger_n_have_left_behind_confirms_the_order() -> None:
     one = verdict("memory", measured("attention.fused", memory=fused_workspace, widths=(64, 128)))
     assert one.verdict == "confirmed"

@@ -80,6 +80,17 @@ def test_one_that_was_let_go_of_leaves_nothing(tmp_path: Path) -> None:
         assert list((tmp_path / "new").iterdir()) == []
 
 
+def test_the_lock_of_another_run_that_has_taken_its_place_meanwhile_stays(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Lock(run):
+        run.rename(tmp_path / "elsewhere")
+        other = Lock(run)
+        other.__enter__()
+    assert (run / NAME).exists()
+    other.__exit__(None, None, None)
+    assert list(run.iterdir()) == []
+
+
 def test_where_a_run_was_renamed_meanwhile_no_other_directory_is_made_in_its_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file or directory"), Lock(tmp_path / "run", make=False):
         pass

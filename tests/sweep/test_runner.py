@@ -12,9 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from faults.layers import SHARED
 
 from harness.case import Case
 from harness.errors import UsageError
+from harness.sweep import warm_parent
 from harness.sweep.runner import Runner
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -84,6 +86,18 @@ def test_the_loss_of_the_warm_parent_costs_one_trial_and_not_the_sweep(case: Cas
         assert runner.run("time", case)["status"] == "ok"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has supervisors")
+@pytest.mark.parametrize("layer", ["StopsItsParent", "StopsItsAncestors"])
+def test_a_stopped_fork_server_is_noticed_long_before_its_time_limit(
+    layer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_parent, "_ANSWER_S", 20.0)
+    with Runner(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
+        outcome = runner.run("time", Case(f"faults.layers:{layer}", 8, 8, 1))
+    assert (outcome["status"], outcome["reason"]) == ("killed", "the fork server stopped answering")
+    assert outcome["wall_s"] < 12
+
+
 def no_room(*_: object, **__: object) -> None:
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -115,9 +129,34 @@ def test_a_fork_that_the_system_refuses_costs_one_trial(case: Case) -> None:
         assert runner.run("verify", case)["status"] == "ok"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no memory limit here")
+@pytest.mark.parametrize("impl", ["attention.fused", "rnn.elman"])
+def test_a_memory_limit_with_no_room_for_threads_is_out_of_memory_and_named(impl: str) -> None:
+    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**24) as runner:
+        outcome = runner.run("facts", Case(impl, 32, 16, 1, threads=16))
+    assert outcome["status"] == "oom"
+    assert outcome["reason"].startswith("it needs more than the memory limit of 16 MiB: ")
+
+
 def test_whether_results_are_kept_is_looked_at_once_a_case(runner: Runner) -> None:
     own = Case("attention.fused", seq_len=24, d_model=16, num_heads=2)
     assert [runner.run("time", own).get("last_call_checked") for _ in range(2)] == [True, None]
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory is no file here")
+def test_what_a_trial_leaves_is_removed_before_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shared memory and its temporary directory; the fork server goes on."""
+    monkeypatch.chdir(tmp_path)
+    with tempfile.TemporaryDirectory() as temporary:  # a short path, because sockets are created in it
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as runner:
+            for layer in ("LeavesSharedMemory", "LeavesTemporaryFiles"):
+                outcome = runner.run("time", Case(f"faults.layers:{layer}", 8, 8, 1))
+                assert outcome["status"] == "ok", outcome["reason"]
+            names = Path(SHARED).read_text().split()
+            assert [name for name in names if Path("/dev/shm", name).exists()] == []
+            assert [len(list(left.iterdir())) for left in Path(temporary).iterdir()] == [0]
+        assert list(Path(temporary).iterdir()) == []
 
 
 def test_no_process_is_left_when_the_runner_ends(monkeypatch: pytest.MonkeyPatch) -> None:

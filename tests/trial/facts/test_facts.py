@@ -6,6 +6,7 @@ import pytest
 
 from harness.case import DTYPES, MODES, Case
 from harness.sweep.runner import Runner
+from harness.trial.facts.facts import take_facts
 
 # Of all others, the tests of the ladder.
 FIRST = (
@@ -87,6 +88,12 @@ def test_what_somebodys_own_layer_claims_is_in_its_row_and_of_ours_in_the_regist
     assert json.loads(facts["claims"]) == {"work": "nd²"}
     assert runner.run("facts", Case("planted:NoHeads", 16, 8, 1))["claims"] is None
     assert runner.run("facts", Case("rnn.torch", 16, 8, 1))["claims"] is None
+
+
+def test_claims_are_told_where_a_layer_has_replaced_json_dumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "dumps", lambda *_, **__: b"")
+    facts = take_facts(Case("planted:ClaimsTooLittle", 16, 8, 1), seed=0)
+    assert json.loads(facts["claims"]) == {"work": "nd²"}
 
 
 @pytest.mark.parametrize(("mode", "passes"), PASSES)

@@ -22,6 +22,7 @@ from harness.trial.timing.clock import sample
 from harness.trial.timing.last_call import check_call_times, check_last_call, last_call
 from harness.trial.timing.timed import take_time
 from harness.trial.timing.turns import take_turns
+from harness.trial.verify import verify
 
 KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsBySum", "KeepsByFirstRow"]
 
@@ -45,6 +46,17 @@ def test_a_layer_that_keeps_results_by_a_cheap_key_is_wrong(runner: Runner, laye
     outcome = runner.run("verify", case_of(layer, mode=mode))
     assert outcome["status"] == "wrong"
     assert "second input" in outcome["reason"] or "result of an earlier call" in outcome["reason"]
+
+
+class KeepsInFloat32(layers.KeepsByFirstRow):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x @ torch.eye(x.shape[-1]))
+
+
+def test_a_kept_result_of_a_layer_that_does_not_run_in_float64_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.catalog.load_class", lambda name: KeepsInFloat32)
+    with pytest.raises(WrongResult, match="it returns the result of an earlier call"):
+        verify(case_of("KeepsByFirstRow"), 0)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
@@ -71,6 +83,13 @@ def test_samples_of_a_kept_result_show_the_cost_of_the_formula() -> None:
     renewal.look()
     samples = sample(work.call, work.sync, 0.002, renew=renewal, singly=True)
     assert len(computed) == 1 + len(samples.samples_s)
+
+
+def test_each_sample_of_a_timed_trial_is_of_a_new_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Workload] = []
+    monkeypatch.setattr(timed, "build", lambda *given: built.append(build(*given)) or built[0])
+    outcome = take_time(case_of("KeepsByFirstRow"), 0, 0.002, check=False)
+    assert len(built[0].layer.results) > len(outcome["samples_s"])
 
 
 def test_skipped_work_that_torch_does_not_dispatch_is_found_by_its_time() -> None:
@@ -132,7 +151,7 @@ def test_a_layer_that_computes_again_only_after_a_pause_is_found(changes_input: 
     honest, kept, ended = work.call, [], [-1000]
     with Dispatches() as clock:
         renewal()
-        pause = 2 * clock.count + (4 if changes_input else 0)
+        pause = clock.count + (4 if changes_input else 0)
 
         def call() -> Any:
             if clock.count - ended[0] > pause:

@@ -59,6 +59,17 @@ def test_the_layer_is_built_anew_only_when_asked(case: Case, built: list[Case], 
     assert built == [case] * 3
 
 
+def test_each_sample_of_a_turn_is_of_a_new_input(
+    built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    for name in ("check_call_times", "check_last_call"):
+        monkeypatch.setattr(turns, name, lambda *_: None)
+    monkeypatch.setattr(turns, "last_call", lambda work, *_: computed.append(len(work.layer.results)))
+    serve(Case("faults.layers:KeepsByFirstRow", 16, 8, 1), [(0, 0)] * 2, tmp_path / "said")
+    assert computed[0] > 2
+
+
 def test_the_place_is_the_one_asked_for(
     case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
