@@ -1,7 +1,4 @@
-"""The directory of this harness and its layers, so that every process it starts imports the same code.
-
-One checkout may be installed in the environment while another one runs, for example from the current directory.
-"""
+"""Where every process of the harness imports its code from: the checkout of the driver."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +12,9 @@ _PACKAGES = ("harness", "impls")
 def search_path(path: Sequence[str]) -> list[str]:
     """A copy of `path` with `PLACE` before every other directory that has a package of the same name.
 
-    The order is unchanged apart from that. At the front, `PLACE` could hide a module of the user.
+    Every process that the harness starts then imports the same code. One checkout may be installed in the environment
+    while another one runs, for example from the current directory. The order is unchanged apart from that. At the
+    front, `PLACE` could hide a module of the user.
     """
     for index, entry in enumerate(path):
         directory = Path(entry or os.curdir)

@@ -4,14 +4,15 @@
 with n in all, the claim is `work_decode`. A multiply-add is 2, and elementwise work is not counted.
 
 The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at the peak beyond weights and input are
-`memory`; sequential operations are `depth`. Operations on the longest path between two positions are `path`.
+`memory`. The sequential depth is `depth`. Operations on the longest path between two positions are `path`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from math import comb
+from typing import Any, NamedTuple
 
 from harness.errors import UsageError, did_you_mean
 from impls.registry import IMPLS
@@ -71,12 +72,12 @@ class Polynomial:
         return int(value)
 
     def __sub__(self, other: "Polynomial") -> "Polynomial":
-        """The difference, term by term. The work of a backward pass is that of training minus that of forward."""
+        """The difference, term by term. FLOPs of a backward pass are those of training minus those of forward."""
         left = {term.factors: term.coefficient for term in self.terms}
         for term in other.terms:
             left[term.factors] = left.get(term.factors, 0) - term.coefficient
         terms = tuple(Term(value, n, d, h, log) for (n, d, h, log), value in left.items() if value)
-        return Polynomial(_written(terms), terms)
+        return Polynomial(_formula_text(terms), terms)
 
     def __str__(self) -> str:
         return self.text
@@ -131,7 +132,7 @@ def _term(text: str, place: int, coefficient: int) -> tuple[Term, int]:
     return Term(coefficient, **powers), place
 
 
-def _written(terms: tuple[Term, ...]) -> str:
+def _formula_text(terms: tuple[Term, ...]) -> str:
     parts = []
     for term in terms:
         powers = (("n", term.n), ("d", term.d), ("h", term.h))
@@ -154,19 +155,19 @@ def _malformed(text: str, place: int) -> UsageError:
 
 
 def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
-    """The claimed work of one call in `mode`; None without a claim. That of `backward` is training minus forward."""
+    """The claimed FLOPs of one call in `mode`; None without a claim. Those of `backward` are training minus forward."""
     if mode == "backward":
         train, forward = claims.get("work_train"), claims.get("work")
         return train - forward if train and forward else None
     return claims.get({"forward": "work"}.get(mode, f"work_{mode}"))
 
 
-def of_impl(name: str) -> dict[str, Polynomial]:
+def claims_of_impl(name: str) -> dict[str, Polynomial]:
     """The claims of a registered layer, by their names in `CLAIMS`. Raises KeyError for any other name."""
     return {claim: parse(text) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
 
 
-def of_class(layer_class: Any) -> dict[str, Polynomial]:
+def claims_of_class(layer_class: Any) -> dict[str, Polynomial]:
     """The claims in the attribute `claims` of a user's own layer; empty without that attribute.
 
     Raises UsageError if `claims` is not a mapping, and for an unknown claim or an unparsable formula.
@@ -195,3 +196,52 @@ def _claimed(claim: str, text: str) -> Polynomial:
         return parse(of_order[1] if of_order else text)
     except UsageError as error:
         raise UsageError(f"claims['{claim}']: {error}") from error
+
+
+class WorkTerm(NamedTuple):
+    """A term of counted FLOPs, for table 1: a coefficient times powers of n, d, h, b and log n."""
+
+    coefficient: float
+    n: int
+    d: int
+    h: int = 0
+    b: int = 0
+    log: int = 0
+
+    @property
+    def most_d(self) -> int:
+        """The highest power of d that the term can reach, since 1 ≤ h ≤ d. The table has no h and no b."""
+        return self.d + max(self.h, 0)
+
+    def __str__(self) -> str:
+        powers = [("b", self.b), ("h", self.h), ("n", self.n), ("d", self.d)]
+        above = "".join(_power(name, power) for name, power in powers if power > 0)
+        logs = "·log n" if self.log else ""
+        below = "".join(f"/{_power(name, -power)}" for name, power in powers if power < 0)
+        number = f"{abs(self.coefficient):.15g}"
+        return f"{'' if number == '1' and above else number}{above}{logs}{below}"
+
+
+def _power(name: str, power: int) -> str:
+    return name + {1: "", 2: "²", 3: "³", 4: "⁴"}[power]
+
+
+def work_text(terms: Iterable[WorkTerm]) -> str:
+    """Write the terms as a sum, the highest power of n first: `4n²d + 8nd²`."""
+    return "".join(
+        (" − " if term.coefficient < 0 else " + " if i else "") + str(term)
+        for i, term in enumerate(sorted(terms, key=lambda term: (-term.n, -term.d, -term.h)))
+    )
+
+
+def work_of_next_token(terms: Sequence[WorkTerm]) -> list[WorkTerm]:
+    """Return W(n) − W(n − 1) exactly, for the FLOPs W as a polynomial in n. The list is empty if W contains log n."""
+    if any(term.log for term in terms):
+        return []
+    found: dict[WorkTerm, float] = {}
+    for term in terms:
+        for power in range(term.n):
+            part = term._replace(coefficient=0, n=power)
+            sign = (-1) ** (term.n - power + 1)
+            found[part] = found.get(part, 0) + sign * comb(term.n, power) * term.coefficient
+    return [part._replace(coefficient=value) for part, value in found.items() if value]

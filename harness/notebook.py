@@ -6,17 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.analyse import Analysis, analyse
+from harness.analysis.crossovers import crossovers_table
+from harness.analysis.fitted_laws import fit_laws, laws_table
+from harness.analysis.published_claims import published_table
+from harness.analysis.roofline import why_no_roof
+from harness.analysis.verdicts import claims_table
 from harness.errors import UsageError
-from harness.findings.crossovers import crossovers_table
-from harness.findings.findings import Findings, find
-from harness.findings.laws import fit_laws, laws_table
-from harness.findings.papers.figures import published_table
-from harness.findings.roofline import why_no_roof
-from harness.findings.verdicts import claims_table
-from harness.report.panels import Setting, settings
-from harness.summary import Line, table
-from harness.summary.stored import read_stored
-from harness.summary.tidy import lines_of
+from harness.report.facets import PanelSetting, panel_settings
+from harness.results.run_directory import read_run_directory
+from harness.results.table import CaseResult, lines_of_table, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +28,7 @@ class Run:
     def __init__(
         self,
         path: Path,
-        lines: list[Line],
+        lines: list[CaseResult],
         machine: dict[str, Any],
         notices: Sequence[str],
         config: dict[str, Any] | None = None,
@@ -50,9 +49,9 @@ class Run:
         return table(self.lines)
 
     @cached_property
-    def findings(self) -> Findings:
+    def findings(self) -> Analysis:
         """All findings of the run, as objects."""
-        return find(self.lines, self.machine, self.config)
+        return analyse(self.lines, self.machine, self.config)
 
     @cached_property
     def laws(self) -> "pd.DataFrame":
@@ -89,14 +88,14 @@ class Plots:
 
     def time(self, **setting: Any) -> "Picture":
         """Time of one call against n. `setting` selects one of several settings: `mode="train"`."""
-        from harness.report.plots.cost import TIME
+        from harness.report.plots.cost_axes import TIME
         from harness.report.plots.curves import curves
 
         return self._picture(lambda one: curves(one, TIME), setting)
 
     def memory(self, **setting: Any) -> "Picture":
         """Peak memory of one call against n."""
-        from harness.report.plots.cost import MEMORY
+        from harness.report.plots.cost_axes import MEMORY
         from harness.report.plots.curves import curves
 
         return self._picture(lambda one: curves(one, MEMORY), setting)
@@ -116,12 +115,12 @@ class Plots:
             raise UsageError(why_no_roof(self._run.machine))
         return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
 
-    def _picture(self, draw: "Callable[[Setting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
+    def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
         known = {name for line in self._run.lines[:1] for name in vars(line)}
         if wanted.keys() - known:
             raise UsageError(f"no setting {', '.join(sorted(wanted.keys() - known))}: mode, dtype, device, threads, …")
         lines = [line for line in self._run.lines if all(getattr(line, k) == v for k, v in wanted.items())]
-        every = settings(lines)
+        every = panel_settings(lines)
         if not every:
             raise UsageError("nothing was measured there")
         figure = draw(every[0])
@@ -151,7 +150,7 @@ class Picture:
 
 def load(path: str | Path) -> Run:
     """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
-    stored = read_stored(Path(path))
+    stored = read_run_directory(Path(path))
     return Run(stored.path, stored.lines, stored.machine, stored.notices, stored.config)
 
 
@@ -160,4 +159,4 @@ def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
 
     `table` needs a column `seq_len` and one cost (`time_s`, `peak_bytes`, `flops`, …). Other columns of `summary.csv`
     are used if present. Raises UsageError if `table` is not of this form."""
-    return laws_table(fit_laws(lines_of(table)))
+    return laws_table(fit_laws(lines_of_table(table)))

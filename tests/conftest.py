@@ -10,8 +10,8 @@ import pytest
 from forked_parents import Origin
 
 from harness.case import Case
-from harness.sweep import warm_parent
-from harness.sweep.runner import Runner
+from harness.measure import fork_client
+from harness.measure.executor import Executor
 
 # A shell starts a background job with SIGINT ignored, and child processes inherit that. This process ignores SIGINT by
 # a handler instead. Child processes do not inherit a handler, so tests can interrupt them.
@@ -20,9 +20,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def runner() -> Iterator[Runner]:
+def runner() -> Iterator[Executor]:
     """A runner of real, short trials, with a memory limit of 512 MiB and enough time to reach it."""
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
         yield started
 
 
@@ -39,7 +39,7 @@ def forked_parents(origin: Origin) -> Iterator[None]:
     stand_in = SimpleNamespace(**vars(subprocess) | {"Popen": origin.begin})
     with pytest.MonkeyPatch.context() as patch:
         if sys.platform == "linux":
-            patch.setattr(warm_parent, "subprocess", stand_in)
+            patch.setattr(fork_client, "subprocess", stand_in)
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from impls.attention.naive import NaiveAttention
+from impls.attention.plain import NaiveAttention
 
 
 class Identity(nn.Module):

@@ -5,7 +5,8 @@ from typing import Any
 
 from harness.case import Case
 from harness.config import Precision
-from harness.summary import Line, summarise
+from harness.results.summarise import summarise
+from harness.results.table import CaseResult
 
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=3, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
 FAMILIES = {"rnn": "rnn", "attention": "attention"}
@@ -33,7 +34,7 @@ def measured(case: Case, time_s: float, peak_bytes: int, trials: int = 3) -> lis
     return [row(case, "verify"), facts, *timed]
 
 
-def lines(cases: Iterable[Case], time: Callable[[Case], float], memory: Callable[[Case], int]) -> list[Line]:
+def lines(cases: Iterable[Case], time: Callable[[Case], float], memory: Callable[[Case], int]) -> list[CaseResult]:
     return summarise([r for case in cases for r in measured(case, time(case), memory(case))], PRECISION)
 
 
@@ -49,7 +50,7 @@ def rnn_time(case: Case) -> float:
     return 4.0 * case.seq_len * case.d_model**2 / 2e10
 
 
-def usual_lines(heads: tuple[int, ...] = (2, 8), widths: tuple[int, ...] = (128, 256)) -> list[Line]:
+def usual_lines(heads: tuple[int, ...] = (2, 8), widths: tuple[int, ...] = (128, 256)) -> list[CaseResult]:
     """Naive and fused attention and an RNN, as theory has them."""
     attention = [
         Case(impl, n, d, h)

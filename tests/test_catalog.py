@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from harness import catalog
+from harness import registry
 from harness.case import Case
 from harness.errors import UsageError
 from impls.registry import IMPLS
@@ -11,37 +11,37 @@ from impls.registry import IMPLS
 
 def test_every_registered_impl_and_its_reference_can_be_loaded() -> None:
     for name in IMPLS:
-        assert isinstance(catalog.load_class(name), type)
-        assert isinstance(catalog.load_reference(name), type)
+        assert isinstance(registry.load_class(name), type)
+        assert isinstance(registry.load_reference(name), type)
 
 
 def test_a_misspelt_name_gets_the_nearest_one() -> None:
     with pytest.raises(UsageError, match=r"unknown impl 'atention\.fused'; did you mean 'attention\.fused'\?"):
-        catalog.check_name("atention.fused")
+        registry.check_name("atention.fused")
 
 
 @pytest.mark.parametrize("name", ["my.module:", ":Layer", "my module:Layer", "my.module:Layer:more", "../x:Y"])
 def test_a_malformed_name_of_somebodys_own_layer_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"is not of the form their\.module:TheirLayer"):
-        catalog.check_name(name)
+        registry.check_name(name)
 
 
 def test_somebodys_own_layer_may_name_one_of_ours_as_its_reference() -> None:
-    assert catalog.load_reference("planted:ForgetsTheScale") is catalog.load_reference("attention.naive")
-    assert catalog.load_reference("planted:Identity") is None
+    assert registry.load_reference("planted:ForgetsTheScale") is registry.load_reference("attention.naive")
+    assert registry.load_reference("planted:Identity") is None
 
 
 def test_something_that_is_no_class_is_refused() -> None:
     with pytest.raises(TypeError, match="planted:NotALayer is not a class"):
-        catalog.load_class("planted:NotALayer")
+        registry.load_class("planted:NotALayer")
 
 
 def test_heads_must_divide_the_width_of_a_layer_that_has_heads() -> None:
     case = Case("attention.fused", 8, 10, 3)
-    assert catalog.unsupported_reason(case, has_heads=True) == "d_model=10 is not divisible by num_heads=3"
-    assert catalog.unsupported_reason(case, has_heads=False) is None
+    assert registry.unsupported_reason(case, has_heads=True) == "d_model=10 is not divisible by num_heads=3"
+    assert registry.unsupported_reason(case, has_heads=False) is None
 
 
 def test_looking_up_names_does_not_import_torch() -> None:
-    code = "import sys, harness.catalog, harness.cli.list_command; sys.exit('torch' in sys.modules)"
+    code = "import sys, harness.registry, harness.cli.layers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.background_process import BackgroundProcess
 from harness.checkout import PLACE, search_path
 from harness.errors import UsageError
 from harness.interpreter import Interpreter
 from harness.machine import describe_machine
-from harness.sweep.launched import submit
-from harness.sweep.runner import Runner
+from harness.measure import cluster_submit
+from harness.measure.executor import Executor
 
 TINY = ["impl=rnn.elman", "seq_len=8", "d_model=8", "threads=1", "precision.trial_s=0.01", "precision.patience_s=0"]
 SWEEP = ["sweep", "--no-plots", *TINY, "precision.min_rounds=1", "precision.max_rounds=1"]
@@ -30,7 +31,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("harness", "impls", "conf"):
         shutil.copytree(PLACE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PLACE / "pyproject.toml", root)
-    describe = root / "harness" / "trial" / "describe.py"
+    describe = root / "harness" / "trial" / "handlers.py"
     text = describe.read_text()
     marked = text.replace('"version": torch', '"layers": __import__("impls").__file__, "version": torch')
     assert marked != text
@@ -95,7 +96,7 @@ def test_a_trial_uses_this_harness_where_another_checkout_comes_first_on_the_sea
     if not of_layers:
         monkeypatch.setattr(sys, "path", path)
     given = path if of_layers else None
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=given) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=given) as runner:
         assert runner.run("machine")["harness"] == str(PLACE)
 
 
@@ -104,10 +105,10 @@ def test_jobs_and_helper_processes_use_this_harness_where_another_checkout_comes
 ) -> None:
     (tmp_path / "where.py").write_text("import harness\ndef say():\n    print(harness.__file__)\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(other), *sys.path])
-    helper = Interpreter("where", "say", subprocess.DEVNULL, subprocess.PIPE)
+    helper = BackgroundProcess("where", "say", subprocess.DEVNULL, subprocess.PIPE)
     assert helper.process is not None
     assert Path(helper.process.communicate()[0].decode().strip()) == PLACE / "harness" / "__init__.py"
-    [path] = submit._map(SimpleNamespace(map_array=lambda _, paths, __: paths), print, [None])
+    [path] = cluster_submit._map(SimpleNamespace(map_array=lambda _, paths, __: paths), print, [None])
     assert path.index(str(PLACE)) < path.index(str(other))
 
 

@@ -73,9 +73,9 @@ def test_what_is_no_whole_number_is_no_count() -> None:
 
 
 def test_a_backward_pass_claims_what_training_does_less_a_forward_pass() -> None:
-    of = claims.of_impl("attention.fused")
+    of = claims.claims_of_impl("attention.fused")
     assert str(claims.work_of(of, "backward")) == "16nd² + 10n²d"
-    assert str(claims.work_of(claims.of_impl("rnn.elman"), "backward")) == "8nd² − 2d²"
+    assert str(claims.work_of(claims.claims_of_impl("rnn.elman"), "backward")) == "8nd² − 2d²"
     assert claims.work_of({"work": of["work"]}, "backward") is None
     assert claims.work_of(of, "decode") is of["work_decode"]
     assert str(of["work"] - of["work"]) == "0"
@@ -83,17 +83,17 @@ def test_a_backward_pass_claims_what_training_does_less_a_forward_pass() -> None
 
 def test_every_registered_impl_claims_something() -> None:
     for name in IMPLS:
-        assert claims.of_impl(name)
+        assert claims.claims_of_impl(name)
 
 
 def test_somebodys_own_layer_may_claim_what_it_likes_of_what_there_is() -> None:
     class Theirs:
         claims: ClassVar = {"work": "2nd²", "depth": "1"}
 
-    found = claims.of_class(Theirs)
+    found = claims.claims_of_class(Theirs)
     assert found["work"](n=3, d=2) == 24
     assert set(found) == {"work", "depth"}
-    assert claims.of_class(object) == {}
+    assert claims.claims_of_class(object) == {}
 
 
 def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
@@ -101,7 +101,7 @@ def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
         claims: ClassVar = {"works": "nd"}
 
     with pytest.raises(UsageError, match="unknown claim 'works'; did you mean 'work'"):
-        claims.of_class(Theirs)
+        claims.claims_of_class(Theirs)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_claim_that_cannot_be_read_is_named_with_its_part_and_what_is_taken(
     stated: dict[str, str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        claims.of_class(type("Theirs", (), {"claims": stated}))
+        claims.claims_of_class(type("Theirs", (), {"claims": stated}))
 
 
 def test_what_is_claimed_by_order_may_be_written_as_an_order() -> None:
-    assert str(claims.of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"
+    assert str(claims.claims_of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"

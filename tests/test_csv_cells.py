@@ -11,11 +11,11 @@ import pytest
 from rows import usual_lines
 
 from harness.config import compose
-from harness.csv_cells import escaped, from_csv, to_csv, unescaped
-from harness.exchange.formats import export
+from harness.export import export
+from harness.files import escaped_cell, from_csv, to_csv, unescaped
 from harness.report.build import build
-from harness.summary import Line
-from harness.summary.stored import Stored, read_stored
+from harness.results.run_directory import StoredRun, read_run_directory
+from harness.results.table import CaseResult
 
 FORMULAS = [
     "=1+1",
@@ -37,18 +37,18 @@ HARMLESS = ["rnn.torch", "a=1", "'quoted'", "", "−1.5", "-1.5", "+2e-3", "-.5"
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_text_that_a_spreadsheet_would_run_begins_with_a_quote(text: str) -> None:
-    assert escaped(text) == f"'{text}"
+    assert escaped_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("cell", [*HARMLESS, -1.5, -3, None, True])
 def test_everything_else_stays_as_it_is(cell: object) -> None:
-    assert escaped(cell) is cell
+    assert escaped_cell(cell) is cell
     assert unescaped(cell) is cell
 
 
 @pytest.mark.parametrize("text", [*FORMULAS, *HARMLESS])
 def test_reading_gives_the_text_back(text: str) -> None:
-    assert unescaped(escaped(text)) == text
+    assert unescaped(escaped_cell(text)) == text
     table = pd.DataFrame({"text": [text, "x"], "number": [-1.5, 2.0]})
     read = from_csv(to_csv(table))
     assert list(read.number) == [-1.5, 2.0]
@@ -61,7 +61,7 @@ def test_numbers_stay_numbers_to_the_last_digit() -> None:
     assert to_csv(table) == f"count,share\n{-(2**60) - 1},-1.5\n,\n"
 
 
-def _hostile() -> list[Line]:
+def _hostile() -> list[CaseResult]:
     evil = {"impl": "=HYPERLINK(1)", "family": "@family", "backend": "+backend", "claims": "-claims"}
     return [
         replace(line, **evil, facts_unknown="=why", backend_fallback="\tfallback")
@@ -86,8 +86,8 @@ def _runs(cell: str) -> bool:
 def test_no_table_of_a_report_or_an_export_holds_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    stored = Stored(run, _hostile(), [], {}, {})
-    monkeypatch.setattr("harness.report.build.read_stored", lambda _: stored)
+    stored = StoredRun(run, _hostile(), [], {}, {})
+    monkeypatch.setattr("harness.report.build.read_run_directory", lambda _: stored)
     build(run, None)
     exported = export(stored, "csv").content.decode()
     tables = {path.name: path.read_text() for path in run.glob("*.csv")}
@@ -99,8 +99,8 @@ def test_no_table_of_a_report_or_an_export_holds_a_formula(tmp_path: Path, monke
 
 def test_a_run_without_rows_has_the_texts_that_its_layers_gave(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(compose([]).yaml)
-    stored = Stored(tmp_path, _hostile(), [], {}, {})
+    stored = StoredRun(tmp_path, _hostile(), [], {}, {})
     (tmp_path / "summary.csv").write_bytes(export(stored, "csv").content)
-    read = read_stored(tmp_path)
+    read = read_run_directory(tmp_path)
     texts = [(line.impl, line.family, line.backend, line.claims, line.facts_unknown) for line in read.lines]
     assert texts == [(one.impl, one.family, one.backend, one.claims, one.facts_unknown) for one in stored.lines]

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from harness.cli import COMMANDS, main
-from harness.cli.choose import apart
-from harness.cli.compare_sides import read_asked
+from harness.cli.check import split_filters
+from harness.cli.compare import read_comparison_request
 from harness.config import compose
 
 ROOT = Path(__file__).parents[1]
@@ -76,9 +76,9 @@ def test_commands_and_their_flags_exist(words: list[str], capsys: pytest.Capture
 def test_what_they_ask_for_can_be_asked_for(words: list[str]) -> None:
     asked = overrides(words)
     if words[0] == "compare":
-        assert read_asked(asked, None).ref is not None
+        assert read_comparison_request(asked, None).ref is not None
     else:
-        compose(asked if words[0] == "sweep" else apart(asked)[1])
+        compose(asked if words[0] == "sweep" else split_filters(asked)[1])
 
 
 def test_both_gates_are_there_the_exact_one_without_a_clock() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.worktree import worktree
+from harness.git import worktree
 
 
 def git(*arguments: str) -> str:

@@ -1,6 +1,10 @@
-"""Measure a machine: read its settings, make an A/A run, then measure its peaks.
+"""Calibrate a machine: its noise floor from an A/A run, its settings, what else runs on it, and its peak rates.
 
-What else runs is recorded during the A/A run.
+The A/A run measures the same cases several times over, side by side in the rounds of a real sweep. It uses the sweep's
+own scheduler, runner, stopping rule and estimate, so the calibration covers what measures later.
+
+Any difference between two measurements of the same case is noise. A slow-down that is no larger cannot be told from
+noise.
 """
 
 import itertools
@@ -9,21 +13,249 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
-from harness.calibration.load import load_between, snapshot
-from harness.calibration.measured import Calibration
-from harness.calibration.noise import between_floor, distances, noise_floor
-from harness.calibration.state import read_state
-from harness.calibration.twins import COPIES, REPEATS, Twins, measure_twins, twins_of
+import numpy as np
+
+from harness.calibration.machine_state import (
+    BackgroundLoad,
+    MachineState,
+    background_load,
+    read_machine_state,
+    take_snapshot,
+)
 from harness.case import DTYPES, Case
-from harness.catalog import Traits
 from harness.config import Precision
 from harness.errors import UsageError
 from harness.machine import cpu_model
-from harness.sweep.driver import TrialRunner, Watcher
+from harness.measure.scheduler import Scheduler, TrialRunner, Watcher
+from harness.registry import Traits
+from harness.results.aggregate import trial_of_row
+from harness.stats.estimate import Trial, any_quiet, best_pulse, estimate
+
+# Three copies give three pairs for the cost of three measurements. Each repeat has its own fork server.
+COPIES = 3
+REPEATS = 3
+
+
+@dataclass(frozen=True, order=True)
+class Replicate(Case):
+    """One of several copies of a case, which differ only in the number `copy`."""
+
+    copy: int = 0
+
+
+@dataclass
+class Replicates:
+    """The result of the A/A run. `times_s` holds one time per copy, in seconds, for each case and repeat.
+
+    One reading of the clock takes `clock_s`. The share of trials during which the probe was slow is `disturbed_share`;
+    it is None on a GPU, which has no probe. The list `failures` says why trials gave no time.
+    """
+
+    times_s: dict[Case, list[list[float]]] = field(default_factory=dict)
+    clock_s: float | None = None
+    disturbed_share: float | None = None
+    failures: list[str] = field(default_factory=list)
+
+
+class _Log:
+    """A sink for the rows of one repeat."""
+
+    def __init__(self) -> None:
+        self.trials: dict[Replicate, list[Trial]] = {}
+        self.clocks_s: list[float] = []
+        self.failures: dict[Replicate, str] = {}
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        twin = Replicate(**{name: row["case"][name] for name in _FIELDS})
+        if row["status"] != "ok":
+            self.failures[twin] = f"{Case.from_dict(row['case'])}: {row['status']}: {row['reason']}"
+            return
+        self.trials.setdefault(twin, []).append(trial_of_row(row))
+        self.clocks_s.append(row["clock_s"])
+
+
+_FIELDS = tuple(field.name for field in fields(Replicate))
+
+
+def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate]:
+    """Every case, `copies` times."""
+    return [Replicate(**case.as_dict(), copy=copy) for case in cases for copy in range(copies)]
+
+
+def measure_replicates(
+    cases: Sequence[Case],
+    traits: Mapping[str, Traits],
+    precision: Precision,
+    repeat: Callable[[Callable[[TrialRunner, Watcher], None]], None],
+    copies: int = COPIES,
+    repeats: int = REPEATS,
+) -> Replicates:
+    """Make the A/A run. `repeat` calls its argument with a fresh runner and a watcher for that repeat."""
+    logs: list[_Log] = []
+
+    def sweep(runner: TrialRunner, watcher: Watcher) -> None:
+        log = _Log()
+        seed = len(logs)  # so that each repeat has its own order within rounds
+        logs.append(log)
+        Scheduler(replicates_of(cases, copies), traits, precision, runner, log, watcher, seed).time_in_rounds()
+
+    for _ in range(repeats):
+        repeat(sweep)
+    return gather_replicates(cases, logs)
+
+
+def gather_replicates(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
+    """The estimates of all repeats, each computed as in a sweep of its own.
+
+    A copy that failed has no estimate.
+    """
+    result = Replicates(times_s={case: [] for case in cases})
+    everything = [trial for log in logs for trials in log.trials.values() for trial in trials]
+    best = best_pulse(everything)
+    if best is not None:
+        result.disturbed_share = 1 - len(any_quiet(everything, best)) / len(everything)
+    clocks_s = [clock_s for log in logs for clock_s in log.clocks_s]
+    result.clock_s = median(clocks_s) if clocks_s else None
+    for log in logs:
+        best_of_repeat = best_pulse([trial for trials in log.trials.values() for trial in trials])
+        for case in cases:
+            good = [twin for twin in log.trials if twin not in log.failures and Case.from_dict(twin.as_dict()) == case]
+            result.times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in sorted(good)])
+    result.failures = sorted({reason for log in logs for reason in log.failures.values()})
+    return result
+
+
+# Noise alone exceeds the noise floor once in twenty comparisons.
+CONFIDENCE = 0.95
+# A slow-down is visible if it exceeds the noise floor four times in five, with noise in either direction.
+POWER = 0.8
+_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The noise floor as shares: 0.05 is a slow-down of 5 %. `lo` and `hi` are None with a single block.
+
+    `floor` is exp(q) − 1, where q is the 95 % quantile of |log ratio| over all pairs of measurements within a block. A
+    slow-down of exactly `floor` is seen half of the time, and one of `visible` four times in five. The result rests on
+    `ratios` pairs from `blocks` independent blocks.
+    """
+
+    floor: float
+    lo: float | None
+    hi: float | None
+    visible: float
+    ratios: int
+    blocks: int
+
+
+def noise_floor(blocks: Sequence[Sequence[float]]) -> NoiseFloor:
+    """The noise floor from blocks of times, in any unit. Raises ValueError if no block holds two times.
+
+    A block holds the times of one case, measured side by side in the same rounds.
+
+    The interval is the 95 % percentile bootstrap over blocks, because pairs within a block share measurements and are
+    not independent. A calibration has 18 blocks of three. In simulations with normal, exponential and unequal noise,
+    the interval then contains the true quantile 8 to 9 times in ten. The true quantile lies above it more often than
+    below: values that never occurred cannot be drawn. With fewer than 14 pairs the quantile is the largest ratio.
+    """
+    ratios = [pairs for block in blocks if (pairs := log_distances(block))]
+    if not ratios:
+        raise ValueError("a noise floor needs two measurements of the same case")
+    every = np.concatenate(ratios)
+    lo, hi = _interval(ratios) if len(ratios) > 1 else (None, None)
+    # Noise is as likely to hide a slow-down as to add to it. It hides more than this distance with probability 1 −
+    # POWER.
+    margin = _quantile(every, 1 - 2 * (1 - POWER))
+    at = _quantile(every, CONFIDENCE)
+    return NoiseFloor(math.expm1(at), lo, hi, math.expm1(at + margin), len(every), len(ratios))
+
+
+def log_distances(times: Sequence[float]) -> list[float]:
+    """|log ratio| of every pair of times."""
+    return [abs(math.log(a / b)) for a, b in itertools.combinations(times, 2)]
+
+
+def noise_floor_between(cases: Sequence[Sequence[Sequence[float]]]) -> float | None:
+    """The same quantile over pairs of measurements from different repeats, a share; None without two repeats.
+
+    `cases` holds each case's repeats, and each repeat its times. A few repeats within one or two minutes are only an
+    indication, so the result has no interval. It does not include changes from day to day.
+    """
+    every = [
+        abs(math.log(a / b))
+        for repeats in cases
+        for one, other in itertools.combinations(repeats, 2)
+        for a, b in itertools.product(one, other)
+    ]
+    return math.expm1(_quantile(np.array(every), CONFIDENCE)) if every else None
+
+
+def _interval(ratios: Sequence[Sequence[float]]) -> tuple[float, float]:
+    draws = np.random.default_rng(0)
+    drawn = [
+        _quantile(np.concatenate([ratios[i] for i in draws.integers(0, len(ratios), len(ratios))]), CONFIDENCE)
+        for _ in range(_DRAWS)
+    ]
+    tail = (1 - CONFIDENCE) / 2
+    return math.expm1(float(np.quantile(drawn, tail))), math.expm1(float(np.quantile(drawn, 1 - tail)))
+
+
+def _quantile(values: np.ndarray, share: float) -> float:
+    # Plain interpolation is too low in small samples: Hyndman and Fan 1996, "Sample quantiles", type 8.
+    return float(np.quantile(values, share, method="median_unbiased"))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Everything measured and read for one machine, one device, one number of threads and one precision.
+
+    Shares are fractions of one. The noise floor between measurements side by side is `noise`. The one between
+    measurements some time apart is `noise_between_repeats`, None with a single repeat. The largest difference between
+    two copies of each case is in `noise_by_case`. One reading of the clock takes `clock_s`.
+
+    Both `peak_flops_per_s` and `peak_sizes` are by dtype. A dtype that cannot be multiplied here is missing, and
+    `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`.
+    """
+
+    date: str
+    host: str
+    cpu_model: str
+    gpu: str | None
+    torch_version: str
+    device: str
+    threads: int
+    dtype: str
+    precision: str
+    limits: dict[str, float]
+    took_s: float
+    clock_s: float
+    noise: NoiseFloor
+    noise_between_repeats: float | None
+    noise_by_case: dict[str, float]
+    disturbed_share: float | None
+    peak_flops_per_s: dict[str, float]
+    peak_sizes: dict[str, int]
+    bandwidth: dict[str, Any]
+    failures: tuple[str, ...]
+    load: BackgroundLoad
+    state: MachineState
+
+    @property
+    def noise_floor(self) -> float:
+        """The smallest slow-down that noise alone seldom reaches, as a share."""
+        return self.noise.floor
+
+    @property
+    def bandwidth_bytes_per_s(self) -> float | None:
+        """Bytes read and written per second, the better of copy and triad; None if not measured."""
+        return self.bandwidth.get("bandwidth_bytes_per_s")
+
 
 # A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, 0.4 s with `quick`.
 # Peaks are measured in rounds too, so that a burst of noise does not disturb every round of one dtype.
@@ -47,17 +279,19 @@ WatcherFor = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
 
 
 def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callable[[str], None]) -> Calibration:
-    """Measure the machine, in about a minute with `quick`.
+    """Measure the machine, in about a minute with `quick`: read its settings, make the A/A run, then measure its peaks.
+
+    What else runs is recorded during the A/A run.
 
     `runner_for(trial_s)` returns a runner with that sampling time. `watcher_for(cases)` returns an object that follows
     a repeat's progress. `say` receives what comes next. Raises UsageError if no case could be timed twice.
     """
     began = time.monotonic()
-    state = read_state()
+    state = read_machine_state()
     one = plan.cases[0]
-    before = snapshot()
+    before = take_snapshot()
     twins = _aa(plan, runner_for, watcher_for, say)
-    load = load_between(before, snapshot())
+    load = background_load(before, take_snapshot())
     blocks = [times for repeats in twins.times_s.values() for times in repeats]
     if twins.clock_s is None or all(len(times) < 2 for times in blocks):
         raise UsageError(f"no case could be timed twice: {'; '.join(twins.failures)}")
@@ -82,7 +316,7 @@ def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: C
         took_s=round(time.monotonic() - began, 1),
         clock_s=twins.clock_s,
         noise=noise_floor(blocks),
-        noise_between_repeats=between_floor(list(twins.times_s.values())),
+        noise_between_repeats=noise_floor_between(list(twins.times_s.values())),
         noise_by_case=_by_case(twins),
         disturbed_share=twins.disturbed_share,
         peak_flops_per_s={dtype: outcome["flops_per_s"] for dtype, outcome in good.items()},
@@ -94,10 +328,10 @@ def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: C
     )
 
 
-Outcome = dict[str, Any]
+RunOutcome = dict[str, Any]
 
 
-def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, Outcome], Outcome]:
+def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, RunOutcome], RunOutcome]:
     """The outcomes of the best rounds: FLOP/s by dtype, and the bandwidth.
 
     A measurement that failed in any round counts as failed.
@@ -110,13 +344,13 @@ def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, Outcome], Outcome
     return best, _best([bandwidth for _, bandwidth in rounds], "bandwidth_bytes_per_s")
 
 
-def _best(outcomes: Sequence[Outcome], rate: str) -> Outcome:
+def _best(outcomes: Sequence[RunOutcome], rate: str) -> RunOutcome:
     failed = [outcome for outcome in outcomes if outcome["status"] != "ok"]
     return failed[0] if failed else max(outcomes, key=lambda outcome: outcome[rate])
 
 
-def _aa(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callable[[str], None]) -> Twins:
-    copies = twins_of(plan.cases)
+def _aa(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callable[[str], None]) -> Replicates:
+    copies = replicates_of(plan.cases)
     number = itertools.count(1)
 
     def repeat(sweep: Callable[[TrialRunner, Watcher], None]) -> None:
@@ -124,7 +358,7 @@ def _aa(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callabl
         with runner_for(plan.precision.trial_s) as runner, watcher_for(copies) as watcher:
             sweep(runner, watcher)
 
-    return measure_twins(plan.cases, plan.traits, plan.precision, repeat)
+    return measure_replicates(plan.cases, plan.traits, plan.precision, repeat)
 
 
 def _carrier(like: Case, dtype: str) -> Case:
@@ -132,9 +366,9 @@ def _carrier(like: Case, dtype: str) -> Case:
     return Case(like.impl, 1, 1, 1, dtype=dtype, device=like.device, threads=like.threads)
 
 
-def _by_case(twins: Twins) -> dict[str, float]:
+def _by_case(twins: Replicates) -> dict[str, float]:
     apart = {
-        case: max((distance for times in repeats for distance in distances(times)), default=None)
+        case: max((distance for times in repeats for distance in log_distances(times)), default=None)
         for case, repeats in twins.times_s.items()
     }
     return {case.key: math.expm1(most) for case, most in apart.items() if most is not None}

@@ -1,16 +1,16 @@
-"""`python -m harness <command> [key=value …]`: parse, run, print, exit. Each command is a module of this package."""
+"""`python -m harness <command> [key=value …]`: parse, run, print, exit. The commands are functions of this package."""
 
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from types import FrameType
 from typing import NoReturn
 
 from harness.checkout import search_path
-from harness.cli.steady import Steady
+from harness.cli.options import SafeStream
 from harness.errors import UsageError, did_you_mean
 
 COMMANDS = {
@@ -28,6 +28,14 @@ COMMANDS = {
     "list": "the layers that can be measured, and what theory claims of them",
     "verify": "hold layers' outputs and gradients against a float64 reference",
     "calibrate": "whether this machine is fit to measure on, and what to change",
+}
+# The module of each command, where it has another name. The command `x-y` is its function `run_x_y`.
+_MODULES = {
+    **dict.fromkeys(("report", "export"), "runs"),
+    **dict.fromkeys(("predict", "recommend"), "predict"),
+    **dict.fromkeys(("attention-map", "gradient-reach"), "inspect"),
+    **dict.fromkeys(("list", "verify"), "layers"),
+    "baseline": "check",
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130
@@ -56,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     disk, 0 becomes 2.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    out, err = Steady(sys.stdout), Steady(sys.stderr)
+    out, err = SafeStream(sys.stdout), SafeStream(sys.stderr)
     with redirect_stdout(out), redirect_stderr(err):
         try:
             status = _carry_out(arguments)
@@ -77,8 +85,9 @@ def _carry_out(arguments: Sequence[str]) -> int:
         if name not in COMMANDS:
             raise UsageError(f"unknown command '{name}'{did_you_mean(name, COMMANDS)}")
         _find_own_layers()
-        command = importlib.import_module(f"harness.cli.{name.replace('-', '_')}_command")
-        return command.run(arguments[1:])
+        module = importlib.import_module(f"harness.cli.{_MODULES.get(name, name)}")
+        run: Callable[[Sequence[str]], int] = getattr(module, f"run_{name.replace('-', '_')}")
+        return run(arguments[1:])
     except UsageError as error:
         print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # the input may contain line breaks
         return USAGE

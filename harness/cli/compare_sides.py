@@ -1,4 +1,4 @@
-"""The arguments of `compare`, and the two sides it measures: two layers of one tree, or one layer at two commits."""
+"""The two sides of a comparison: what is asked, the trials of each side, and what is taken before any timing."""
 
 import math
 import re
@@ -10,20 +10,24 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from harness import catalog
+from rich.console import Console
+
+from harness import registry, store
 from harness.case import AXES, Case, collapsed
-from harness.catalog import Traits
-from harness.cli.sweep_command import COMPILE_CACHE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
-from harness.gate.comparison_outcomes import TIME
-from harness.gate.outcome import Outcome
-from harness.stats.paired.rules import Rules
-from harness.stats.paired.verdicts import UNDECIDED, UNMEASURED
-from harness.sweep.configured import check_devices, describe_impl, runner_of
-from harness.sweep.paired.comparison import Sides
-from harness.sweep.runner import Runner
-from harness.worktree import Worktree, worktree
+from harness.gate.compare import TIME
+from harness.gate.rules import Outcome
+from harness.git import Worktree, worktree
+from harness.machine import describe_machine
+from harness.measure.executor import Executor
+from harness.measure.interleaved import Sides, prepare_pairs
+from harness.measure.progress import Screen
+from harness.measure.session import COMPILE_CACHE, check_devices, describe_impl, runner_of
+from harness.registry import Traits
+from harness.results.summarise import summarise_run
+from harness.results.table import CaseResult
+from harness.stats.paired_test import UNDECIDED, UNMEASURED, Rules
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 _OWN = ("ref", "floor", "blocks", "minutes")
@@ -33,7 +37,7 @@ _MOST_BLOCKS = 1000
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonRequest:
     """A checked command line.
 
     `impls` are the layers of base and head, `None` if the working tree is compared with `ref`. Timing ends after
@@ -55,7 +59,7 @@ class Asked:
 
 
 @dataclass
-class Found:
+class SideTraits:
     """Both sides, the traits of each layer on each side, and why other layers cannot be compared."""
 
     sides: Sides
@@ -65,21 +69,21 @@ class Found:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-def read_asked(overrides: Sequence[str], config_dir: Path | None) -> Asked:
+def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -> ComparisonRequest:
     """Parse and check the command line. Raises UsageError for invalid arguments."""
-    own = _own(overrides)
+    own = _user_options(overrides)
     rest = [text for text in overrides if text.partition("=")[0] not in _OWN]
     given = {text.partition("=")[0] for text in rest}
     impls = None
     if "ref" not in own:
-        impls = _two([text for text in rest if text.startswith("impl=")])
+        impls = _two_sides([text for text in rest if text.startswith("impl=")])
         rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
     if "allocator" not in given:
         rest.append("allocator=steady")
-    return Asked(compose(rest, config_dir), _rules(own), own.get("ref"), impls, 60 * _minutes(own))
+    return ComparisonRequest(compose(rest, config_dir), _rules(own), own.get("ref"), impls, 60 * _minutes(own))
 
 
-def _own(overrides: Sequence[str]) -> dict[str, str]:
+def _user_options(overrides: Sequence[str]) -> dict[str, str]:
     own: dict[str, str] = {}
     for text in overrides:
         name, equals, value = text.partition("=")
@@ -92,12 +96,12 @@ def _own(overrides: Sequence[str]) -> dict[str, str]:
     return own
 
 
-def _two(given: Sequence[str]) -> tuple[str, str]:
+def _two_sides(given: Sequence[str]) -> tuple[str, str]:
     names = [name.strip() for text in given for name in text.removeprefix("impl=").split(",")]
     if len(given) != 1 or len(names) != 2:
         raise UsageError("compare takes two layers, impl=A,B, or a commit to compare with, ref=main")
     for name in names:
-        catalog.check_name(name)
+        registry.check_name(name)
     return names[0], names[1]
 
 
@@ -131,7 +135,7 @@ def _number(name: str, text: str) -> float:
 
 
 @contextmanager
-def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
+def prepare_sides_of(asked: ComparisonRequest, out: Path) -> Iterator[SideTraits]:
     """Both sides, ready to run trials.
 
     Raises UsageError if a layer cannot be loaded, or is the same on both sides.
@@ -141,7 +145,7 @@ def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
         with Sides(runner, runner.twin(), interchangeable=True) as sides:
             traits = {impl: describe_impl(impl, runner) for impl in asked.config.axes["impl"]}
             check_devices(asked.config, runner)
-            yield Found(sides, traits, traits)
+            yield SideTraits(sides, traits, traits)
         return
     with worktree(asked.ref) as tree:
         base = _runner(asked.config, out / COMPILE_CACHE / "base", tree.path(sys.path))
@@ -151,17 +155,17 @@ def sides_of(asked: Asked, out: Path) -> Iterator[Found]:
             yield _of_two_trees(asked, sides, tree)
 
 
-def _runner(config: SweepConfig, cache: Path, path: list[str] | None) -> Runner:
+def _runner(config: SweepConfig, cache: Path, path: list[str] | None) -> Executor:
     runner = runner_of(config, cache, path)
     if config.memory_limit is None:
         runner.memory_limit //= 2  # a trial of each side runs at the same time
     return runner
 
 
-def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
-    found = Found(sides, {}, {}, properties={"base": tree.commit})
+def _of_two_trees(asked: ComparisonRequest, sides: Sides, tree: Worktree) -> SideTraits:
+    found = SideTraits(sides, {}, {}, properties={"base": tree.commit})
     for impl in asked.config.axes["impl"]:
-        if catalog.is_in_a_file(impl):
+        if registry.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
         base, head = (_described(impl, runner) for runner in (sides.base, sides.head))
         lacking = _lacking(impl, base, head, str(asked.ref))
@@ -174,12 +178,12 @@ def _of_two_trees(asked: Asked, sides: Sides, tree: Worktree) -> Found:
                 f"impl '{impl}' is from {file}, which is not of this repository: both sides would be the same"
             )
         for traits, seen in ((found.base_traits, base), (found.head_traits, head)):
-            own = catalog.is_foreign(impl)
-            traits[impl] = Traits(seen["family"], seen["has_heads"]) if own else catalog.traits(impl)
+            own = registry.is_foreign(impl)
+            traits[impl] = Traits(seen["family"], seen["has_heads"]) if own else registry.traits(impl)
     return found
 
 
-def _described(impl: str, runner: Runner) -> dict[str, Any]:
+def _described(impl: str, runner: Executor) -> dict[str, Any]:
     return runner.run("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
 
 
@@ -201,14 +205,14 @@ def _lacking(impl: str, base: Mapping[str, Any], head: Mapping[str, Any], ref: s
 
 def _is_absent(impl: str, reason: str) -> bool:
     """Whether the layer itself was not found, rather than something that its module imports."""
-    module, _, name = catalog.target(impl).partition(":")
+    module, _, name = registry.target(impl).partition(":")
     missing = _NO_MODULE.search(reason)
     if missing is not None:
         return f"{module}.".startswith(f"{missing[1]}.")
     return reason.startswith("AttributeError") and f"has no attribute '{name}'" in reason
 
 
-def paired(asked: Asked, found: Found) -> list[tuple[Case, Case]]:
+def pair_cases(asked: ComparisonRequest, found: SideTraits) -> list[tuple[Case, Case]]:
     """The pairs of cases to compare, base and head."""
     impls = [asked.impls] if asked.impls else [(impl, impl) for impl in found.base_traits]
     pairs: dict[tuple[Case, Case], None] = {}
@@ -218,3 +222,51 @@ def paired(asked: Asked, found: Found) -> list[tuple[Case, Case]]:
             of_head = collapsed(Case(head, *point[1:]), lambda impl: found.head_traits[impl].has_heads)
             pairs[of_base, of_head] = None
     return list(pairs)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Each side's summary lines by case, and the cases that can be timed. `torch` is the version that measured."""
+
+    base: dict[Case, CaseResult]
+    head: dict[Case, CaseResult]
+    base_open: set[Case]
+    head_open: set[Case]
+    torch: str
+
+
+def prepare_comparison(
+    pairs: Sequence[tuple[Case, Case]], found: SideTraits, asked: ComparisonRequest, out: Path, console: Console
+) -> Prepared:
+    """Verify both sides and take their facts. Each side becomes a run that `report` can read."""
+    torch = found.sides.head.run("machine")
+    machine = describe_machine(torch)
+    sides = []
+    for name, at, traits, runner in (
+        ("base", 0, found.base_traits, found.sides.base),
+        ("head", 1, found.head_traits, found.sides.head),
+    ):
+        cases = list(dict.fromkeys(pair[at] for pair in pairs))
+        sides.append(_prepare(cases, traits, runner, out / name, asked, machine, console))
+    (base, base_open), (head, head_open) = sides
+    return Prepared(base, head, base_open, head_open, str(torch.get("version")))
+
+
+def _prepare(
+    cases: Sequence[Case],
+    traits: dict[str, Traits],
+    runner: Executor,
+    run: Path,
+    asked: ComparisonRequest,
+    machine: dict,
+    console: Console,
+) -> tuple[dict[Case, CaseResult], set[Case]]:
+    store.create(run, asked.config.yaml, machine)
+    writer = store.RowWriter(run)
+    try:
+        with Screen(cases, asked.config.precision, console) as screen:
+            left = prepare_pairs(cases, traits, asked.config.precision, runner, writer, screen, asked.config.seed)
+    finally:
+        writer.close()
+    lines, _ = summarise_run(run, asked.config.precision)
+    return {line.case: line for line in lines}, left

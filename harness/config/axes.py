@@ -1,11 +1,11 @@
-"""Check the values of each axis. An invalid value is an error of one line."""
+"""Check the values of each axis, and points along several axes (`together`). An invalid value is a one-line error."""
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from harness import catalog
+from harness import registry
 from harness.case import ALLOCATORS, AXES, DEVICES, DTYPES, MASKS, MODES
 from harness.errors import UsageError, did_you_mean
 
@@ -42,7 +42,7 @@ def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
     """The values of one axis, checked as in `check_axes`. None for `threads` means all usable CPUs."""
     if axis == "threads" and given is None:
         return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
-    values = flat(given)
+    values = flattened(given)
     if axis == "impl":
         values = [name for value in values for name in _matching(str(value))]
     if not values:
@@ -51,10 +51,10 @@ def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(check(axis, value) for value in values))
 
 
-def flat(given: Any) -> list[Any]:
+def flattened(given: Any) -> list[Any]:
     """A flat list of the values in nested lists, or of a single value."""
     if isinstance(given, list | tuple):
-        return [value for item in given for value in flat(item)]
+        return [value for item in given for value in flattened(item)]
     return [given]
 
 
@@ -65,9 +65,9 @@ def _matching(pattern: str) -> list[str]:
     """
     if "*" not in pattern:
         return [pattern]
-    names = fnmatch.filter(catalog.names(), pattern)
+    names = fnmatch.filter(registry.names(), pattern)
     if not names:
-        raise UsageError(f"impl={pattern}: no impl matches; known: {', '.join(catalog.names())}")
+        raise UsageError(f"impl={pattern}: no impl matches; known: {', '.join(registry.names())}")
     return names
 
 
@@ -78,14 +78,14 @@ def _whole(axis: str, value: Any) -> int:
     return value
 
 
-def _share(axis: str, value: Any) -> float:
+def _fraction(axis: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
         raise UsageError(f"{axis}={value}: it takes a number above 0 and up to 1")
     return float(value)
 
 
 def _impl(axis: str, value: Any) -> str:
-    catalog.check_name(str(value))
+    registry.check_name(str(value))
     return str(value)
 
 
@@ -105,5 +105,54 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "device": _one_of(DEVICES),
     "allocator": _one_of(ALLOCATORS),
     "mask": _one_of(MASKS),
-    "real_share": _share,
+    "real_share": _fraction,
 }
+
+
+# Axes that a sweep must know before it builds cases, or that one trial cannot vary.
+_NOT_IN_POINTS = ("impl", "device", "threads")
+_ALLOWED = tuple(axis for axis in AXES if axis not in _NOT_IN_POINTS)
+
+Point = dict[str, Any]
+
+
+def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Point, ...]:
+    """The points of `together`, each with one valid value for every axis that any point names.
+
+    These are sizes that vary together, where a grid would have every combination of their values. For example,
+
+        together=[{seq_len: 512, batch_size: 32}, {seq_len: 1024, batch_size: 16}]
+
+    keeps the number of tokens constant, as benchmarks of kernels do.
+
+    `chosen` holds the values of axes that the user set separately: they select among the points. Raises UsageError if
+    no point remains, and for a value that is not a list of points.
+    """
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not all(isinstance(point, dict) and point for point in given) or not given:
+        raise UsageError("together takes a list of points: together=[{seq_len:512,batch_size:32},…]")
+    points = [{str(axis): _point_value(str(axis), value) for axis, value in point.items()} for point in given]
+    named = points[0].keys()
+    for point in points:
+        if point.keys() != named:
+            raise UsageError(f"together: {_point_text(point)} is not along {', '.join(named)}, as the first point is")
+    asked = {axis: values for axis, values in chosen.items() if axis in named}
+    left = [point for point in points if all(point[axis] in values for axis, values in asked.items())]
+    if not left:
+        wanted = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in asked.items())
+        raise UsageError(f"{wanted}: no point of together is there; they are {'; '.join(map(_point_text, points))}")
+    return tuple(left)
+
+
+def _point_value(axis: str, value: Any) -> Any:
+    if axis not in _ALLOWED:
+        raise UsageError(f"together: {axis}{did_you_mean(axis, _ALLOWED)}")
+    values = check_axis(axis, value)
+    if len(values) != 1:
+        raise UsageError(f"together: {axis}={value}: a point has one value along an axis")
+    return values[0]
+
+
+def _point_text(point: Point) -> str:
+    return " ".join(f"{axis}={value}" for axis, value in point.items())

@@ -1,6 +1,6 @@
-"""Compose `conf/`, the user's own directory and the command line into one checked configuration."""
+"""Compose and check a configuration from `conf/`, the user's own directory and the command line, or compare two."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,32 +8,42 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.case import AXES
-from harness.config.axes import check_axes, check_axis
-from harness.config.files import composed, conf_directory, groups, keys
-from harness.config.idle import check_masks
-from harness.config.launcher import HERE, check_launcher, threads_of
+from harness.config.axes import Point, check_axes, check_axis, check_points
+from harness.config.files import (
+    PAPER,
+    check_paper,
+    check_user_files,
+    composed,
+    conf_directory,
+    groups,
+    keys,
+    scaled,
+    type_error_message,
+)
 from harness.config.overrides import key_of, split
-from harness.config.own_files import check_own_files
-from harness.config.paper import PAPER, check_paper, scaled
-from harness.config.schema import Launcher, Precision, SweepConfig
-from harness.config.settings import (
+from harness.config.schema import (
+    HERE,
+    Launcher,
+    Precision,
+    SweepConfig,
     check_bytes,
     check_grow,
+    check_launcher,
+    check_mask_settings,
     check_out,
     check_precision,
     check_retry,
     check_seconds,
     check_seed,
+    threads_of,
 )
-from harness.config.together import Point, check_together
-from harness.config.wrong_type import told
 from harness.errors import UsageError
 
 
 def compose(
     overrides: Sequence[str], config_dir: Path | None = None, for_sweep: bool = False, usual: Sequence[str] = ()
 ) -> SweepConfig:
-    """Compose and check. Raises UsageError, with one line, for every user error.
+    """Compose and check a configuration. Raises UsageError, with one line, for every user error.
 
     Settings that only a sweep supports, such as `grow` and `retry`, are unknown keys unless `for_sweep`. `usual` are a
     command's own overrides, for keys that `overrides` do not set.
@@ -58,14 +68,14 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     axes, rest = split(overrides, keys(for_sweep), groups(directories, for_sweep))
     rest += scale
     if config_dir is not None:
-        check_own_files(config_dir, rest, axes)
+        check_user_files(config_dir, rest, axes)
     config = composed(rest, config_dir)
     try:
         for axis, values in axes.items():
             OmegaConf.update(config, axis, values, merge=False)
         plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
-        raise UsageError(told(error, overrides)) from error
+        raise UsageError(type_error_message(error, overrides)) from error
     OmegaConf.update(config, "retry", None)  # which cases are retried now is not part of how a run is made
     together = _check_together(config, plain, axes)
     paper = check_paper(plain[PAPER], given)
@@ -75,7 +85,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     if launcher.cluster != HERE and plain["threads"] is None:
         plain["threads"] = threads_of(launcher)
     checked = check_axes({axis: plain[axis] for axis in AXES})
-    check_masks(asked, checked)
+    check_mask_settings(asked, checked)
     return SweepConfig(
         axes=checked,
         together=together,
@@ -95,7 +105,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
 
 def _check_together(config: DictConfig, plain: dict[str, Any], asked: dict[str, Any]) -> tuple[Point, ...]:
     """The points of `together`. Their values are also written to the axes, in both forms of the configuration."""
-    points = check_together(plain["together"], {axis: check_axis(axis, asked[axis]) for axis in asked if axis in AXES})
+    points = check_points(plain["together"], {axis: check_axis(axis, asked[axis]) for axis in asked if axis in AXES})
     for axis in points[0] if points else ():
         plain[axis] = list(dict.fromkeys(point[axis] for point in points))
         OmegaConf.update(config, axis, plain[axis], merge=False)
@@ -127,3 +137,45 @@ def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Sequence[str]) -
     idle += [] if wait else ["wait=false"]
     if idle:
         raise UsageError(f"{idle[0]} says how to measure elsewhere: give launcher=slurm or launcher=processes too")
+
+
+# These settings say where a sweep writes, which part of the work it does now, and what others have published. None of
+# them affects what is measured or how.
+_NOT_COMPARED = ("out", "retry", "launcher", "wait", "paper")
+_COMPARED = ("paper.name", "paper.scale")
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """List the differences between the configuration that a run was created with and another.
+
+    Each is a text such as `seq_len=64,128 before and 64,256 now`. A single value equals a list of it alone. A setting
+    added after the run was created counts as unchanged if it is null now.
+    """
+    then, today = dict(_flattened(before)), dict(_flattened(now))
+    names = [name for name in dict.fromkeys([*then, *today]) if _is_compared(name)]
+    return [
+        f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"
+        for name in names
+        if listed_names(then.get(name)) != listed_names(today.get(name))
+    ]
+
+
+def _is_compared(name: str) -> bool:
+    return name in _COMPARED or name.partition(".")[0] not in _NOT_COMPARED
+
+
+def _flattened(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def listed_names(value: Any) -> list[Any]:
+    """`value` as a list, so that a single value equals a list of it alone."""
+    return value if isinstance(value, list) else [value]
+
+
+def _as_text(value: Any) -> str:
+    return ",".join("null" if item is None else str(item) for item in listed_names(value))

@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, IntervalSweep, Override, QuotedString
 from hydra.errors import HydraException
 
-from harness import catalog
+from harness import registry
 from harness.case import AXES
 from harness.config.axes import MOST_VALUES
 from harness.errors import UsageError, did_you_mean
@@ -129,9 +129,9 @@ def _values(override: Override) -> Any:
 
 
 def _matches(pattern: Glob, override: Override) -> list[str]:
-    names = pattern.filter(catalog.names())
+    names = pattern.filter(registry.names())
     if override.key_or_group != "impl" or not names:
-        raise UsageError(f"{override.input_line}: no impl matches; known: {', '.join(catalog.names())}")
+        raise UsageError(f"{override.input_line}: no impl matches; known: {', '.join(registry.names())}")
     return names
 
 

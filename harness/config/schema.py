@@ -1,12 +1,20 @@
-"""The schema of a sweep's configuration: as Hydra composes it, and as the code uses it once checked."""
+"""The settings of a sweep: their schema for Hydra, the checked configuration, and the check of each setting.
 
-from dataclasses import dataclass, field
+An invalid value is an error of one line. Options without effect are errors too, instead of being ignored silently.
+"""
+
+import math
+import unicodedata
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from omegaconf import MISSING
 
-from harness.case import SETTINGS
+from harness.case import AXES, FAILURES, GROWING, SETTINGS
+from harness.config.axes import flattened
+from harness.errors import UsageError, did_you_mean
 
 
 @dataclass
@@ -112,3 +120,155 @@ class SweepConfig:
     launcher: Launcher
     wait: bool
     yaml: str
+
+
+HERE, SLURM, PROCESSES = "here", "slurm", "processes"
+# Lower limits. With `time` below 5 minutes, submitit ends a job before anything is measured.
+_LEAST = {"time": 5, "cpus_per_task": 1, "array_parallelism": 1, "attempts": 1}
+_SECONDS = ("silence_s", "queue_s")
+
+
+def check_launcher(launcher: Launcher) -> Launcher:
+    """Return `launcher` unchanged. Raises UsageError for the first invalid setting."""
+    if launcher.cluster not in (HERE, SLURM, PROCESSES):
+        known = (HERE, SLURM, PROCESSES)
+        raise UsageError(f"launcher.cluster={launcher.cluster}{did_you_mean(launcher.cluster, known)}")
+    for name, least in _LEAST.items():
+        value = getattr(launcher, name)
+        if value is not None and value < least:
+            raise UsageError(f"launcher.{name}={value}: it takes a whole number from {least} on")
+    for name in _SECONDS:
+        if not 0 < getattr(launcher, name) < math.inf:
+            raise UsageError(f"launcher.{name}={getattr(launcher, name)}: it takes a number above 0")
+    for axis in launcher.apart:
+        if axis not in AXES:
+            raise UsageError(f"launcher.apart: {axis}{did_you_mean(axis, AXES)}")
+    return launcher
+
+
+def threads_of(launcher: Launcher) -> int:
+    """The default number of threads: `cpus_per_task`, since the CPUs of a node are unknown here.
+
+    Raises UsageError if `cpus_per_task` is not set.
+    """
+    if launcher.cpus_per_task is None:
+        raise UsageError(
+            f"launcher={launcher.cluster} needs threads=N or launcher.cpus_per_task=N: how many CPUs to use"
+        )
+    return launcher.cpus_per_task
+
+
+# With less memory, the process of a layer would not reach its first line.
+LEAST_MEMORY = 16 * 2**20
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def check_out(out: str | None) -> Path | None:
+    """The directory that a sweep writes to, or None if it is not set."""
+    if out is None:
+        return None
+    if not out:
+        raise UsageError("out=: name a directory")
+    # File systems reject NUL, terminals reject half of a surrogate pair, and messages about a run have one line.
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in out):
+        raise UsageError(f"out={out!a}: a control character, or a byte that is not UTF-8, is in it")
+    return Path(out)
+
+
+def check_seed(seed: int) -> int:
+    """The seed of weights and inputs."""
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"seed={seed}: it takes whole numbers from 0 to 2^63 - 1")
+    return seed
+
+
+def check_bytes(text: str | None) -> int | None:
+    """The number of bytes in a text such as `"8GiB"`, or in a plain number; None if not set."""
+    if text is None:
+        return None
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    try:
+        value = int(float(text.removesuffix(unit)) * _UNITS.get(unit, 1))
+    except (ValueError, OverflowError):
+        value = 0
+    if not LEAST_MEMORY <= value < 2**62:
+        raise UsageError(f"memory_limit={text}: give bytes, or a number with {', '.join(_UNITS)}; 16MiB at least")
+    return value
+
+
+def check_seconds(seconds: float) -> float:
+    """The time limit of a trial that compiles, in seconds."""
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"compile_timeout_s={seconds}: it takes a number above 0")
+    return seconds
+
+
+def check_grow(axis: str | None) -> str | None:
+    """The axis along which sizes are doubled, or None."""
+    if axis is not None and axis not in GROWING:
+        raise UsageError(f"grow={axis}{did_you_mean(axis, GROWING)}")
+    return axis
+
+
+def check_retry(statuses: Any) -> tuple[str, ...]:
+    """The statuses of the cases to re-run."""
+    chosen = tuple(map(str, [] if statuses is None else flattened(statuses)))
+    for status in chosen:
+        if status not in FAILURES:
+            raise UsageError(f"retry={status}{did_you_mean(status, FAILURES)}")
+    return chosen
+
+
+def check_precision(precision: Precision) -> Precision:
+    """Return `precision` unchanged, after checking each part by itself and the two numbers of rounds together."""
+    check_parts(asdict(precision))
+    if precision.max_rounds < precision.min_rounds:
+        raise UsageError(
+            f"precision.max_rounds={precision.max_rounds} is below precision.min_rounds={precision.min_rounds}"
+        )
+    return precision
+
+
+def check_parts(precision: Mapping[str, float]) -> None:
+    """Check parts of a precision, each by itself. Raises UsageError for the first invalid one."""
+    for name, value in precision.items():
+        if name == "patience_s" and value == 0:
+            continue  # waiting is optional
+        if not 0 < value < float("inf"):
+            raise UsageError(f"precision.{name}={value}: it takes a number above 0")
+
+
+# By the name of the setting, for checking a single one.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "out": check_out,
+    "seed": check_seed,
+    "memory_limit": check_bytes,
+    "compile_timeout_s": check_seconds,
+    "grow": check_grow,
+    "retry": check_retry,
+}
+
+
+def check_mask_settings(asked: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+    """Raise UsageError for an explicit mask, or share of real tokens, that no case would have.
+
+    `asked` are the axes that the user has set, `axes` the values of all axes. Defaults may be without effect, because
+    the user did not choose them.
+    """
+    if "padding" in axes["mask"]:
+        return
+    # Without padding all tokens are real, and the key of the case records that.
+    if "real_share" in asked and any(share != 1 for share in axes["real_share"]):
+        said = _is_set("real_share", axes)
+        raise UsageError(f"{said} says how much of a padded batch is real: give mask=padding too, or leave it out")
+    if "mask" in asked and set(axes["mode"]) == {"decode"}:
+        seen = {"none" if source else "causal" for source in axes["source_len"]}
+        if not seen.intersection(axes["mask"]):
+            why = "comes after all others" if "causal" in seen else "sees all of a source"
+            instead = " or ".join(f"mask={mask}" for mask in sorted(seen))
+            said = _is_set("mask", axes)
+            raise UsageError(f"{said}: with mode=decode a token {why}: give {instead}, or leave mask out")
+
+
+def _is_set(axis: str, axes: Mapping[str, Sequence[Any]]) -> str:
+    return f"{axis}={','.join(map(str, axes[axis]))}"

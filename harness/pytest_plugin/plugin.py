@@ -1,6 +1,7 @@
-"""The module that pytest loads in every test suite that has the harness installed.
+"""The pytest plugin: the fixtures `scaling` and `layer_facts`, and when a test session may measure times.
 
-It imports nothing and prints nothing until a test requests one of its fixtures.
+pytest loads this module in every test suite that has the harness installed. The module imports nothing else of the
+harness, and prints nothing, until a test requests one of its fixtures.
 """
 
 import contextlib
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin.measuring import Measuring
     from harness.pytest_plugin.scaling import LayerFactsOf, Scaling
+    from harness.pytest_plugin.session import PytestSession
 
-_MEASURING: pytest.StashKey["Measuring"] = pytest.StashKey()
+
+_MEASURING: pytest.StashKey["PytestSession"] = pytest.StashKey()
 
 
 @pytest.fixture
@@ -27,9 +29,8 @@ def scaling(pytestconfig: pytest.Config) -> "Scaling":
     measuring = _measuring(pytestconfig)
     with _quiet():
         from harness.pytest_plugin.scaling import Scaling
-        from harness.pytest_plugin.timing_allowed import why_not
 
-        return Scaling(measuring, why_not(pytestconfig))
+        return Scaling(measuring, why_timing_is_refused(pytestconfig))
 
 
 @pytest.fixture
@@ -42,13 +43,13 @@ def layer_facts(pytestconfig: pytest.Config) -> "LayerFactsOf":
         return LayerFactsOf(measuring)
 
 
-def _measuring(config: pytest.Config) -> "Measuring":
+def _measuring(config: pytest.Config) -> "PytestSession":
     """The measurements that all tests of the session share. Their fork server starts before later imports."""
     if _MEASURING not in config.stash:
         with _quiet():
-            from harness.pytest_plugin.measuring import Measuring
+            from harness.pytest_plugin.session import PytestSession
 
-            config.stash[_MEASURING] = Measuring()
+            config.stash[_MEASURING] = PytestSession()
     return config.stash[_MEASURING]
 
 
@@ -100,3 +101,22 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     measuring = config.stash.get(_MEASURING, None)
     if measuring is not None:
         measuring.close()
+
+
+def why_timing_is_refused(config: pytest.Config) -> str | None:
+    """Why no time may be measured, and what to do about it; None if it may.
+
+    This concerns times only. Facts are exact, and every session may take them.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        return (
+            f"no time is taken beside other workers of pytest-xdist ({workers}), which it would measure too: "
+            "run this test with -n 0"
+        )
+    only = config.getoption("benchmark_only", False)
+    if config.getoption("benchmark_skip", False) and not only:
+        return "no time is taken: --benchmark-skip was used"
+    if config.getoption("benchmark_disable", False) and not config.getoption("benchmark_enable", False):
+        return "no time is taken: --benchmark-disable was used"
+    return None

@@ -7,18 +7,15 @@ from typing import Any
 import pytest
 
 from harness.case import Case
-from harness.pytest_plugin.asked import Asked, ask, one_case, precision_named
-from harness.pytest_plugin.ending import fine, or_fail
-from harness.pytest_plugin.exponent import Exponent
-from harness.pytest_plugin.measuring import Measuring
-from harness.pytest_plugin.quantity import Quantity
-from harness.summary import Line
+from harness.pytest_plugin.quantities import Exponent, Quantity, fail_on_error, passes
+from harness.pytest_plugin.session import PytestSession, Request, one_case, precision_named, read_request
+from harness.results.table import CaseResult
 
 
 class Scaling:
     """The fixture `scaling`. `no_time` says why no time may be measured now; None if it may."""
 
-    def __init__(self, measuring: Measuring, no_time: str | None) -> None:
+    def __init__(self, measuring: PytestSession, no_time: str | None) -> None:
         self._measuring, self._no_time = measuring, no_time
 
     def __call__(
@@ -38,7 +35,7 @@ class Scaling:
         is `quick`, `standard` or `strict`.
         """
         __tracebackhide__ = True
-        asked = or_fail(lambda: ask(layer, axis, over, precision, axes, _heads_by(self._measuring)))
+        asked = fail_on_error(lambda: read_request(layer, axis, over, precision, axes, _heads_by(self._measuring)))
         return ScalingLaw(asked, self._measuring, self._no_time)
 
     def __repr__(self) -> str:
@@ -48,7 +45,7 @@ class Scaling:
 class ScalingLaw:
     """Measures when an attribute needs it: facts once, and time only for `time` and `exponent`."""
 
-    def __init__(self, asked: Asked, measuring: Measuring, no_time: str | None) -> None:
+    def __init__(self, asked: Request, measuring: PytestSession, no_time: str | None) -> None:
         self.asked, self._measuring, self._no_time = asked, measuring, no_time
         # Units: seconds; bytes beyond weights and inputs; FLOPs, a multiply-add being 2; operations on the longest
         # dependency chain; all operations.
@@ -69,7 +66,7 @@ class ScalingLaw:
         time = f"; {self.time!r}" if self.time.is_known else ""
         return f"<{self.asked.layer} along {self.asked.axis}, {case.mode}, {case.dtype}, {case.device}{time}>"
 
-    def lines(self, timed: bool, again: bool = False) -> Sequence[Line]:
+    def lines(self, timed: bool, again: bool = False) -> Sequence[CaseResult]:
         """Return one line per case, with facts and, if `timed`, times. End the test if a case has none.
 
         `again` measures more. For times, as many rounds again are added. For facts, the sizes in between are added, as
@@ -86,7 +83,7 @@ class ScalingLaw:
             pytest.skip(f"{self._no_time}; {self.asked.layer} is verified, and its facts can be asserted all the same")
         return self._checked(lambda: self._measuring.times(self.asked.cases, self.asked.precision, again))
 
-    def line_at(self, case: Case) -> Line:
+    def line_at(self, case: Case) -> CaseResult:
         """Return the facts of one case at any size. End the test if it has none."""
         __tracebackhide__ = True
         return self._checked(lambda: self._measuring.facts([case], self.asked.precision))[0]
@@ -97,10 +94,10 @@ class ScalingLaw:
         setting = " ".join(text for text in (case.mode, case.mask if case.mask != "none" else "") if text)
         self._measuring.told[f"{self.asked.layer}  {setting}  {metric} along {self.asked.axis}"] = text
 
-    def _checked(self, take: Callable[[], list[Line]]) -> Sequence[Line]:
+    def _checked(self, take: Callable[[], list[CaseResult]]) -> Sequence[CaseResult]:
         __tracebackhide__ = True
-        lines = or_fail(lambda: _on_device(self._measuring, self.asked.cases[0], take))
-        return fine(self.asked.layer, lines)
+        lines = fail_on_error(lambda: _on_device(self._measuring, self.asked.cases[0], take))
+        return passes(self.asked.layer, lines)
 
 
 @dataclass(frozen=True)
@@ -123,23 +120,23 @@ class LayerFacts:
 class LayerFactsOf:
     """The fixture `layer_facts`."""
 
-    def __init__(self, measuring: Measuring) -> None:
+    def __init__(self, measuring: PytestSession) -> None:
         self._measuring = measuring
 
     def __call__(self, layer: object, **axes: Any) -> LayerFacts:
         """The facts of one case. `axes` are those of `scaling`, each with one value."""
         __tracebackhide__ = True
-        case = or_fail(lambda: one_case(layer, axes, _heads_by(self._measuring)))
+        case = fail_on_error(lambda: one_case(layer, axes, _heads_by(self._measuring)))
         take = _on_device(self._measuring, case, lambda: self._measuring.facts([case], precision_named("quick")))
-        line = fine(case.impl.rpartition(":")[2], take)[0]
+        line = passes(case.impl.rpartition(":")[2], take)[0]
         return LayerFacts(**{field.name: getattr(line, field.name) for field in fields(LayerFacts)})
 
 
-def _heads_by(measuring: Measuring) -> Callable[[str], bool]:
+def _heads_by(measuring: PytestSession) -> Callable[[str], bool]:
     return lambda impl: measuring.traits(impl).has_heads
 
 
-def _on_device(measuring: Measuring, case: Case, take: Callable[[], list[Line]]) -> list[Line]:
+def _on_device(measuring: PytestSession, case: Case, take: Callable[[], list[CaseResult]]) -> list[CaseResult]:
     __tracebackhide__ = True
     if case.device == "cuda" and not measuring.has_gpu():
         pytest.skip("torch sees no CUDA device here")

@@ -3,7 +3,7 @@
 A rule that stops as soon as the interval is narrow selects moments at which it is narrow by chance. The interval then
 contains the true value less often than stated: 91 times in 100 instead of 95, in simulation. Two measures correct this.
 Once the interval is narrow, half as many trials are added, whatever they measure. The interval is also slightly wider
-than without interim looks (`interval.LOOKING`). The coverage is then 93 to 97 in 100 for the kinds of noise in
+than without interim looks (`PEEKING_INFLATION`). The coverage is then 93 to 97 in 100 for the kinds of noise in
 `tests/stats/noise.py`.
 
 No such rule is needed if every case gets the same number of trials.
@@ -15,9 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.stats.estimate import estimate
-from harness.stats.interval import half_widths
-from harness.stats.trials import Trial, is_quiet
+from harness.stats.estimate import Trial, estimate, half_widths, is_quiet
 
 # Number of quiet trials that a case needs before the limit on trials may end it.
 LEAST_QUIET = 2

@@ -6,6 +6,7 @@ config.yaml   machine.json   rows/*.jsonl   summary.csv   laws.csv   plots/
 from harness.store.directory import (
     CONFIG,
     MACHINE,
+    Lock,
     add_machine,
     check_new,
     check_run,
@@ -14,13 +15,21 @@ from harness.store.directory import (
     lacks_config,
     link_latest,
     machines,
+    recalled,
     remember,
-    remembered,
     set_aside,
 )
-from harness.store.lock import Lock
-from harness.store.reader import NAMED, Part, Reading, copies, notices, parts, read
-from harness.store.writer import SCHEMA, RowWriter
+from harness.store.rows import (
+    NAMED,
+    SCHEMA,
+    Part,
+    Reading,
+    RowWriter,
+    damage_notices,
+    duplicate_notices,
+    read_part,
+    row_parts,
+)
 
 __all__ = [
     "CONFIG",
@@ -34,16 +43,16 @@ __all__ = [
     "add_machine",
     "check_new",
     "check_run",
-    "copies",
     "create",
+    "damage_notices",
+    "duplicate_notices",
     "is_run",
     "lacks_config",
     "link_latest",
     "machines",
-    "notices",
-    "parts",
-    "read",
+    "read_part",
+    "recalled",
     "remember",
-    "remembered",
+    "row_parts",
     "set_aside",
 ]

@@ -1,16 +1,126 @@
-"""Check that a repeated call on the same input repeats all of its work, as a timed call must."""
+"""Checks that a layer computes its results anew, and does not keep them from an earlier call.
 
-from collections.abc import Callable
+`Renewal` changes the input between samples. A result kept by the input's address is then wrong, and `check_last_call`
+detects it. Within a sample of several calls the input stays the same. A change would be timed, and alternating between
+several inputs would make an honest layer read them from a slower cache. A result kept by the input's values is correct
+there, but too fast. Therefore `check_call_times` compares calls on new and on repeated input, outside the samples.
+"""
+
+import gc
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from harness.trial.build import Workload
-from harness.trial.facts.observer import Observer
-from harness.trial.facts.storages import Storages
-from harness.trial.relative import WrongResult
-from harness.trial.renewal import Renewal
-from harness.trial.timing.compiled import compilations
+from harness.case import Case
+from harness.trial.compilation import compilations
+from harness.trial.metrics.operations import Observer, Storages
+from harness.trial.sandbox import is_out_of_memory
+from harness.trial.tolerance import WrongResult, check_error, scale_of, tolerance
+from harness.trial.workload import Workload, build, counted_tokens, tensors_in
+
+# Factors are slices of a longer row, drawn once. A slice needs no copy to the GPU; a copy would wait for its queue.
+_SPARE = 4096
+# Magnitudes stay within this share of the drawn ones.
+_SPREAD = 0.1
+
+
+class Renewal:
+    """A change of the input, after which the result of an earlier call is wrong.
+
+    Calling the object multiplies rows and columns of all `tensors` by random factors. The factors are close to 1 or −1,
+    and the tensors are changed in place. Every value becomes one not seen before, and sums, hashes and the version
+    counter change too. An honest layer costs the same. Zeros stay, no value becomes denormal, and no large memory is
+    allocated. The tensor was just written, as after a preceding layer, and uses the cache as before.
+
+    A layer may change its input. Call `look` once after the first call to find out. If it does, each renewal starts
+    from the first values. Otherwise the input would grow or shrink from call to call.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = tensors
+        self._first: list[Tensor] = [tensor.detach().clone() for tensor in tensors]
+        self._versions = [tensor._version for tensor in tensors]
+        self._draw = random.Random(0)
+        draws = torch.Generator().manual_seed(0)
+        self._rows = [(tensor, dim, _factors(tensor, dim, draws)) for tensor in tensors for dim in (-2, -1)]
+        # The present factors of the tensors. The next renewal divides by them.
+        self._applied = [torch.ones_like(row.narrow(dim, 0, tensor.shape[dim])) for tensor, dim, row in self._rows]
+
+    def look(self) -> bool:
+        """Whether the calls since the construction have changed the input. If not, drop the copies of the tensors."""
+        changed = any(
+            tensor._version != version or not torch.equal(tensor, first)
+            for tensor, version, first in zip(self._tensors, self._versions, self._first, strict=True)
+        )
+        if not changed:
+            self._first.clear()
+        return changed
+
+    @property
+    def restores(self) -> bool:
+        """Whether each renewal starts from the first values, because the layer changes its input."""
+        return bool(self._first)
+
+    def __call__(self) -> None:
+        with torch.no_grad():
+            for tensor, first in zip(self._tensors, self._first, strict=False):
+                tensor.copy_(first)
+            for number, (tensor, dim, row) in enumerate(self._rows):
+                factors = row.narrow(dim, self._draw.randrange(_SPARE), tensor.shape[dim])
+                tensor.mul_(factors if self._first else factors / self._applied[number])
+                self._applied[number] = factors
+
+
+def _factors(tensor: Tensor, dim: int, draws: torch.Generator) -> Tensor:
+    """Random factors along one dimension of the tensor, `_SPARE` more than the dimension's size."""
+    shape = [1] * tensor.dim()
+    shape[dim] = tensor.shape[dim] + _SPARE
+    signs = 2 * torch.randint(0, 2, shape, generator=draws) - 1
+    return (signs * (1 - _SPREAD / 2 + _SPREAD / 2 * torch.rand(shape, generator=draws))).to(tensor)
+
+
+def check_second_input(
+    work: Workload,
+    expected: Callable[[list[Tensor]], Tensor],
+    real: Tensor | None,
+    seed: int,
+    limit: float,
+) -> None:
+    """Raise WrongResult if the output for a second input is not the expected one, as if kept from the first.
+
+    The second input is written over the first one, which is restored afterwards. `expected` computes the output from
+    inputs in float64. `real` (b, n, 1) is False for padding. `limit` is the largest relative error.
+    """
+    before = [tensor.detach().clone() for tensor in work.inputs]
+    second = [-first.roll((1, 1), dims=(1, 2)) for first in before]
+    fill_tensors(work.inputs, second)
+    torch.manual_seed(seed)
+    got = work.forward().detach().clone()  # the output may share memory with an input, which is restored below
+    fill_tensors(work.inputs, before)
+    torch.manual_seed(seed)
+    # Gradients are on or off as for the first input; otherwise a compiled reference would compile again.
+    with torch.set_grad_enabled(work.gradient is not None):
+        wanted = expected([tensor.to(torch.float64, copy=True) for tensor in second]).detach()
+    if real is not None:
+        wanted, got = (torch.where(real, one, 0) for one in (wanted, got))
+    try:
+        check_error("its output", got, wanted, limit)
+    except WrongResult as error:
+        raise WrongResult(f"with a second input {error}: does it keep anything of the first?") from None
+
+
+def fill_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Write the values into the tensors in place."""
+    with torch.no_grad():
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)
+
 
 _ROUNDS = 3
 
@@ -18,9 +128,9 @@ _ROUNDS = 3
 def check_operation_counts(work: Workload, seed: int) -> None:
     """Raise WrongResult if calls on an input seen before dispatch fewer operations than calls on a new input.
 
-    The check detects results that a layer kept by the input's address, version or values. It misses work that torch
-    does not dispatch, as in numpy or in compiled code. For this work the timed trial compares seconds. The input has
-    other values afterwards.
+    A repeated call must repeat all of its work, as a timed call must. The check detects results that a layer kept by
+    the input's address, version or values. It misses work that torch does not dispatch, as in numpy or in compiled
+    code. For this work the timed trial compares seconds. The input has other values afterwards.
     """
     if compilations() > 0:  # compiled code dispatches no operations, and may not run under an observer
         return
@@ -49,3 +159,145 @@ def _operations(call: Callable[[], Any], seed: int) -> int:
     with Observer(Storages(), ()) as observer:
         call()
     return observer.ops
+
+
+_EARLIER = "it returned the result of an earlier call"
+# Each round makes `_CALLS` calls of each kind in random order, and one passed round clears a layer. The calls of an
+# honest layer may have two speeds by chance. It then fails one round in 50 at worst, and all rounds once in 100,000
+# times.
+_CALLS = 16
+# Caches and branches cause a smaller factor, and keeping a result is not worthwhile if it saves less.
+_SLOWER = 1.5
+
+
+@dataclass
+class LastCall:
+    """A call's weights, inputs, varying tensors and gradient, copied before it, and its results."""
+
+    weights: dict[str, Tensor]
+    inputs: list[Tensor]
+    varying: list[Tensor]
+    gradient: Tensor | None
+    results: list[Tensor | None]
+
+
+def check_call_times(work: Workload, renewal: Renewal) -> None:
+    """Raise WrongResult if calls on a new input take more than 1.5 times as long as calls on the same input again.
+
+    Before a repeated call, other tensors of the same size are renewed. Both kinds of calls then find the same caches.
+    """
+    elsewhere = Renewal([tensor.detach().clone() for tensor in work.varying])
+    elsewhere.look()
+    for _ in range(_ROUNDS):
+        seconds: dict[Renewal, list[float]] = {renewal: [], elsewhere: []}
+        for renew in random.sample([renewal, elsewhere] * _CALLS, 2 * _CALLS):
+            renew()
+            start = perf_counter()
+            work.call()
+            work.sync()
+            seconds[renew].append(perf_counter() - start)
+        new_s, again_s = sorted(seconds[renewal])[_CALLS // 4], median(seconds[elsewhere])
+        if new_s <= _SLOWER * again_s:
+            return
+    raise WrongResult(
+        f"{_EARLIER}: a new input takes {1e6 * new_s:.1f} µs, the same input again {1e6 * again_s:.1f} µs"
+    )
+
+
+def take_last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
+    """Make one more call, on an input that is changed after the call before. Return its data and results.
+
+    A layer may compute again only after a pause. So nothing but the change of the input comes between two calls, and
+    the data are copied afterwards. A layer that changes its input needs the copy before the call.
+    """
+    parameters = {name for name, _ in work.layer.named_parameters()}
+    weights = work.layer.state_dict()
+    buffers = [name for name in weights if name not in parameters]
+    torch.manual_seed(seed)
+    work.call()
+    weights.update((name, weights[name].clone()) for name in buffers)
+    renewal()
+    if renewal.restores:
+        inputs, varying, results = _copies(work.inputs), _copies(work.varying), _results(work, seed)
+    else:
+        results, inputs, varying = _results(work, seed), _copies(work.inputs), _copies(work.varying)
+    gradient = None if work.gradient is None else work.gradient.clone()
+    return LastCall(weights, inputs, varying, gradient, results)
+
+
+def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def check_last_call(last: LastCall, case: Case, seed: int) -> bool:
+    """Raise WrongResult unless a rebuilt layer with the same weights gives the same results for the same input.
+
+    Return whether this could be checked: False if memory does not suffice for a second layer. The caller must have
+    dropped its own layer.
+
+    A kept result is as wrong as one input's result is for another input. So an error indicates a kept result if it
+    exceeds rounding and half of that distance. A long recurrence may amplify rounding, but not as far.
+    """
+    gc.collect()  # the dropped layer may be part of a cycle
+    try:
+        _check_last_call(last, case, seed)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    return True
+
+
+def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
+    work = build(case, seed, last.weights, last.inputs)
+    last.weights.clear()
+    with torch.no_grad():
+        for tensor, value in zip(work.varying, last.varying, strict=True):
+            tensor.copy_(value)
+        if work.gradient is not None and last.gradient is not None:
+            work.gradient.copy_(last.gradient)
+    real = counted_tokens(work.layer, case) if case.mode in ("forward", "train") else None
+    renewal = Renewal(work.varying)
+    expected = _results(work, seed)
+    for got, want in zip(last.results, expected, strict=True):
+        if got is not None and want is not None and got.dtype != want.dtype:
+            raise WrongResult(f"it returned {want.dtype} at first and {got.dtype} later")
+    off = _distances(last.results, expected, real)
+    rounding = [0.0 if want is None else tolerance(want.dtype, case.d_model) for want in expected]
+    if all(distance <= limit for distance, limit in zip(off, rounding, strict=True)):
+        return
+    expected = [None if want is None else want.clone() for want in expected]
+    renewal.look()
+    renewal()
+    apart = _distances(_results(work, seed), expected, real)
+    if any(a > limit and a > 0.5 * b for a, b, limit in zip(off, apart, rounding, strict=True)):
+        raise WrongResult(f"{_EARLIER}: its output does not follow its input")
+
+
+def _results(work: Workload, seed: int) -> list[Tensor | None]:
+    """The tensors that one call returns, and the gradients that it leaves behind."""
+    torch.manual_seed(seed)
+    returned = work.call()
+    tensors = list(returned) if isinstance(returned, tuple) else list(tensors_in(returned))
+    return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]
+
+
+def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> list[float]:
+    """‖got − want‖ / ‖want‖ of each pair, or 0 if one is None. The first pair is the output, without its padding.
+
+    A gradient that is zero but for rounding is compared with the largest norm: see `scale_of`.
+    """
+    norms, off = [], []
+    for number, (one, other) in enumerate(zip(got, want, strict=True)):
+        if one is None or other is None:
+            norms.append(0.0)
+            off.append(0.0)
+            continue
+        difference, scale = one.detach() - other.detach(), other.detach()
+        if real is not None and number == 0:
+            difference, scale = (torch.where(real, tensor, 0) for tensor in (difference, scale))
+        norms.append(torch.linalg.vector_norm(scale, dtype=torch.float64).item())
+        off.append(torch.linalg.vector_norm(difference, dtype=torch.float64).item())
+    largest = max(norms)
+    rounding = [0.0 if tensor is None else 32 * torch.finfo(tensor.dtype).eps for tensor in want]
+    return [part / scale_of(norm, largest, eps) for part, norm, eps in zip(off, norms, rounding, strict=True)]

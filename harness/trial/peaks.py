@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.case import Case
-from harness.trial.precision import exact_float32
+from harness.trial.workload import exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
 # Each size gets this share of the budget. The next size starts only if this many of its calls still fit.

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from harness import scratch
-from harness.trial import isolate, shared_memory
+from harness import files
+from harness.trial import sandbox
 
 # The last line on the driver's socket, if the fork server stayed stopped.
 STOPPED = "stopped"
@@ -34,9 +34,9 @@ def supervise(descriptor: int, directory: Path) -> None:
     if sys.platform != "linux":
         return
     driver, supervisor = os.getppid(), os.getpid()
-    isolate.adopt_orphans()
+    sandbox.adopt_orphans()
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    isolate.die_with_parent(signal.SIGCONT)
+    sandbox.die_with_parent(signal.SIGCONT)
     try:
         server = os.fork()
     except OSError as error:
@@ -44,7 +44,7 @@ def supervise(descriptor: int, directory: Path) -> None:
         os._exit(1)
     if server == 0:
         os.setsid()  # a signal to the fork server's process group does not reach the supervisor
-        isolate.die_with_parent()
+        sandbox.die_with_parent()
         if os.getppid() != supervisor:
             os._exit(0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
@@ -54,9 +54,9 @@ def supervise(descriptor: int, directory: Path) -> None:
             with contextlib.suppress(OSError):
                 os.write(descriptor, f"{STOPPED}\n".encode())
     finally:
-        isolate.kill_children()
-        shared_memory.unlink_noted()
-        scratch.remove(directory)
+        sandbox.kill_children()
+        sandbox.unlink_noted()
+        files.remove_scratch(directory)
         os._exit(0)
 
 

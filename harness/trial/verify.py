@@ -1,21 +1,151 @@
-"""Verify a layer before it is timed: compare outputs and gradients of a small case with a float64 reference."""
+"""Verify a layer before it is timed: the outputs, gradients, mask and decoding of a small case.
 
+Outputs and gradients are compared with those of a reference in float64.
+"""
+
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from harness import catalog
+from harness import registry
 from harness.case import Case
-from harness.trial.build import Workload, build, build_layer
-from harness.trial.contract import output_dtype, refusal, to_verify
-from harness.trial.decoding import check_decoding
-from harness.trial.given import counted, given
-from harness.trial.kept_results import check_operation_counts
-from harness.trial.masking import check_mask
-from harness.trial.relative import WrongResult, check, check_output, largest_norm, tolerance
-from harness.trial.second_input import check_second_input
+from harness.trial.kept_results import check_operation_counts, check_second_input, fill_tensors
+from harness.trial.layer_protocol import case_to_verify, output_dtype, unsupported_reason
+from harness.trial.tolerance import WrongResult, check_error, check_output, largest_norm, tolerance
+from harness.trial.workload import (
+    Workload,
+    build,
+    build_layer,
+    counted_tokens,
+    forward_keywords,
+    real_tokens,
+    start_decoding,
+    step_once,
+)
+
+
+def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
+    """Verify the mask without a reference: changing hidden tokens must not change any visible output.
+
+    A causal mask hides the later half of the tokens from the earlier half. Padding is hidden from all real tokens.
+    Raises WrongResult if an output changes by more than `limit` of its norm. Without a mask, nothing is checked.
+    """
+    if case.mask == "causal" and case.seq_len > 1 and not case.source_len:
+        seen = case.seq_len // 2
+        _check_unchanged(work, work.x[:, seen:], lambda y: y[:, :seen], seed, limit, "later tokens")
+    elif case.mask == "padding":
+        padded = work.x if work.source is None else work.source
+        real = real_tokens(case, padded.shape[1]).to(padded.device)
+        of_input = padded is work.x
+
+        def counted(y: Tensor) -> Tensor:
+            return torch.where(real[..., None], y, 0) if of_input else y
+
+        _check_unchanged(work, padded, counted, seed, limit, "padding", where=~real[..., None])
+
+
+def _check_unchanged(
+    work: Workload,
+    hidden: Tensor,
+    seen: Callable[[Tensor], Tensor],
+    seed: int,
+    limit: float,
+    what: str,
+    where: Tensor | None = None,
+) -> None:
+    """Change `hidden`, a view of the input, and check that the `seen` outputs stay the same.
+
+    1 is added to all of `hidden`, or only to the tokens in `where`.
+
+    Outputs are copied, because they may share memory with the input. The input is restored after each call, because a
+    layer may change it.
+    """
+    kept = [tensor.detach().clone() for tensor in work.inputs]
+    torch.manual_seed(seed)
+    before = seen(work.forward()).detach().to(torch.float64, copy=True)
+    fill_tensors(work.inputs, kept)
+    with torch.no_grad():
+        hidden += 1.0 if where is None else where.to(hidden)
+    torch.manual_seed(seed)
+    after = seen(work.forward()).detach().clone()
+    fill_tensors(work.inputs, kept)
+    try:
+        check_error("its output", after, before, limit)
+    except WrongResult as error:
+        raise WrongResult(f"it sees {what} that the mask hides: {error}") from None
+
+
+# Number of generated tokens, and size of their vocabulary.
+_GENERATED = 16
+_VOCABULARY = 31
+
+
+def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> dict[str, Any]:
+    """Verify decoding: the outputs computed step by step must equal those computed all at once.
+
+    This is checked twice: for given tokens, and for tokens that the layer generates itself. In greedy generation, each
+    token is the most likely one after those before it, so an error in one step changes all later tokens.
+
+    Raises WrongResult if decoding is incorrect. Return `output_error` over all n steps, and `generated`, the number of
+    generated tokens.
+    """
+    layer, x, source = work.layer, work.x, work.source
+    expected = _all_at_once(reference, case, x, source)
+    state, steps = start_decoding(layer, case, source), []
+    for x_t in x.unbind(1):
+        y_t, state = _step(layer, x_t, state)
+        steps.append(y_t)
+    worst = check_error("what it decodes step by step", torch.stack(steps, dim=1), expected, limit)
+    token = [tensor.clone() for tensor in work.varying]
+    last = work.call().clone()  # the timed call: the cache is prefilled, and only the last step runs
+    worst = max(worst, check_error("the last token after a prefill", last, expected[:, -1], limit))
+    fill_tensors(work.varying, token)
+    again = work.call()
+    worst = max(worst, check_error("the same step taken again", again, expected[:, -1], limit))
+    chosen, outputs = generate(layer, case, source, seed)
+    expected = _all_at_once(reference, case, chosen, source)
+    worst = max(worst, check_error("what it generates step by step", outputs, expected, limit))
+    return {"output_error": worst, "generated": chosen.shape[1]}
+
+
+def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """Take one step on copies: a layer may change its token, and may return memory that the next step overwrites."""
+    y_t, state = step_once(layer, x_t.clone(), state)
+    return y_t.clone(), state
+
+
+def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+    """Generate greedily. Return `(inputs, outputs)`, both (b, m, d), for m tokens of a small random vocabulary.
+
+    The next input is the embedding of the token whose vector is most similar to the output.
+    """
+    draws = torch.Generator().manual_seed(seed)
+    vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws)
+    vocabulary = vocabulary.to(case.device, getattr(torch, case.dtype))
+    room = min(_GENERATED, case.seq_len)
+    token = vocabulary[:1].expand(case.batch_size, -1)  # (b, d)
+    state = start_decoding(layer, case, source)
+    inputs, outputs = [], []
+    for _ in range(room):
+        y, state = _step(layer, token, state)
+        inputs.append(token)
+        outputs.append(y)
+        token = vocabulary[(y.to(vocabulary) @ vocabulary.t()).argmax(-1)]
+    return torch.stack(inputs, dim=1), torch.stack(outputs, dim=1)
+
+
+def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
+    """Return the reference's output (b, n, d), with no token seeing a later one."""
+    of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
+    x = x.to(torch.float64, copy=True)
+    source = source.to(torch.float64, copy=True) if source is not None else None
+    keywords = forward_keywords(reference, of_it, source)
+    prepare = getattr(reference, "prepare", None)
+    return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))
+
 
 _ITSELF = "itself in float64"
 # Comparing a layer with itself can only show that it loses digits, not that its formula is wrong. A correct layer may
@@ -34,7 +164,7 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     verified first, because rounding to half precision could hide an incorrect token. A layer that computes only in half
     precision has no such twin.
     """
-    case = to_verify(catalog.load_class(case.impl), case)
+    case = case_to_verify(registry.load_class(case.impl), case)
     if case.dtype in _HALF:
         _verify_twin(replace(case, dtype="float32"), seed)
     return _verify(case, seed) | {"verified": case.as_dict()}
@@ -45,7 +175,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
 
     Raises WrongResult as `_verify` does.
     """
-    if refusal(catalog.load_class(twin.impl), twin) is not None:
+    if unsupported_reason(registry.load_class(twin.impl), twin) is not None:
         return
     torch.set_grad_enabled(True)
     try:
@@ -55,7 +185,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
     except Exception:
         # GPU kernels often support half precision only. Without a `supports` that declares this, they raise exceptions
         # of any kind. Any other failure occurs again when the caller verifies the case in its own precision.
-        if not catalog.is_foreign(twin.impl):
+        if not registry.is_foreign(twin.impl):
             raise
     finally:
         torch.set_grad_enabled(True)
@@ -99,18 +229,18 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
-    real = counted(work.layer, case)
+    real = counted_tokens(work.layer, case)
     # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real, one, 0) for one in (expected, y))
-    result["output_error"] = check("output", got, wanted, limit)
+    result["output_error"] = check_error("output", got, wanted, limit)
     if trains:
         kinks = against == _ITSELF or getattr(work.layer, "kinks", False)
         of_gradients = max(limit, rounding**0.5) if kinks else limit
         pairs = _gradients(work, y, reference, inputs, expected)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
-            pairs += [pair for _ in range(2) for pair in _again(work, pairs)]
+            pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
         largest = largest_norm(want for _, _, want in pairs)
-        errors = (check(f"gradient of {name}", got, want, of_gradients, largest) for name, got, want in pairs)
+        errors = (check_error(f"gradient of {name}", got, want, of_gradients, largest) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
     check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
@@ -122,10 +252,10 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
 
 def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
     """The reference in float64 with the layer's weights, and its name."""
-    reference_class, options = catalog.load_reference(case.impl), catalog.reference_options(case.impl)
+    reference_class, options = registry.load_reference(case.impl), registry.reference_options(case.impl)
     if reference_class is None:
         against = _ITSELF
-        reference_class, options = catalog.load_class(case.impl), catalog.build_options(case.impl)
+        reference_class, options = registry.load_class(case.impl), registry.build_options(case.impl)
     else:
         against = reference_class.__name__
     reference = build_layer(reference_class, case, **options).to(case.device, torch.float64)
@@ -137,7 +267,7 @@ def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
 def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
     """The reference's output for an input, and for a source if there is one."""
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
-    keywords = given(reference, case, source)
+    keywords = forward_keywords(reference, case, source)
     prepare = getattr(reference, "prepare", None)
     return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))
 
@@ -163,7 +293,7 @@ def _gradients(
     return found
 
 
-def _again(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
+def _repeated_gradients(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
     """The same tuples for one more call of the timed backward pass."""
     names = [*("input", "source")[: len(work.inputs)], *(name for name, _ in work.layer.named_parameters())]
     got = dict(zip(names, work.call(), strict=True))

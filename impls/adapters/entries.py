@@ -6,12 +6,12 @@ Importing this file imports neither that package nor torch.
 from impls.impl import Impl
 
 _SOFTMAX = "impls.attention.reference:AttentionReference"
-_LINEAR = "impls.attention.linear.reference:CausalLinearAttentionReference"
+_LINEAR = "impls.attention.linear:CausalLinearAttentionReference"
 
 ADAPTERS = (
     Impl(
         "attention.flash_attn",
-        "impls.adapters.flash_attn:FlashAttention",
+        "impls.adapters.packages:FlashAttention",
         _SOFTMAX,
         "the kernel of the flash-attn package",
         work="8nd² + 4n²d",
@@ -25,7 +25,7 @@ ADAPTERS = (
     ),
     Impl(
         "attention.xformers",
-        "impls.adapters.xformers:XformersAttention",
+        "impls.adapters.packages:XformersAttention",
         _SOFTMAX,
         "the kernel that the xformers package chooses",
         work="8nd² + 4n²d",
@@ -39,7 +39,7 @@ ADAPTERS = (
     ),
     Impl(
         "attention.linear.fla",
-        "impls.adapters.fla:FlaLinearAttention",
+        "impls.adapters.packages:FlaLinearAttention",
         _LINEAR,
         "linear attention by the flash-linear-attention package",
         memory="nd + nd²/h",

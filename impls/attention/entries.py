@@ -1,17 +1,15 @@
-"""Registry entries of the attention layers, each building on the one before.
-
-Importing this file does not import torch.
-"""
+"""Registry entries of the attention layers. Importing this file does not import torch."""
 
 from impls.impl import Impl
 
 _REFERENCE = "impls.attention.reference:AttentionReference"
 
+# Each layer builds on the one before.
 ATTENTION = (
     Impl(
         "attention.single",
-        "impls.attention.single:SingleHeadAttention",
-        "impls.attention.single_reference:SingleHeadReference",
+        "impls.attention.plain:SingleHeadAttention",
+        "impls.attention.reference:SingleHeadReference",
         "one head, n × n scores in memory",
         work="8nd² + 4n²d",
         work_train="24nd² + 12n²d",
@@ -24,7 +22,7 @@ ATTENTION = (
     ),
     Impl(
         "attention.naive",
-        "impls.attention.naive:NaiveAttention",
+        "impls.attention.plain:NaiveAttention",
         _REFERENCE,
         "one head at a time, n × n scores in memory",
         work="8nd² + 4n²d",
@@ -37,7 +35,7 @@ ATTENTION = (
     ),
     Impl(
         "attention.packed",
-        "impls.attention.packed:PackedAttention",
+        "impls.attention.plain:PackedAttention",
         _REFERENCE,
         "all heads in one product, h scores in memory",
         work="8nd² + 4n²d",
@@ -77,7 +75,7 @@ ATTENTION = (
     ),
     Impl(
         "attention.fused.flash",
-        "impls.attention.fused_pinned:FlashAttention",
+        "impls.attention.fused:FlashAttention",
         _REFERENCE,
         "the flash kernel alone",
         work="8nd² + 4n²d",
@@ -90,7 +88,7 @@ ATTENTION = (
     ),
     Impl(
         "attention.fused.efficient",
-        "impls.attention.fused_pinned:EfficientAttention",
+        "impls.attention.fused:EfficientAttention",
         _REFERENCE,
         "the memory-efficient kernel alone (CUDA)",
         work="8nd² + 4n²d",
@@ -103,7 +101,7 @@ ATTENTION = (
     ),
     Impl(
         "attention.fused.cudnn",
-        "impls.attention.fused_pinned:CudnnAttention",
+        "impls.attention.fused:CudnnAttention",
         _REFERENCE,
         "cuDNN's kernel alone (CUDA)",
         work="8nd² + 4n²d",
@@ -116,7 +114,7 @@ ATTENTION = (
     ),
     Impl(
         "attention.fused.math",
-        "impls.attention.fused_pinned:MathAttention",
+        "impls.attention.fused:MathAttention",
         _REFERENCE,
         "what the fused ones fall back to: plain products, h scores in memory",
         work="8nd² + 4n²d",
@@ -129,12 +127,12 @@ ATTENTION = (
     ),
     Impl(
         "attention.module",
-        "impls.attention.module:ModuleAttention",
+        "impls.attention.fused:ModuleAttention",
         _REFERENCE,
         "torch.nn.MultiheadAttention, not asked for its weights",
         work="8nd² + 4n²d",
         work_train="24nd² + 14n²d",
-        # hn² or nd, depending on the kernel that torch chooses: see the docstring of module.py.
+        # hn² or nd, depending on the kernel that torch chooses: see the docstring of `ModuleAttention`.
         memory="",
         depth="1",
         path="1",
@@ -142,7 +140,7 @@ ATTENTION = (
     ),
     Impl(
         "attention.module.weights",
-        "impls.attention.module:ModuleAttentionWithWeights",
+        "impls.attention.fused:ModuleAttentionWithWeights",
         _REFERENCE,
         "torch.nn.MultiheadAttention, asked for its weights as by default",
         work="8nd² + 4n²d",
@@ -155,7 +153,7 @@ ATTENTION = (
     Impl(
         "attention.gqa",
         "impls.attention.gqa:GroupedQueryAttention",
-        "impls.attention.gqa_reference:GroupedQueryReference",
+        "impls.attention.reference:GroupedQueryReference",
         "4 queries share a key and a value: a quarter of the cache",
         work="5nd² + 4n²d",
         work_train="15nd² + 14n²d",
@@ -168,7 +166,7 @@ ATTENTION = (
     Impl(
         "attention.window",
         "impls.attention.window:WindowAttention",
-        "impls.attention.window_reference:WindowReference",
+        "impls.attention.reference:WindowReference",
         "each token sees those within 32 of it",
         # Blocks of 32 queries against 96 keys. A decoded token attends to itself and the 32 tokens before it.
         work="8nd² + 384nd",
@@ -182,5 +180,102 @@ ATTENTION = (
         kind="restricted",
         options={"reach": 32},
         reference_options={"reach": 32},
+    ),
+)
+
+
+# Layers whose first call compiles.
+COMPILED_ATTENTION = (
+    Impl(
+        "attention.compiled",
+        "impls.attention.compiled:CompiledAttention",
+        _REFERENCE,
+        "packed, as one program that torch compiles",
+        work="8nd² + 4n²d",
+        work_train="24nd² + 12n²d",
+        work_decode="8d² + 4nd",
+        depth="1",
+        path="1",
+        kind="self-attention",
+        compiled=True,
+    ),
+    Impl(
+        "attention.flex",
+        "impls.attention.compiled:FlexAttention",
+        _REFERENCE,
+        "FlexAttention: a fused kernel compiled for its mask",
+        work="8nd² + 4n²d",
+        work_train="24nd² + 18n²d",  # the backward pass has 7 products: see harness/trial/metrics/flops.py
+        memory="nd",
+        depth="1",
+        path="1",
+        kind="self-attention",
+        compiled=True,
+    ),
+)
+
+
+# Decoding without a cache. The entry is separate from `ATTENTION` because no block is built around it. Except in
+# decoding, such a block would equal that of `attention.fused`, and a model's block decodes with a cache.
+UNCACHED = (
+    Impl(
+        "attention.uncached",
+        "impls.attention.fused:UncachedAttention",
+        "impls.attention.reference:AttentionReference",
+        "fused, decoding by a pass over all tokens so far",
+        work="8nd² + 4n²d",
+        work_train="24nd² + 14n²d",
+        # Without a mask, as in every claim. A step is a pass under a causal mask, which leaves 8nd² + 2n²d + 2nd.
+        work_decode="8nd² + 4n²d",
+        memory="nd",
+        depth="1",
+        path="1",
+        # No row of table 1: it would duplicate one, and inference in that table assumes a cache.
+        kind="",
+    ),
+)
+
+
+_LINEAR_REFERENCE = "impls.attention.linear:LinearAttentionReference"
+_CAUSAL = "impls.attention.linear:CausalLinearAttentionReference"
+
+# Each form of linear attention builds on the one before.
+LINEAR = (
+    Impl(
+        "attention.linear.parallel",
+        "impls.attention.linear:ParallelLinearAttention",
+        _LINEAR_REFERENCE,
+        "linear attention, all tokens at once",
+        # Without a mask. Under a causal mask, the work is that of attention.packed.
+        work="8nd² + 4nd²/h",
+        work_train="24nd² + 12nd²/h",
+        work_decode="8d² + 4d²/h",
+        memory="nd + d²/h",
+        depth="1",
+        path="1",
+    ),
+    Impl(
+        "attention.linear.recurrent",
+        "impls.attention.linear:RecurrentLinearAttention",
+        _CAUSAL,
+        "the same, causal, as a loop over tokens",
+        work="8nd² + 4nd²/h",
+        # The backward pass recomputes the states instead of keeping them: 6 products of 2nd²/h instead of 4.
+        work_train="24nd² + 16nd²/h",
+        work_decode="8d² + 4d²/h",
+        memory="nd + d²/h",
+        depth="n",
+        path="n",
+    ),
+    Impl(
+        "attention.linear.chunked",
+        "impls.attention.linear:ChunkedLinearAttention",
+        _CAUSAL,
+        "the same, causal, in chunks of 64",
+        # No claim for `work`: it is 8nd² + 256nd + 4nd²/h if n is a multiple of 64, and else no polynomial in n.
+        work_decode="8d² + 4d²/h",
+        memory="nd + hn + nd²/h",
+        depth="1",
+        path="1",
     ),
 )

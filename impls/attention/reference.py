@@ -1,19 +1,22 @@
-"""Reference for attention, written out position by position: every softmax attention layer is checked against it.
+"""References of the softmax attention layers, written out position by position: each layer is checked against one.
 
-    y_i = W_o Concat_h( Σ_j a_ij v_j ),   a_ij = exp(q_i·k_j / √head_dim) / Σ_j' exp(q_i·k_j' / √head_dim)
-
-Vaswani et al. 2017, equation 1 and section 3.2.2. The sums run over the keys that i may see. Written for float64 and
-small n, not for speed.
+The sums run over the keys that a query may see. Written for float64 and small n, not for speed.
 """
 
 import torch
 from torch import Tensor
 
-from impls.attention.parameters import AttentionParameters
+from impls.attention.gqa import GroupedQueryParameters
+from impls.attention.plain import AttentionParameters
 
 
 class AttentionReference(AttentionParameters):
-    """(b, n, d) -> (b, n, d)."""
+    """Reference of multi-head attention: (b, n, d) -> (b, n, d).
+
+        y_i = W_o Concat_h( Σ_j a_ij v_j ),   a_ij = exp(q_i·k_j / √head_dim) / Σ_j' exp(q_i·k_j' / √head_dim)
+
+    Vaswani et al. 2017, "Attention Is All You Need", equation 1 and section 3.2.2.
+    """
 
     def forward(
         self,
@@ -39,3 +42,58 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -
         logits = torch.where(attn_mask, logits, -torch.inf)
     weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # (b, h, n, m), rows sum to 1
     return torch.einsum("bhij,bhje->bhie", weights, v)  # (b, h, n, head_dim)
+
+
+class GroupedQueryReference(GroupedQueryParameters):
+    """Reference of grouped-query attention, written out group by group: (b, n, d) -> (b, n, d).
+
+        y_i = W_o Concat_{g, r}( Σ_j a_ij v_gj )
+        a_ij = exp(q_gri·k_gj / √head_dim) / Σ_j' exp(q_gri·k_gj' / √head_dim)
+
+    The subscript gri means token i of query head r in group g. Ainslie et al. 2023, section 2.2. In comments, g is the
+    number of groups and r the number of queries in each.
+    """
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+        source = x if source is None else source  # (b, m, d)
+        d, g, head_dim = x.shape[-1], self.num_kv_heads, self.head_dim
+        kept = (d, g * head_dim, g * head_dim)
+        w_q, w_k, w_v = self.in_proj_weight.split(kept)  # (d, d), (g · head_dim, d) twice
+        b_q, b_k, b_v = self.in_proj_bias.split(kept)
+        q = (torch.einsum("bnd,ed->bne", x, w_q) + b_q).unflatten(-1, (g, -1, head_dim))  # (b, n, g, r, head_dim)
+        k = (torch.einsum("bmd,ed->bme", source, w_k) + b_k).unflatten(-1, (g, head_dim))  # (b, m, g, head_dim)
+        v = (torch.einsum("bmd,ed->bme", source, w_v) + b_v).unflatten(-1, (g, head_dim))  # (b, m, g, head_dim)
+        logits = torch.einsum("bigre,bjge->bgrij", q, k) / head_dim**0.5  # (b, g, r, n, m)
+        if attn_mask is not None:
+            by_head = attn_mask.expand(-1, self.num_heads, -1, -1).unflatten(1, (g, -1))  # (b, g, r, n or 1, m)
+            logits = torch.where(by_head, logits, -torch.inf)
+        weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # rows sum to 1
+        heads = torch.einsum("bgrij,bjge->bigre", weights, v).flatten(2)  # (b, n, d)
+        return torch.einsum("bid,ed->bie", heads, self.out_proj.weight) + self.out_proj.bias  # (b, n, d)
+
+
+class SingleHeadReference(AttentionReference):
+    """The same with one head: (b, n, d) -> (b, n, d). `num_heads` is accepted but unused."""
+
+    def __init__(self, d_model: int, num_heads: int = 1) -> None:
+        super().__init__(d_model, num_heads=1)
+
+
+class WindowReference(AttentionReference):
+    """Reference of restricted attention: full attention that hides all pairs farther apart than r = `reach`.
+
+    (b, n, d) -> (b, n, d). A token always sees itself. Vaswani et al. 2017, section 4. Raises ValueError for a source.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, reach: int = 32) -> None:
+        super().__init__(d_model, num_heads)
+        self.reach = reach
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+        if source is not None:
+            raise ValueError("a window is around a token of the layer's own input, and not of a source")
+        itself = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)  # (n, n)
+        band = itself.tril(self.reach).triu(-self.reach)
+        if attn_mask is not None:
+            band = band & (attn_mask | itself.tril().triu())
+        return super().forward(x, band.expand(x.shape[0], 1, -1, -1))  # (b, n, d)

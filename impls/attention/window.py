@@ -4,23 +4,53 @@
 
 Vaswani et al. 2017, "Attention Is All You Need", section 4 and table 1, row 4. The work is r·n·d instead of n²·d, and
 the path between two positions is n/r layers long.
-
-Queries are processed in blocks of r. Each block attends to its own block of keys and the neighbours on both sides
-(under a causal mask: only the one before). The n × n scores are never formed.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from impls.attention.parameters import AttentionParameters
-from impls.attention.window_cache import RingCache
+from impls.attention.plain import AttentionParameters
+
+
+class RingCache(NamedTuple):
+    """Keys and values of the last few tokens, for decoding with a window at any sequence length.
+
+    `keys` and `values` are (b, h, room, head_dim). Token t is stored in slot t mod room and overwrites token t − room.
+    `empty` (room,) is True for slots that have never been filled. `length` is the number of tokens so far.
+    """
+
+    keys: Tensor
+    values: Tensor
+    empty: Tensor
+    length: int
+
+    def append(self, k: Tensor, v: Tensor) -> "RingCache":
+        """Return a cache with t more tokens, (b, h, t, head_dim) each, in the same memory. t must be at most room."""
+        length = self.length + k.shape[2]
+        at = self.length % self.keys.shape[2]
+        if k.shape[2] == 1:  # a step of decoding: a slice costs less than indices
+            self.keys[:, :, at : at + 1], self.values[:, :, at : at + 1] = k, v
+            self.empty[at : at + 1] = False
+        else:
+            slots = torch.arange(self.length, length, device=k.device) % self.keys.shape[2]
+            self.keys[:, :, slots], self.values[:, :, slots] = k, v
+            self.empty[slots] = False
+        return self._replace(length=length)
+
+    def skip(self, tokens: int) -> "RingCache":
+        """Advance by `tokens` tokens without storing them."""
+        return self._replace(length=self.length + tokens)
 
 
 class WindowAttention(AttentionParameters):
     """(b, n, d) -> (b, n, d). In comments, c is the number of blocks, r = `reach`, and s the keys of a block: 3r or 2r.
 
-    A token always sees itself, even a padding token, so that every row has a key.
+    Queries are processed in blocks of r. Each block attends to its own block of keys and the neighbours on both sides
+    (under a causal mask: only the one before). The n × n scores are never formed. A token always sees itself, even a
+    padding token, so that every row has a key.
     """
 
     def __init__(self, d_model: int, num_heads: int, reach: int = 32) -> None:

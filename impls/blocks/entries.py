@@ -1,4 +1,4 @@
-"""Registry entries of the blocks around each of the project's attention layers.
+"""Registry entries of the blocks around each of the project's attention layers, and of stacks of encoder blocks.
 
 Importing this file does not import torch.
 
@@ -12,24 +12,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from impls.attention.compiled_entries import COMPILED_ATTENTION
-from impls.attention.entries import ATTENTION
-from impls.attention.linear.entries import LINEAR
+from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR
 from impls.impl import Impl
 
 # The references that take a source, and the FLOPs that decoding saves for each token: the keys and values of the source
 # (and for linear attention, the state) have already been computed.
 _OVER_A_SOURCE = {
     "impls.attention.reference:AttentionReference": "−4d²",
-    "impls.attention.single_reference:SingleHeadReference": "−4d²",
-    "impls.attention.gqa_reference:GroupedQueryReference": "−d²",
-    "impls.attention.linear.reference:LinearAttentionReference": "−4d² − 2d²/h",
+    "impls.attention.reference:SingleHeadReference": "−4d²",
+    "impls.attention.reference:GroupedQueryReference": "−d²",
+    "impls.attention.linear:LinearAttentionReference": "−4d² − 2d²/h",
 }
 # References that are causal by nature, so that the encoder block is causal, too.
-_CAUSAL = ("impls.attention.linear.reference:CausalLinearAttentionReference",)
-_STANDS_IN_BLOCKS = (*_OVER_A_SOURCE, *_CAUSAL, "impls.attention.window_reference:WindowReference")
+_CAUSAL = ("impls.attention.linear:CausalLinearAttentionReference",)
+_STANDS_IN_BLOCKS = (*_OVER_A_SOURCE, *_CAUSAL, "impls.attention.reference:WindowReference")
 
-# The cross-attention of a decoder whose own layer takes no source: STAND_IN of impls/blocks/rung.py.
+# The cross-attention of a decoder whose own layer takes no source: STAND_IN of impls/blocks/blocks.py.
 _FUSED = next(rung for rung in ATTENTION if rung.name == "attention.fused")
 
 # Costs under a causal mask, for layers where these differ from the costs without one.
@@ -59,7 +57,7 @@ def _encoder(rung: Impl) -> Impl:
     return replace(
         rung,
         name=rung.name.replace("attention", "encoder", 1),
-        target="impls.blocks.causal_encoder:CausalEncoder" if causal else "impls.blocks.encoder:Encoder",
+        target="impls.blocks.blocks:CausalEncoder" if causal else "impls.blocks.blocks:Encoder",
         reference=f"impls.blocks.reference:{'Causal' if causal else ''}EncoderReference",
         summary=f"encoder block around {rung.name}{', causal' if causal else ''}",
         work=summed(rung.work, "16nd²"),
@@ -80,7 +78,7 @@ def _decoder(rung: Impl) -> Impl:
     return replace(
         _encoder(itself),
         name=rung.name.replace("attention", "decoder", 1),
-        target="impls.blocks.decoder:Decoder",
+        target="impls.blocks.blocks:Decoder",
         reference="impls.blocks.reference:DecoderReference",
         summary=f"decoder block around {rung.name}, causal and over a source" + f", that by {cross.name}" * hybrid,
         work=summed(itself.work, cross.work, "16nd²"),
@@ -106,3 +104,31 @@ def summed(*claims: str) -> str:
 
 
 BLOCKS = blocks((*ATTENTION, *COMPILED_ATTENTION, *LINEAR))
+
+
+# Stacks of six encoder blocks. Three attention layers suffice: what a stack costs beyond one block is the same for
+# every layer. The three cover each order of memory once.
+_LAYERS = 6
+_AROUND = ("packed", "fused", "linear.parallel")
+
+
+def _stack(block: Impl) -> Impl:
+    """Return the stack's entry: six times the work, but the memory order of one block.
+
+    In a forward pass, each block reuses the memory that the last one freed.
+    """
+    rung = block.name.removeprefix("encoder.")
+    return replace(
+        block,
+        name=f"encoder{_LAYERS}.{rung}",
+        target="impls.blocks.stack:EncoderStack",
+        reference="impls.blocks.reference:EncoderStackReference",
+        summary=f"{_LAYERS} encoder blocks in a row around attention.{rung}",
+        work=summed(*[block.work] * _LAYERS),
+        work_train=summed(*[block.work_train] * _LAYERS),
+        options=block.options | {"layers": _LAYERS},
+        reference_options=block.reference_options | {"layers": _LAYERS},
+    )
+
+
+STACKS = tuple(_stack(block) for block in BLOCKS if block.name.removeprefix("encoder.") in _AROUND)

@@ -1,27 +1,23 @@
-"""References for the blocks, written out by hand: every block is checked against them.
+"""References of the blocks and of the stack, written out by hand: every block is checked against one of them.
 
-    LayerNorm(z)_i = γ_i (z_i − mean z) / √(mean (z − mean z)² + ε) + β_i,   over the d features of one token
-    PE(pos)_{2i} + 1j·PE(pos)_{2i+1} = 1j·exp(−1j·pos / 10000^(2i/d))
-
-Vaswani et al. 2017, sections 3.1, 3.3 and 3.5; Ba et al. 2016, "Layer Normalization", equations 3 and 4. The attention
-inside is the reference of the attention layer, which takes a causal mask like any other mask. Written for float64 and
-small n, not for speed.
+Vaswani et al. 2017, sections 3.1, 3.3 and 3.5. The attention inside is the reference of the attention layer, which
+takes a causal mask like any other mask. Written for float64 and small n, not for speed.
 """
 
 import cmath
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from impls.blocks.feed_forward import FeedForward
-from impls.blocks.rung import find
+from impls.blocks.blocks import FeedForward, find
 
 DEFAULT_REFERENCE = "impls.attention.reference:AttentionReference"
 
 
 class EncoderReference(nn.Module):
-    """(b, n, d) -> (b, n, d)."""
+    """Reference of the encoder block: (b, n, d) -> (b, n, d)."""
 
     def __init__(
         self,
@@ -52,7 +48,7 @@ class CausalEncoderReference(EncoderReference):
 
 
 class DecoderReference(nn.Module):
-    """(b, n, d) and a source (b, m, d) -> (b, n, d).
+    """Reference of the decoder block: (b, n, d) and a source (b, m, d) -> (b, n, d).
 
     If `cross_attention` is empty, it is the same class as `attention`.
     """
@@ -87,7 +83,12 @@ class DecoderReference(nn.Module):
 
 
 def positions(x: Tensor) -> Tensor:
-    """Return the positional encoding (n, d): each pair of dimensions is a rotation, with its sine before its cosine."""
+    """Return the positional encoding (n, d): each pair of dimensions is a rotation, with its sine before its cosine.
+
+        PE(pos)_{2i} + 1j·PE(pos)_{2i+1} = 1j·exp(−1j·pos / 10000^(2i/d))
+
+    Vaswani et al. 2017, section 3.5.
+    """
     n, d = x.shape[1:]
     hands = [[1j * cmath.exp(-1j * place / 10000 ** (even / d)) for even in range(0, d, 2)] for place in range(n)]
     rows = [[part for hand in row for part in (hand.real, hand.imag)][:d] for row in hands]
@@ -95,7 +96,12 @@ def positions(x: Tensor) -> Tensor:
 
 
 def normalised(z: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """Scale the features of each token to mean 0 and variance 1, then apply weight and bias: (b, n, d) -> (b, n, d)."""
+    """Scale the features of each token to mean 0 and variance 1, then apply weight and bias: (b, n, d) -> (b, n, d).
+
+        LayerNorm(z)_i = γ_i (z_i − mean z) / √(mean (z − mean z)² + ε) + β_i,   over the d features of one token
+
+    Ba et al. 2016, "Layer Normalization", equations 3 and 4.
+    """
     mean = torch.einsum("bnd->bn", z)[..., None] / z.shape[-1]  # (b, n, 1)
     variance = torch.einsum("bnd,bnd->bn", z - mean, z - mean)[..., None] / z.shape[-1]  # (b, n, 1)
     return norm.weight * (z - mean) / (variance + norm.eps) ** 0.5 + norm.bias
@@ -106,3 +112,29 @@ def thought(x: Tensor, feed_forward: FeedForward) -> Tensor:
     w_1, w_2 = feed_forward.linear1.weight, feed_forward.linear2.weight  # (4d, d), (d, 4d)
     inner = torch.einsum("bnd,ed->bne", x, w_1) + feed_forward.linear1.bias  # (b, n, 4d)
     return torch.einsum("bne,de->bnd", inner * (inner > 0), w_2) + feed_forward.linear2.bias  # (b, n, d)
+
+
+class EncoderStackReference(nn.Module):
+    """Reference of a stack of encoder blocks: (b, n, d) -> (b, n, d).
+
+    Each block takes the output of the one before, and the first adds positions.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        attention: str = DEFAULT_REFERENCE,
+        attention_options: dict[str, Any] | None = None,
+        layers: int = 6,
+    ) -> None:
+        super().__init__()
+        first = EncoderReference(d_model, num_heads, attention, attention_options)
+        others = [
+            EncoderReference(d_model, num_heads, attention, attention_options, adds_positions=False)
+            for _ in range(layers - 1)
+        ]
+        self.layers = nn.ModuleList([first, *others])
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return reduce(lambda y, layer: layer(y, attn_mask), self.layers, x)  # (b, n, d)

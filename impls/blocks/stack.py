@@ -2,8 +2,8 @@
 
     y = Layer_6(… Layer_1(x + PE))
 
-Vaswani et al. 2017, section 3.1, which uses six; Tay et al. 2021, "Long Range Arena", which measures the efficiency
-of such a stack. Compared with `encoder.py`, a stack shows how costs add up. Work, time, and what training keeps for the
+Vaswani et al. 2017, section 3.1, which uses six; Tay et al. 2021, "Long Range Arena", which measures the efficiency of
+such a stack. Compared with one block, a stack shows how costs add up. Work, time, and what training keeps for the
 backward pass are six times those of one block. In a forward pass, a block reuses the memory of the block before it.
 """
 
@@ -11,8 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from impls.blocks.encoder import Encoder, Prepared
-from impls.blocks.rung import DEFAULT
+from impls.blocks.blocks import DEFAULT, Encoder, Prepared
 
 
 class EncoderStack(nn.Module):

@@ -1,6 +1,6 @@
 """Convolution over the sequence: each token sees its k − 1 nearest neighbours, with one matrix for each of the k taps.
 
-    y_t = b + Σ_{j=0}^{k-1} W_j x_{t + j − left},   x = 0 outside the sequence
+    y_t = b + Σ_{j=0}^{k-1} W_j x_{t + j − left},   x = 0 outside the sequence and where it is padding
 
 `left` is how many positions a token looks back. Without a mask, it is (k − 1) // 2, so that the token is in the middle.
 Under a causal mask, it is k − 1, so that no later token is seen (van den Oord et al. 2016, "WaveNet", section 2.1).
@@ -63,3 +63,25 @@ def real_tokens(attn_mask: Tensor, x: Tensor) -> Tensor:
             "later tokens with is_causal, but no other pairs"
         )
     return attn_mask[:, 0, 0, :, None]
+
+
+class ConvReference(Conv1d):
+    """Reference of the convolution, computed one tap after another: (b, n, d) -> (b, n, d).
+
+    Each W_j is a plain matrix. A tap is applied only to positions that have an input, so no zeros are padded. Written
+    for float64 and small n, not for speed.
+    """
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        b, n, d = x.shape
+        is_real = torch.ones(b, n, 1) if attn_mask is None else attn_mask.reshape(b, n, 1)
+        x = x * is_real.to(x)  # (b, n, d)
+        left = self.k - 1 if is_causal else (self.k - 1) // 2
+        assert self.bias is not None
+        y = self.bias.expand(b, n, d).clone()  # (b, n, d)
+        for tap in range(self.k):
+            ahead = tap - left
+            outputs = [t for t in range(n) if 0 <= t + ahead < n]
+            seen = [t + ahead for t in outputs]
+            y[:, outputs] += torch.einsum("ed,bnd->bne", self.weight[:, :, tap], x[:, seen])
+        return y

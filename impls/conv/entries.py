@@ -6,7 +6,7 @@ CONV = (
     Impl(
         "conv.conv1d",
         "impls.conv.conv1d:Conv1d",
-        "impls.conv.reference:ConvReference",
+        "impls.conv.conv1d:ConvReference",
         "a convolution over the sequence, kernel of 3",
         # For a kernel of k: 2knd², 6knd² and 2kd². Products with the zeros beyond both ends are counted, too. No claim
         # for `path`: log_k n in table 1 is for a stack of dilated layers, and one layer does not connect both ends.

@@ -1,20 +1,18 @@
-"""Registry entries of the recurrent layers, each building on the one before.
-
-Importing this file does not import torch.
-"""
+"""Registry entries of the recurrent layers. Importing this file does not import torch."""
 
 from impls.impl import Impl
 
 _ELMAN = "impls.rnn.reference:ElmanReference"
-_GRU = "impls.rnn.gated_reference:GRUReference"
-_LSTM = "impls.rnn.gated_reference:LSTMReference"
-_MINGRU = "impls.rnn.minimal_reference:MinGRUReference"
-_MINLSTM = "impls.rnn.minimal_reference:MinLSTMReference"
+_GRU = "impls.rnn.reference:GRUReference"
+_LSTM = "impls.rnn.reference:LSTMReference"
+_MINGRU = "impls.rnn.reference:MinGRUReference"
+_MINLSTM = "impls.rnn.reference:MinLSTMReference"
 
+# Each layer builds on the one before.
 RNN = (
     Impl(
         "rnn.elman",
-        "impls.rnn.elman:Elman",
+        "impls.rnn.gated:Elman",
         _ELMAN,
         "Elman network, the loop over time in Python",
         work="4nd²",
@@ -28,7 +26,7 @@ RNN = (
     ),
     Impl(
         "rnn.torch",
-        "impls.rnn.torch_rnn:TorchRNN",
+        "impls.rnn.torch_modules:TorchRNN",
         _ELMAN,
         "the same network as torch.nn.RNN",
         work="4nd²",
@@ -42,7 +40,7 @@ RNN = (
     ),
     Impl(
         "rnn.gru",
-        "impls.rnn.gru:GRU",
+        "impls.rnn.gated:GRU",
         _GRU,
         "GRU, the loop over time in Python",
         work="12nd²",
@@ -56,7 +54,7 @@ RNN = (
     ),
     Impl(
         "rnn.gru.torch",
-        "impls.rnn.torch_gru:TorchGRU",
+        "impls.rnn.torch_modules:TorchGRU",
         _GRU,
         "the same network as torch.nn.GRU",
         work="12nd²",
@@ -70,7 +68,7 @@ RNN = (
     ),
     Impl(
         "rnn.lstm",
-        "impls.rnn.lstm:LSTM",
+        "impls.rnn.gated:LSTM",
         _LSTM,
         "LSTM, the loop over time in Python",
         work="16nd²",
@@ -84,11 +82,11 @@ RNN = (
     ),
     Impl(
         "rnn.lstm.torch",
-        "impls.rnn.torch_lstm:TorchLSTM",
+        "impls.rnn.torch_modules:TorchLSTM",
         _LSTM,
         "the same network as torch.nn.LSTM",
         work="16nd²",
-        # No claim for training: 48nd² or 48nd² − 8d², depending on the backend; see torch_lstm.py.
+        # No claim for training: 48nd² or 48nd² − 8d², depending on the backend; see `TorchLSTM`.
         work_decode="16d²",
         memory="nd",
         depth="n",
@@ -98,7 +96,7 @@ RNN = (
     ),
     Impl(
         "rnn.mingru",
-        "impls.rnn.mingru:MinGRU",
+        "impls.rnn.minimal:MinGRU",
         _MINGRU,
         "minGRU, the loop over time in Python",
         work="4nd²",
@@ -112,7 +110,7 @@ RNN = (
     ),
     Impl(
         "rnn.mingru.parallel",
-        "impls.rnn.mingru_parallel:ParallelMinGRU",
+        "impls.rnn.minimal:ParallelMinGRU",
         _MINGRU,
         "the same network as a scan in log space",
         work="4nd²",
@@ -125,7 +123,7 @@ RNN = (
     ),
     Impl(
         "rnn.minlstm",
-        "impls.rnn.minlstm:MinLSTM",
+        "impls.rnn.minimal:MinLSTM",
         _MINLSTM,
         "minLSTM, the loop over time in Python",
         work="6nd²",
@@ -139,7 +137,7 @@ RNN = (
     ),
     Impl(
         "rnn.minlstm.parallel",
-        "impls.rnn.minlstm_parallel:ParallelMinLSTM",
+        "impls.rnn.minimal:ParallelMinLSTM",
         _MINLSTM,
         "the same network as a scan in log space",
         work="6nd²",
@@ -152,8 +150,8 @@ RNN = (
     ),
     Impl(
         "rnn.linear_scan",
-        "impls.rnn.linear_scan:LinearScan",
-        "impls.rnn.linear_scan_reference:LinearScanReference",
+        "impls.rnn.scan:LinearScan",
+        "impls.rnn.reference:LinearScanReference",
         "gated linear recurrence, scanned by doubling",
         work="4nd²",
         work_train="12nd²",
@@ -162,5 +160,25 @@ RNN = (
         depth="log n",
         path="log n",
         has_heads=False,
+    ),
+)
+
+
+# The layer whose first call compiles.
+COMPILED_RNN = (
+    Impl(
+        "rnn.compiled",
+        "impls.rnn.gated:CompiledElman",
+        "impls.rnn.reference:ElmanReference",
+        "Elman network, the loop compiled in blocks of 16 steps",
+        work="4nd²",
+        work_train="12nd² − 2d²",
+        work_decode="4d²",
+        memory="nd",
+        depth="n",
+        path="n",
+        kind="recurrent",
+        has_heads=False,
+        compiled=True,
     ),
 )

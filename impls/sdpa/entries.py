@@ -2,12 +2,12 @@
 
 from impls.impl import Impl
 
-_REFERENCE = "impls.sdpa.reference:SdpaReference"
+_REFERENCE = "impls.sdpa.layers:SdpaReference"
 
 SDPA = (
     Impl(
         "sdpa.naive",
-        "impls.sdpa.naive:NaiveSdpa",
+        "impls.sdpa.layers:NaiveSdpa",
         _REFERENCE,
         "attention without its projections, h scores in memory",
         work="4n²d",
@@ -19,7 +19,7 @@ SDPA = (
     ),
     Impl(
         "sdpa.fused",
-        "impls.sdpa.fused:FusedSdpa",
+        "impls.sdpa.layers:FusedSdpa",
         _REFERENCE,
         "the same in one kernel, flash or the like, no scores in memory",
         work="4n²d",
@@ -31,7 +31,7 @@ SDPA = (
     ),
     Impl(
         "sdpa.flash",
-        "impls.sdpa.fused:FlashSdpa",
+        "impls.sdpa.layers:FlashSdpa",
         _REFERENCE,
         "the same by the flash kernel alone",
         work="4n²d",

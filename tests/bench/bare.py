@@ -68,7 +68,7 @@ def conv1d(layer: nn.Module, x: Tensor) -> Call:
 
 def compiled(layer: nn.Module, x: Tensor) -> Call:
     """`torch.compile` of `attention.packed`."""
-    from impls.attention.packed import PackedAttention
+    from impls.attention.plain import PackedAttention
 
     eager = PackedAttention(x.shape[-1], layer.num_heads).eval()
     eager.load_state_dict(layer.state_dict())

@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.timing.cuda.sample import sample_cuda
-from harness.trial.timing.cuda.torch_device import TorchDevice
+from harness.trial.timing.cuda import TorchDevice, sample_cuda
+from harness.trial.workload import build
 
 TURNS = int(os.environ.get("HARNESS_BENCH_TURNS", "7"))
 SAMPLING_S = 0.1

@@ -20,9 +20,7 @@ from bench.peers.noise import errors, rms
 from bench.peers.with_harness import Harness, estimates_of, trials_of
 
 from harness.case import Case
-from harness.stats.estimate import counted
-from harness.stats.quantile import low_quantile
-from harness.stats.trials import Trial, best_pulse
+from harness.stats.estimate import Trial, best_pulse, counted, low_quantile
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "24"))
 ROWS = os.environ.get("HARNESS_BENCH_ROWS")

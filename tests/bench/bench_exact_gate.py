@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.case import Case
-from harness.cli.remeasure import Remeasured
+from harness.cli.check import Remeasurement
 from harness.config import compose
 from harness.gate.baseline import Baseline
-from harness.gate.check import judge
-from harness.gate.outcome import REGRESSION, Outcome, exit_status
-from harness.gate.said.table import alike
+from harness.gate.check import judge_baseline
+from harness.gate.reporters import alike_outcomes
+from harness.gate.rules import REGRESSION, Outcome, exit_status
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512, 1024)]
 UNCHANGED = "nothing: the layer as it was"
@@ -29,7 +29,7 @@ def test_planted_regressions_are_caught(tmp_path: Path, monkeypatch: pytest.Monk
     table = Table(title="check --exact, after each change of the layer's file", title_justify="left")
     for heading in ("planted", "exit status", "caught by", "what it says"):
         table.add_column(heading, overflow="fold")
-    with Remeasured(compose([]), tmp_path, Console(file=StringIO()), timed=False) as measured:
+    with Remeasurement(compose([]), tmp_path, Console(file=StringIO()), timed=False) as measured:
 
         def take(text: str) -> Baseline:
             planted.rewrite(tmp_path, text)
@@ -37,7 +37,7 @@ def test_planted_regressions_are_caught(tmp_path: Path, monkeypatch: pytest.Monk
 
         was = take(planted.UNCHANGED)
         for name, text in {UNCHANGED: planted.UNCHANGED, **planted.PLANTED}.items():
-            found = judge(was, take(text), CASES, timed=False)
+            found = judge_baseline(was, take(text), CASES, timed=False)
             assert exit_status(found) == (0 if name == UNCHANGED else 1), name
             for number, (quantity, said) in enumerate(_caught(found)):
                 table.add_row(*((name, str(exit_status(found))) if number == 0 else ("", "")), quantity, said)
@@ -47,5 +47,5 @@ def test_planted_regressions_are_caught(tmp_path: Path, monkeypatch: pytest.Monk
 
 def _caught(found: list[Outcome]) -> list[tuple[str, str]]:
     """(quantity, sentence at the largest size) for each quantity that got worse."""
-    groups = alike([one for one in found if one.verdict == REGRESSION])
+    groups = alike_outcomes([one for one in found if one.verdict == REGRESSION])
     return [(group[-1].quantity, group[-1].reason) for group in groups] or [("nothing", f"all {len(found)} passed")]

@@ -21,9 +21,8 @@ from bench.gate.recorded import RULES, Recorded
 from rich.console import Console
 from rich.table import Table
 
-from harness.stats.paired.procedure import TakeBlock, measure
-from harness.stats.paired.verdicts import FASTER, SLOWER, controls_of, verdicts_of
-from harness.sweep.paired.comparison import controls_among
+from harness.measure.interleaved import controls_among
+from harness.stats.paired_test import FASTER, SLOWER, TakeBlock, controls_of, measure_blocks, verdicts_of
 
 ALIKE = int(os.environ.get("HARNESS_BENCH_ALIKE", "40"))
 PLANTED = int(os.environ.get("HARNESS_BENCH_PLANTED", "12"))
@@ -102,7 +101,7 @@ def _draw(take: TakeBlock, seed: int, effects: Sequence[float]) -> tuple[bool, b
 
     slower; blocks a case.
     """
-    measured = measure(12, controls_among(12), take, RULES, seed)
+    measured = measure_blocks(12, controls_among(12), take, RULES, seed)
     found = verdicts_of(measured, RULES)
     others = any(one.verdict in _FLAGGED for one, effect in zip(found, effects, strict=True) if not effect)
     slower = any(one.verdict == SLOWER for one, effect in zip(found, effects, strict=True) if effect)

@@ -17,9 +17,8 @@ import big_o
 import numpy as np
 from scaling.costs import DOUBLING, attention, grid, noisy
 
-from harness.scaling.fit import fit
-from harness.scaling.naming import UNDETERMINED, name
-from harness.scaling.terms import Floats, Sizes, Term
+from harness.fit.laws import Floats, Sizes, Term
+from harness.fit.select import UNDETERMINED, fit_law, law_name
 
 DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "100"))
 NOISES = (0.0, 0.01, 0.03, 0.10)
@@ -53,7 +52,7 @@ def test_attention() -> None:
         for noise in (0.0, 0.01, 0.03):
             errors, logs, determined = [], 0, 0
             for seed in range(10 * DRAWS):
-                law = fit(sizes, noisy(attention(sizes), noise, seed))
+                law = fit_law(sizes, noisy(attention(sizes), noise, seed))
                 found = {c.term: c.value for c in law.coefficients}
                 errors.append(
                     max(abs(found.get(Term(n=1, d=2), 0) / 8e-13 - 1), abs(found.get(Term(n=2, d=1), 0) / 4e-13 - 1))
@@ -93,7 +92,7 @@ def _outcome(named: str | Term, truth: tuple[Term, ...]) -> str:
 
 
 def _harness(n: Floats, costs: Floats) -> str:
-    return name(fit(_sizes(n), costs))
+    return law_name(fit_law(_sizes(n), costs))
 
 
 def _google_benchmark(n: Floats, costs: Floats) -> Term:

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.case import Case
-from harness.trial.build import Workload, build
-from harness.trial.facts.memory import allocator_peak
+from harness.trial.metrics.collect import allocator_peak
+from harness.trial.workload import Workload, build
 
 D, H = 256, 8
 THREADS = len(os.sched_getaffinity(0))

@@ -17,9 +17,9 @@ import torch
 from bench.chosen import impls, lengths, others
 from ladder import case_of
 
-from harness.summary.facts_row import FACTS, facts_of
-from harness.sweep.runner import Runner
-from harness.trial.build import build
+from harness.measure.executor import Executor
+from harness.results.aggregate import FACTS, facts_of_row
+from harness.trial.workload import build
 from impls.registry import IMPLS
 
 AXES = others(os.environ)
@@ -37,14 +37,14 @@ def as_before() -> Iterator[None]:
 @pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize("seq_len", lengths(os.environ))
 @pytest.mark.parametrize("impl", impls(os.environ))
-def test_layer(benchmark, runner: Runner, impl: str, seq_len: int) -> None:
+def test_layer(benchmark, runner: Executor, impl: str, seq_len: int) -> None:
     more = {axis: value for axis, value in AXES.items() if axis not in ("d_model", "num_heads")}
     case = case_of(impl, seq_len, AXES["d_model"], AXES["num_heads"], **more)
     row = runner.run("facts", case)
     if row["status"] == "unsupported":
         pytest.skip(row["reason"])
     assert row["status"] == "ok", row["reason"]
-    exact = dict(zip(FACTS, facts_of(row) or (), strict=False))
+    exact = dict(zip(FACTS, facts_of_row(row) or (), strict=False))
     known = {name: fact for name, fact in exact.items() if fact is not None}
     benchmark.extra_info |= {**case.as_dict(), "family": IMPLS[impl].family, **known}
     call = build(case, 0).call

@@ -26,13 +26,13 @@ LONGEST_S = 900.0
 
 _SUMMARISE = """
 from harness.config import compose
-from harness.summary import summarise_run
+from harness.results import summarise_run
 summarise_run(run, compose(["precision=strict"]).precision)
 """
 _REPORT = """
 from harness.report.build import build
-from harness.report.studio import Studio
-with Studio() as studio:
+from harness.report.background_plots import BackgroundPlots
+with BackgroundPlots() as studio:
     build(run, studio)
 """
 _PROGRAM = """

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from harness.case import Case
 from harness.cli import main
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
 
 SIZES, BATCHES, ROUNDS = 10, 10, 2
 _KNOWN = {"family": "own", "has_heads": True, "import_s": 0.0, "forkable": True}
@@ -32,7 +32,7 @@ def arguments(cases: int, out: str) -> list[str]:
     return [*axes, *widths, *rounds, "precision.trial_s=0.0001", f"out={out}"]
 
 
-class Counting(Runner):
+class Counting(Executor):
     """Notes how long its trials take and when the first began."""
 
     inside_s, trials = 0.0, 0
@@ -83,8 +83,8 @@ def measure(cases: int, pretended: bool, out: str) -> dict[str, Any]:
 
     began = time.monotonic()
     with (
-        patch("harness.sweep.configured.Runner", Pretending if pretended else Counting),
-        patch("harness.cli.sweep_command._report", at_the_end),
+        patch("harness.measure.session.Executor", Pretending if pretended else Counting),
+        patch("harness.cli.sweep._report", at_the_end),
     ):
         status = main(["sweep", *arguments(cases, out)])
     return {"status": status, **found}

@@ -11,7 +11,7 @@ import orjson
 
 from harness import store
 from harness.case import Case
-from harness.claims import of_impl
+from harness.claims import claims_of_impl
 from harness.config import compose
 
 HEADS = (1, 2, 4, 8, 16, 32)
@@ -105,7 +105,7 @@ def _facts(cases: list[Case]) -> Iterator[dict[str, Any]]:
 
 
 def _work(case: Case) -> int:
-    claim = of_impl(case.impl)["work_train" if case.mode == "train" else "work"]
+    claim = claims_of_impl(case.impl)["work_train" if case.mode == "train" else "work"]
     return case.batch_size * claim(case.seq_len, case.d_model, case.num_heads)
 
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.calibration.load import Load
-from harness.calibration.measured import Calibration
-from harness.calibration.noise import Floor
-from harness.calibration.state import State
+from harness.calibration.calibrate import Calibration, NoiseFloor
+from harness.calibration.machine_state import BackgroundLoad, MachineState
 
 KEY = "impl=rnn.torch seq_len=64 d_model=32 num_heads=1 batch_size=1 mode=forward dtype=float32 device=cpu threads=2"
 GOOD = Calibration(
@@ -25,7 +23,7 @@ GOOD = Calibration(
     limits={"target": 0.05, "trial_s": 0.125},
     took_s=41.5,
     clock_s=3.1e-8,
-    noise=Floor(0.021, 0.015, 0.034, 0.03, 54, 18),
+    noise=NoiseFloor(0.021, 0.015, 0.034, 0.03, 54, 18),
     noise_between_repeats=0.024,
     noise_by_case={KEY: 0.031},
     disturbed_share=0.02,
@@ -39,8 +37,8 @@ GOOD = Calibration(
         "cache_bytes": 2**25,
     },
     failures=(),
-    load=Load(steal_share=0.0, other_share=0.01, swapped_bytes=0, busiest=()),
-    state=State(
+    load=BackgroundLoad(steal_share=0.0, other_share=0.01, swapped_bytes=0, busiest=()),
+    state=MachineState(
         usable_cpus=4,
         usable_cores=2,
         governors=("performance",),

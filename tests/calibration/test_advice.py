@@ -2,12 +2,12 @@
 
 import pytest
 
-from harness.calibration.advice import advise, percent, verdict
-from harness.calibration.load import Busy
+from harness.calibration.machine_state import Busy
+from harness.calibration.record import advice_for, percent, verdict
 
 
 def test_a_machine_without_fault_is_fit_and_gets_no_advice(calibration) -> None:
-    assert advise(calibration) == []
+    assert advice_for(calibration) == []
     assert verdict([]) == "fit"
 
 
@@ -40,7 +40,7 @@ def test_a_machine_without_fault_is_fit_and_gets_no_advice(calibration) -> None:
     ],
 )
 def test_each_fault_is_told_with_what_to_do(spoilt, fault: dict, word: str, said: tuple[str, ...]) -> None:
-    advice = advise(spoilt(**fault))
+    advice = advice_for(spoilt(**fault))
     assert len(advice) == 1
     assert verdict(advice) == word
     assert all(part in advice[0].text for part in said)
@@ -61,17 +61,17 @@ def test_each_fault_is_told_with_what_to_do(spoilt, fault: dict, word: str, said
     ],
 )
 def test_what_is_harmless_or_unknown_is_no_fault(spoilt, harmless: dict) -> None:
-    assert advise(spoilt(**harmless)) == []
+    assert advice_for(spoilt(**harmless)) == []
 
 
 def test_the_weightiest_comes_first_and_decides(spoilt) -> None:
-    advice = advise(spoilt(turbo=True, governors=("ondemand",), steal_share=0.3))
+    advice = advice_for(spoilt(turbo=True, governors=("ondemand",), steal_share=0.3))
     assert [one.level for one in advice] == ["unfit", "care", "note"]
     assert verdict(advice) == "not fit"
 
 
 def test_the_best_precision_is_not_sent_to_a_better_one(spoilt) -> None:
-    (one,) = advise(spoilt(floor=0.08, precision="strict"))
+    (one,) = advice_for(spoilt(floor=0.08, precision="strict"))
     assert "Try" not in one.text
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.calibration.noise import between_floor, noise_floor
+from harness.calibration.calibrate import noise_floor, noise_floor_between
 
 # The 95 % quantile of |x − y| for independent normal x, y of standard deviation 1, and the 60 % quantile.
 Q95, Q60 = 1.959964 * math.sqrt(2), 0.841621 * math.sqrt(2)
@@ -69,8 +69,8 @@ def test_without_a_pair_there_is_no_floor() -> None:
 def test_what_differs_only_between_repeats_is_no_noise_within_them() -> None:
     cases = [[[1.0, 1.0], [1.1, 1.1]], [[5.0, 5.0], [5.5, 5.5]]]
     assert noise_floor([times for repeats in cases for times in repeats]).floor == 0
-    assert between_floor(cases) == pytest.approx(0.1)
+    assert noise_floor_between(cases) == pytest.approx(0.1)
 
 
 def test_a_single_repeat_says_nothing_of_others() -> None:
-    assert between_floor([[[1.0, 1.2]]]) is None
+    assert noise_floor_between([[[1.0, 1.2]]]) is None

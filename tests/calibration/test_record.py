@@ -95,10 +95,10 @@ def test_without_a_file_the_note_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def test_it_takes_an_older_ones_place_and_nothing_elses(saved: Path, tmp_path: Path) -> None:
-    record.check_out(saved)
-    record.check_out(tmp_path / "new" / "c.json")
+    record.check_calibration_path(saved)
+    record.check_calibration_path(tmp_path / "new" / "c.json")
     (tmp_path / "mine.json").write_text('{"mine": 1}')
     for out, why in (("mine.json", "another file"), ("mine.json/c.json", "a file"), ("results", "is a directory")):
         with pytest.raises(UsageError, match=why):
-            record.check_out(tmp_path / out)
+            record.check_calibration_path(tmp_path / out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.json", "results"]

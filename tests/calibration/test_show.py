@@ -5,12 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.calibration.show import show
+from harness.calibration.record import show_calibration
 
 
 def text_of(calibration) -> str:
     console = Console(file=io.StringIO(), width=100)
-    show(calibration, console)
+    show_calibration(calibration, console)
     return " ".join(console.file.getvalue().replace("│", " ").split())
 
 

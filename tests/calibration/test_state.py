@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.calibration.state import cpu_quota, on_battery, read_state, turbo, usable_cores, virtual
+from harness.calibration.machine_state import cpu_quota, on_battery, read_machine_state, turbo, usable_cores, virtual
 
 CPU = "sys/devices/system/cpu"
 
@@ -34,7 +34,7 @@ def test_a_whole_machine_is_read(tmp_path: Path) -> None:
             "sys/class/power_supply/AC/type": "Mains",
         },
     )
-    state = read_state(tmp_path)
+    state = read_machine_state(tmp_path)
     assert state.governors == ("performance", "powersave")
     assert (state.scaling_driver, state.turbo, state.smt, state.virtual) == ("intel_pstate", True, True, False)
     assert (state.clocksource, state.huge_pages, state.cpu_quota, state.on_battery) == ("tsc", "always", None, False)
@@ -42,7 +42,7 @@ def test_a_whole_machine_is_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_none_and_said_so(tmp_path: Path) -> None:
-    state = read_state(tmp_path)
+    state = read_machine_state(tmp_path)
     assert set(state.unreadable) == {
         *("usable_cores", "governors", "scaling_driver", "turbo", "smt", "virtual", "clocksource"),
         *("huge_pages", "cpu_quota", "on_battery"),
@@ -138,4 +138,4 @@ def test_a_battery_counts_while_it_is_drained(tmp_path: Path, status: str, drain
 
 
 def test_this_machine_can_be_read_whatever_it_shows() -> None:
-    assert read_state().usable_cpus >= 1
+    assert read_machine_state().usable_cpus >= 1

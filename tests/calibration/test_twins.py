@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.calibration.twins import Twin, measure_twins, twins_of
+from harness.calibration.calibrate import Replicate, measure_replicates, replicates_of
 from harness.case import Case
-from harness.catalog import Traits
 from harness.config import Precision
+from harness.registry import Traits
 
 CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]
 TRAITS = {"rnn.torch": Traits("rnn", False)}
@@ -19,7 +19,7 @@ PRECISION = Precision(target=0.05, min_rounds=2, max_rounds=2, trial_s=0.1, time
 class Pretender:
     """Times by case and copy; a pulse as told, and a failure where told."""
 
-    def __init__(self, pulse_s: float = 1.0, fails: Twin | None = None) -> None:
+    def __init__(self, pulse_s: float = 1.0, fails: Replicate | None = None) -> None:
         self.asked: list[Case] = []
         self.pulse_s, self.fails = pulse_s, fails
 
@@ -54,19 +54,19 @@ def run(*runners: Pretender):
         runner = waiting.pop(0)
         sweep(runner, runner)
 
-    return measure_twins(CASES, TRAITS, PRECISION, repeat, copies=2, repeats=len(runners))
+    return measure_replicates(CASES, TRAITS, PRECISION, repeat, copies=2, repeats=len(runners))
 
 
 def test_a_twin_is_its_case_in_everything_that_a_trial_reads() -> None:
-    twin = twins_of(CASES, 2)[1]
+    twin = replicates_of(CASES, 2)[1]
     assert Case.from_dict(twin.as_dict()) == CASES[0]
-    assert len(set(twins_of(CASES, 3))) == 6
+    assert len(set(replicates_of(CASES, 3))) == 6
 
 
 def test_every_copy_is_measured_as_a_sweep_would_and_side_by_side() -> None:
     twins = run(first := Pretender(), second := Pretender())
-    assert Counter(first.asked) == dict.fromkeys(twins_of(CASES, 2), PRECISION.max_rounds)
-    assert set(first.asked[:4]) == set(first.asked[4:]) == set(twins_of(CASES, 2))
+    assert Counter(first.asked) == dict.fromkeys(replicates_of(CASES, 2), PRECISION.max_rounds)
+    assert set(first.asked[:4]) == set(first.asked[4:]) == set(replicates_of(CASES, 2))
     assert first.asked != second.asked
     for case in CASES:
         assert twins.times_s[case] == [pytest.approx([case.seq_len, 1.1 * case.seq_len])] * 2
@@ -81,7 +81,7 @@ def test_trials_beside_a_slow_pulse_are_counted() -> None:
 
 
 def test_a_copy_that_fails_has_no_time_and_a_reason() -> None:
-    twins = run(Pretender(fails=twins_of(CASES, 2)[0]))
+    twins = run(Pretender(fails=replicates_of(CASES, 2)[0]))
     assert [len(times) for times in twins.times_s[CASES[0]]] == [1]
     assert [len(times) for times in twins.times_s[CASES[1]]] == [2]
     assert twins.failures == ["rnn.torch n=64 d=16 h=1: killed: by SIGKILL"]

@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from harness.case import Case, grid
+from harness.measure.executor import Executor
 from harness.report.build import Report
-from harness.summary.stored import read_stored
-from harness.sweep.runner import Runner
+from harness.results.run_directory import read_run_directory
 
 # Of a grid so many cases, of a case so many trials: more would tell no more.
 _CASES = 24
@@ -19,7 +19,7 @@ _TRIALS = 12
 _MACHINE = {"host": "here", "cpu": {"model": "pretended", "usable": 2}, "torch": {"version": "0", "gpu": None}}
 
 
-class PretendedRunner(Runner):
+class PretendedRunner(Executor):
     """Answers at once. float64 is wrong, what is long runs out of memory, and three lengths of four are steady.
 
     The machine is disturbed beside the fourth, and quiet whenever it is looked at: nobody waits.
@@ -64,19 +64,19 @@ def pretending() -> Iterator[None]:
     """While it lasts: nothing is measured, no disk waited for, and of the report only the lines are made."""
 
     def build(run: Path, studio: None) -> Report:
-        stored = read_stored(run)
+        stored = read_run_directory(run)
         return Report(stored.lines, None, stored.notices, ())  # type: ignore[arg-type]
 
-    command = "harness.cli.sweep_command"
+    command = "harness.cli.sweep"
     with ExitStack() as stack:
         for target, replacement in {
-            "harness.sweep.configured.Runner": PretendedRunner,
-            f"{command}.Studio": nullcontext,
+            "harness.measure.session.Executor": PretendedRunner,
+            f"{command}.BackgroundPlots": nullcontext,
             f"{command}.describe_machine": lambda _: _MACHINE,
             f"{command}.grid": lambda *arguments: islice(grid(*arguments), _CASES),
-            "harness.cli.plan.refusals": lambda *_: {},
+            "harness.cli.sweep.unsupported_cases": lambda *_: {},
             "harness.report.build.build": build,
-            "harness.report.answer.show": lambda *_: None,
+            "harness.report.terminal.show_answer": lambda *_: None,
             "os.fsync": lambda _: None,
         }.items():
             stack.enter_context(patch(target, replacement))

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.cli import looking, main
-from harness.sweep.runner import Runner
+from harness.cli import inspect, main
+from harness.measure.executor import Executor
 
 ODD = "[red] $x$ 😀 שלום naïve 你好 </text> a\u202eb the the"
 SMALL = ["d_model=8", "num_heads=2"]
@@ -20,10 +20,10 @@ LAYERS = "trial.inside.layers"
 class Lent:
     """A runner that goes on after the command."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Executor) -> None:
         self._runner = runner
 
-    def __enter__(self) -> Runner:
+    def __enter__(self) -> Executor:
         return self._runner
 
     def __exit__(self, *_: object) -> None:
@@ -31,9 +31,9 @@ class Lent:
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> Iterator[Path]:
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Executor) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(looking, "runner", lambda: Lent(runner))
+    monkeypatch.setattr(inspect, "short_executor", lambda: Lent(runner))
     return tmp_path
 
 

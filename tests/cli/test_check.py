@@ -15,10 +15,10 @@ from rich.console import Console
 
 from harness.case import grid
 from harness.cli import main
-from harness.cli.remeasure import Remeasured
+from harness.cli.check import Remeasurement
 from harness.config import compose
 from harness.gate.baseline import Baseline
-from harness.gate.baseline_file import write
+from harness.gate.baseline_file import write_baseline
 
 GRID = ["seq_len=32,64,128", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
 SHORT = ["precision.trial_s=0.002", "precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
@@ -32,7 +32,7 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     sys.path.append(str(place))
     run, file = place / "run", place / "baseline.json"
     config = compose([f"impl={planted.IMPL},rnn.elman", *GRID, *SHORT, f"out={run}"])
-    with Remeasured(config, place, Console(file=StringIO()), timed=True) as measured:
+    with Remeasurement(config, place, Console(file=StringIO()), timed=True) as measured:
         measured.take(list(grid(config.axes, lambda impl: impl != "rnn.elman")), run)
     assert main(["baseline", str(run), "-o", str(file)]) == 0
     yield file
@@ -177,9 +177,9 @@ STEEPER = baselines.baseline(laws={baselines.MEMORY: baselines.law(1.0), baselin
 def test_time_that_seems_to_grow_faster_is_measured_a_second_time(
     found: list[Baseline], status: int, times: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("harness.cli.remeasure.Remeasured", Pretender)
+    monkeypatch.setattr("harness.cli.check.Remeasurement", Pretender)
     monkeypatch.setattr(Pretender, "found", list(found))
-    write(baselines.baseline(), Path("b.json"))
+    write_baseline(baselines.baseline(), Path("b.json"))
     assert main(["check", "b.json"]) == status
     assert len(found) - len(Pretender.found) == times
     assert ("exponent of time in n 1.60 (1.50 to 1.70) → 1.90 (1.80 to 2.00)" in capsys.readouterr().out) == (

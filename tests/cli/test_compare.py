@@ -15,7 +15,7 @@ import pytest
 
 from harness.case import AXES
 from harness.cli import main
-from harness.sweep.paired import block, comparison
+from harness.measure import interleaved
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["d_model=16", "num_heads=2", "threads=1", "blocks=8", "memory_limit=512MiB", "out=found"]
@@ -42,8 +42,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "path", list(sys.path))
     # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
-    monkeypatch.setattr(comparison, "_ROUNDS_A_PARENT", 100)
-    monkeypatch.setattr(block, "Timing", partial(block.Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr(interleaved, "_ROUNDS_A_PARENT", 100)
+    monkeypatch.setattr(interleaved, "Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -241,9 +241,9 @@ def test_what_makes_no_sense_is_2(
 
 @pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 20)), (200, (8, 12, 20, 36, 64, 120, 180, 200))])
 def test_more_blocks_are_looked_at_more_often(most: int, looks: tuple[int, ...]) -> None:
-    from harness.cli.compare_sides import read_asked
+    from harness.cli.compare import read_comparison_request
 
-    assert read_asked(["impl=rnn.torch,rnn.elman", f"blocks={most}"], None).rules.looks == looks
+    assert read_comparison_request(["impl=rnn.torch,rnn.elman", f"blocks={most}"], None).rules.looks == looks
 
 
 def test_ended_halfway_it_leaves_neither_worktree_nor_process(repository: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from exchange.exports import make_run, strict
 
 from harness.cli import main
-from harness.exchange.formats import FORMATS
+from harness.export import FORMATS
 
 READERS = [
     ["report", "--no-plots"],

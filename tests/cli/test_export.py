@@ -11,7 +11,7 @@ from exchange.exports import SIZES, make_run
 
 import harness
 from harness.cli import main
-from harness.summary.stored import read_stored
+from harness.results.run_directory import read_run_directory
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def test_what_cannot_be_exported_is_one_line(
 
 
 def test_an_export_read_back_is_the_run_that_was_exported(run: Path, file: Path) -> None:
-    assert read_stored(file).lines == [line for line in read_stored(run).lines if line.status == "ok"]
-    assert read_stored(file).notices == []
+    assert read_run_directory(file).lines == [line for line in read_run_directory(run).lines if line.status == "ok"]
+    assert read_run_directory(file).notices == []
 
 
 def test_a_notebook_reads_it_as_it_reads_a_run(file: Path) -> None:

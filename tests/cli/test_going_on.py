@@ -12,8 +12,8 @@ import yaml
 
 from harness import store
 from harness.cli import main
-from harness.cli.sweep_out import out_of
 from harness.config import compose
+from harness.measure.session import output_directory
 
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
 TINY = ["impl=rnn.elman", "d_model=8", "threads=1", "precision.trial_s=0.01", *TWO_ROUNDS, "out=run", "--no-plots"]
@@ -254,6 +254,6 @@ def test_a_clock_that_was_set_back_names_no_run_twice(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "strftime", lambda form: "then")
     for name in ("then", "then-2", "then-3"):
-        out = out_of(compose([]))
+        out = output_directory(compose([]))
         assert out == Path("results", name)
         out.mkdir(parents=True)

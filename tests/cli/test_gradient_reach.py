@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from cli.test_attention_map import Lent
 
-from harness.cli import looking, main
-from harness.sweep.runner import Runner
+from harness.cli import inspect, main
+from harness.measure.executor import Executor
 
 SMALL = ["seq_len=24", "d_model=8", "num_heads=2", "seeds=4"]
 LAYERS = "trial.inside.layers"
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> Iterator[Path]:
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Executor) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(looking, "runner", lambda: Lent(runner))
+    monkeypatch.setattr(inspect, "short_executor", lambda: Lent(runner))
     return tmp_path
 
 

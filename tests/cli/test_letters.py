@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from harness import catalog
+from harness import registry
 from harness.cli import main
-from harness.cli.compare_sides import read_asked
+from harness.cli.compare import read_comparison_request
 from harness.config import compose
 from harness.config.overrides import quoted
 from harness.errors import UsageError
-from harness.report.reproduce import command
-from harness.summary.stored import read_stored
+from harness.report.provenance import reproduce_command
+from harness.results.run_directory import read_run_directory
 
 LAYER = """\
 from torch import nn
@@ -81,11 +81,11 @@ def test_a_key_in_other_letters_is_unknown() -> None:
 @pytest.mark.parametrize("name", ["1ö:A", "ö:1A", "ö:", "ö-ü:A", "ö:A B", "./größe.py:A-B"])
 def test_what_is_no_name_in_python_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not of the form"):
-        catalog.check_name(name)
+        registry.check_name(name)
 
 
 def test_a_class_is_found_however_its_letters_are_composed() -> None:
-    assert catalog.load_class("./größe.py:Scho\u0308n").__name__ == "Schön"
+    assert registry.load_class("./größe.py:Scho\u0308n").__name__ == "Schön"
 
 
 def test_a_layer_is_measured_reported_and_kept_as_a_baseline(here: Path, capsys: pytest.CaptureFixture) -> None:
@@ -94,9 +94,9 @@ def test_a_layer_is_measured_reported_and_kept_as_a_baseline(here: Path, capsys:
     said = capsys.readouterr().out
     assert all(name in said for name in NAMES)
     assert main(["sweep", impl, *SHORT, "out=läufe/größe", "--no-plots"]) == 0
-    stored = read_stored(Path("läufe/größe"))
+    stored = read_run_directory(Path("läufe/größe"))
     assert {line.impl: line.status for line in stored.lines} == dict.fromkeys(NAMES, "ok")
-    again = [word for word in shlex.split(command(stored.config)) if word.startswith("impl=")]
+    again = [word for word in shlex.split(reproduce_command(stored.config)) if word.startswith("impl=")]
     assert list(compose(again).axes["impl"]) == NAMES
     shutil.rmtree("läufe/größe/rows")
     assert main(["report", "läufe/größe", "--no-plots"]) == 0
@@ -110,6 +110,6 @@ def test_a_layer_is_measured_reported_and_kept_as_a_baseline(here: Path, capsys:
 
 
 def test_two_layers_are_compared_by_such_names() -> None:
-    asked = read_asked([f"impl={NAMES[0]},{NAMES[2]}", "seq_len=8"], None)
+    asked = read_comparison_request([f"impl={NAMES[0]},{NAMES[2]}", "seq_len=8"], None)
     assert asked.impls == (NAMES[0], NAMES[2])
     assert list(asked.config.axes["impl"]) == [NAMES[0], NAMES[2]]

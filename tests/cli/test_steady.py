@@ -10,9 +10,9 @@ import pytest
 from rows import usual_lines
 
 from harness.cli import main
-from harness.cli.steady import Steady
+from harness.cli.options import SafeStream
 from harness.config import compose
-from harness.summary import table
+from harness.results.table import table
 
 FULL = "harness: standard output cannot be written to (No space left on device): "
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
@@ -92,7 +92,7 @@ def test_what_gets_worse_is_told_by_the_status_all_the_same(monkeypatch: pytest.
 @pytest.mark.parametrize("what", ["text", "bytes"])
 def test_a_stream_that_fails_once_is_silent_from_then_on(what: str) -> None:
     with open("/dev/full", "w") as full:
-        stream = Steady(full)
+        stream = SafeStream(full)
         place, said = (stream, "said") if what == "text" else (stream.buffer, b"said")
         for _ in range(2):
             assert place.write(said) == 4

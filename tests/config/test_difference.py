@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from harness.config import compose
-from harness.config.difference import differences
+from harness.config.compose import differences
 
 
 def config(*overrides: str) -> dict:

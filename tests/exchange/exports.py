@@ -10,9 +10,9 @@ from rows import attention_time, measured, row
 from harness import store
 from harness.case import Case
 from harness.config import compose
-from harness.exchange.formats import Exported, export
-from harness.summary import table
-from harness.summary.stored import read_stored
+from harness.export import Exported, export
+from harness.results.run_directory import read_run_directory
+from harness.results.table import table
 
 SIZES = (64, 128, 256, 512)
 MACHINE = {"host": "vm", "kernel": "Linux 6.1", "python": "3.11.7", "cpu": {"model": "EPYC", "threads": 2}}
@@ -33,13 +33,13 @@ def make_run(path: Path, slower: float = 1.0) -> Path:
 def publish(run: Path, path: Path) -> Path:
     """The run without its rows."""
     shutil.copytree(run, path)
-    table(read_stored(run).lines).to_csv(path / "summary.csv", index=False)
+    table(read_run_directory(run).lines).to_csv(path / "summary.csv", index=False)
     shutil.rmtree(path / "rows")
     return path
 
 
 def exported(run: Path, name: str) -> Exported:
-    return export(read_stored(run), name)
+    return export(read_run_directory(run), name)
 
 
 def strict(content: bytes) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.summary.stored import read_stored
+from harness.results.run_directory import read_run_directory
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = {
@@ -40,7 +40,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_layer_and_length_is_a_case_with_its_exact_facts(file: Path) -> None:
-    lines = read_stored(file).lines
+    lines = read_run_directory(file).lines
     assert [(line.impl, line.seq_len) for line in lines] == [
         (impl, n) for impl in ("rnn.torch", "attention.fused") for n in (16, 32, 64)
     ]

@@ -10,8 +10,8 @@ import pytest
 from exchange.exports import MACHINE, SIZES, exported, make_run, strict
 
 from harness.errors import UsageError
-from harness.exchange.formats import export
-from harness.summary.stored import Stored, read_stored
+from harness.export import export
+from harness.results.run_directory import StoredRun, read_run_directory
 
 
 def compare(directory: Path, *more: str) -> subprocess.CompletedProcess:
@@ -46,7 +46,7 @@ def test_the_axes_and_costs_stand_in_the_extra_info(run: Path) -> None:
     assert first["params"]["seq_len"] == SIZES[0]
     assert {"impl", "seq_len", "d_model", "peak_bytes", "time_s", "time_hi_s"} <= first["extra_info"].keys()
     assert first["stats"]["rounds"] == len(first["stats"]["data"]) == 3
-    assert first["options"]["min_rounds"] == read_stored(run).config["precision"]["min_rounds"]
+    assert first["options"]["min_rounds"] == read_run_directory(run).config["precision"]["min_rounds"]
     assert (content["commit_info"]["id"], content["commit_info"]["dirty"]) == ("abc123", True)
     assert content["machine_info"]["cpu"] == {"brand_raw": MACHINE["cpu"]["model"], "count": 2}
     assert content["datetime"].startswith("2023-11-14T22:13:20")
@@ -73,7 +73,7 @@ def test_without_rows_the_interval_stands_for_the_rounds(published: Path, tmp_pa
 
 
 def test_whatever_a_table_of_somebody_holds_the_json_is_one(run: Path) -> None:
-    stored = read_stored(run)
+    stored = read_run_directory(run)
     odd = {"impl": "a|b\nc\x1b]", "tokens_per_s": float("nan"), "steal_share": float("inf"), "flops": 2**70}
     content = export(replace(stored, lines=[replace(stored.lines[0], **odd)]), "pytest-benchmark").content
     (one,) = strict(content)["benchmarks"]
@@ -85,4 +85,4 @@ def test_whatever_a_table_of_somebody_holds_the_json_is_one(run: Path) -> None:
 
 def test_a_run_without_times_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no times to export"):
-        export(Stored(tmp_path, [], [], {}, {}), "pytest-benchmark")
+        export(StoredRun(tmp_path, [], [], {}, {}), "pytest-benchmark")

@@ -11,22 +11,20 @@ from exchange.exports import exported, strict
 
 from harness.case import DEFAULTS, Case
 from harness.errors import UsageError
-from harness.exchange.formats import FORMATS, export
-from harness.exchange.naming import overrides
-from harness.summary import COLUMNS
-from harness.summary.stored import Stored, read_stored
-from harness.summary.tidy import lines_of
+from harness.export import FORMATS, export, overrides
+from harness.results.run_directory import StoredRun, read_run_directory
+from harness.results.table import COLUMNS, lines_of_table
 
 
 def test_csv_is_the_summary_and_can_be_read_back(run: Path) -> None:
     read = pd.read_csv(io.BytesIO(exported(run, "csv").content))
     assert tuple(read.columns) == COLUMNS
-    assert [line.impl for line in lines_of(read)] == [line.impl for line in read_stored(run).lines]
+    assert [line.impl for line in lines_of_table(read)] == [line.impl for line in read_run_directory(run).lines]
     assert set(read.reason.dropna()) == {"out | of\nmemory"}
 
 
 def test_parquet_keeps_types_and_units(run: Path) -> None:
-    stored = read_stored(run)
+    stored = read_run_directory(run)
     lines = [replace(stored.lines[0], flops=2**60 + 1), replace(stored.lines[1], flops=None)]
     table = pq.read_table(io.BytesIO(export(replace(stored, lines=lines), "parquet").content))
     assert table.column("flops").to_pylist() == [2**60 + 1, None]
@@ -47,7 +45,7 @@ def test_parquet_keeps_types_and_units(run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])
 def test_a_count_beyond_64_bits_is_one_line(run: Path, name: str) -> None:
-    stored = read_stored(run)
+    stored = read_run_directory(run)
     with pytest.raises(UsageError, match="64"):
         export(replace(stored, lines=[replace(stored.lines[0], flops=2**70)]), name)
 
@@ -66,14 +64,14 @@ def test_github_action_benchmark_gets_time_and_memory_by_names_that_stay(run: Pa
 
 
 def test_a_name_breaks_out_of_no_table(run: Path) -> None:
-    stored = read_stored(run)
+    stored = read_run_directory(run)
     odd = replace(stored.lines[0], impl="a|b`c\\d\n@e")
     names = [one["name"] for one in strict(export(replace(stored, lines=[odd]), "github-action-benchmark").content)]
     assert names[0].startswith("a¦b'c/d/n@e seq_len=")
 
 
 def test_axes_at_their_defaults_are_in_no_name(run: Path) -> None:
-    line = read_stored(run).lines[0]
+    line = read_run_directory(run).lines[0]
     assert overrides(line) == f"seq_len={line.seq_len} d_model=64 num_heads=2"
     changed = replace(line, mode="train", threads=2)
     assert overrides(changed, without=("num_heads",)) == f"seq_len={line.seq_len} d_model=64 mode=train threads=2"
@@ -87,4 +85,4 @@ def test_what_failed_is_in_the_tables_and_counted_elsewhere(run: Path) -> None:
 
 def test_a_run_of_nothing_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither times nor memory"):
-        export(Stored(tmp_path, [], [], {}, {}), "github-action-benchmark")
+        export(StoredRun(tmp_path, [], [], {}, {}), "github-action-benchmark")

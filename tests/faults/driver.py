@@ -88,7 +88,7 @@ class Driver:
 
 def _starts_trials(process: psutil.Process) -> bool:
     """Whether this is a supervisor, a fork server or a trial. All of them have the same command line."""
-    return "warm.serve" in " ".join(process.cmdline())
+    return "fork_server.serve" in " ".join(process.cmdline())
 
 
 def _all_of(file: IO[str]) -> str:

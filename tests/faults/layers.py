@@ -453,7 +453,7 @@ class StopsItsParent(Good):
 
 class StopsItsParentInVerify(Good):
     def forward(self, x: Tensor) -> Tensor:
-        if not measured_by("harness.trial.timing.timed"):
+        if not measured_by("harness.trial.timing.sampler"):
             os.kill(os.getppid(), signal.SIGSTOP)
         return x * 1.0
 
@@ -462,7 +462,7 @@ class StopsItsParentInTiming(Good):
     """Stops its parent at every timed call, so again after the parent was resumed."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if measured_by("harness.trial.timing.timed"):
+        if measured_by("harness.trial.timing.sampler"):
             os.kill(os.getppid(), signal.SIGSTOP)
         return x * 1.0
 

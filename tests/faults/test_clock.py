@@ -12,8 +12,8 @@ from faults.driver import CASES, GRID, ROUNDS, ROWS, lines_of
 
 from harness import store
 from harness.cli import main
-from harness.cli.sweep_out import out_of
 from harness.config import compose
+from harness.measure.session import output_directory
 
 _YEAR_S = 365 * 86400.0
 
@@ -61,9 +61,9 @@ class _Interrupted(store.RowWriter):
 
 def test_a_new_run_never_gets_the_name_of_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "strftime", lambda form: "2026-01-31_12-00-00")
-    found = [out_of(compose([])) for _ in range(2)]
+    found = [output_directory(compose([])) for _ in range(2)]
     assert found[0] == found[1]
     for suffix in ("-2", "-3"):
         found[-1].mkdir(parents=True)
-        found.append(out_of(compose([])))
+        found.append(output_directory(compose([])))
         assert found[-1].name == f"2026-01-31_12-00-00{suffix}"

@@ -12,15 +12,15 @@ import pytest
 from rows import measured
 
 import harness
-from harness.bounded_file import read_bytes
 from harness.calibration.record import load_calibration
 from harness.case import Case
 from harness.cli import main
 from harness.config import compose
 from harness.errors import UsageError
+from harness.files import read_bytes
+from harness.results.run_directory import read_run_directory
+from harness.results.table import table
 from harness.store import SCHEMA
-from harness.summary import table
-from harness.summary.stored import read_stored
 
 SECONDS, MORE_BYTES = 20, 2**30
 IRREGULAR = "not a regular file"
@@ -48,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "rows" / "0001-host-1.jsonl").write_text("\n".join(rows) + "\n")
     (run / "config.yaml").write_text(compose([]).yaml)
     (run / "machine.json").write_text('{"host": "vm"}')
-    (run / "summary.csv").write_text(table(read_stored(run).lines).to_csv(index=False))
+    (run / "summary.csv").write_text(table(read_run_directory(run).lines).to_csv(index=False))
     return run
 
 

@@ -3,6 +3,7 @@
 `tests/bench/bench_faults.py` tries more moments.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -19,8 +20,8 @@ from faults.walk import walk
 
 from harness.case import Case
 from harness.cli import main
-from harness.sweep.outcome import failed
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
+from harness.measure.outcome import failed
 
 # A trial whose parent is killed before the trial has arranged to end with it.
 ORPHAN = """
@@ -47,7 +48,7 @@ def test_driver_fork_server_and_trial_are_ended_and_every_case_is_measured_once(
 
 
 def test_a_trial_that_is_killed_at_any_moment_is_measured_or_killed_and_the_next_one_is_measured(
-    runner: Runner, case: Case
+    runner: Executor, case: Case
 ) -> None:
     assert runner.run("time", case)["status"] == "ok"
     found = set()
@@ -62,13 +63,14 @@ def test_a_trial_that_is_killed_at_any_moment_is_measured_or_killed_and_the_next
     assert runner.run("time", case)["status"] == "ok"
 
 
-def _kill_trial(runner: Runner, delay_s: float) -> None:
+def _kill_trial(runner: Executor, delay_s: float) -> None:
     (parent,) = runner._parents.values()
     assert becomes_true(lambda: parent.trial is not None)
     trial = parent.trial
     time.sleep(delay_s)
     if trial is not None and parent.trial == trial:
-        os.kill(trial, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(trial, signal.SIGKILL)
 
 
 def test_a_machine_that_cannot_be_described_is_no_other_machine(
@@ -76,7 +78,7 @@ def test_a_machine_that_cannot_be_described_is_no_other_machine(
 ) -> None:
     """The facts about torch identify a run's machine forever, so the sweep must not start without them."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Runner, "run", lambda self, purpose, case=None: failed("killed", "by SIGKILL"))
+    monkeypatch.setattr(Executor, "run", lambda self, purpose, case=None: failed("killed", "by SIGKILL"))
     assert main(["sweep", *GRID]) == 2
     said = capsys.readouterr().err
     assert said == "harness: the machine could not be described (killed: by SIGKILL): try again\n"

@@ -12,7 +12,7 @@ import pandas as pd
 from faults.driver import GRID, Driver, environment, lines_of, nothing_remains
 from rich.cells import cell_len
 
-from harness.report import units
+from harness import formatting
 
 # A shell that closes the standard streams before it becomes the sweep.
 _CLOSED = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
@@ -46,7 +46,7 @@ def test_on_a_terminal_of_40_columns_no_line_is_wider_and_no_number_is_cut(tmp_p
     assert "…" not in answer
     summary = pd.read_csv(tmp_path / "run" / "summary.csv")
     for row in summary[summary.seq_len == summary.seq_len.max()].itertuples():
-        for number in (units.seconds(row.time_s), units.size(row.peak_bytes)):
+        for number in (formatting.seconds(row.time_s), formatting.size(row.peak_bytes)):
             assert set(number.split()) <= set(answer.split()), number
     assert nothing_remains(str(tmp_path))
 

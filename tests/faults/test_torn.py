@@ -13,7 +13,7 @@ from faults.driver import CASES, GRID, lines_of
 
 from harness import store
 from harness.cli import main
-from harness.store.writer import RowWriter
+from harness.store.rows import RowWriter
 
 ROUNDS = 4
 SWEEP = [

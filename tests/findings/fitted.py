@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.findings.laws import FittedLaw
-from harness.findings.series import series_of
-from harness.scaling.law import Coefficient, Law, Range
-from harness.scaling.terms import Term
-from harness.summary import Line
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.series import series_of
+from harness.fit.laws import Coefficient, Law, Range, Term
+from harness.results.table import CaseResult
 
 
 def law(parts: dict[Term, float], varied: tuple[str, ...] = ("n", "d"), doubt: str = "", exact: bool = False) -> Law:
@@ -25,7 +24,7 @@ def law(parts: dict[Term, float], varied: tuple[str, ...] = ("n", "d"), doubt: s
     )
 
 
-def fitted(lines: Sequence[Line], metric: str, of: Law) -> FittedLaw:
+def fitted(lines: Sequence[CaseResult], metric: str, of: Law) -> FittedLaw:
     """As the law of the series of that metric that the lines, of one impl in one setting, hold."""
     one = series_of(lines, metric)
     assert one is not None

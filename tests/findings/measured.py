@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from rows import lines
 
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.verdicts import Verdict, verdicts
 from harness.case import Case
-from harness.findings.laws import FittedLaw
-from harness.findings.verdicts import Verdict, verdicts
-from harness.summary import Line
+from harness.results.table import CaseResult
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 Cost = Callable[[int, int, int], int]
@@ -27,10 +27,10 @@ def measured(
     widths: tuple[int, ...] = (128, 256),
     heads: tuple[int, ...] = (2, 8),
     **changed: object,
-) -> list[Line]:
+) -> list[CaseResult]:
     """Lines of one impl, with these facts; 2 sequences."""
 
-    def fact(cost: Cost | None, line: Line) -> int | None:
+    def fact(cost: Cost | None, line: CaseResult) -> int | None:
         return cost(line.seq_len, line.d_model, line.num_heads) if cost is not None else None
 
     cases = [Case(impl, n, d, h, batch_size=2) for n in sizes for d in widths for h in heads]
@@ -48,6 +48,6 @@ def measured(
     ]
 
 
-def verdict(quantity: str, of: list[Line], laws: Sequence[FittedLaw] = ()) -> Verdict:
+def verdict(quantity: str, of: list[CaseResult], laws: Sequence[FittedLaw] = ()) -> Verdict:
     [one] = [one for one in verdicts(of, laws) if one.quantity == quantity]
     return one

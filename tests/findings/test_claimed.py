@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import usual_lines
 
+from harness.analysis.claims import FREE_FACTOR, claims_of, degree, exponent_at, exponent_between
 from harness.claims import CLAIMS, Polynomial, Term, parse
-from harness.findings.claimed import FREE_FACTOR, claims_of, degree, exponent_at, exponent_between
 
 ATTENTION = parse("8nd² + 4n²d")
 

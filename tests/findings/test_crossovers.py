@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from rows import lines, usual_lines
 
+from harness.analysis.crossovers import COLUMNS, Crossover, crossovers, crossovers_table, layers_without_heads
 from harness.case import Case
-from harness.findings.crossovers import COLUMNS, Crossover, crossovers, crossovers_table, headless
-from harness.summary import Line
+from harness.results.table import CaseResult
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 
 
-def known_to(share: float, of: list[Line]) -> list[Line]:
+def known_to(share: float, of: list[CaseResult]) -> list[CaseResult]:
     """Every time with an interval of ± that share."""
     return [
         replace(line, time_lo_s=line.time_s / (1 + share), time_hi_s=line.time_s * (1 + share)) if line.time_s else line
@@ -98,15 +98,19 @@ def test_layers_with_heads_are_not_compared_across_them() -> None:
 
 def test_of_ours_the_registry_says_which_have_no_heads() -> None:
     at_one = series("attention.fused", lambda n: n, h=1) + series("rnn.torch", lambda n: n, h=1)
-    assert headless(at_one) == headless(at_one + series("attention.naive", lambda n: n, h=2)) == {"rnn.torch"}
+    assert (
+        layers_without_heads(at_one)
+        == layers_without_heads(at_one + series("attention.naive", lambda n: n, h=2))
+        == {"rnn.torch"}
+    )
 
 
 def test_somebodys_own_layer_has_no_heads_if_it_was_measured_at_one_and_others_at_more() -> None:
     own = series("their.module:Layer", lambda n: n, h=1)
-    assert headless(own + series("attention.fused", lambda n: n, h=2)) == {"their.module:Layer"}
-    assert headless(own + series("attention.fused", lambda n: n, h=1)) == set()
-    assert headless(own + series("their.module:Layer", lambda n: n, h=2)) == set()
-    assert headless([]) == set()
+    assert layers_without_heads(own + series("attention.fused", lambda n: n, h=2)) == {"their.module:Layer"}
+    assert layers_without_heads(own + series("attention.fused", lambda n: n, h=1)) == set()
+    assert layers_without_heads(own + series("their.module:Layer", lambda n: n, h=2)) == set()
+    assert layers_without_heads([]) == set()
 
 
 def test_settings_batches_and_widths_are_not_mixed() -> None:

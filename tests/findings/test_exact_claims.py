@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from findings.measured import Cost, attention, measured, verdict
 
-from harness.findings.laws import fit_laws
-from harness.findings.verdicts import verdicts
+from harness.analysis.fitted_laws import fit_laws
+from harness.analysis.verdicts import verdicts
 
 
 def test_work_is_confirmed_when_every_count_is_the_claim_times_the_batch() -> None:

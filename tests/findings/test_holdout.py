@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from rows import usual_lines
 
-from harness.findings.holdout import hold_out, scores
-from harness.findings.laws import fit_laws
-from harness.findings.prediction import Forecast
+from harness.analysis.fitted_laws import fit_laws
+from harness.analysis.predict import Forecast, hold_out, scores
 
 
 def test_the_largest_n_is_predicted_from_a_quarter_of_it() -> None:

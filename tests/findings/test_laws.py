@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from rows import SIZES, lines, usual_lines
 
+from harness.analysis.fitted_laws import COLUMNS, FittedLaw, fit_laws, laws_table
 from harness.case import Case
-from harness.findings.laws import COLUMNS, FittedLaw, fit_laws, laws_table
-from harness.summary import Line
+from harness.results.table import CaseResult
 
 LISTED = [
     *("impl", "mode", "dtype", "device", "mask", "metric", "law", "terms"),
@@ -18,7 +18,7 @@ LISTED = [
 ]
 
 
-def counted(line: Line) -> Line:
+def counted(line: CaseResult) -> CaseResult:
     """With the exact counts of attention, or of a recurrence."""
     n, d, h = line.seq_len, line.d_model, line.num_heads
     if line.impl == "rnn.torch":

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from findings.measured import Cost, measured, verdict
 
+from harness.analysis.exact_claims import judge_memory
 from harness.claims import parse
-from harness.findings.memory_claim import judge_memory
-from harness.scaling.terms import Term
+from harness.fit.laws import Term
 
 N2D, ND2, ND, N = Term(n=2, d=1), Term(n=1, d=2), Term(n=1, d=1), Term(n=1)
 

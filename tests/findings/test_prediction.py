@@ -5,9 +5,9 @@ import math
 import pytest
 from rows import SIZES, attention_time, lines, usual_lines
 
+from harness.analysis.fitted_laws import FittedLaw, fit_laws
+from harness.analysis.predict import predict_cost
 from harness.case import Case
-from harness.findings.laws import FittedLaw, fit_laws
-from harness.findings.prediction import predict_cost
 
 
 def law(impl: str = "attention.fused", metric: str = "time", of: list | None = None) -> FittedLaw:

@@ -8,11 +8,11 @@ import pytest
 from findings.fitted import fitted, law
 from rows import usual_lines
 
-from harness.findings.laws import FittedLaw
-from harness.findings.recommendation import Recommendation, recommend, share_first_is_least
-from harness.findings.series import setting_of
-from harness.scaling.terms import Term
-from harness.summary import Line
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.predict import Recommendation, probability_first_is_least, recommend
+from harness.analysis.series import setting_of
+from harness.fit.laws import Term
+from harness.results.table import CaseResult
 
 LINES = usual_lines()
 SETTING = setting_of(LINES[0])
@@ -92,19 +92,19 @@ def test_each_side_of_an_interval_has_its_own_spread() -> None:
     slower_at_most = Said(1e-3, 0.99e-3, 2e-3)
     faster_at_most = Said(1e-3, 0.5e-3, 1.01e-3)
     other = within(1.2e-3, 0.01)
-    assert share_first_is_least([slower_at_most, other]) < share_first_is_least([faster_at_most, other])
+    assert probability_first_is_least([slower_at_most, other]) < probability_first_is_least([faster_at_most, other])
 
 
 def test_what_was_measured_once_is_known_within_no_bounds() -> None:
     once = Said(1e-3, 0.0, math.inf, measured=True)
-    assert share_first_is_least([once, within(2e-3, 0.01)]) == pytest.approx(0.5, abs=0.02)
+    assert probability_first_is_least([once, within(2e-3, 0.01)]) == pytest.approx(0.5, abs=0.02)
     found = recommended(TIMES | {FUSED: once})
     assert (found.ratio_lo, found.ratio_hi, found.how_sure) == (0.0, math.inf, "a toss-up")
 
 
 def test_the_share_is_the_same_each_time() -> None:
     costs = [within(1e-3, 0.2), within(1.1e-3, 0.2)]
-    assert share_first_is_least(costs) == share_first_is_least(costs)
+    assert probability_first_is_least(costs) == probability_first_is_least(costs)
 
 
 def test_what_may_need_more_memory_than_there_is_is_left_out() -> None:
@@ -162,7 +162,7 @@ def test_other_settings_have_no_say() -> None:
     assert recommend(LINES, laws(), other, SIZE, None, lambda *size: TIMES[FUSED]).ranked == ()
 
 
-def failed(impl: str, **at: object) -> list[Line]:
+def failed(impl: str, **at: object) -> list[CaseResult]:
     """The lines, with that impl having run out of memory at that size."""
     return [
         replace(line, status="oom", reason="can't allocate", time_s=None, **at)
@@ -188,12 +188,12 @@ def test_what_failed_elsewhere_is_recommended(elsewhere: dict[str, object]) -> N
 
 def test_equal_costs_are_a_toss_up() -> None:
     known = Said(1e-3, 1e-3, 1e-3)
-    assert share_first_is_least([known, known]) == 0.5
-    assert share_first_is_least([known, known, known]) == pytest.approx(1 / 3)
-    assert share_first_is_least([known, known, Said(2e-3, 2e-3, 2e-3)]) == 0.5
+    assert probability_first_is_least([known, known]) == 0.5
+    assert probability_first_is_least([known, known, known]) == pytest.approx(1 / 3)
+    assert probability_first_is_least([known, known, Said(2e-3, 2e-3, 2e-3)]) == 0.5
 
 
 def test_two_costs_of_one_trial_each_are_a_toss_up_however_far_apart() -> None:
     once, later = Said(1e-3, 0.0, math.inf), Said(1.0, 0.0, math.inf)
-    assert share_first_is_least([once, later]) == pytest.approx(0.5, abs=0.02)
-    assert share_first_is_least([once, later, later]) == pytest.approx(1 / 3, abs=0.02)
+    assert probability_first_is_least([once, later]) == pytest.approx(0.5, abs=0.02)
+    assert probability_first_is_least([once, later, later]) == pytest.approx(1 / 3, abs=0.02)

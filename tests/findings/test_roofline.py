@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rows import usual_lines
 
-from harness.findings.roofline import Roof, above_the_roof, crossing_share, roof_points, roofs, why_no_roof
-from harness.summary import Line
+from harness.analysis.roofline import Roof, points_above_roof, roof_points, roofs, share_at_ridge, why_no_roof
+from harness.results.table import CaseResult
 
 CACHE = 2**20
 ROOF = Roof("float32", "cpu", 1, 100e9, 100e9, 110e9, 10e9, 10e9, 11e9, CACHE)
@@ -25,7 +25,9 @@ def calibrated(**changed: Any) -> dict[str, Any]:
     return {"calibration": calibration | changed, "calibration_note": None}
 
 
-def line(flops: int = 10**9, min_bytes: int = 10**7, time_s: float = 0.1, needed: int = 2**40, **changed: Any) -> Line:
+def line(
+    flops: int = 10**9, min_bytes: int = 10**7, time_s: float = 0.1, needed: int = 2**40, **changed: Any
+) -> CaseResult:
     sizes = {"weights_bytes": 0, "inputs_bytes": 0, "peak_bytes": needed}
     times = {"time_s": time_s, "time_lo_s": time_s / 1.1, "time_hi_s": time_s * 1.1}
     return replace(usual_lines()[0], flops=flops, min_bytes=min_bytes, **sizes, **times, **changed)
@@ -88,7 +90,7 @@ def test_what_fits_into_the_cache_is_not_bounded_by_memory() -> None:
 
 
 def test_what_needs_twice_the_cache_must_move_half_of_its_traffic() -> None:
-    assert crossing_share(line(needed=2 * CACHE), CACHE) == 0.5
+    assert share_at_ridge(line(needed=2 * CACHE), CACHE) == 0.5
     [point] = roof_points([line(min_bytes=10**9, needed=2 * CACHE)], [ROOF])
     assert point.roof_flops_per_s == pytest.approx(2 * ROOF.at(1.0))
     assert point.share == pytest.approx(0.5)
@@ -96,7 +98,7 @@ def test_what_needs_twice_the_cache_must_move_half_of_its_traffic() -> None:
 
 def test_weights_and_inputs_need_room_too() -> None:
     third = replace(line(), weights_bytes=CACHE, inputs_bytes=CACHE, peak_bytes=CACHE)
-    assert crossing_share(third, CACHE) == pytest.approx(2 / 3)
+    assert share_at_ridge(third, CACHE) == pytest.approx(2 / 3)
 
 
 def test_only_lines_of_the_same_dtype_device_and_threads_come_under_a_roof() -> None:
@@ -115,14 +117,14 @@ def test_what_was_not_timed_or_counted_is_no_point() -> None:
 
 def test_a_case_faster_than_its_roof_is_told_with_what_may_be_wrong() -> None:
     under, near, above = (line(min_bytes=10**6, time_s=time_s) for time_s in (0.011, 0.0095, 0.005))
-    assert above_the_roof(roof_points([under, near], [ROOF])) == []  # near: above by less than its interval
-    [said] = above_the_roof(roof_points([under, above, near], [ROOF]))
+    assert points_above_roof(roof_points([under, near], [ROOF])) == []  # near: above by less than its interval
+    [said] = points_above_roof(roof_points([under, above, near], [ROOF]))
     assert said.startswith("above the roof: attention.fused n=64 d=128 h=2 reaches 200 % of what compute allows")
     assert "peak of matrix products was measured too low" in said
 
 
 def test_a_case_above_the_memory_s_roof_is_told_of_the_cache() -> None:
-    [said] = above_the_roof(
+    [said] = points_above_roof(
         roof_points([line(min_bytes=10**9, time_s=0.01), line(min_bytes=10**9, time_s=0.01)], [ROOF])
     )
     assert "and 1 more reaches 1000 % of what memory allows" in said

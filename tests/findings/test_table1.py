@@ -5,31 +5,31 @@ from dataclasses import replace
 import pytest
 from findings.measured import Cost, attention, measured
 
-from harness.findings.laws import fit_laws
-from harness.findings.table1 import BeyondRow, Table1Row, beyond_table1, table1
-from harness.findings.verdicts import verdicts
-from harness.summary import Line
+from harness.analysis.fitted_laws import fit_laws
+from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
+from harness.analysis.verdicts import verdicts
+from harness.results.table import CaseResult
 
 
 def recurrent(n: int, d: int, h: int) -> int:
     return 4 * n * d * d
 
 
-def usual(mode: str = "forward") -> list[Line]:
+def usual(mode: str = "forward") -> list[CaseResult]:
     """Fused attention and an Elman network as they are."""
     of_attention = measured("attention.fused", attention, depth=lambda n, d, h: 5, mode=mode)
     of_rnn = measured("rnn.elman", recurrent, depth=lambda n, d, h: 3 * n + 2, heads=(1,), mode=mode)
     return of_attention + of_rnn
 
 
-def rows_of(lines: list[Line]) -> dict[tuple[str, str | None], Table1Row]:
+def rows_of(lines: list[CaseResult]) -> dict[tuple[str, str | None], Table1Row]:
     laws = fit_laws(lines)
     return {(row.kind, row.impl): row for row in table1(lines, laws, verdicts(lines, laws))}
 
 
-def beyond(lines: list[Line]) -> dict[str | None, BeyondRow]:
+def beyond(lines: list[CaseResult]) -> dict[str | None, BeyondRow]:
     laws = fit_laws(lines)
-    return {row.impl: row for row in beyond_table1(lines, laws, verdicts(lines, laws))}
+    return {row.impl: row for row in rows_beyond_table1(lines, laws, verdicts(lines, laws))}
 
 
 def test_attention_is_confirmed_in_its_own_term_and_the_projections_are_said_to_come_on_top() -> None:
@@ -58,7 +58,7 @@ def test_kinds_that_no_layer_is_of_have_a_row_that_says_so() -> None:
     assert rows_of([])["Self-Attention", None].complexity.reason == "no layer of this kind measured"
 
 
-def own(family: str = "attention", **changed: object) -> list[Line]:
+def own(family: str = "attention", **changed: object) -> list[CaseResult]:
     """A layer of somebody's own that does the work of attention, of one sequence."""
     of = measured("their:Layer", attention, family=family, widths=(64, 128, 256), **changed)
     return [replace(line, batch_size=1, flops=line.flops // 2, flops_full=line.flops // 2) for line in of]
@@ -88,7 +88,7 @@ def test_the_claimed_work_of_somebodys_own_layer_is_its_formula_once_confirmed()
     assert (cell.measured, cell.verdict) == ("4n²d + 8nd²", "confirmed")
 
 
-def own_of_work(cost: Cost, claims: str | None = None) -> list[Line]:
+def own_of_work(cost: Cost, claims: str | None = None) -> list[CaseResult]:
     of = measured("their:Layer", cost, family="attention", widths=(64, 128, 256), claims=claims)
     return [replace(line, batch_size=1, flops=line.flops // 2, flops_full=line.flops // 2) for line in of]
 
@@ -118,7 +118,7 @@ def test_a_layer_of_somebodys_own_that_does_less_than_its_familys_bound_does_not
 
 
 @pytest.mark.parametrize("lines", [own("own"), own(mode="train"), [replace(line, flops=None) for line in own()]])
-def test_a_layer_of_another_family_or_mode_or_without_counted_work_is_no_row(lines: list[Line]) -> None:
+def test_a_layer_of_another_family_or_mode_or_without_counted_work_is_no_row(lines: list[CaseResult]) -> None:
     assert {impl for _, impl in rows_of(lines)} == {None}
 
 

@@ -6,9 +6,8 @@ import pytest
 from findings.fitted import fitted, law
 from findings.measured import attention, measured, verdict
 
-from harness.findings.verdicts import Verdict
-from harness.scaling.law import Law
-from harness.scaling.terms import Term
+from harness.analysis.verdicts import Verdict
+from harness.fit.laws import Law, Term
 
 N2D, ND2, ND, N = Term(n=2, d=1), Term(n=1, d=2), Term(n=1, d=1), Term(n=1)
 

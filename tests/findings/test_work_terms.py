@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.findings.work_terms import WorkTerm, of_one_token_more, written
+from harness.claims import WorkTerm, work_of_next_token, work_text
 
 ATTENTION = [WorkTerm(8, 1, 2), WorkTerm(4, 2, 1)]
 
@@ -14,11 +14,11 @@ def value(terms: list[WorkTerm], n: int, d: int) -> float:
 
 
 def test_one_token_more_of_attention_meets_all_before_and_is_projected() -> None:
-    assert written(of_one_token_more(ATTENTION)) == "8nd + 8d² − 4d"
+    assert work_text(work_of_next_token(ATTENTION)) == "8nd + 8d² − 4d"
 
 
 def test_one_token_more_of_a_recurrent_layer_is_one_step_whatever_is_paid_once() -> None:
-    assert written(of_one_token_more([WorkTerm(12, 1, 2), WorkTerm(-2, 0, 2)])) == "12d²"
+    assert work_text(work_of_next_token([WorkTerm(12, 1, 2), WorkTerm(-2, 0, 2)])) == "12d²"
 
 
 PARTS = st.tuples(st.integers(-(10**6), 10**6), st.integers(0, 3), st.integers(0, 3))
@@ -30,11 +30,11 @@ PARTS = st.tuples(st.integers(-(10**6), 10**6), st.integers(0, 3), st.integers(0
     st.integers(1, 500),
 )
 def test_it_is_the_difference_of_the_work_exactly(terms: list[WorkTerm], n: int, d: int) -> None:
-    assert value(of_one_token_more(terms), n, d) == value(terms, n, d) - value(terms, n - 1, d)
+    assert value(work_of_next_token(terms), n, d) == value(terms, n, d) - value(terms, n - 1, d)
 
 
 def test_work_with_a_logarithm_has_no_such_formula() -> None:
-    assert of_one_token_more([WorkTerm(4, 1, 1, log=1)]) == []
+    assert work_of_next_token([WorkTerm(4, 1, 1, log=1)]) == []
 
 
 @pytest.mark.parametrize(

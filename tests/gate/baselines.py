@@ -6,24 +6,23 @@ from typing import Any
 
 from rows import usual_lines
 
+from harness.analysis.fitted_laws import fit_laws
+from harness.analysis.verdicts import verdicts
 from harness.case import Case
-from harness.findings.laws import fit_laws
-from harness.findings.verdicts import verdicts
-from harness.gate.baseline import TIMED, Baseline, Facts, LawKept, baseline_of
-from harness.gate.check import judge
-from harness.gate.keyed import Named, group
-from harness.gate.outcome import Outcome
-from harness.scaling.law import Range
-from harness.summary import Line
+from harness.fit.laws import Range
+from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
+from harness.gate.check import judge_baseline
+from harness.gate.rules import Outcome
+from harness.results.table import CaseResult
 
 IMPL = "attention.fused"
 CASES = tuple(Case(IMPL, n, 128, 2) for n in (256, 512, 1024))
-TIME = Named(*group(CASES[0]), TIMED)
-MEMORY = Named(*group(CASES[0]), "memory")
+TIME = FindingId(*group(CASES[0]), TIMED)
+MEMORY = FindingId(*group(CASES[0]), "memory")
 MACHINE = {"cpu": {"model": "some cpu", "usable": 2}, "torch": {"version": "2.13.0", "gpu": None}, "python": "3.11.7"}
 
 
-def usual() -> list[Line]:
+def usual() -> list[CaseResult]:
     """A run's lines, with counts beside times and peaks."""
     return [replace(line, flops=8 * line.seq_len * line.d_model**2, depth=5, ops=14) for line in usual_lines()]
 
@@ -56,4 +55,4 @@ def baseline(of: Callable[[Case], Facts] = facts, **changed: Any) -> Baseline:
 
 def wanting(was: Baseline, now: Baseline, timed: bool = True) -> list[Outcome]:
     """What did not simply pass."""
-    return [outcome for outcome in judge(was, now, CASES, timed) if outcome.verdict != "passed"]
+    return [outcome for outcome in judge_baseline(was, now, CASES, timed) if outcome.verdict != "passed"]

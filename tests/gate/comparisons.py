@@ -7,10 +7,10 @@ from typing import Any
 from rows import PRECISION, row
 
 from harness.case import Case
-from harness.gate.compared import Comparison, compared_of
-from harness.stats.paired.procedure import Blocks, Measured
-from harness.stats.paired.rules import Rules
-from harness.summary import Line, summarise
+from harness.gate.compare import Comparison, compare_sides
+from harness.results.summarise import summarise
+from harness.results.table import CaseResult
+from harness.stats.paired_test import Blocks, MeasuredBlocks, Rules
 
 RULES = Rules()
 CASE = Case("attention.fused", seq_len=64, d_model=16, num_heads=2, allocator="steady")
@@ -25,7 +25,7 @@ def _logs(ratio: float, number: int) -> list[float]:
     return [math.log(ratio) + 1e-3 * (i - (number - 1) / 2) for i in range(number)]
 
 
-def line(case: Case, status: str = "ok", reason: str | None = None, **facts: Any) -> Line:
+def line(case: Case, status: str = "ok", reason: str | None = None, **facts: Any) -> CaseResult:
     """Verified, its facts taken, not timed."""
     if status != "ok":
         rows = [row(case, "verify", status=status, reason=reason)]
@@ -42,20 +42,20 @@ def comparison(measured: list[Blocks], control: Blocks | None = None) -> Compari
     """Of as many cases, all measured; the first is the control."""
     them = cases(len(measured))
     lines = {case: line(case) for case in them}
-    return compared_of(
+    return compare_sides(
         [(case, case) for case in them],
         range(len(them)),
-        Measured(measured, {0: control or blocks(1.0)}),
+        MeasuredBlocks(measured, {0: control or blocks(1.0)}),
         lines,
         lines,
         RULES,
     )
 
 
-def of_lines(base: Line | None, head: Line | None, timed: Blocks | None) -> Comparison:
+def of_lines(base: CaseResult | None, head: CaseResult | None, timed: Blocks | None) -> Comparison:
     """Of one case with these facts, timed or not."""
-    measured = Measured([timed], {0: blocks(1.0)}) if timed else Measured([], {})
-    return compared_of(
+    measured = MeasuredBlocks([timed], {0: blocks(1.0)}) if timed else MeasuredBlocks([], {})
+    return compare_sides(
         [(CASE, CASE)],
         [0] if timed else [],
         measured,

@@ -12,8 +12,7 @@ from gate.baselines import usual_baseline
 
 from harness.errors import UsageError
 from harness.gate.baseline import Baseline
-from harness.gate.baseline_file import read, write
-from harness.gate.baseline_text import text_of
+from harness.gate.baseline_file import baseline_text, read_baseline, write_baseline
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +22,14 @@ def kept() -> Baseline:
 
 @pytest.fixture(scope="module")
 def text(kept: Baseline) -> str:
-    return text_of(kept)
+    return baseline_text(kept)
 
 
 def test_what_is_read_is_what_was_written(kept: Baseline, text: str, tmp_path: Path) -> None:
-    write(kept, tmp_path / "b.json")
-    found = read(tmp_path / "b.json")
+    write_baseline(kept, tmp_path / "b.json")
+    found = read_baseline(tmp_path / "b.json")
     assert found == replace(kept, times_s={})  # information only
-    assert text_of(replace(found, times_s=kept.times_s)) == text
+    assert baseline_text(replace(found, times_s=kept.times_s)) == text
 
 
 def test_two_runs_differ_in_what_the_clock_says_and_in_nothing_else(kept: Baseline, text: str) -> None:
@@ -39,14 +38,14 @@ def test_two_runs_differ_in_what_the_clock_says_and_in_nothing_else(kept: Baseli
         times_s={case: 1.3 * time_s for case, time_s in kept.times_s.items()},
         laws={name: replace(law, law="other") if name.what == "time" else law for name, law in kept.laws.items()},
     )
-    before, after = json.loads(text), json.loads(text_of(slower))
+    before, after = json.loads(text), json.loads(baseline_text(slower))
     assert before.pop("timed") != after.pop("timed")
     assert before == after
 
 
 def test_the_order_of_a_runs_rows_does_not_matter(kept: Baseline, text: str) -> None:
     turned = {name: dict(reversed(getattr(kept, name).items())) for name in ("cases", "laws", "claims", "times_s")}
-    assert text_of(replace(kept, **turned)) == text
+    assert baseline_text(replace(kept, **turned)) == text
 
 
 def test_it_reads_well_in_a_diff(text: str) -> None:
@@ -149,14 +148,14 @@ def test_a_file_that_is_cut_off_anywhere_is_named(text: str, tmp_path: Path) -> 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
-        read(tmp_path / "absent.json")
+        read_baseline(tmp_path / "absent.json")
 
 
 def refuse(directory: Path, content: bytes, message: str) -> None:
     path = directory / "b.json"
     path.write_bytes(content)
     with pytest.raises(UsageError) as refused:
-        read(path)
+        read_baseline(path)
     said = str(refused.value)
     assert message in said
     assert "b.json" in said
@@ -178,16 +177,16 @@ def test_it_takes_the_place_of_the_former_at_once(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", full)
         with pytest.raises(UsageError, match="No space left"):
-            write(kept, link)
+            write_baseline(kept, link)
     assert path.read_text() == "former"
-    write(kept, link)
+    write_baseline(kept, link)
     assert link.is_symlink()
-    assert path.read_text() == text_of(kept)
+    assert path.read_text() == baseline_text(kept)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["b.json", "link.json"]
 
 
 def test_a_layer_in_a_file_of_somebodys_own_is_named_by_its_path(kept: Baseline, tmp_path: Path) -> None:
     cases = {replace(case, impl="/my own/mode=x/layers.py:Mine"): facts for case, facts in list(kept.cases.items())[:2]}
     held = replace(kept, cases=cases, laws={}, claims={}, times_s={})
-    write(held, tmp_path / "b.json")
-    assert read(tmp_path / "b.json") == held
+    write_baseline(held, tmp_path / "b.json")
+    assert read_baseline(tmp_path / "b.json") == held

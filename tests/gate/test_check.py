@@ -6,10 +6,9 @@ import pytest
 from gate.baselines import CASES, MEMORY, TIME, baseline, facts, law, wanting
 
 from harness.case import Case
-from harness.gate.baseline import Baseline, ClaimKept, Facts
-from harness.gate.check import confirmed, doubtful, judge, remarks
-from harness.gate.keyed import Named, group
-from harness.gate.outcome import Outcome, exit_status
+from harness.gate.baseline import Baseline, ClaimKept, Facts, FindingId, group
+from harness.gate.check import check_remarks, doubtful_cases, judge_baseline, with_confirmation
+from harness.gate.rules import Outcome, exit_status
 
 
 def changed(**values: object) -> Baseline:
@@ -17,7 +16,7 @@ def changed(**values: object) -> Baseline:
 
 
 def test_the_same_passes_in_every_quantity() -> None:
-    found = judge(baseline(), baseline(), CASES, timed=True)
+    found = judge_baseline(baseline(), baseline(), CASES, timed=True)
     assert {outcome.verdict for outcome in found} == {"passed"}
     quantities = ["kernel", "flops", "operations", "depth", "peak memory"]
     assert [outcome.quantity for outcome in found] == [
@@ -87,20 +86,20 @@ def test_a_case_without_a_single_trial_is_unmeasured() -> None:
 def test_laws_are_judged_only_of_the_cases_that_they_were_found_in() -> None:
     now = baseline(laws={MEMORY: law(2.0), TIME: law(1.6)})
     chosen = CASES[:2]
-    found = judge(baseline(), now, chosen, timed=True)
+    found = judge_baseline(baseline(), now, chosen, timed=True)
     assert {one.verdict for one in found} == {"passed"}
-    assert remarks(baseline(), now, chosen, found) == [
+    assert check_remarks(baseline(), now, chosen, found) == [
         "attention.fused: 2 of its 3 cases were chosen, so no law or claim is judged."
     ]
 
 
 def test_a_law_of_time_counts_only_if_it_is_worse_twice() -> None:
     was, steeper = baseline(), baseline(laws={MEMORY: law(1.0), TIME: law(1.9, 1.8, 2.0)})
-    first = judge(was, steeper, CASES, timed=True)
+    first = judge_baseline(was, steeper, CASES, timed=True)
     assert [one.quantity for one in first if one.verdict == "regression"] == ["exponent of time in n"]
-    assert doubtful(was, first) == list(CASES)
-    assert exit_status(confirmed(first, first)) == 1
-    once = confirmed(first, judge(was, baseline(), CASES, timed=True))
+    assert doubtful_cases(was, first) == list(CASES)
+    assert exit_status(with_confirmation(first, first)) == 1
+    once = with_confirmation(first, judge_baseline(was, baseline(), CASES, timed=True))
     assert exit_status(once) == 0
     assert "not when measured a second time" in once[-1].reason
 
@@ -111,13 +110,13 @@ def test_a_law_of_time_counts_only_if_it_is_worse_twice() -> None:
 def test_what_the_second_measurement_of_time_cannot_tell_is_no_pass(again: str | None, verdict: str) -> None:
     first = [Outcome(TIME.subject, "exponent of time in n", "regression", "1.00", "2.00", "grown")]
     second = [replace(first[0], verdict=again)] if again else []
-    assert [one.verdict for one in confirmed(first, second)] == [verdict]
+    assert [one.verdict for one in with_confirmation(first, second)] == [verdict]
 
 
 def test_facts_that_got_worse_need_no_second_look() -> None:
-    found = judge(baseline(), changed(ops=15), CASES, timed=True)
-    assert doubtful(baseline(), found) == []
-    assert confirmed(found, []) == found
+    found = judge_baseline(baseline(), changed(ops=15), CASES, timed=True)
+    assert doubtful_cases(baseline(), found) == []
+    assert with_confirmation(found, []) == found
 
 
 def test_a_law_of_time_is_not_judged_where_one_of_both_is_not_determined() -> None:
@@ -127,14 +126,14 @@ def test_a_law_of_time_is_not_judged_where_one_of_both_is_not_determined() -> No
 
 
 def test_without_timing_nothing_of_time_is_judged() -> None:
-    claim = {Named(*group(CASES[0]), "time"): ClaimKept("n^1.8", "n^1.8", "confirmed")}
-    found = judge(baseline(claims=claim), baseline(laws={MEMORY: law(1.0)}), CASES, timed=False)
+    claim = {FindingId(*group(CASES[0]), "time"): ClaimKept("n^1.8", "n^1.8", "confirmed")}
+    found = judge_baseline(baseline(claims=claim), baseline(laws={MEMORY: law(1.0)}), CASES, timed=False)
     assert not [one for one in found if "time" in one.quantity]
     assert exit_status(found) == 0
 
 
 def test_a_newly_refuted_claim_is_a_regression() -> None:
-    name = Named(*group(CASES[0]), "memory")
+    name = FindingId(*group(CASES[0]), "memory")
     was, now = (
         baseline(claims={name: ClaimKept("O(n·d)", measured, verdict)})
         for measured, verdict in (("n^1.00", "confirmed"), ("n^2.00", "refuted"))
@@ -145,21 +144,21 @@ def test_a_newly_refuted_claim_is_a_regression() -> None:
 
 def test_another_torch_is_said_beside_every_difference() -> None:
     was, now = baseline(), replace(changed(ops=15), torch="2.14.0")
-    found = judge(was, now, CASES, timed=True)
+    found = judge_baseline(was, now, CASES, timed=True)
     assert all("(torch 2.13.0 before, 2.14.0 now)" in one.reason for one in found if one.verdict == "regression")
-    assert "torch 2.13.0" in remarks(was, now, CASES, found)[0]
+    assert "torch 2.13.0" in check_remarks(was, now, CASES, found)[0]
 
 
 def test_another_cpu_s_instructions_are_a_remark() -> None:
     was = replace(baseline(), machine={"instructions": "AVX512"})
-    assert "AVX512" in remarks(was, replace(was, machine={"instructions": "AVX2"}), CASES, [])[0]
-    assert remarks(was, was, CASES, []) == []
+    assert "AVX512" in check_remarks(was, replace(was, machine={"instructions": "AVX2"}), CASES, [])[0]
+    assert check_remarks(was, was, CASES, []) == []
 
 
 def test_what_got_better_calls_for_a_new_baseline() -> None:
-    found = judge(baseline(), changed(ops=13), CASES, timed=True)
+    found = judge_baseline(baseline(), changed(ops=13), CASES, timed=True)
     assert exit_status(found) == 0
-    assert "write a new one" in remarks(baseline(), changed(ops=13), CASES, found)[-1]
+    assert "write a new one" in check_remarks(baseline(), changed(ops=13), CASES, found)[-1]
 
 
 def test_cases_that_differ_in_anything_have_names_of_their_own() -> None:
@@ -179,5 +178,5 @@ def test_cases_that_differ_in_anything_have_names_of_their_own() -> None:
     ]
     cases: list[Case] = [CASES[0], *others]
     held = baseline(cases={case: facts(case) for case in cases}, laws={})
-    subjects = {one.subject for one in judge(held, held, cases, timed=False)}
+    subjects = {one.subject for one in judge_baseline(held, held, cases, timed=False)}
     assert len(subjects) == len(cases)

@@ -3,7 +3,7 @@
 import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 
-from harness.gate.compared import FAILED, HELD, NONE, is_disarmed
+from harness.gate.compare import FAILED, HELD, NONE, is_invalidated
 
 
 def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_order() -> None:
@@ -18,7 +18,7 @@ def test_a_control_that_fails_or_cannot_be_measured_disarms(control: object) -> 
     found = comparison([blocks(1.2, again=1.2), blocks(1.0, failure="head: oom: too large")], control)  # type: ignore[arg-type]
     assert found.control == FAILED
     assert [one.verdict for one in found.compared] == ["undecided", "unmeasured"]
-    assert [is_disarmed(one, found.control) for one in found.compared] == [True, False]
+    assert [is_invalidated(one, found.control) for one in found.compared] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 
-from harness.gate.comparison_outcomes import could_have_seen, outcomes_of, pair_name, ratio
-from harness.gate.outcome import exit_status
+from harness.gate.compare import outcomes_of, pair_label, ratio_text, smallest_visible_difference
+from harness.gate.rules import exit_status
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_a_ratio_is_read_with_its_interval_where_it_has_one() -> None:
     few, many = (comparison([blocks(1.2, number=number)]).compared[0].time for number in (3, 20))
     assert few is not None
     assert many is not None
-    assert ratio(few) == "×1.200"
-    assert ratio(many).startswith("×1.200 (1.19")
-    assert could_have_seen(few) == "3 blocks are too few to see anything"
+    assert ratio_text(few) == "×1.200"
+    assert ratio_text(many).startswith("×1.200 (1.19")
+    assert smallest_visible_difference(few) == "3 blocks are too few to see anything"
 
 
 def test_that_page_faults_are_not_timed_goes_without_saying() -> None:
-    assert pair_name(CASE) == "attention.fused n=64 d=16 h=2"
-    assert pair_name(replace(CASE, allocator="default")) == "attention.fused n=64 d=16 h=2 allocator=default"
-    assert pair_name(replace(CASE, allocator="fresh")) == "attention.fused n=64 d=16 h=2 fresh"
-    assert pair_name(replace(CASE, allocator="default", device="cuda")) == "attention.fused n=64 d=16 h=2 cuda"
+    assert pair_label(CASE) == "attention.fused n=64 d=16 h=2"
+    assert pair_label(replace(CASE, allocator="default")) == "attention.fused n=64 d=16 h=2 allocator=default"
+    assert pair_label(replace(CASE, allocator="fresh")) == "attention.fused n=64 d=16 h=2 fresh"
+    assert pair_label(replace(CASE, allocator="default", device="cuda")) == "attention.fused n=64 d=16 h=2 cuda"

@@ -9,15 +9,14 @@ from gate.comparisons import CASE, blocks, comparison, line, of_lines
 from rich.console import Console
 
 from harness.case import AXES
-from harness.gate.compared import Comparison
-from harness.gate.comparison_table import table
-from harness.gate.said.comparison import sentences, show
+from harness.gate.compare import Comparison, comparison_table
+from harness.gate.reporters import comparison_sentences, show_comparison
 
 ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
 
 
 def written(found: Comparison) -> pd.DataFrame:
-    return pd.read_csv(StringIO(table(found).to_csv(index=False)))
+    return pd.read_csv(StringIO(comparison_table(found).to_csv(index=False)))
 
 
 def test_the_columns_are_the_axes_then_what_was_found() -> None:
@@ -53,7 +52,7 @@ def test_of_no_pairs_it_still_has_its_columns() -> None:
 
 def shown(found: Comparison, width: int = 120) -> str:
     console = Console(file=StringIO(), width=width)
-    show("compare [b]x[/]", found, console)
+    show_comparison("compare [b]x[/]", found, console)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -81,9 +80,11 @@ def test_a_narrow_terminal_loses_no_verdict(width: int) -> None:
 
 
 def test_a_control_that_failed_says_how_and_what_to_do() -> None:
-    (*_, last) = sentences(comparison([blocks(1.0)], control=blocks(1.2)))
+    (*_, last) = comparison_sentences(comparison([blocks(1.0)], control=blocks(1.2)))
     assert "The A/A control failed: attention.fused n=64 d=16 h=2" in last
     assert "×1.2" in last
     assert "measure again when the machine is quiet" in last
-    (*_, last) = sentences(comparison([blocks(1.0)], control=blocks(1.0, number=0, failure="base: oom: too large")))
+    (*_, last) = comparison_sentences(
+        comparison([blocks(1.0)], control=blocks(1.0, number=0, failure="base: oom: too large"))
+    )
     assert last == "The A/A control of attention.fused n=64 d=16 h=2 could not be measured: base: oom: too large."

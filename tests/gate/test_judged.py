@@ -2,9 +2,9 @@
 
 import pytest
 
+from harness.fit.laws import Range
 from harness.gate.baseline import ClaimKept
-from harness.gate.judged import PEAK_TOLERANCE, judge_claim, judge_count, judge_exponent, judge_kernel
-from harness.scaling.law import Range
+from harness.gate.rules import PEAK_TOLERANCE, judge_claim, judge_count, judge_exponent, judge_kernel
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.gate.outcome import VERDICTS, Outcome, counted, exit_status, ordered
+from harness.gate.rules import VERDICTS, Outcome, counted_outcomes, exit_status, ordered_outcomes
 
 
 def outcomes(*verdicts: str) -> list[Outcome]:
@@ -24,12 +24,12 @@ def test_worse_outranks_unmeasured_and_nothing_judged_is_no_pass(verdicts: list[
 
 
 def test_the_worst_is_told_first() -> None:
-    assert [one.verdict for one in ordered(outcomes(*reversed(VERDICTS)))] == list(VERDICTS)
+    assert [one.verdict for one in ordered_outcomes(outcomes(*reversed(VERDICTS)))] == list(VERDICTS)
 
 
 def test_all_are_counted() -> None:
-    assert counted(outcomes("passed", "regression", "passed", "regression")) == "2 regressions, 2 passed"
-    assert counted([]) == "nothing was judged"
+    assert counted_outcomes(outcomes("passed", "regression", "passed", "regression")) == "2 regressions, 2 passed"
+    assert counted_outcomes([]) == "nothing was judged"
 
 
 def test_the_layer_is_the_first_word_of_the_subject() -> None:

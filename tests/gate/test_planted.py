@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from harness.case import Case
-from harness.cli.remeasure import Remeasured
+from harness.cli.check import Remeasurement
 from harness.config import compose
 from harness.gate.baseline import Baseline
-from harness.gate.check import judge
-from harness.gate.outcome import Outcome, exit_status
+from harness.gate.check import judge_baseline
+from harness.gate.rules import Outcome, exit_status
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512)]
 Check = Callable[[str], list[Outcome]]
@@ -26,14 +26,14 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
     layers, runs = tmp_path_factory.mktemp("layers"), tmp_path_factory.mktemp("runs")
     sys.path.append(str(layers))
     config = compose(["memory_limit=1GiB"])
-    with Remeasured(config, runs, Console(file=StringIO()), timed=False) as measured:
+    with Remeasurement(config, runs, Console(file=StringIO()), timed=False) as measured:
 
         def take(text: str) -> Baseline:
             planted.rewrite(layers, text)
             return measured.take(CASES, runs / str(len(list(runs.iterdir()))))
 
         was = take(planted.UNCHANGED)
-        yield cache(lambda text: judge(was, take(text), CASES, timed=False))
+        yield cache(lambda text: judge_baseline(was, take(text), CASES, timed=False))
     sys.path.remove(str(layers))
 
 

@@ -10,12 +10,9 @@ import pytest
 from rich.console import Console
 
 from harness.errors import UsageError
-from harness.gate.outcome import VERDICTS, Outcome
-from harness.gate.said.as_json import as_json
-from harness.gate.said.junit import junit
-from harness.gate.said.markdown import markdown
-from harness.gate.said.publish import add_outputs, check_outputs, publish
-from harness.gate.said.table import show
+from harness.gate.publish import add_outputs, check_outputs, publish_outcomes
+from harness.gate.reporters import junit_xml, outcomes_json, outcomes_markdown, show_outcomes
+from harness.gate.rules import VERDICTS, Outcome
 
 NASTY = "a|b <i>& \x00\x1b[31m \ud800\ufffe [red] `x` \n## heading @somebody"
 FOUND = [Outcome(f"rnn.elman n={8 * i}", "flops", verdict, "1", "2", NASTY) for i, verdict in enumerate(VERDICTS)]
@@ -28,7 +25,7 @@ def options(*arguments: str) -> Namespace:
 
 
 def test_junit_has_a_test_case_an_outcome_and_counts_what_is_wrong() -> None:
-    root = ElementTree.fromstring(junit(NASTY, FOUND, {"torch": NASTY}).encode())
+    root = ElementTree.fromstring(junit_xml(NASTY, FOUND, {"torch": NASTY}).encode())
     (suite,) = root
     counts = {"tests": "5", "failures": "1", "errors": "1", "skipped": "1"}
     assert counts.items() <= suite.attrib.items()
@@ -51,7 +48,7 @@ def test_junit_has_a_test_case_an_outcome_and_counts_what_is_wrong() -> None:
 
 
 def test_markdown_has_what_is_wrong_first_and_what_passed_folded() -> None:
-    text = markdown("check x", FOUND, ["a remark"])
+    text = outcomes_markdown("check x", FOUND, ["a remark"])
     lines = text.splitlines()
     assert lines[0] == "## check x"
     assert "1 regression" in lines[2]
@@ -66,13 +63,13 @@ def test_markdown_has_what_is_wrong_first_and_what_passed_folded() -> None:
 
 def test_markdown_stays_short_enough_for_a_comment_of_very_many() -> None:
     many = [Outcome(f"rnn.elman n={i}", "flops", "regression", "1", "2", "more") for i in range(5000)]
-    text = markdown("check x", many)
+    text = outcomes_markdown("check x", many)
     assert len(text) < 60_000
     assert "and 4900 more" in text
 
 
 def test_json_holds_everything_and_is_valid() -> None:
-    held = json.loads(as_json("check x", FOUND, ["a remark"], {"torch": "2"}).encode())
+    held = json.loads(outcomes_json("check x", FOUND, ["a remark"], {"torch": "2"}).encode())
     assert held["exit_status"] == 1
     assert [one["verdict"] for one in held["outcomes"]] == list(VERDICTS)
     assert held["outcomes"][0]["reason"] == NASTY
@@ -81,7 +78,7 @@ def test_json_holds_everything_and_is_valid() -> None:
 
 def shown(outcomes: list[Outcome]) -> str:
     console = Console(file=StringIO(), width=120)
-    show("check x", outcomes, ["a remark"], console)
+    show_outcomes("check x", outcomes, ["a remark"], console)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -107,7 +104,7 @@ def test_the_files_asked_for_are_written_and_a_jobs_summary_is_appended_to(
     files = {flag: tmp_path / f"found.{flag}" for flag in ("markdown", "junit", "json")}
     asked = options(*(word for flag, path in files.items() for word in (f"--{flag}", str(path))))
     check_outputs(asked)
-    publish(asked, "check x", FOUND)
+    publish_outcomes(asked, "check x", FOUND)
     assert files["markdown"].read_text().startswith("## check x")
     assert files["junit"].read_text().startswith("<?xml")
     assert json.loads(files["json"].read_text())["title"] == "check x"
@@ -117,7 +114,7 @@ def test_the_files_asked_for_are_written_and_a_jobs_summary_is_appended_to(
 def test_without_a_wish_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    publish(options(), "check x", FOUND)
+    publish_outcomes(options(), "check x", FOUND)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,4 +127,4 @@ def test_a_file_that_cannot_be_written_is_named_beforehand(tmp_path: Path) -> No
 def test_a_summary_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "absent" / "x.md"))
     with pytest.raises(UsageError, match="No such file"):
-        publish(options(), "check x", FOUND)
+        publish_outcomes(options(), "check x", FOUND)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness import catalog
+from harness import registry
 from harness.case import Case
-from harness.trial.build import build_layer
-from harness.trial.contract import refusal
+from harness.trial.layer_protocol import unsupported_reason
+from harness.trial.workload import build_layer
 from impls.registry import IMPLS
 
 # Compiling takes seconds each: the compiled rungs have tests of their own.
@@ -35,7 +35,9 @@ BLOCK_OF_EACH_KIND = (
 def asked(name: str, n: int, d: int, h: int, **more: Any) -> tuple[Case, str | None]:
     """The case, of one head where the layer has none, and why the layer cannot be asked for it; None if it can."""
     case = replace(Case(name, n, d, h if IMPLS[name].has_heads else 1), **more)
-    return case, catalog.unsupported_reason(case, IMPLS[name].has_heads) or refusal(catalog.load_class(name), case)
+    return case, registry.unsupported_reason(case, IMPLS[name].has_heads) or unsupported_reason(
+        registry.load_class(name), case
+    )
 
 
 def case_of(name: str, n: int, d: int, h: int, **more: Any) -> Case:
@@ -73,11 +75,11 @@ def cells(names: Iterable[str], settings: Mapping[str, Mapping[str, Any]]) -> li
 def make(case: Case) -> torch.nn.Module:
     """The layer in float64, its weights those of seed 0."""
     torch.manual_seed(0)
-    return build_layer(catalog.load_class(case.impl), case, **catalog.build_options(case.impl)).double()
+    return build_layer(registry.load_class(case.impl), case, **registry.build_options(case.impl)).double()
 
 
 def make_reference(case: Case) -> torch.nn.Module:
     """The reference in float64."""
-    reference = catalog.load_reference(case.impl)
+    reference = registry.load_reference(case.impl)
     assert reference is not None
-    return build_layer(reference, case, **catalog.reference_options(case.impl)).double()
+    return build_layer(reference, case, **registry.reference_options(case.impl)).double()

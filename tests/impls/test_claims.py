@@ -6,9 +6,9 @@ import pytest
 import torch
 from ladder import BLOCKS, RUNGS, VARIED, can, case_of
 
-from harness import catalog, claims
-from harness.trial.build import build
-from harness.trial.facts.observe import Observation, observe
+from harness import claims, registry
+from harness.trial.metrics.collect import Observation, trace_call
+from harness.trial.workload import build
 from impls.impl import KINDS
 from impls.registry import IMPLS
 
@@ -29,7 +29,7 @@ def _gradients_as_before() -> Iterator[None]:
 
 def observed(impl: str, b: int, n: int, d: int, h: int, mode: str) -> Observation:
     torch.set_grad_enabled(True)
-    return observe(build(case_of(impl, n, d, h, batch_size=b, mode=mode), seed=0))
+    return trace_call(build(case_of(impl, n, d, h, batch_size=b, mode=mode), seed=0))
 
 
 def heads_of(impl: str, size: Size) -> int:
@@ -42,15 +42,15 @@ def claimed(names: list[str], modes: tuple[str, ...] = MODES) -> list[tuple[str,
         (name, mode)
         for name in names
         for mode in modes
-        if can(name, mode=mode) and claims.work_of(claims.of_impl(name), mode) is not None
+        if can(name, mode=mode) and claims.work_of(claims.claims_of_impl(name), mode) is not None
     ]
 
 
 def unlike_its_claim(impl: str, mode: str, sizes: Sequence[Size]) -> dict[Size, tuple[float, float]]:
     """What was counted, with and without what a mask leaves out, at those of the sizes where it is not as claimed."""
-    claim = claims.work_of(claims.of_impl(impl), mode)
+    claim = claims.work_of(claims.claims_of_impl(impl), mode)
     assert claim is not None
-    masked = catalog.load_class(impl).__dict__.get("causal", False) or (impl in CAUSAL_STEPS and mode == "decode")
+    masked = registry.load_class(impl).__dict__.get("causal", False) or (impl in CAUSAL_STEPS and mode == "decode")
     found = {}
     for b, n, d, h in sizes:
         work = observed(impl, b, n, d, h, mode).work
@@ -72,9 +72,9 @@ def test_the_flops_of_a_block_are_its_claimed_sum_too(impl: str, mode: str) -> N
     assert unlike_its_claim(impl, mode, [(3, 7, 16, 4), (1, 40, 8, 4)]) == {}
 
 
-@pytest.mark.parametrize("impl", [name for name in VARIED if "depth" in claims.of_impl(name)])
+@pytest.mark.parametrize("impl", [name for name in VARIED if "depth" in claims.claims_of_impl(name)])
 def test_the_depth_of_a_forward_pass_is_of_the_claimed_order(impl: str) -> None:
-    claim = claims.of_impl(impl)["depth"]
+    claim = claims.claims_of_impl(impl)["depth"]
     depths = [observed(impl, 1, n, 8, 4, "forward").depth for n in (128, 256, 512)]
     first, second = depths[1] - depths[0], depths[2] - depths[1]
     if any(term.log for term in claim.terms):
@@ -86,7 +86,7 @@ def test_the_depth_of_a_forward_pass_is_of_the_claimed_order(impl: str) -> None:
 
 
 def test_every_claim_can_be_read_and_every_kind_is_a_row_of_table_1() -> None:
-    assert [impl for impl in IMPLS if not claims.of_impl(impl)] == []
+    assert [impl for impl in IMPLS if not claims.claims_of_impl(impl)] == []
     assert {impl.kind for impl in IMPLS.values()} <= {"", *KINDS}
 
 

@@ -13,12 +13,12 @@ import torch
 from another_device import THERE, AnotherDevice, OnTwoDevices
 from torch import Tensor, nn
 
-from harness import catalog, claims
+from harness import claims, registry
 from harness.case import MODES, Case, collapsed
-from harness.trial.build import Workload, build
-from harness.trial.contract import is_causal, refusal
-from harness.trial.facts.observe import observe
+from harness.trial.layer_protocol import is_causal, unsupported_reason
+from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
+from harness.trial.workload import Workload, build
 from impls.registry import IMPLS
 
 # Few tokens, as some layers are loops over them; heads large enough for any kernel.
@@ -58,15 +58,15 @@ def cases(name: str) -> list[Case]:
     """Every mode under every mask and over a source, as far as the layer can be asked for it and it makes a difference,
     each mode and each mask in either precision.
     """
-    layer_class, heads = catalog.load_class(name), 4 if "gqa" in name else 2
+    layer_class, heads = registry.load_class(name), 4 if "gqa" in name else 2
     like = Case(name, N, HEAD * heads, heads, batch_size=2, device="cuda")
-    dtypes = ("bfloat16", "float32") if refusal(layer_class, like) is None else ("bfloat16",)
+    dtypes = ("bfloat16", "float32") if unsupported_reason(layer_class, like) is None else ("bfloat16",)
     found = {}
     for (i, mode), (j, mask) in product(enumerate(MODES), enumerate(MASKS)):
         case = replace(like, mode=mode, dtype=dtypes[(i + j) % len(dtypes)], **mask)  # type: ignore[arg-type]
         case = collapsed(case, lambda impl: IMPLS[impl].has_heads)
         told = case.mask if case.mask != "causal" or not is_causal(layer_class) else "none"
-        if refusal(layer_class, case) is None:
+        if unsupported_reason(layer_class, case) is None:
             found.setdefault((mode, told, case.source_len), case)
     return list(found.values())
 
@@ -122,12 +122,12 @@ def test_a_block_finds_everything_on_its_device(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in RUNGS if "flex" not in name])
 def test_by_the_kernels_of_a_gpu_a_rung_does_the_work_that_it_claims(name: str) -> None:
     for case in cases(name):
-        claim = claims.work_of(claims.of_impl(name), case.mode)
+        claim = claims.work_of(claims.claims_of_impl(name), case.mode)
         if claim is None or case.source_len or case.mask != ("causal" if case.mode == "decode" else "none"):
             continue
         torch.set_grad_enabled(True)
         with AnotherDevice():
-            seen = observe(build(case, seed=0))
+            seen = trace_call(build(case, seed=0))
         assert seen.work is not None, (case, seen.flops_unknown)
         assert seen.work.full == 2 * claim(n=N, d=case.d_model, h=case.num_heads), case
         assert seen.fallback is None, case
@@ -154,8 +154,8 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
 
     monkeypatch.setattr(torch, "equal", lambda one, other: True)  # there are no values there
     monkeypatch.setattr("harness.trial.verify.largest_norm", lambda tensors: 1.0)
-    for module in ("verify", "decoding", "masking", "second_input"):
-        monkeypatch.setattr(f"harness.trial.{module}.check", check)
+    for module in ("verify", "kept_results"):
+        monkeypatch.setattr(f"harness.trial.{module}.check_error", check)
     with AnotherDevice():
         verify(replace(case, batch_size=2, device="cuda"), seed=0)
     assert compared
@@ -206,6 +206,6 @@ class AsksForANumber(FromTheCpu):
 def test_a_layer_that_left_something_on_the_cpu_is_found_out(
     layer: type[nn.Module], raised: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "load_class", lambda impl: layer)
+    monkeypatch.setattr(registry, "load_class", lambda impl: layer)
     with pytest.raises(raised, match=said):
         built_and_called(Case("own:Layer", N, 8, 1, device="cuda"))

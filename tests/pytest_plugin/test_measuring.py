@@ -11,8 +11,7 @@ import pytest
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.pytest_plugin.asked import precision_named
-from harness.pytest_plugin.measuring import Measuring
+from harness.pytest_plugin.session import PytestSession, precision_named
 
 QUICK = precision_named("quick")
 CASE = Case("rnn.elman", 8, 8, 1)
@@ -34,8 +33,8 @@ class TooLong(Exception):
 
 
 @pytest.fixture(scope="module")
-def measuring() -> Iterator[Measuring]:
-    started = Measuring()
+def measuring() -> Iterator[PytestSession]:
+    started = PytestSession()
     yield started
     started.close()
 
@@ -44,7 +43,7 @@ def started_by_us() -> set[int]:
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
-def test_a_test_that_is_stopped_while_it_measures_harms_no_other(measuring: Measuring) -> None:
+def test_a_test_that_is_stopped_while_it_measures_harms_no_other(measuring: PytestSession) -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooLong
 
@@ -62,7 +61,7 @@ def test_a_test_that_is_stopped_while_it_measures_harms_no_other(measuring: Meas
 
 
 def test_what_a_test_adds_to_the_path_is_found(
-    measuring: Measuring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measuring: PytestSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "found_later.py").write_text(LAYER)
     with pytest.raises(UsageError, match="No module named 'found_later'"):
@@ -73,7 +72,7 @@ def test_what_a_test_adds_to_the_path_is_found(
 
 def test_nothing_is_left_when_it_is_closed() -> None:
     before = started_by_us()
-    measuring = Measuring()
+    measuring = PytestSession()
     assert measuring.facts([CASE], QUICK)[0].flops == 4 * 8 * 8**2
     assert started_by_us() > before
     measuring.close()

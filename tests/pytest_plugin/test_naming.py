@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 from planted import Identity
 
-from harness import catalog, own_file
+from harness import registry
 from harness.errors import UsageError
-from harness.pytest_plugin.naming import name_of
+from harness.pytest_plugin.session import impl_name_of
 from impls.attention.fused import FusedAttention
 
 
@@ -38,9 +38,9 @@ def module_of(file: Path, name: str) -> ModuleType:
 
 
 def test_what_can_be_imported_goes_by_its_module() -> None:
-    assert name_of(FusedAttention) == "impls.attention.fused:FusedAttention"
-    assert name_of(Identity) == "planted:Identity"
-    assert name_of("attention.fused") == "attention.fused"
+    assert impl_name_of(FusedAttention) == "impls.attention.fused:FusedAttention"
+    assert impl_name_of(Identity) == "planted:Identity"
+    assert impl_name_of("attention.fused") == "attention.fused"
 
 
 def test_what_cannot_goes_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,17 +48,17 @@ def test_what_cannot_goes_by_its_file(tmp_path: Path, monkeypatch: pytest.Monkey
     file.write_text("class Layer:\n    class Inner:\n        pass\n")
     monkeypatch.setitem(sys.modules, "nobody.finds.this", None)
     layer = module_of(file, "nobody.finds.this").Layer
-    assert name_of(layer) == f"{file}:Layer"
-    assert name_of(layer.Inner) == f"{file}:Layer.Inner"
-    catalog.check_name(name_of(layer))
-    assert catalog.load_class(name_of(layer.Inner)).__qualname__ == "Layer.Inner"
+    assert impl_name_of(layer) == f"{file}:Layer"
+    assert impl_name_of(layer.Inner) == f"{file}:Layer.Inner"
+    registry.check_name(impl_name_of(layer))
+    assert registry.load_class(impl_name_of(layer.Inner)).__qualname__ == "Layer.Inner"
 
 
 def test_a_name_that_another_file_has_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "json.py"
     file.write_text("class Layer:\n    pass\n")
     monkeypatch.setitem(sys.modules, "json", sys.modules["json"])
-    assert name_of(module_of(file, "json").Layer) == f"{file}:Layer"
+    assert impl_name_of(module_of(file, "json").Layer) == f"{file}:Layer"
 
 
 def test_a_file_in_a_package_is_imported_as_part_of_it(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_a_file_in_a_package_is_imported_as_part_of_it(tmp_path: Path) -> None:
         (directory / "__init__.py").write_text("")
     (package / "layers.py").write_text("class Layer:\n    pass\n")
     (package / "tests.py").write_text("from .layers import Layer\n")
-    module = own_file.load(package / "tests.py")
+    module = registry.load_file(package / "tests.py")
     assert module.__name__ == "package_of_a_stranger.inner.tests"
-    assert own_file.load(package / "tests.py") is module
-    assert module.Layer is own_file.load(package / "layers.py").Layer
+    assert registry.load_file(package / "tests.py") is module
+    assert module.Layer is registry.load_file(package / "layers.py").Layer
 
 
 def test_a_package_of_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_a_package_of_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     (tmp_path / "json" / "__init__.py").write_text("")
     (tmp_path / "json" / "layers.py").write_text("")
     with pytest.raises(ImportError, match=r"cannot be imported as json: that is .*json/__init__\.py"):
-        own_file.load(tmp_path / "json" / "layers.py")
+        registry.load_file(tmp_path / "json" / "layers.py")
 
 
 def test_a_file_that_fails_is_run_anew(tmp_path: Path) -> None:
     (tmp_path / "layers.py").write_text("1 / 0")
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            own_file.load(tmp_path / "layers.py")
+            registry.load_file(tmp_path / "layers.py")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_a_file_that_fails_is_run_anew(tmp_path: Path) -> None:
 )
 def test_what_no_other_process_could_find_is_refused_with_what_to_do(layer: object, message: str) -> None:
     with pytest.raises(UsageError) as raised:
-        name_of(layer)
+        impl_name_of(layer)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.pytest_plugin.timing_allowed import why_not
+from harness.pytest_plugin.plugin import why_timing_is_refused
 
 
 def config(workers: int = 0, **options: bool) -> Any:
@@ -25,7 +25,7 @@ def config(workers: int = 0, **options: bool) -> Any:
     ],
 )
 def test_where_nobody_else_works_and_nobody_forbids_it_time_is_taken(alone: Any) -> None:
-    assert why_not(alone) is None
+    assert why_timing_is_refused(alone) is None
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_where_nobody_else_works_and_nobody_forbids_it_time_is_taken(alone: Any)
     ],
 )
 def test_elsewhere_it_is_not_and_why_is_said(where: Any, reason: str) -> None:
-    assert reason in str(why_not(where))
+    assert reason in str(why_timing_is_refused(where))

@@ -5,59 +5,57 @@ from dataclasses import replace
 
 from rows import usual_lines
 
-from harness.findings.complexity import Cell
-from harness.findings.crossovers import Crossover
-from harness.findings.findings import Findings
-from harness.findings.holdout import HeldOut
-from harness.findings.laws import FittedLaw
-from harness.findings.roofline import Roof, RoofPoint
-from harness.findings.series import Series, Setting
-from harness.findings.table1 import BeyondRow, Table1Row
-from harness.findings.verdicts import Verdict
-from harness.report.origin import Origin
-from harness.scaling.law import Coefficient, Law, Range
-from harness.scaling.terms import Term
-from harness.summary import Line
+from harness.analysis.analyse import Analysis
+from harness.analysis.crossovers import Crossover
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.predict import HeldOut
+from harness.analysis.roofline import Roof, RoofPoint
+from harness.analysis.series import Series, Setting
+from harness.analysis.table1 import BeyondRow, Cell, Table1Row
+from harness.analysis.verdicts import Verdict
+from harness.fit.laws import Coefficient, Law, Range, Term
+from harness.report.provenance import Provenance
+from harness.results.table import CaseResult
 
 FORWARD = Setting("forward", "float32", "cpu", "none", 1, "default")
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>|`{{ 7 * 7 }}%{x}"
 
 
-def some_lines() -> list[Line]:
+def some_lines() -> list[CaseResult]:
     """Naive and fused attention and an RNN, forward and in training, with work and a failure."""
     forward = [_with_work(line) for line in usual_lines()]
     train = [_scaled(line, 3.0) for line in forward]
     return [_failed(line) if _largest(line) else line for line in (*forward, *train)]
 
 
-def _with_work(line: Line) -> Line:
+def _with_work(line: CaseResult) -> CaseResult:
     n, d = line.seq_len, line.d_model
     flops = 4 * n * d * d if line.family == "rnn" else 8 * n * d * d + 4 * n * n * d
     return replace(line, flops=flops, min_bytes=16 * n * d + 16 * d * d, time_lo_s=line.time_s * 0.9)
 
 
-def _scaled(line: Line, factor: float) -> Line:
+def _scaled(line: CaseResult, factor: float) -> CaseResult:
     times = {name: getattr(line, name) * factor for name in ("time_s", "time_lo_s", "time_hi_s")}
     return replace(line, mode="train", **times)
 
 
-def _largest(line: Line) -> bool:
+def _largest(line: CaseResult) -> bool:
     return (line.impl, line.seq_len, line.d_model, line.num_heads) == ("attention.naive", 2048, 256, 2)
 
 
-def _failed(line: Line) -> Line:
+def _failed(line: CaseResult) -> CaseResult:
     nothing = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes", "flops", "min_bytes"))
     return replace(line, status="oom", reason="out of memory", **nothing)
 
 
-def some_findings(lines: Sequence[Line]) -> Findings:
+def some_findings(lines: Sequence[CaseResult]) -> Analysis:
     """One of each kind, and points under a roof for all of the lines."""
     law = Law(
         (Coefficient(Term(n=1), 2e-6, 1e-6, 3e-6), Coefficient(Term(n=2, d=1), 3e-12, 2e-12, 4e-12)), ("n",), True, ""
     )
     work = Law((Coefficient(Term(n=1, d=2), 4.0, 4.0, 4.0),), ("n", "d"), True, "", exact=True)
     cell = Cell("O(n²·d)", "4n²d + 8nd²", "confirmed", "4n²d is the only term of its power of n")
-    return Findings(
+    return Analysis(
         laws=[
             FittedLaw(Series("attention.fused", FORWARD, "time", ()), law, (), Range(1.87, 1.79, 2.0), None, 0.09),
             FittedLaw(Series("rnn.torch", FORWARD, "flops", ()), work, (), Range(1, 1, 1), Range(2, 2, 2), 0.0),
@@ -96,17 +94,17 @@ def _crossover(slower: str, faster: str, n: float | None, lo: float | None, hi: 
     return Crossover(slower, faster, FORWARD, "time", 256, 8, 1, n, lo, hi, 64, 2048)
 
 
-def _point(line: Line) -> RoofPoint:
+def _point(line: CaseResult) -> RoofPoint:
     rate, intensity = line.flops / line.time_s, line.flops / line.min_bytes
     return RoofPoint(line, FORWARD, intensity, rate, rate * 0.9, rate * 1.1, 0.5, 0.45, 0.55, "compute", rate * 2)
 
 
-def some_origin(**machine: object) -> Origin:
+def some_origin(**machine: object) -> Provenance:
     """A run on a machine of which as much is known as given."""
-    return Origin("2026-11-21_13-36-24", "impl: rnn.torch\n", "python -m harness sweep impl=rnn.torch", machine)
+    return Provenance("2026-11-21_13-36-24", "impl: rnn.torch\n", "python -m harness sweep impl=rnn.torch", machine)
 
 
-def renamed(lines: Sequence[Line], name: str) -> list[Line]:
+def renamed(lines: Sequence[CaseResult], name: str) -> list[CaseResult]:
     """The lines with `attention.naive` under another name, and the reason of its failure too."""
     return [
         replace(line, impl=name, family="own", reason=name if line.reason else None)
@@ -116,7 +114,7 @@ def renamed(lines: Sequence[Line], name: str) -> list[Line]:
     ]
 
 
-def evil_findings(lines: Sequence[Line]) -> Findings:
+def evil_findings(lines: Sequence[CaseResult]) -> Analysis:
     """Findings in which every text from outside is `EVIL`."""
     found = some_findings(lines)
     law = found.laws[0]

@@ -8,16 +8,16 @@ from report.many import many_lines, without
 from rich.console import Console
 from rows import usual_lines
 
-from harness.findings.findings import find
-from harness.report import units
-from harness.report.answer import show
-from harness.summary import Line
+from harness import formatting
+from harness.analysis.analyse import analyse
+from harness.report.terminal import show_answer
+from harness.results.table import CaseResult
 
 
-def said(lines: list[Line], width: int = 80) -> str:
+def said(lines: list[CaseResult], width: int = 80) -> str:
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        show(lines, find(lines), console)
+        show_answer(lines, analyse(lines), console)
         return console.export_text()
 
 
@@ -131,26 +131,26 @@ def test_one_trial_alone_is_said_to_be_one() -> None:
     ("value", "text"), [(2.5, "2.50 s"), (0.0213, "21.3 ms"), (4.5e-5, "45.0 µs"), (3e-9, "3.00 ns"), (0.123, "123 ms")]
 )
 def test_times_have_three_digits_and_a_unit(value: float, text: str) -> None:
-    assert units.seconds(value) == text
+    assert formatting.seconds(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(512, "512 B"), (6291456, "6.00 MiB"), (3 * 2**40, "3.00 TiB")])
 def test_sizes_are_in_powers_of_1024(value: float, text: str) -> None:
-    assert units.size(value) == text
+    assert formatting.size(value) == text
 
 
 def test_memory_allocated_outside_torch_shows_both_numbers_and_has_no_law() -> None:
     lines = usual_lines()
     largest = max(line.seq_len for line in lines)
     unknown = {"peak_bytes": None, "peak_traced_bytes": 2**17, "peak_resident_bytes": 100 * 2**20}
-    known = find(lines)
+    known = analyse(lines)
     partly = [
         replace(line, **unknown, facts_unknown="peak_bytes: it allocates outside torch")
         if (line.impl, line.seq_len) == ("attention.naive", largest)
         else line
         for line in lines
     ]
-    found = find(partly)
+    found = analyse(partly)
     row = next(row for row in said(partly, width=160).splitlines() if row.startswith("attention.naive"))
     assert "≥ 128 KiB traced, 100 MiB resident" in row
     assert row.rstrip().endswith("unknown")

@@ -15,13 +15,12 @@ from harness import store
 from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
+from harness.report.background_plots import BackgroundPlots
 from harness.report.build import Report, build
-from harness.report.looks import PALETTE, looks
-from harness.report.panels import readable, settings
-from harness.report.plots.cost import TIME
+from harness.report.facets import PALETTE, looks_of, panel_settings, readable_setting
+from harness.report.plots.cost_axes import TIME
 from harness.report.plots.curves import curves
 from harness.report.plots.speedup import speedup
-from harness.report.studio import Studio
 
 
 def make_run(path: Path, rows: Sequence[dict]) -> Path:
@@ -49,7 +48,7 @@ def run(tmp_path: Path) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     """A run with its tables and pictures, and what was said of it."""
     run = make_run(tmp_path_factory.mktemp("built") / "run", rows_of_a_run())
-    with Studio() as studio:
+    with BackgroundPlots() as studio:
         return run, build(run, studio)
 
 
@@ -107,7 +106,7 @@ def test_a_torn_last_line_costs_only_itself(built: tuple[Path, Report], torn: tu
 
 def test_a_run_of_nothing_but_failures_still_has_its_table(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [row(Case("rnn.elman", 8, 4, 1), "verify", status="wrong", reason="off")])
-    with Studio() as studio:
+    with BackgroundPlots() as studio:
         build(run, studio)
     assert pd.read_csv(run / "summary.csv").status.tolist() == ["wrong"]
     assert list((run / "plots").iterdir()) == []
@@ -136,7 +135,7 @@ def test_where_a_report_has_no_room_the_rows_are_said_to_be_safe(run: Path, monk
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("harness.report.build.write_whole", full)
+    monkeypatch.setattr("harness.report.build.write_atomically", full)
     with pytest.raises(UsageError) as caught:
         build(run)
     assert str(caught.value) == (
@@ -146,7 +145,7 @@ def test_where_a_report_has_no_room_the_rows_are_said_to_be_safe(run: Path, monk
 
 
 def test_an_impl_has_the_same_colour_whoever_stands_beside_it() -> None:
-    alone, together = looks(["rnn.torch"]), looks(["a.b:C", "rnn.torch", "attention.naive"])
+    alone, together = looks_of(["rnn.torch"]), looks_of(["a.b:C", "rnn.torch", "attention.naive"])
     assert alone["rnn.torch"] == together["rnn.torch"]
     assert len(set(together.values())) == len(together)
 
@@ -162,7 +161,7 @@ def test_a_failed_case_is_marked_where_it_would_have_been() -> None:
         else line
         for line in usual_lines(heads=(2,), widths=(128,))
     ]
-    (setting,) = settings(lines)
+    (setting,) = panel_settings(lines)
     (axes,) = [axes for axes in curves(setting, TIME).axes if axes.get_title()]
     (mark,) = [line for line in axes.lines if line.get_marker() == "x"]
     assert mark.get_xdata()[0] == 2048
@@ -171,23 +170,23 @@ def test_a_failed_case_is_marked_where_it_would_have_been() -> None:
 
 
 def test_speed_up_is_over_the_naive_layer_at_the_same_n_d_and_h() -> None:
-    (setting,) = settings(usual_lines())
+    (setting,) = panel_settings(usual_lines())
     figure = speedup(setting)
     (axes,) = [axes for axes in figure.axes if axes.get_title() == "attention.fused, h = 8"]
     assert {text.get_text() for text in axes.texts} == {"2.0"}
 
 
 def test_without_the_naive_layer_there_is_nothing_to_be_faster_than() -> None:
-    (setting,) = settings([line for line in usual_lines() if line.impl != "attention.naive"])
+    (setting,) = panel_settings([line for line in usual_lines() if line.impl != "attention.naive"])
     assert speedup(setting) is None
 
 
 def test_a_picture_of_many_widths_and_heads_shows_some_with_the_ends_and_says_so() -> None:
     widths, heads = tuple(range(32, 32 * 11, 32)), (1, 2, 4, 8, 16)
-    (setting,) = settings(usual_lines(heads, widths))
-    some = readable(setting)
+    (setting,) = panel_settings(usual_lines(heads, widths))
+    some = readable_setting(setting)
     assert sorted({panel.d_model for panel in some.panels}) == [32, 128, 224, 320]
     assert sorted({panel.num_heads for panel in some.panels}) == [1, 2, 8, 16]
     assert some.title.endswith("(16 of 50 panels)")
-    (small,) = settings(usual_lines())
-    assert readable(small) is small
+    (small,) = panel_settings(usual_lines())
+    assert readable_setting(small) is small

@@ -2,8 +2,7 @@
 
 import pytest
 
-from harness.report.escaped import code, escape, printable
-from harness.report.names import short
+from harness.formatting import code, escape_markdown, printable, shortened
 
 
 @pytest.mark.parametrize(
@@ -24,7 +23,7 @@ from harness.report.names import short
     ],
 )
 def test_nothing_is_read_into_it(text: str, escaped: str) -> None:
-    assert escape(text) == escaped
+    assert escape_markdown(text) == escaped
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> Non
 
 
 def test_markdown_holds_no_control_character() -> None:
-    assert escape("a\x1b[31m") == "a\\\\x1b\\[31m"
+    assert escape_markdown("a\x1b[31m") == "a\\\\x1b\\[31m"
     assert code("a\x1b[31m") == "`a\\x1b[31m`"
 
 
@@ -65,5 +64,5 @@ def test_markdown_holds_no_control_character() -> None:
     ],
 )
 def test_a_long_name_loses_its_middle(impl: str, shown: str) -> None:
-    assert short(impl) == shown
+    assert shortened(impl) == shown
     assert len(shown) <= 28

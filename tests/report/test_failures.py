@@ -5,25 +5,25 @@ from dataclasses import replace
 import pytest
 from rows import usual_lines
 
-from harness.report.failures import failures, would_cost
+from harness.report.text.quality import expected_cost, failure_groups
 
 
 def test_cases_that_failed_alike_belong_together() -> None:
     first, second, third, *_ = usual_lines()
     oom = [replace(line, status="oom", reason="out of memory") for line in (first, second)]
     late = replace(third, status="timeout", reason=None)
-    assert [(one.status, one.reason, len(one.lines)) for one in failures([*oom, late])] == [
+    assert [(one.status, one.reason, len(one.lines)) for one in failure_groups([*oom, late])] == [
         ("oom", "out of memory", 2),
         ("timeout", "", 1),
     ]
 
 
 def test_what_is_ok_is_no_failure() -> None:
-    assert failures(usual_lines()) == []
+    assert failure_groups(usual_lines()) == []
 
 
 def test_a_failed_case_would_lie_on_the_line_through_its_neighbours() -> None:
-    assert would_cost(400, [(100, 1.0), (200, 4.0)]) == pytest.approx(16.0)
-    assert would_cost(400, [(10, 99.0), (100, 1.0), (200, 4.0)]) == pytest.approx(16.0)
-    assert would_cost(400, [(100, 1.0)]) == 1.0
-    assert would_cost(400, []) is None
+    assert expected_cost(400, [(100, 1.0), (200, 4.0)]) == pytest.approx(16.0)
+    assert expected_cost(400, [(10, 99.0), (100, 1.0), (200, 4.0)]) == pytest.approx(16.0)
+    assert expected_cost(400, [(100, 1.0)]) == 1.0
+    assert expected_cost(400, []) is None

@@ -4,20 +4,20 @@ import json
 from pathlib import Path
 
 from harness.config import compose
-from harness.report.origin import calibration, facts, origin
-from harness.summary.stored import Stored, read_stored
+from harness.report.provenance import calibration, provenance_facts, provenance_of
+from harness.results.run_directory import StoredRun, read_run_directory
 
 
-def make(path: Path, machine: str | None) -> Stored:
+def make(path: Path, machine: str | None) -> StoredRun:
     (path / "rows").mkdir(parents=True)
     (path / "config.yaml").write_text(compose(["seed=3"]).yaml)
     if machine is not None:
         (path / "machine.json").write_text(machine)
-    return read_stored(path)
+    return read_run_directory(path)
 
 
 def test_a_run_knows_its_name_command_and_machine(tmp_path: Path) -> None:
-    found = origin(make(tmp_path / "run", json.dumps({"host": "vm"})))
+    found = provenance_of(make(tmp_path / "run", json.dumps({"host": "vm"})))
     assert (found.name, found.command, found.machine) == ("run", "python -m harness sweep seed=3", {"host": "vm"})
     assert "seed: 3" in found.config
 
@@ -25,16 +25,16 @@ def test_a_run_knows_its_name_command_and_machine(tmp_path: Path) -> None:
 def test_a_link_has_the_name_of_its_run(tmp_path: Path) -> None:
     make(tmp_path / "run", None)
     (tmp_path / "latest").symlink_to("run")
-    assert origin(read_stored(tmp_path / "latest")).name == "run"
+    assert provenance_of(read_run_directory(tmp_path / "latest")).name == "run"
 
 
 def test_a_run_without_a_machine_has_none(tmp_path: Path) -> None:
-    assert origin(make(tmp_path / "run", None)).machine == {}
+    assert provenance_of(make(tmp_path / "run", None)).machine == {}
 
 
 def test_what_is_not_known_of_a_machine_is_not_told() -> None:
-    assert facts({}) == []
-    assert facts({"cpu": None, "torch": {"version": "2.6.0", "gpu": None}, "memory_bytes": 2**33}) == [
+    assert provenance_facts({}) == []
+    assert provenance_facts({"cpu": None, "torch": {"version": "2.6.0", "gpu": None}, "memory_bytes": 2**33}) == [
         ("memory", "8.00 GiB"),
         ("torch", "2.6.0"),
     ]

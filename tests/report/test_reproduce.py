@@ -6,15 +6,15 @@ import pytest
 import yaml
 
 from harness.config import compose
-from harness.report.reproduce import command
+from harness.report.provenance import reproduce_command
 
 
 def again(overrides: list[str]) -> list[str]:
-    return shlex.split(command(yaml.safe_load(compose(overrides).yaml)))
+    return shlex.split(reproduce_command(yaml.safe_load(compose(overrides).yaml)))
 
 
 def test_the_default_sweep_is_the_command_alone() -> None:
-    assert command(yaml.safe_load(compose([]).yaml)) == "python -m harness sweep"
+    assert reproduce_command(yaml.safe_load(compose([]).yaml)) == "python -m harness sweep"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_where_a_run_was_written_is_left_out() -> None:
 
 def test_what_a_shell_would_read_is_quoted() -> None:
     config = yaml.safe_load(compose([]).yaml)
-    told = command({**config, "impl": ["$(rm -rf ~)", "a'b"], "memory_limit": "`id`"})
+    told = reproduce_command({**config, "impl": ["$(rm -rf ~)", "a'b"], "memory_limit": "`id`"})
     assert "$(rm -rf ~)" in shlex.split(told)[4]
     assert shlex.split(told)[4].startswith("impl='$(rm -rf ~)','a\\'b'")
 
@@ -60,7 +60,7 @@ def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_defaul
     config = yaml.safe_load(compose(["seq_len=64"]).yaml)
     for key in ("mask", "real_share", "source_len", "compile_timeout_s"):
         del config[key]
-    assert command(config) == "python -m harness sweep seq_len=64"
+    assert reproduce_command(config) == "python -m harness sweep seq_len=64"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_defaul
 )
 def test_a_published_setting_and_points_are_asked_for_as_they_were(overrides: list[str]) -> None:
     first = compose(overrides, for_sweep=True)
-    repeated = shlex.split(command(yaml.safe_load(first.yaml)))[4:]
+    repeated = shlex.split(reproduce_command(yaml.safe_load(first.yaml)))[4:]
     second = compose(repeated, for_sweep=True)
     assert (first.axes, first.together, first.paper) == (second.axes, second.together, second.paper)
     named = [override for override in overrides if override.partition("=")[0] in ("paper", "scale")]
@@ -82,5 +82,5 @@ def test_a_published_setting_and_points_are_asked_for_as_they_were(overrides: li
 
 def test_a_paper_that_is_not_ours_is_named_with_all_that_differs_from_the_default_sweep() -> None:
     config = yaml.safe_load(compose(["impl=rnn.elman"], for_sweep=True).yaml)
-    told = shlex.split(command({**config, "paper": {"name": "mine", "scale": "full"}}))
+    told = shlex.split(reproduce_command({**config, "paper": {"name": "mine", "scale": "full"}}))
     assert told[4:] == ["paper=mine", "scale=full", "impl=rnn.elman", "--config-dir", "DIR"]

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from rows import usual_lines
 
-from harness.report.studio import Studio
+from harness.report.background_plots import BackgroundPlots
 
 NAMES = {f"{name}.{kind}" for name in ("time", "memory", "speedup") for kind in ("png", "svg")}
 # Of these there is a single picture.
@@ -22,7 +22,7 @@ def names(directory: Path) -> set[str]:
 
 def test_what_was_begun_is_there_when_it_is_finished_and_nothing_remains(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
-    with Studio() as studio:
+    with BackgroundPlots() as studio:
         studio.begin(tmp_path / "plots", usual_lines(), {})
         studio.finish()
     assert names(tmp_path / "plots") == NAMES
@@ -34,7 +34,7 @@ def test_without_a_second_process_everything_is_drawn_here(tmp_path: Path, monke
         raise BlockingIOError("no more processes")
 
     monkeypatch.setattr(subprocess, "Popen", refused)
-    with Studio() as studio:
+    with BackgroundPlots() as studio:
         studio.begin(tmp_path / "plots", FEW, {})
         studio.finish()
     assert names(tmp_path / "plots") == ITS_NAMES
@@ -42,7 +42,7 @@ def test_without_a_second_process_everything_is_drawn_here(tmp_path: Path, monke
 
 def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
-    with Studio() as studio:
+    with BackgroundPlots() as studio:
         for child in psutil.Process().children():
             if child.pid not in before:
                 child.kill()
@@ -53,14 +53,14 @@ def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
 
 def test_what_the_process_could_not_write_is_told_here(tmp_path: Path) -> None:
     (tmp_path / "plots").write_text("a file")
-    with Studio() as studio:
+    with BackgroundPlots() as studio:
         studio.begin(tmp_path / "plots", FEW, {})
         with pytest.raises(FileExistsError):
             studio.finish()
 
 
 def test_nothing_begun_is_nothing_to_finish(tmp_path: Path) -> None:
-    with Studio() as studio:
+    with BackgroundPlots() as studio:
         studio.finish()
     assert list(tmp_path.iterdir()) == []
 
@@ -69,8 +69,8 @@ def test_without_room_to_hand_it_over_everything_is_drawn_here(tmp_path: Path, m
     def full(*_: object, **__: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("harness.report.studio.tempfile.NamedTemporaryFile", full)
-    with Studio() as studio:
+    monkeypatch.setattr("harness.report.background_plots.tempfile.NamedTemporaryFile", full)
+    with BackgroundPlots() as studio:
         studio.begin(tmp_path / "plots", FEW, {})
         studio.finish()
     assert names(tmp_path / "plots") == ITS_NAMES

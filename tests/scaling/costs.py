@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.scaling.terms import Floats, Sizes
+from harness.fit.laws import Floats, Sizes
 
 DOUBLING = (64, 128, 256, 512, 1024, 2048)
 

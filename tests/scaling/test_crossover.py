@@ -2,20 +2,20 @@ import math
 
 import pytest
 
-from harness.scaling.crossover import Gap, Overtaking, gap, overtaking
+from harness.analysis.crossovers import CostRatio, Overtaking, find_overtaking, ratio_at
 
 SIZES = (64, 128, 256, 512, 1024)
 LINEAR = {n: 100.0 * n for n in SIZES}
 
 
-def gaps(values: list[float], reach: float | list[float] = 0.1) -> list[Gap]:
+def gaps(values: list[float], reach: float | list[float] = 0.1) -> list[CostRatio]:
     reaches = [reach] * len(values) if isinstance(reach, float) else reach
-    return [Gap(n, v, v - r, v + r) for n, v, r in zip(SIZES, values, reaches, strict=False)]
+    return [CostRatio(n, v, v - r, v + r) for n, v, r in zip(SIZES, values, reaches, strict=False)]
 
 
 def exactly(cost: dict[int, float]) -> Overtaking:
     """Of a cost over the linear one, both known to the last digit."""
-    return overtaking([gap(n, (value,) * 3, (LINEAR[n],) * 3) for n, value in cost.items()])
+    return find_overtaking([ratio_at(n, (value,) * 3, (LINEAR[n],) * 3) for n, value in cost.items()])
 
 
 def test_a_cost_above_from_the_start_is_so_at_every_size() -> None:
@@ -34,61 +34,61 @@ def test_what_counts_is_where_it_stays_above_for_good() -> None:
 
 
 def test_of_exact_costs_the_crossing_is_one_point() -> None:
-    found = overtaking([gap(n, (0.5 * n**2,) * 3, (100.0 * n,) * 3) for n in SIZES])
+    found = find_overtaking([ratio_at(n, (0.5 * n**2,) * 3, (100.0 * n,) * 3) for n in SIZES])
     assert (found.n, found.lo, found.hi) == (pytest.approx(200), pytest.approx(200), pytest.approx(200))
 
 
 def test_a_crossing_lies_between_where_the_interval_leaves_one_side_and_where_it_has_reached_the_other() -> None:
     # The gap rises by log 2 from size to size and is 0 at 256; its interval by a quarter of that to either side.
     step = math.log(2)
-    found = overtaking(gaps([-2 * step, -step, 0.0, step, 2 * step], step / 4))
+    found = find_overtaking(gaps([-2 * step, -step, 0.0, step, 2 * step], step / 4))
     assert found.n == pytest.approx(256)
     assert found.lo == pytest.approx(256 * 2**-0.25)
     assert found.hi == pytest.approx(256 * 2**0.25)
 
 
 def test_of_several_crossings_the_last_counts() -> None:
-    found = overtaking(gaps([1.0, -1.0, 1.0, -1.0, 1.0]))
+    found = find_overtaking(gaps([1.0, -1.0, 1.0, -1.0, 1.0]))
     assert 512 < found.lo < found.n < found.hi < 1024
 
 
 def test_a_cost_surely_above_at_every_size_is_so_from_0_on() -> None:
-    assert overtaking(gaps([0.2] * 5)) == Overtaking(0.0, 0.0, 0.0)
+    assert find_overtaking(gaps([0.2] * 5)) == Overtaking(0.0, 0.0, 0.0)
 
 
 def test_a_cost_surely_below_at_the_largest_size_does_not_overtake_below_it() -> None:
-    assert overtaking(gaps([0.5, 0.5, 0.5, -0.5, -0.5])) == Overtaking(None, 1024, None)
-    assert overtaking(gaps([0.0] * 5, 0.0)) == Overtaking(None, 1024, None)
+    assert find_overtaking(gaps([0.5, 0.5, 0.5, -0.5, -0.5])) == Overtaking(None, 1024, None)
+    assert find_overtaking(gaps([0.0] * 5, 0.0)) == Overtaking(None, 1024, None)
 
 
 def test_a_crossing_that_noise_alone_could_make_is_undecided() -> None:
     # Surely above at the largest sizes only; at the small ones neither.
-    found = overtaking(gaps([-0.05, 0.05, -0.05, 0.2, 0.2]))
+    found = find_overtaking(gaps([-0.05, 0.05, -0.05, 0.2, 0.2]))
     assert (found.n, found.lo) == (None, 0.0)
     assert 256 < found.hi < 512
 
 
 def test_a_largest_size_that_is_undecided_leaves_the_crossing_undecided() -> None:
-    found = overtaking(gaps([-0.5, -0.5, -0.5, -0.05, 0.05]))
+    found = find_overtaking(gaps([-0.5, -0.5, -0.5, -0.05, 0.05]))
     assert (found.n, found.hi) == (None, None)
     assert 256 < found.lo < 512
-    assert overtaking(gaps([0.05] * 5)) == Overtaking(None, 0.0, None)
+    assert find_overtaking(gaps([0.05] * 5)) == Overtaking(None, 0.0, None)
 
 
 def test_a_size_measured_once_bounds_nothing() -> None:
-    found = overtaking(gaps([-1.0, -1.0, 0.3, 1.0, 1.0], [0.1, 0.1, math.inf, 0.1, 0.1]))
+    found = find_overtaking(gaps([-1.0, -1.0, 0.3, 1.0, 1.0], [0.1, 0.1, math.inf, 0.1, 0.1]))
     assert (found.lo, found.hi) == (pytest.approx(128), pytest.approx(512))
-    assert overtaking(gaps([-1.0, 1.0], [math.inf, math.inf])) == Overtaking(None, 0.0, None)
+    assert find_overtaking(gaps([-1.0, 1.0], [math.inf, math.inf])) == Overtaking(None, 0.0, None)
 
 
 def test_the_interval_of_a_ratio_is_made_of_both() -> None:
-    found = gap(64, (2.0, 2.0 * math.exp(-0.3), 2.0 * math.exp(0.4)), (1.0, math.exp(-0.3), math.exp(0.4)))
+    found = ratio_at(64, (2.0, 2.0 * math.exp(-0.3), 2.0 * math.exp(0.4)), (1.0, math.exp(-0.3), math.exp(0.4)))
     assert found.value == pytest.approx(math.log(2))
     assert found.value - found.lo == pytest.approx(0.5)
     assert found.hi - found.value == pytest.approx(0.5)
-    assert gap(64, (2.0, 0.0, math.inf), (1.0, 1.0, 1.0)) == Gap(64, math.log(2), -math.inf, math.inf)
+    assert ratio_at(64, (2.0, 0.0, math.inf), (1.0, 1.0, 1.0)) == CostRatio(64, math.log(2), -math.inf, math.inf)
 
 
 def test_without_a_common_size_there_is_nothing_to_compare() -> None:
     with pytest.raises(ValueError, match="both costs are known"):
-        overtaking([])
+        find_overtaking([])

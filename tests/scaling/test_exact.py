@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scaling.costs import grid
 
-from harness.scaling.exact import exact_law, exact_pieces
-from harness.scaling.terms import Sizes
+from harness.fit.integer_laws import exact_law, exact_pieces
+from harness.fit.laws import Sizes
 
 Count = Callable[[int, int, int, int], int]
 GRID = grid(d=(128, 256, 512), h=(2, 4, 8))

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scaling.costs import attention, grid, noisy
 
-from harness.scaling.pieces import find_break, fit_pieces
-from harness.scaling.terms import Floats, Sizes, Term, candidates, varied
+from harness.fit.laws import Floats, Sizes, Term, candidate_terms, varying_axes
+from harness.fit.piecewise import find_break, fit_pieces
 
 POINTS = grid(d=(128, 256), h=(2, 8))
 
 
 def break_of(costs: Floats, sizes: Sizes = POINTS) -> float | None:
-    found = find_break(sizes, costs, candidates(varied(sizes)))
+    found = find_break(sizes, costs, candidate_terms(varying_axes(sizes)))
     return found.n if found else None
 
 
@@ -20,7 +20,7 @@ def break_of(costs: Floats, sizes: Sizes = POINTS) -> float | None:
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_another_kernel_from_some_n_on_is_found_at_that_n(noise: float, at: int, factor: float) -> None:
     costs = attention(POINTS, 1e11) * np.where(POINTS.n >= at, factor, 1.0)
-    found = find_break(POINTS, noisy(costs, noise, 7), candidates(varied(POINTS)))
+    found = find_break(POINTS, noisy(costs, noise, 7), candidate_terms(varying_axes(POINTS)))
     assert found is not None
     assert found.n == at
     assert found.jump == pytest.approx(factor, rel=0.15)

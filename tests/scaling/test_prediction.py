@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scaling.costs import attention, grid, noisy
 
-from harness.scaling.exact import exact_law
-from harness.scaling.prediction import predictor
-from harness.scaling.terms import Sizes
+from harness.fit.integer_laws import exact_law
+from harness.fit.laws import Sizes
+from harness.fit.piecewise import predictor
 
 SEEN = grid((64, 128, 256, 512), (128, 256))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scaling.costs import grid
 
-from harness.scaling.terms import Sizes, Term, candidates, design, varied
+from harness.fit.laws import Sizes, Term, candidate_terms, design, varying_axes
 
 AT = Sizes.of([(1024, 32, 4, 2)])
 
@@ -33,20 +33,20 @@ def test_a_terms_exponent_is_its_power_and_a_logarithm_adds_a_little() -> None:
 
 
 def test_only_axes_with_two_values_vary() -> None:
-    assert varied(grid(d=(128, 256))) == ("n", "d")
-    assert varied(grid(n=(64,))) == ()
+    assert varying_axes(grid(d=(128, 256))) == ("n", "d")
+    assert varying_axes(grid(n=(64,))) == ()
 
 
 def test_candidates_that_fall_together_stand_once() -> None:
     for axes in [("n",), ("n", "d"), ("n", "d", "h"), ("n", "d", "h", "b"), ()]:
-        terms = candidates(axes)
+        terms = candidate_terms(axes)
         assert len(set(terms)) == len(terms)
         assert all(getattr(term, axis) == 0 for term in terms for axis in {"n", "d", "h", "b"} - set(axes))
-    assert candidates(()) == (Term(),)
+    assert candidate_terms(()) == (Term(),)
 
 
 def test_with_batches_each_term_may_be_paid_once_or_a_sequence() -> None:
-    assert {Term(n=1, d=2), Term(n=1, d=2, b=1)} <= set(candidates(("n", "d", "b")))
+    assert {Term(n=1, d=2), Term(n=1, d=2, b=1)} <= set(candidate_terms(("n", "d", "b")))
 
 
 def test_a_design_has_a_row_a_point_and_a_column_a_term() -> None:

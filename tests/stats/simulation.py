@@ -6,8 +6,7 @@ import numpy as np
 from stats.noise import Draw
 
 from harness.config import Precision
-from harness.stats.interval import reach
-from harness.stats.quantile import LEVEL, low_quantile
+from harness.stats.estimate import LEVEL, half_width_of, low_quantile
 from harness.stats.stopping import confirmed
 
 
@@ -29,7 +28,7 @@ def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: in
     holds = np.zeros((repeats, rounds), dtype=bool)
     for number in range(limits.min_rounds, rounds + 1):
         ordered = np.sort(logs[:, :number], axis=1)
-        value, (down, up) = low_quantile(ordered), reach(ordered)
+        value, (down, up) = low_quantile(ordered), half_width_of(ordered)
         narrow[:, number - 1] = np.expm1(np.maximum(down, up)) <= limits.target
         holds[:, number - 1] = (value - down <= truth) & (truth <= value + up)
     stops = np.array([_stop(list(row), limits) for row in narrow])

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.stats.estimate import estimate, estimates
-from harness.stats.trials import Trial, best_pulse, is_quiet
+from harness.stats.estimate import Trial, best_pulse, estimate, estimates, is_quiet
 
 
 def trials(*values: float, pulse_s: float | None = None) -> list[Trial]:

@@ -4,9 +4,8 @@ import random
 import pytest
 
 from harness.config import Precision
-from harness.stats.estimate import estimate
+from harness.stats.estimate import Trial, any_quiet, estimate
 from harness.stats.stopping import confirmed, fewest, restless, stop_reason
-from harness.stats.trials import Trial, quiet
 
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 
@@ -76,7 +75,7 @@ def test_a_case_disturbed_in_every_round_has_had_its_rounds_but_no_rest() -> Non
 def looked_at_every_time(trials: list[Trial], precision: Precision) -> bool:
     """The rule word by word: what the interval was after each trial."""
     narrow = [
-        len(quiet(trials[:number], 1.0)) >= precision.min_rounds
+        len(any_quiet(trials[:number], 1.0)) >= precision.min_rounds
         and estimate(trials[:number], 1.0).half_width <= precision.target
         for number in range(1, len(trials) + 1)
     ]

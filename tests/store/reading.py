@@ -38,5 +38,5 @@ def read(run: Path, shares: int = 1) -> tuple[list[dict], list[str]]:
             rows.append(row)
         return "bad" not in row
 
-    readings = [store.read(part, take) for share in store.parts(run, shares) for part in share]
-    return rows, store.notices(readings)
+    readings = [store.read_part(part, take) for share in store.row_parts(run, shares) for part in share]
+    return rows, store.damage_notices(readings)

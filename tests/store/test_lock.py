@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.store import Lock
-from harness.store.lock import NAME
+from harness.store.directory import NAME
 
 HOLDS = """
 import sys, time

@@ -69,7 +69,9 @@ def test_a_file_that_cannot_be_read_is_named_and_loses_no_other(run: Path) -> No
     rows, notices = read(run)
     assert ([row["a"] for row in rows], notices) == ([1], [])
     names = ("absent", "directory", "pipe", "zero")
-    assert store.copies(run) == [f"{run}/rows/0000-{name}.jsonl: not a regular file, left out" for name in names]
+    assert store.duplicate_notices(run) == [
+        f"{run}/rows/0000-{name}.jsonl: not a regular file, left out" for name in names
+    ]
 
 
 @pytest.mark.parametrize("shares", [1, 3])
@@ -109,7 +111,7 @@ def test_a_file_that_was_copied_is_read_once_and_told_in_one_line(run: Path) -> 
     later.write_bytes(first.read_bytes())
     unnumbered.write_bytes(second.read_bytes())
     assert [row["a"] for row in read(run)[0]] == [1, 2, 3]
-    assert sorted(store.copies(run)) == [
+    assert sorted(store.duplicate_notices(run)) == [
         f"{later}: a copy of {first.name}, left out",
         f"{unnumbered}: a copy of {second.name}, left out",
     ]
@@ -121,7 +123,7 @@ def test_files_that_are_as_long_are_no_copies(run: Path) -> None:
     for name in "xy":
         (run / "rows" / f"{name}.jsonl").touch()
     assert [row["a"] for row in read(run)[0]] == [1, 2]
-    assert store.copies(run) == []
+    assert store.duplicate_notices(run) == []
 
 
 LINES = [b'{"schema": 2, "a": 1}\n', b'{"schema": 2, "a": 22222222222222222222}\n', b"garbage\n", b"\n"]
@@ -138,11 +140,11 @@ def test_however_it_is_shared_out_every_line_is_read_once_and_named_by_its_numbe
     assert read(run, shares) == read(run, 1)
     different = {b"".join(lines): lines for lines in files}.values()  # files of the same content are copies
     assert len(read(run, shares)[0]) == sum(line in LINES[:2] for lines in different for line in lines)
-    assert len(store.parts(run, shares)) <= shares
+    assert len(store.row_parts(run, shares)) <= shares
 
 
 def test_shares_are_alike_in_size(run: Path) -> None:
     for number in range(3):
         (run / "rows" / f"{number}.jsonl").write_bytes(os.urandom(1000 * number))
-    shares = store.parts(run, 4)
+    shares = store.row_parts(run, 4)
     assert [sum(part.end - part.start for part in share) for share in shares] == [750] * 4

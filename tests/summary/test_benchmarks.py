@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.summary.stored import read_stored
+from harness.results.run_directory import read_run_directory
 
 
 def benchmark(name: str = "test_layer[64]", seq_len: Any = 64, least: float = 1.0, **said: Any) -> dict[str, Any]:
@@ -22,14 +22,14 @@ def write(path: Path, *benchmarks: Any, version: Any = "5.3.1", **more: Any) -> 
 
 
 def test_a_length_in_the_extra_info_is_enough(tmp_path: Path) -> None:
-    (line,) = read_stored(write(tmp_path, benchmark())).lines
+    (line,) = read_run_directory(write(tmp_path, benchmark())).lines
     assert (line.impl, line.family, line.seq_len, line.d_model) == ("layer", "layer", 64, 1)
     assert (line.time_s, line.time_median_s, line.trials, line.status) == (1.0, 1.25, 1, "ok")
     assert line.tokens_per_s == 64
 
 
 def test_the_interval_goes_as_far_down_as_the_median_lies_above(tmp_path: Path) -> None:
-    stored = read_stored(write(tmp_path, benchmark()))
+    stored = read_run_directory(write(tmp_path, benchmark()))
     assert (stored.lines[0].time_lo_s, stored.lines[0].time_hi_s) == (0.8, 1.25)
     assert stored.notices == [
         "of 1 benchmark the interval goes by how the rounds of one process scatter; another process may lie outside "
@@ -40,32 +40,32 @@ def test_the_interval_goes_as_far_down_as_the_median_lies_above(tmp_path: Path) 
 def test_a_single_round_says_nothing_of_the_spread(tmp_path: Path) -> None:
     one = benchmark()
     one["stats"]["median"] = one["stats"]["min"]
-    (line,) = read_stored(write(tmp_path, one)).lines
+    (line,) = read_run_directory(write(tmp_path, one)).lines
     assert (line.time_lo_s, line.time_hi_s) == (0, None)
 
 
 def test_all_columns_of_the_summary_are_read(tmp_path: Path) -> None:
     said = {"impl": "my:Layer", "d_model": 128, "mode": "train", "peak_bytes": 2**60 + 1, "host_bound": False}
     plain = benchmark(name="test_other[64]")
-    lines = read_stored(write(tmp_path, benchmark(**said, other="thing"), plain)).lines
+    lines = read_run_directory(write(tmp_path, benchmark(**said, other="thing"), plain)).lines
     assert {name: getattr(lines[0], name) for name in said} == said
     assert (lines[1].impl, lines[1].peak_bytes) == ("other", None)
 
 
 def test_axes_may_stand_in_the_parameters_of_the_test(tmp_path: Path) -> None:
     one = {**benchmark(seq_len=None), "params": {"seq_len": 32, "colour": "red"}}
-    assert read_stored(write(tmp_path, one)).lines[0].seq_len == 32
+    assert read_run_directory(write(tmp_path, one)).lines[0].seq_len == 32
 
 
 def test_a_time_of_its_own_goes_before_the_rounds(tmp_path: Path) -> None:
-    stored = read_stored(write(tmp_path, benchmark(time_s=0.5, time_lo_s=0.4, time_hi_s=0.6, trials=4)))
+    stored = read_run_directory(write(tmp_path, benchmark(time_s=0.5, time_lo_s=0.4, time_hi_s=0.6, trials=4)))
     (line,) = stored.lines
     assert (line.time_s, line.time_lo_s, line.time_hi_s, line.trials) == (0.5, 0.4, 0.6, 4)
     assert stored.notices == []
 
 
 def test_benchmarks_without_axes_are_counted_and_left_out(tmp_path: Path) -> None:
-    stored = read_stored(write(tmp_path, benchmark(), benchmark(seq_len=None), benchmark(seq_len=None)))
+    stored = read_run_directory(write(tmp_path, benchmark(), benchmark(seq_len=None), benchmark(seq_len=None)))
     assert len(stored.lines) == 1
     assert stored.notices[0] == "2 benchmarks without a seq_len in extra_info left out"
 
@@ -73,7 +73,7 @@ def test_benchmarks_without_axes_are_counted_and_left_out(tmp_path: Path) -> Non
 def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
     info = {"node": "vm", "system": "Linux", "release": "6.1", "cpu": {"brand_raw": "EPYC", "count": 2}}
     path = write(tmp_path, benchmark(), machine_info=info, commit_info={"id": "abc", "dirty": True})
-    assert read_stored(path).machine == {
+    assert read_run_directory(path).machine == {
         "host": "vm",
         "cpu": {"model": "EPYC", "threads": 2},
         "kernel": "Linux 6.1",
@@ -99,22 +99,22 @@ def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
 def test_what_cannot_be_is_named_in_one_line(tmp_path: Path, said: dict, message: str) -> None:
     path = write(tmp_path, benchmark(**said))
     with pytest.raises(UsageError) as error:
-        read_stored(path)
+        read_run_directory(path)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_several_benchmarks_of_one_case_are_not_made_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x\.json: several rows are of layer n=64"):
-        read_stored(write(tmp_path, benchmark(), benchmark()))
+        read_run_directory(write(tmp_path, benchmark(), benchmark()))
 
 
 def test_a_number_that_is_none_is_not_there(tmp_path: Path) -> None:
-    assert read_stored(write(tmp_path, benchmark(flops=float("nan"), depth=None))).lines[0].flops is None
+    assert read_run_directory(write(tmp_path, benchmark(flops=float("nan"), depth=None))).lines[0].flops is None
 
 
 def test_text_that_no_file_can_hold_is_made_such_that_one_can(tmp_path: Path) -> None:
-    assert read_stored(write(tmp_path, benchmark(impl="a\ud800b"))).lines[0].impl == "a?b"
+    assert read_run_directory(write(tmp_path, benchmark(impl="a\ud800b"))).lines[0].impl == "a?b"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,6 @@ def test_what_is_no_such_file_is_one_line(tmp_path: Path, content: str, message:
     path = tmp_path / "x.json"
     path.write_text(content, encoding="latin-1")
     with pytest.raises(UsageError) as error:
-        read_stored(path)
+        read_run_directory(path)
     assert message in str(error.value)
     assert "\n" not in str(error.value)

@@ -6,8 +6,8 @@ import pytest
 from rows import PRECISION, measured, row
 
 from harness.case import Case
-from harness.summary import summarise
-from harness.summary.fold import Fold
+from harness.results.aggregate import RunAccumulator
+from harness.results.summarise import summarise
 
 CASE = Case("attention.fused", 64, 32, 2)
 
@@ -32,7 +32,7 @@ def test_it_is_kept_where_the_case_failed_later() -> None:
 
 
 def test_parts_folded_together_keep_it() -> None:
-    first, then = Fold(), Fold()
+    first, then = RunAccumulator(), RunAccumulator()
     assert first.add(row(Case("rnn.elman", 64, 32, 1), "verify"))
     assert then.add(row(CASE, "compile", compile_s=3.0))
     first.follow(then)
@@ -41,4 +41,4 @@ def test_parts_folded_together_keep_it() -> None:
 
 @pytest.mark.parametrize("value", [None, "long", -1.0, float("nan"), float("inf")])
 def test_a_row_without_a_time_to_compile_is_refused(value: Any) -> None:
-    assert not Fold().add(row(CASE, "compile", compile_s=value))
+    assert not RunAccumulator().add(row(CASE, "compile", compile_s=value))

@@ -4,7 +4,8 @@ import pytest
 from rows import PRECISION, row
 
 from harness.case import Case
-from harness.summary import Line, summarise
+from harness.results.summarise import summarise
+from harness.results.table import CaseResult
 
 CASE = Case("attention.naive", 512, 256, 8)
 
@@ -29,7 +30,7 @@ def timed(number: int, time_s: float, faults: float, pulse_s: float = 1e-4, **ot
     )
 
 
-def line_of(*rows: dict) -> Line:
+def line_of(*rows: dict) -> CaseResult:
     (line,) = summarise(rows, PRECISION)
     return line
 

@@ -8,9 +8,8 @@ import pytest
 from rows import PRECISION, measured, row
 
 from harness.case import Case
-from harness.summary import summarise
-from harness.summary.fold import Fold
-from harness.summary.summarise import _lines_of
+from harness.results.aggregate import RunAccumulator
+from harness.results.summarise import _lines_of, summarise
 
 CASE = Case("attention.fused", 64, 32, 2)
 
@@ -31,7 +30,7 @@ def without(whole: dict[str, Any], name: str) -> dict[str, Any]:
     "whole", [timed(), timed(minor_faults=None), facts(), facts(flops=3, transient_bytes=-1, backend="ATen")]
 )
 def test_a_whole_row_counts(whole: dict[str, Any]) -> None:
-    assert Fold().add(whole)
+    assert RunAccumulator().add(whole)
 
 
 BAD_TIMED = [
@@ -77,7 +76,7 @@ BAD_TIMED = [
 
 @pytest.mark.parametrize("bad", BAD_TIMED, ids=lambda bad: json.dumps(bad)[:40])
 def test_a_row_with_something_else_in_the_place_of_a_value_is_refused_without_a_trace(bad: dict[str, Any]) -> None:
-    fold = Fold()
+    fold = RunAccumulator()
     assert not fold.add(timed(**bad))
     assert not fold.cases
     assert not fold.records
@@ -85,7 +84,7 @@ def test_a_row_with_something_else_in_the_place_of_a_value_is_refused_without_a_
 
 @pytest.mark.parametrize("name", ["case", "family", "purpose", "round", "status", "samples_s", "wall_s", "pulse_s"])
 def test_a_timed_row_without_what_it_must_hold_is_refused(name: str) -> None:
-    assert not Fold().add(without(timed(), name))
+    assert not RunAccumulator().add(without(timed(), name))
 
 
 @pytest.mark.parametrize(
@@ -106,11 +105,11 @@ def test_a_timed_row_without_what_it_must_hold_is_refused(name: str) -> None:
     ],
 )
 def test_facts_and_failures_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
-    assert not Fold().add(bad)
+    assert not RunAccumulator().add(bad)
 
 
 def test_a_bad_row_does_not_undo_a_good_one() -> None:
-    fold = Fold()
+    fold = RunAccumulator()
     assert fold.add(timed())
     assert not fold.add(timed(round=2, minor_faults="many"))
     (line,) = _lines_of(fold, PRECISION)
@@ -136,9 +135,9 @@ def test_parts_folded_together_say_what_all_rows_folded_at_once_say(seed: int) -
     rng = random.Random(seed)
     rows = mixed_rows(rng)
     cuts = sorted(rng.sample(range(len(rows) + 1), 3))
-    together = Fold()
+    together = RunAccumulator()
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-        part = Fold()
+        part = RunAccumulator()
         assert all(part.add(one) for one in rows[start:end])
         together.follow(part)
     assert _lines_of(together, PRECISION) == summarise(rows, PRECISION)

@@ -5,11 +5,12 @@ from typing import Any
 from rows import PRECISION, measured
 
 from harness.case import Case
-from harness.summary import Line, summarise
-from harness.summary.nodes import machine_of, told
+from harness.results.run_directory import host_notices, machine_of_hosts
+from harness.results.summarise import summarise
+from harness.results.table import CaseResult
 
 
-def lines(*parts: tuple[str, str]) -> list[Line]:
+def lines(*parts: tuple[str, str]) -> list[CaseResult]:
     """One case a host and mode, of its own size."""
     rows = []
     for number, (host, mode) in enumerate(parts):
@@ -27,23 +28,23 @@ UNLIKE = {"n1": host("n1"), "n2": host("n2", "another")}
 
 
 def test_of_one_host_nothing_need_be_said() -> None:
-    assert told(lines(("n1", "forward"), ("n1", "train")), ALIKE) == []
+    assert host_notices(lines(("n1", "forward"), ("n1", "train")), ALIKE) == []
 
 
 def test_of_several_who_measured_what() -> None:
-    assert told(lines(("n1", "forward"), ("n2", "train"), ("n2", "train")), UNLIKE) == [
+    assert host_notices(lines(("n1", "forward"), ("n2", "train"), ("n2", "train")), UNLIKE) == [
         "measured by n1: 1 cases (mode=forward); n2: 2 cases (mode=train)"
     ]
 
 
 def test_unlike_machines_in_one_setting_are_a_warning() -> None:
-    _, warning = told(lines(("n1", "train"), ("n2", "train"), ("n1", "forward")), UNLIKE)
+    _, warning = host_notices(lines(("n1", "train"), ("n2", "train"), ("n1", "forward")), UNLIKE)
     assert warning == (
         "mode=train: n1 and n2 are unlike machines (processor a CPU and another): "
         "laws, slopes and comparisons mix what both have measured"
     )
-    assert len(told(lines(("n1", "train"), ("n2", "train")), ALIKE)) == 1
+    assert len(host_notices(lines(("n1", "train"), ("n2", "train")), ALIKE)) == 1
 
 
 def test_the_machine_goes_by_the_names_of_all() -> None:
-    assert machine_of(ALIKE) == {**host("n1"), "host": "n1, n2"}
+    assert machine_of_hosts(ALIKE) == {**host("n1"), "host": "n1, n2"}

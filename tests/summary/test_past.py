@@ -7,8 +7,8 @@ from rows import PRECISION, measured, row
 
 from harness import store
 from harness.case import Case
-from harness.summary import summarise_run
-from harness.summary.past import past_of
+from harness.measure.scheduler import read_resume_state
+from harness.results.summarise import summarise_run
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
 
@@ -28,7 +28,7 @@ def write(run: Path, *rows: dict) -> None:
 
 def test_trials_are_what_they_were(run: Path) -> None:
     write(run, *measured(CASE, 1.0, 8))
-    past, notices = past_of(run)
+    past, notices = read_resume_state(run)
     assert [(t.value_s, t.median_s, t.wall_s, t.pulse_s) for t in past.trials[CASE]] == [
         (1.0 * (1 + 0.001 * i), (1.0 * (1 + 0.001 * i) + 1.5) / 2, 0.1, 1e-4) for i in range(3)
     ]
@@ -37,7 +37,7 @@ def test_trials_are_what_they_were(run: Path) -> None:
 
 def test_failures_and_compilations_are_known_by_case(run: Path) -> None:
     write(run, row(CASE, "time", 1, status="timeout", reason="slow"), row(OTHER, "compile", compile_s=3.5))
-    past, _ = past_of(run)
+    past, _ = read_resume_state(run)
     assert past.failures == {CASE: ("timeout", "slow")}
     assert past.compiles_s == {OTHER: 3.5}
 
@@ -45,14 +45,14 @@ def test_failures_and_compilations_are_known_by_case(run: Path) -> None:
 def test_what_was_opened_again_has_not_failed_until_it_fails_again(run: Path) -> None:
     write(run, row(CASE, "time", 1, status="timeout", reason="slow"))
     write(run, row(CASE, "reopen", reason="after timeout: slow"))
-    assert past_of(run)[0].failures == {}
+    assert read_resume_state(run)[0].failures == {}
     write(run, row(CASE, "time", 1, status="oom", reason="no"))
-    assert past_of(run)[0].failures == {CASE: ("oom", "no")}
+    assert read_resume_state(run)[0].failures == {CASE: ("oom", "no")}
 
 
 def test_reopening_takes_the_statuses_that_it_is_told(run: Path) -> None:
     write(run, row(CASE, "time", 1, status="timeout", reason="slow"), row(OTHER, "time", 1, status="oom", reason="no"))
-    past = past_of(run)[0].reopening(["timeout", "error"])
+    past = read_resume_state(run)[0].reopening(["timeout", "error"])
     assert (past.failures, past.reopened) == ({OTHER: ("oom", "no")}, {CASE: ("timeout", "slow")})
 
 
@@ -63,7 +63,7 @@ def test_a_copied_file_counts_once_and_is_told(run: Path) -> None:
     (line,), notices = summarise_run(run, PRECISION)
     assert line.trials == 3
     assert notices == [f"{run}/rows/copy-of-{file.name}: a copy of {file.name}, left out"]
-    assert len(past_of(run)[0].trials[CASE]) == 3
+    assert len(read_resume_state(run)[0].trials[CASE]) == 3
 
 
 def test_what_another_machine_has_timed_is_timed_anew_and_counts_no_more(run: Path) -> None:
@@ -71,10 +71,10 @@ def test_what_another_machine_has_timed_is_timed_anew_and_counts_no_more(run: Pa
         return [{**one, "host": host} for one in rows]
 
     write(run, *on("old", *measured(CASE, 1.0, 8)), *on("new", *measured(OTHER, 1.0, 8)))
-    past = past_of(run)[0].without_times_of(["old"], "begun on old")
+    past = read_resume_state(run)[0].without_times_of(["old"], "begun on old")
     assert (past.anew, set(past.trials), past.facts) == ({CASE: "begun on old"}, {OTHER}, {CASE, OTHER})
     write(run, {**row(CASE, "reopen", reason="begun on old"), "anew": True}, *on("new", *measured(CASE, 3.0, 8, 2)[2:]))
-    again, _ = past_of(run)
+    again, _ = read_resume_state(run)
     assert [round(trial.value_s, 2) for trial in again.trials[CASE]] == [3.0, 3.0]
     (line, other), notices = summarise_run(run, PRECISION)
     assert (line.trials, line.host, other.host, notices) == (2, "new", "new", [])
@@ -84,7 +84,7 @@ def test_the_highest_round_is_known_of_rows_that_do_not_count_too(run: Path) -> 
     timed = measured(CASE, 1.0, 8)
     write(run, *timed, row(OTHER, "time", 9, status="timeout", reason="slow"), row(OTHER, "time", 2**70, status="oom"))
     write(run, row(CASE, "reopen", anew=True, reason="on another machine"))
-    past = past_of(run)[0]
+    past = read_resume_state(run)[0]
     assert past.trials == {}
     assert past.rounds == {CASE: timed[-1]["round"], OTHER: 9}
 
@@ -92,7 +92,7 @@ def test_the_highest_round_is_known_of_rows_that_do_not_count_too(run: Path) -> 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), 2**63])
 def test_facts_that_fit_into_no_table_are_left_out(run: Path, number: float) -> None:
     write(run, row(CASE, "verify"), row(CASE, "facts", flops=number))
-    past, notices = past_of(run)
+    past, notices = read_resume_state(run)
     assert past.facts == frozenset()
     assert len(notices) == 1
 

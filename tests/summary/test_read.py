@@ -9,11 +9,11 @@ from rows import PRECISION, measured
 from store.reading import new_run
 
 from harness import store
+from harness.background_process import BackgroundProcess
 from harness.case import Case
-from harness.interpreter import Interpreter
-from harness.summary import helper, summarise, summarise_run
-from harness.summary.read import read_run
-from harness.summary.summarise import _lines_of
+from harness.results import aggregate
+from harness.results.aggregate import accumulate_share, read_run
+from harness.results.summarise import _lines_of, summarise, summarise_run
 
 ROWS = [
     one
@@ -60,27 +60,31 @@ def test_without_helpers_that_help_all_rows_are_read_all_the_same(
 
 
 def test_a_helper_finds_what_its_parent_found(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_here(*_: object) -> None:
-        raise AssertionError("the helper came to nothing")
+    shares: list[object] = []
+
+    def counted(share: list[store.Part]) -> object:
+        shares.append(share)
+        return accumulate_share(share)
 
     alone = summarise_run(run, PRECISION)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.summary.helper.fold_share", not_here)
+    monkeypatch.setattr("harness.results.aggregate.accumulate_share", counted)
     fold, notices = read_run(run, 2)
     assert (_lines_of(fold, PRECISION), notices) == alone
+    assert len(shares) == 1  # the helper read the other share
 
 
 def test_an_interrupted_reader_leaves_no_helper_behind(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    def started(share: list[store.Part]) -> Interpreter:
+    def started(share: list[store.Part]) -> BackgroundProcess:
         interpreters.append(start(share))
         return interpreters[-1]
 
-    start, interpreters = helper._started, []
-    monkeypatch.setattr(helper, "_started", started)
-    monkeypatch.setattr("harness.summary.read.fold_share", interrupted)
+    start, interpreters = aggregate._started, []
+    monkeypatch.setattr(aggregate, "_started", started)
+    monkeypatch.setattr("harness.results.aggregate.accumulate_share", interrupted)
     with pytest.raises(KeyboardInterrupt):
         read_run(run, 3)
     assert len(interpreters) == 2

@@ -11,12 +11,10 @@ from store.reading import new_run
 
 from harness import store
 from harness.case import Case
+from harness.measure.scheduler import read_resume_state
+from harness.results.aggregate import read_run
+from harness.results.summarise import Trials, duplicate_row_notices, summarise_run
 from harness.store import SCHEMA
-from harness.summary import summarise_run
-from harness.summary.past import past_of
-from harness.summary.read import read_run
-from harness.summary.repeated import repeated
-from harness.summary.trials import Trials
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
 Row = dict[str, Any]
@@ -46,7 +44,7 @@ def write(run: Path, rows: list[Row]) -> None:
 def told(run: Path) -> list[str]:
     """What is said of the rows, the directory left out; whoever goes on with the run is told the same."""
     _, notices = summarise_run(run, PRECISION)
-    assert past_of(run)[1] == notices
+    assert read_resume_state(run)[1] == notices
     return [notice.removeprefix(f"{run}/rows: ") for notice in notices]
 
 
@@ -98,7 +96,7 @@ def test_copies_are_found_however_the_rows_are_shared_out(run: Path) -> None:
 
     def found(processes: int) -> list[str]:
         fold, _ = read_run(run, processes)
-        return sorted(repeated(run, fold, Trials(fold)))
+        return sorted(duplicate_row_notices(run, fold, Trials(fold)))
 
     assert len(found(1)) == 4
     assert found(2) == found(1)

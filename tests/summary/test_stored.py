@@ -12,9 +12,9 @@ from rows import measured
 from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
+from harness.results.run_directory import read_run_directory
+from harness.results.table import table
 from harness.store import SCHEMA
-from harness.summary import table
-from harness.summary.stored import read_stored
 
 
 def make(path: Path, config: str | None = None, machine: str | None = '{"host": "vm"}') -> Path:
@@ -28,7 +28,7 @@ def make(path: Path, config: str | None = None, machine: str | None = '{"host": 
 
 
 def test_lines_notices_configuration_and_machine_are_read(tmp_path: Path) -> None:
-    stored = read_stored(make(tmp_path / "run"))
+    stored = read_run_directory(make(tmp_path / "run"))
     (line,) = stored.lines
     assert (line.impl, line.peak_bytes) == ("rnn.torch", 4096)
     assert len(stored.notices) == 1
@@ -55,12 +55,12 @@ _CONFIG = compose([]).yaml
 )
 def test_a_configuration_that_no_sweep_left_is_named(tmp_path: Path, config: str) -> None:
     with pytest.raises(UsageError, match="is not a sweep's configuration"):
-        read_stored(make(tmp_path / "run", config))
+        read_run_directory(make(tmp_path / "run", config))
 
 
 @pytest.mark.parametrize("machine", [None, "{", "[1]", "[" * 100_000], ids=lambda machine: str(machine)[:2])
 def test_a_run_whose_machine_is_lost_is_a_run_with_one_more_notice(tmp_path: Path, machine: str | None) -> None:
-    stored = read_stored(make(tmp_path / "run", machine=machine))
+    stored = read_run_directory(make(tmp_path / "run", machine=machine))
     assert stored.machine == {}
     assert len(stored.lines) == 1
     assert any("machine.json" in notice for notice in stored.notices)
@@ -70,7 +70,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     run = make(tmp_path / "run", machine=None)
     for name in ("machine.json", "rows/0001-pipe-1.jsonl"):
         os.mkfifo(run / name)
-    stored = read_stored(run)
+    stored = read_run_directory(run)
     assert (stored.machine, len(stored.lines)) == ({}, 1)
     assert f"{run / 'machine.json'}: cannot be read, the machine is not known" in stored.notices
 
@@ -78,21 +78,21 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
 def test_a_link_to_nothing_among_the_rows_is_named(tmp_path: Path) -> None:
     run = make(tmp_path / "run")
     (run / "rows" / "0001-link-1.jsonl").symlink_to("nowhere")
-    stored = read_stored(run)
+    stored = read_run_directory(run)
     assert len(stored.lines) == 1
     assert any("0001-link-1.jsonl: not a regular file, left out" in notice for notice in stored.notices)
 
 
 def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run"):
-        read_stored(tmp_path)
+        read_run_directory(tmp_path)
 
 
 def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Path) -> None:
-    whole = read_stored(make(tmp_path / "run"))
+    whole = read_run_directory(make(tmp_path / "run"))
     table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
     shutil.rmtree(tmp_path / "run" / "rows")
-    read = read_stored(tmp_path / "run")
+    read = read_run_directory(tmp_path / "run")
     assert read.lines == whole.lines
     assert read.notices == [f"{tmp_path / 'run'} has no rows/: rebuilt from summary.csv, which holds one line per case"]
 
@@ -106,10 +106,10 @@ def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Pa
     ],
 )
 def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
-    whole = read_stored(make(tmp_path / "run"))
+    whole = read_run_directory(make(tmp_path / "run"))
     table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
     shutil.rmtree(tmp_path / "run" / "rows")
     file = tmp_path / "run" / "summary.csv"
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(UsageError, match=message):
-        read_stored(tmp_path / "run")
+        read_run_directory(tmp_path / "run")

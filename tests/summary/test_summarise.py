@@ -5,7 +5,8 @@ from dataclasses import replace
 from rows import PRECISION, lines, measured, row
 
 from harness.case import Case
-from harness.summary import COLUMNS, summarise, table
+from harness.results.summarise import summarise
+from harness.results.table import COLUMNS, table
 
 CASE = Case("attention.fused", 64, 32, 2)
 

@@ -8,17 +8,16 @@ import pytest
 from rows import usual_lines
 
 from harness.errors import UsageError
-from harness.summary import table
-from harness.summary.tidy import lines_of
+from harness.results.table import lines_of_table, table
 
 
 def test_a_summary_read_back_is_what_was_written() -> None:
     written = table(usual_lines()).to_csv(index=False)
-    assert lines_of(pd.read_csv(io.StringIO(written))) == usual_lines()
+    assert lines_of_table(pd.read_csv(io.StringIO(written))) == usual_lines()
 
 
 def test_sizes_and_times_are_enough() -> None:
-    (small, large) = lines_of(pd.DataFrame({"seq_len": [64, 128], "time_s": [1e-3, 2e-3]}))
+    (small, large) = lines_of_table(pd.DataFrame({"seq_len": [64, 128], "time_s": [1e-3, 2e-3]}))
     assert (small.impl, small.family, small.seq_len, small.num_heads) == ("layer", "layer", 64, 1)
     assert (large.time_s, large.time_lo_s, large.time_hi_s) == (2e-3, 2e-3, 2e-3)
 
@@ -40,11 +39,11 @@ def test_sizes_and_times_are_enough() -> None:
 )
 def test_a_table_without_what_is_needed_is_one_line(columns: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        lines_of(pd.DataFrame(columns))
+        lines_of_table(pd.DataFrame(columns))
 
 
 def test_counts_beyond_what_a_float_holds_stay_whole() -> None:
-    (line,) = lines_of(pd.DataFrame({"seq_len": [64], "flops": [2**60 + 1]}))
+    (line,) = lines_of_table(pd.DataFrame({"seq_len": [64], "flops": [2**60 + 1]}))
     assert line.flops == 2**60 + 1
 
 
@@ -55,10 +54,10 @@ def test_large_counts_keep_their_last_digit_beside_a_gap() -> None:
 
 def test_several_rows_of_one_case_are_not_made_one_law() -> None:
     with pytest.raises(UsageError, match="several rows are of layer n=64"):
-        lines_of(pd.DataFrame({"seq_len": [64, 64], "time_s": [1.0, 2.0], "gpu": ["a", "b"]}))
+        lines_of_table(pd.DataFrame({"seq_len": [64, 64], "time_s": [1.0, 2.0], "gpu": ["a", "b"]}))
 
 
 @pytest.mark.parametrize("table", [None, {"seq_len": [64]}, [1, 2]])
 def test_what_is_no_table_is_said_to_be_none(table: object) -> None:
     with pytest.raises(UsageError, match="a table is a pandas DataFrame"):
-        lines_of(table)
+        lines_of_table(table)

@@ -7,10 +7,9 @@ import pytest
 from rows import row
 
 from harness.case import Case
-from harness.summary.fold import Fold
-from harness.sweep.answers import MOST_BYTES, InvalidAnswer, check_entries
-from harness.sweep.outcome import outcome_of
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
+from harness.measure.outcome import MOST_BYTES, InvalidAnswer, check_entries, outcome_of
+from harness.results.aggregate import RunAccumulator
 
 OK = {"status": "ok", "reason": None}
 TIME = {**OK, "samples_s": [1e-3, 2e-3], "calls_per_sample": 4, "pulse_s": 1e-4, "clock_s": 1e-8}
@@ -36,7 +35,7 @@ def test_a_status_alone_is_no_result_of_any_purpose(purpose: str) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["machine", "describe", "verify", "compile", "facts", "time", "pulse"])
-def test_what_real_trials_answer_is_a_result(runner: Runner, case: Case, purpose: str) -> None:
+def test_what_real_trials_answer_is_a_result(runner: Executor, case: Case, purpose: str) -> None:
     outcome = runner.run(purpose, case)
     assert outcome["status"] == "ok", outcome["reason"]
 
@@ -115,7 +114,7 @@ def test_facts_that_are_no_counts_are_refused(other: dict[str, Any]) -> None:
 def test_what_is_taken_for_a_result_is_read_back_from_its_row(purpose: str, answer: dict[str, Any], case: Case) -> None:
     outcome = answered({**answer, "more": {"a": [1.5, None, "b"]}}, purpose)
     assert outcome["status"] == "ok"
-    assert Fold().add(row(case, purpose, 1, **outcome))
+    assert RunAccumulator().add(row(case, purpose, 1, **outcome))
 
 
 @pytest.mark.parametrize("line", [{}, {"min_s": 1e-3}, {"min_s": "a", "mean_s": 1.0}, {"min_s": 0.0, "mean_s": 1.0}])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.case import Case
-from harness.sweep.compiling import Compiling
+from harness.measure.executor import CompilePolicy
 from impls.impl import Impl
 from impls.registry import IMPLS
 
@@ -15,17 +15,17 @@ THEIRS = Case("their.module:Layer", 32, 16, 2)
 
 
 @pytest.fixture
-def compiling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Compiling:
+def compiling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CompilePolicy:
     monkeypatch.setitem(IMPLS, OURS.impl, Impl(OURS.impl, "a:A", "a:R", "", compiled=True))
-    return Compiling(timeout_s=60, compile_timeout_s=900, cache=tmp_path / "cache")
+    return CompilePolicy(timeout_s=60, compile_timeout_s=900, cache=tmp_path / "cache")
 
 
-def test_ours_are_known_by_the_registry(compiling: Compiling) -> None:
+def test_ours_are_known_by_the_registry(compiling: CompilePolicy) -> None:
     assert compiling.is_due("verify", OURS)
     assert not compiling.is_due("verify", PLAIN)
 
 
-def test_somebodys_own_is_known_once_a_trial_has_shown_it(compiling: Compiling) -> None:
+def test_somebodys_own_is_known_once_a_trial_has_shown_it(compiling: CompilePolicy) -> None:
     assert not compiling.is_due("facts", THEIRS)
     compiling.learn("verify", THEIRS, {"status": "ok", "compiled": False})
     assert not compiling.is_due("facts", THEIRS)
@@ -34,13 +34,13 @@ def test_somebodys_own_is_known_once_a_trial_has_shown_it(compiling: Compiling) 
 
 
 @pytest.mark.parametrize("purpose", ["describe", "pulse", "machine"])
-def test_what_builds_no_layer_compiles_nothing(compiling: Compiling, purpose: str) -> None:
+def test_what_builds_no_layer_compiles_nothing(compiling: CompilePolicy, purpose: str) -> None:
     assert not compiling.is_due(purpose, OURS)
     assert compiling.limit_s(purpose, OURS) == 60
 
 
 def test_compiling_has_a_limit_of_its_own_and_a_timed_trial_what_compiling_twice_more_would_take(
-    compiling: Compiling,
+    compiling: CompilePolicy,
 ) -> None:
     assert compiling.limit_s("time", PLAIN) == compiling.limit_s("verify", PLAIN) == 60
     assert [compiling.limit_s(purpose, OURS) for purpose in ("verify", "compile", "facts")] == [900] * 3
@@ -49,17 +49,19 @@ def test_compiling_has_a_limit_of_its_own_and_a_timed_trial_what_compiling_twice
     assert compiling.limit_s("time", OURS) == 94
 
 
-def test_all_trials_of_a_case_share_a_directory_but_its_verification_which_would_warm_it(compiling: Compiling) -> None:
+def test_all_trials_of_a_case_share_a_directory_but_its_verification_which_would_warm_it(
+    compiling: CompilePolicy,
+) -> None:
     shared = {compiling.directory(purpose, OURS) for purpose in ("compile", "facts", "time")}
     others = {compiling.directory("verify", OURS), compiling.directory("time", PLAIN)}
     assert len(shared) == 1
     assert len(shared | others) == 3
 
 
-def test_no_directory_is_made_before_something_compiles(compiling: Compiling, tmp_path: Path) -> None:
+def test_no_directory_is_made_before_something_compiles(compiling: CompilePolicy, tmp_path: Path) -> None:
     assert compiling.directory("compile", OURS) is not None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_directory_torch_keeps_what_it_compiles_where_it_always_does() -> None:
-    assert Compiling(60, 900, None).directory("time", OURS) is None
+    assert CompilePolicy(60, 900, None).directory("time", OURS) is None

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from harness.case import Case
-from harness.catalog import Traits
 from harness.config import Precision
-from harness.sweep.driver import Sweep
+from harness.measure.scheduler import Scheduler
+from harness.registry import Traits
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32, 512)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=7, trial_s=0.1, timeout_s=9, case_s=100, patience_s=2)
@@ -78,7 +78,7 @@ class Log:
 def sweep(runner: Pretender, cases: list[Case] = CASES, precision: Precision = PRECISION, seed: int = 0) -> Log:
     log = Log()
     traits = {"attention.fused": Traits("attention", True)}
-    Sweep(cases, traits, precision, runner, log, log, seed, sleep=lambda _: None).run()
+    Scheduler(cases, traits, precision, runner, log, log, seed, sleep=lambda _: None).run()
     return log
 
 
@@ -123,7 +123,7 @@ def test_facts_come_before_times_and_in_trials_of_their_own() -> None:
 def test_facts_can_be_taken_and_nothing_timed() -> None:
     log, runner = Log(), Pretender(steady)
     traits = {"attention.fused": Traits("attention", True)}
-    Sweep(CASES, traits, PRECISION, runner, log, log, sleep=lambda _: None).prepare()
+    Scheduler(CASES, traits, PRECISION, runner, log, log, sleep=lambda _: None).prepare()
     assert [row["purpose"] for row in log.rows] == ["verify"] * 4 + ["facts"] * 4
     assert runner.order("time") == runner.order("pulse") == []
 

@@ -6,11 +6,10 @@ import pytest
 from sweep.test_driver import PRECISION, Log, Pretender, steady
 
 from harness.case import Case
-from harness.catalog import Traits
 from harness.config.axes import LARGEST
-from harness.stats.trials import Trial
-from harness.summary.past import Past
-from harness.sweep.driver import Sweep
+from harness.measure.scheduler import ResumeState, Scheduler
+from harness.registry import Traits
+from harness.stats.estimate import Trial
 
 TRAITS = {"attention.fused": Traits("attention", True), "rnn.elman": Traits("rnn", False)}
 FUSED, ELMAN = Case("attention.fused", 64, 16, 2), Case("rnn.elman", 64, 16, 1)
@@ -26,9 +25,9 @@ def until(largest: dict[str, int], axis: str = "seq_len", status: str = "timeout
     return Pretender(time)
 
 
-def grown(cases: list[Case], runner: Pretender, axis: str = "seq_len", past: Past | None = None) -> Log:
+def grown(cases: list[Case], runner: Pretender, axis: str = "seq_len", past: ResumeState | None = None) -> Log:
     log = Log()
-    Sweep(cases, TRAITS, PRECISION, runner, log, log, sleep=lambda _: None, past=past, grow=axis).run()
+    Scheduler(cases, TRAITS, PRECISION, runner, log, log, sleep=lambda _: None, past=past, grow=axis).run()
     return log
 
 
@@ -83,7 +82,7 @@ def test_nothing_grows_beyond_what_an_axis_takes(monkeypatch: pytest.MonkeyPatch
 def test_going_on_it_finds_where_it_was() -> None:
     done = [Trial.of(1.0, 1.01, 0.1, 1.0)] * 5
     cases = [FUSED.at("seq_len", n) for n in (64, 128, 256)]
-    past = Past(
+    past = ResumeState(
         trials={cases[0]: done, cases[1]: done[:1]}, facts=frozenset(cases[:2]), failures={cases[2]: ("oom", "no")}
     )
     runner = until({"attention.fused": 10**9})

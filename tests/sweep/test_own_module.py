@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.own_module import is_on_gpu
+from harness.measure.executor import Executor
+from harness.trial.handlers import is_on_gpu
 
 pytestmark = pytest.mark.usefixtures("forked_parents")
 LAYER = """
@@ -36,9 +36,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runner(directory: Path) -> Iterator[Runner]:
+def runner(directory: Path) -> Iterator[Executor]:
     path = [*sys.path, str(directory)]
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=path) as started:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=path) as started:
         yield started
 
 
@@ -49,7 +49,7 @@ def module(directory: Path, name: str, more: str) -> Case:
     return Case(f"{name}:Layer", 8, 4, 1)
 
 
-def imports(runner: Runner, case: Case, directory: Path) -> int:
+def imports(runner: Executor, case: Case, directory: Path) -> int:
     """The number of imports of the module for a description and three trials."""
     assert runner.run("describe", case)["status"] == "ok"
     for _ in range(3):
@@ -58,12 +58,12 @@ def imports(runner: Runner, case: Case, directory: Path) -> int:
     return len((directory / f"{case.impl.partition(':')[0]}.marks").read_text().splitlines())
 
 
-def test_a_slow_import_is_made_once_to_look_and_once_for_all_trials(runner: Runner, directory: Path) -> None:
+def test_a_slow_import_is_made_once_to_look_and_once_for_all_trials(runner: Executor, directory: Path) -> None:
     case = module(directory, "slow_to_import", "time.sleep(0.3)\nprint('loud')\n")
     assert imports(runner, case, directory) == 2
 
 
-def test_a_quick_one_is_each_trials_own(runner: Runner, directory: Path) -> None:
+def test_a_quick_one_is_each_trials_own(runner: Executor, directory: Path) -> None:
     case = module(directory, "quick_to_import", "")
     assert imports(runner, case, directory) == 4
 
@@ -76,7 +76,7 @@ def test_a_quick_one_is_each_trials_own(runner: Runner, directory: Path) -> None
     ],
 )
 def test_what_an_import_leaves_running_is_not_forked_from(
-    runner: Runner, directory: Path, name: str, leaves: str
+    runner: Executor, directory: Path, name: str, leaves: str
 ) -> None:
     case = module(directory, name, f"time.sleep(0.3)\n{leaves}\n")
     assert imports(runner, case, directory) == 4
@@ -91,7 +91,7 @@ def test_cudas_driver_at_work_is_seen_whoever_called_it_and_nvml_is_not_taken_fo
     assert is_on_gpu(tmp_path) is seen
 
 
-def test_what_it_changes_in_torch_does_not_reach_other_layers(runner: Runner, directory: Path) -> None:
+def test_what_it_changes_in_torch_does_not_reach_other_layers(runner: Executor, directory: Path) -> None:
     meddles = "time.sleep(0.3)\nimport torch\ntorch.nn.functional.linear = None\n"
     case = module(directory, "meddles_with_torch", meddles)
     imports(runner, case, directory)

@@ -16,8 +16,8 @@ from faults.layers import SHARED
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.sweep import warm_parent
-from harness.sweep.runner import Runner
+from harness.measure import fork_client
+from harness.measure.executor import Executor
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -26,7 +26,7 @@ def planted(layer: str, n: int = 32) -> Case:
     return Case(f"planted:{layer}", n, 8, 2)
 
 
-def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Runner, case: Case) -> None:
+def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Executor, case: Case) -> None:
     outcome = runner.run("time", case)
     assert outcome["status"] == "ok"
     assert all(sample > 0 for sample in outcome["samples_s"])
@@ -49,14 +49,14 @@ def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Runner, cas
         ("Absent", "error", "planted has no class 'Absent'; it has "),
     ],
 )
-def test_a_trial_that_fails_says_how(runner: Runner, layer: str, status: str, reason: str) -> None:
+def test_a_trial_that_fails_says_how(runner: Executor, layer: str, status: str, reason: str) -> None:
     outcome = runner.run("time", planted(layer))
     assert outcome["status"] == status
     assert reason in outcome["reason"]
 
 
 def test_a_trial_that_does_not_end_is_ended() -> None:
-    with Runner(seed=0, trial_s=0.01, timeout_s=2, memory_limit=2**30) as impatient:
+    with Executor(seed=0, trial_s=0.01, timeout_s=2, memory_limit=2**30) as impatient:
         impatient.run("machine")  # the fork server's start does not count as time of a trial
         for layer, status in (("Sleeps", "timeout"), ("ClosesEveryFile", "killed")):
             began = time.monotonic()
@@ -66,19 +66,19 @@ def test_a_trial_that_does_not_end_is_ended() -> None:
             assert impatient.run("time", planted("Identity"))["status"] == "ok"
 
 
-def test_what_a_layer_prints_reaches_nobodys_screen(runner: Runner, capfd: pytest.CaptureFixture) -> None:
+def test_what_a_layer_prints_reaches_nobodys_screen(runner: Executor, capfd: pytest.CaptureFixture) -> None:
     assert runner.run("time", planted("Chatters"))["status"] == "ok"
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_failure_leaves_no_trace_in_the_next_trial(runner: Runner, case: Case) -> None:
+def test_a_failure_leaves_no_trace_in_the_next_trial(runner: Executor, case: Case) -> None:
     assert runner.run("time", planted("KillsItself"))["status"] == "killed"
     assert runner.run("time", case)["status"] == "ok"
 
 
 def test_the_loss_of_the_warm_parent_costs_one_trial_and_not_the_sweep(case: Case) -> None:
     others = psutil.Process().children()
-    with Runner(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**30) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**30) as runner:
         runner.run("time", case)
         (parent,) = set(psutil.Process().children()) - set(others)
         os.kill(parent.pid, signal.SIGKILL)
@@ -91,8 +91,8 @@ def test_the_loss_of_the_warm_parent_costs_one_trial_and_not_the_sweep(case: Cas
 def test_a_stopped_fork_server_is_noticed_long_before_its_time_limit(
     layer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warm_parent, "_ANSWER_S", 20.0)
-    with Runner(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
+    monkeypatch.setattr(fork_client, "_ANSWER_S", 20.0)
+    with Executor(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
         outcome = runner.run("time", Case(f"faults.layers:{layer}", 8, 8, 1))
     assert (outcome["status"], outcome["reason"]) == ("killed", "the fork server stopped answering")
     assert outcome["wall_s"] < 12
@@ -104,14 +104,14 @@ def no_room(*_: object, **__: object) -> None:
 
 def test_a_system_that_starts_no_process_is_named_with_what_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", no_room)
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
         with pytest.raises(UsageError, match=r"no process could be started \(Resource .*\): see `ulimit -u`"):
             started.start()
         assert list(Path(tempfile.gettempdir()).glob(f"attn-*-{os.getpid()}-*/0")) == []
 
 
 def test_no_room_for_another_fork_server_costs_one_trial(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
         with monkeypatch.context() as patch:
             patch.setattr(subprocess, "Popen", no_room)
             outcome = started.run("pulse", case)
@@ -122,7 +122,7 @@ def test_no_room_for_another_fork_server_costs_one_trial(case: Case, monkeypatch
 
 def test_a_fork_that_the_system_refuses_costs_one_trial(case: Case) -> None:
     refused = Case("refuses_a_fork:Mixes", 8, 4, 1)
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**30) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**30) as runner:
         outcome = runner.run("verify", refused, {"own_module": True})
         assert outcome["status"] == "killed"
         assert outcome["reason"].startswith("no process could be started (Resource temporarily unavailable)")
@@ -132,13 +132,13 @@ def test_a_fork_that_the_system_refuses_costs_one_trial(case: Case) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="no memory limit here")
 @pytest.mark.parametrize("impl", ["attention.fused", "rnn.elman"])
 def test_a_memory_limit_with_no_room_for_threads_is_out_of_memory_and_named(impl: str) -> None:
-    with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**24) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**24) as runner:
         outcome = runner.run("facts", Case(impl, 32, 16, 1, threads=16))
     assert outcome["status"] == "oom"
     assert outcome["reason"].startswith("it needs more than the memory limit of 16 MiB: ")
 
 
-def test_whether_results_are_kept_is_looked_at_once_a_case(runner: Runner) -> None:
+def test_whether_results_are_kept_is_looked_at_once_a_case(runner: Executor) -> None:
     own = Case("attention.fused", seq_len=24, d_model=16, num_heads=2)
     assert [runner.run("time", own).get("last_call_checked") for _ in range(2)] == [True, None]
 
@@ -149,7 +149,7 @@ def test_what_a_trial_leaves_is_removed_before_the_next_one(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     with tempfile.TemporaryDirectory() as temporary:  # a short path, because sockets are created in it
         monkeypatch.setattr(tempfile, "tempdir", temporary)
-        with Runner(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as runner:
+        with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as runner:
             for layer in ("LeavesSharedMemory", "LeavesTemporaryFiles"):
                 outcome = runner.run("time", Case(f"faults.layers:{layer}", 8, 8, 1))
                 assert outcome["status"] == "ok", outcome["reason"]
@@ -162,7 +162,7 @@ def test_what_a_trial_leaves_is_removed_before_the_next_one(tmp_path: Path, monk
 def test_no_process_is_left_when_the_runner_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     # Other processes on the machine may belong to the harness too. Those of this test inherit a mark.
     monkeypatch.setenv("HARNESS_TEST_MARK", mark := f"{os.getpid()}")
-    with Runner(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
         runner.run("time", planted("LeavesAChild"))
     assert [p for p in psutil.process_iter() if p.pid != os.getpid() and marked(p, mark)] == []
 
@@ -178,13 +178,13 @@ def sleepers() -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "4713"]]
 
 
-def test_not_even_a_daemon_outlives_its_trial(runner: Runner) -> None:
+def test_not_even_a_daemon_outlives_its_trial(runner: Executor) -> None:
     assert runner.run("time", planted("StartsADaemon"))["status"] == "ok"
     assert sleepers() == []
 
 
 def test_what_runs_when_the_runner_ends_ends_with_it() -> None:
-    with Runner(seed=0, trial_s=0.01, timeout_s=0.5, memory_limit=2**29) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=0.5, memory_limit=2**29) as runner:
         assert runner.run("time", planted("StartsADaemonAndSleeps"))["status"] == "timeout"
     assert sleepers() == []
 
@@ -192,8 +192,8 @@ def test_what_runs_when_the_runner_ends_ends_with_it() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_however_the_driver_ends_nothing_of_a_trial_goes_on(number: signal.Signals) -> None:
     code = (
-        "from harness.sweep.runner import Runner; from harness.case import Case\n"
-        "with Runner(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**29) as runner:\n"
+        "from harness.measure.executor import Executor; from harness.case import Case\n"
+        "with Executor(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**29) as runner:\n"
         "    runner.run('time', Case('planted:StartsADaemonAndSleeps', 32, 8, 2))\n"
     )
     driver = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(TESTS)})
@@ -212,7 +212,7 @@ def becomes_true(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def test_a_twin_knows_what_is_learnt_of_layers_and_shares_no_process(runner: Runner, case: Case) -> None:
+def test_a_twin_knows_what_is_learnt_of_layers_and_shares_no_process(runner: Executor, case: Case) -> None:
     runner.run("machine")
     twin = runner.twin()
     try:
@@ -224,13 +224,13 @@ def test_a_twin_knows_what_is_learnt_of_layers_and_shares_no_process(runner: Run
     assert runner.run("machine")["status"] == "ok"
 
 
-def test_somebodys_layer_is_described_by_looking_at_it(runner: Runner) -> None:
+def test_somebodys_layer_is_described_by_looking_at_it(runner: Executor) -> None:
     found = runner.run("describe", planted("NoHeads"))
     assert (found["family"], found["has_heads"]) == ("mixers", False)
     found = runner.run("describe", planted("Identity"))
     assert (found["family"], found["has_heads"]) == ("own", True)
 
 
-def test_equal_seeds_give_equal_work(runner: Runner, case: Case) -> None:
+def test_equal_seeds_give_equal_work(runner: Executor, case: Case) -> None:
     first, second = (runner.run("verify", case)["output_error"] for _ in range(2))
     assert first == second

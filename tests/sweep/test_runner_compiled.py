@@ -8,7 +8,7 @@ import pytest
 from compilers import needs_cxx
 
 from harness.case import Case
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
 
 pytestmark = pytest.mark.usefixtures("forked_parents")
 LIMITS = {"seed": 0, "trial_s": 0.01, "timeout_s": 60, "memory_limit": 2**30}
@@ -32,8 +32,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def compiling(cache: Path) -> Iterator[Runner]:
-    with Runner(**LIMITS, compile_cache=cache) as runner:
+def compiling(cache: Path) -> Iterator[Executor]:
+    with Executor(**LIMITS, compile_cache=cache) as runner:
         yield runner
 
 
@@ -42,7 +42,7 @@ def sleepers() -> list[psutil.Process]:
 
 
 @needs_cxx
-def test_what_is_compiled_once_is_loaded_by_the_trials_after(compiling: Runner, cache: Path) -> None:
+def test_what_is_compiled_once_is_loaded_by_the_trials_after(compiling: Executor, cache: Path) -> None:
     case = planted("SaysSo")
     assert compiling.run("describe", case)["compiled"]
     outcome = compiling.run("compile", case)
@@ -56,17 +56,17 @@ def test_what_is_compiled_once_is_loaded_by_the_trials_after(compiling: Runner, 
 
 
 @needs_cxx
-def test_a_backward_pass_alone_is_gone_through_again_and_again(compiling: Runner) -> None:
+def test_a_backward_pass_alone_is_gone_through_again_and_again(compiling: Executor) -> None:
     outcome = compiling.run("facts", planted("SaysSo", "backward"))
     assert outcome["status"] == "ok", outcome["reason"]
 
 
-def test_a_layer_that_does_not_say_that_it_compiles_is_found_out(compiling: Runner) -> None:
+def test_a_layer_that_does_not_say_that_it_compiles_is_found_out(compiling: Executor) -> None:
     assert not compiling.run("describe", planted("CompilesInSilence"))["compiled"]
     assert compiling.run("verify", planted("CompilesInSilence"))["compiled"]
 
 
-def test_what_compiles_while_it_is_timed_has_no_time(compiling: Runner) -> None:
+def test_what_compiles_while_it_is_timed_has_no_time(compiling: Executor) -> None:
     outcome = compiling.run("time", planted("SettlesForAWhile"))
     assert outcome["status"] == "error"
     assert "it was compiled again while it was timed" in outcome["reason"]
@@ -81,7 +81,9 @@ def test_what_compiles_while_it_is_timed_has_no_time(compiling: Runner) -> None:
         ("NeverSettles", ["verify", "compile"], "FailOnRecompileLimitHit"),
     ],
 )
-def test_what_would_run_uncompiled_is_an_error(compiling: Runner, layer: str, purposes: list[str], reason: str) -> None:
+def test_what_would_run_uncompiled_is_an_error(
+    compiling: Executor, layer: str, purposes: list[str], reason: str
+) -> None:
     outcomes = [compiling.run(purpose, planted(layer)) for purpose in purposes]
     assert [outcome["status"] for outcome in outcomes] == ["ok"] * (len(purposes) - 1) + ["error"]
     assert outcomes[-1]["reason"].startswith("it was not compiled: ")
@@ -90,7 +92,7 @@ def test_what_would_run_uncompiled_is_an_error(compiling: Runner, layer: str, pu
 
 def test_a_switched_off_compiler_does_not_pass_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    with Runner(**LIMITS) as runner:
+    with Executor(**LIMITS) as runner:
         outcome = runner.run("verify", planted("CompilesInSilence"))
         assert runner.run("verify", planted("Mixes"))["status"] == "ok"
     assert outcome["status"] == "error"
@@ -101,14 +103,14 @@ def test_without_a_cxx_compiler_a_case_is_unsupported_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CXX", "/nowhere/g++")
-    with Runner(**LIMITS, compile_cache=tmp_path) as runner:
+    with Executor(**LIMITS, compile_cache=tmp_path) as runner:
         outcome = runner.run("verify", planted("SaysSo"))
     assert outcome["status"] == "unsupported"
     assert "install g++" in outcome["reason"]
 
 
 def test_layers_that_do_not_compile_leave_no_cache(tmp_path: Path) -> None:
-    with Runner(**LIMITS, compile_cache=tmp_path / "cache") as runner:
+    with Executor(**LIMITS, compile_cache=tmp_path / "cache") as runner:
         for purpose in ("verify", "facts", "time"):
             outcome = runner.run(purpose, planted("Mixes"))
             assert (outcome["status"], outcome.get("compiled", False)) == ("ok", False)
@@ -118,7 +120,7 @@ def test_layers_that_do_not_compile_leave_no_cache(tmp_path: Path) -> None:
 
 @needs_cxx
 def test_compiling_has_its_own_time_and_no_compiler_goes_on_after_it(tmp_path: Path) -> None:
-    with Runner(**{**LIMITS, "timeout_s": 8}, compile_timeout_s=0.1, compile_cache=tmp_path) as runner:
+    with Executor(**{**LIMITS, "timeout_s": 8}, compile_timeout_s=0.1, compile_cache=tmp_path) as runner:
         outcome = runner.run("verify", planted("CompilesForEver"))
         assert (outcome["status"], outcome["reason"]) == ("timeout", "no result after 8.1 s")
         assert runner.run("verify", planted("Mixes"))["status"] == "ok"

@@ -11,10 +11,9 @@ import pytest
 from sweep.misbehaving import FLAG
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.sweep.turn_trial import TurnTrial, TurnTrialFailed
-from harness.sweep.warm_parent import WarmParentLost
-from harness.trial.compile_notice import NOTICE
+from harness.measure.executor import Executor
+from harness.measure.fork_client import ForkServerLost, TurnTrial, TurnTrialFailed
+from harness.trial.messages import NOTICE
 
 TURN_S = 0.002
 
@@ -25,10 +24,10 @@ def flag(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def impatient(flag: Path) -> Iterator[Runner]:
+def impatient(flag: Path) -> Iterator[Executor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FLAG, str(flag))
-        with Runner(seed=0, trial_s=0.01, timeout_s=1.5, memory_limit=2**29) as runner:
+        with Executor(seed=0, trial_s=0.01, timeout_s=1.5, memory_limit=2**29) as runner:
             yield runner
 
 
@@ -60,7 +59,7 @@ def _trials() -> int:
 
 def _warm_parents() -> list[psutil.Process]:
     """The fork servers: children of supervisors. Other children of this process, such as a browser, are left out."""
-    supervisors = [child for child in psutil.Process().children() if "warm.serve" in " ".join(child.cmdline())]
+    supervisors = [child for child in psutil.Process().children() if "fork_server.serve" in " ".join(child.cmdline())]
     return [parent for supervisor in supervisors for parent in supervisor.children()]
 
 
@@ -68,7 +67,7 @@ def misbehaving(layer: str) -> Case:
     return Case(f"sweep.misbehaving:{layer}", 32, 16, 2)
 
 
-def test_it_is_warmed_takes_turns_and_ends(impatient: Runner, case: Case) -> None:
+def test_it_is_warmed_takes_turns_and_ends(impatient: Executor, case: Case) -> None:
     trial = impatient.turns(case, TURN_S)
     assert trial.wait_until_warm() > 0
     for place, anew in ((0, True), (0, False), (1, True), (300, False)):
@@ -89,7 +88,7 @@ def test_it_is_warmed_takes_turns_and_ends(impatient: Runner, case: Case) -> Non
     ],
 )
 def test_what_goes_wrong_during_a_turn_is_told(
-    layer: str, status: str, reason: str, impatient: Runner, flag: Path
+    layer: str, status: str, reason: str, impatient: Executor, flag: Path
 ) -> None:
     trial = impatient.turns(misbehaving(layer), TURN_S)
     trial.wait_until_warm()
@@ -104,13 +103,13 @@ def test_what_goes_wrong_during_a_turn_is_told(
     assert impatient.run("time", misbehaving("Good"))["status"] == "ok"
 
 
-def test_what_goes_wrong_before_the_first_turn_is_told(impatient: Runner, flag: Path) -> None:
+def test_what_goes_wrong_before_the_first_turn_is_told(impatient: Executor, flag: Path) -> None:
     flag.touch()
     with pytest.raises(TurnTrialFailed, match="no such luck"):
         impatient.turns(misbehaving("Raises"), TURN_S).wait_until_warm()
 
 
-def test_one_that_died_between_turns_says_so_at_the_next(impatient: Runner, case: Case) -> None:
+def test_one_that_died_between_turns_says_so_at_the_next(impatient: Executor, case: Case) -> None:
     trial = impatient.turns(case, TURN_S)
     trial.wait_until_warm()
     (parent,) = (one for one in _warm_parents() if one.children())
@@ -119,7 +118,7 @@ def test_one_that_died_between_turns_says_so_at_the_next(impatient: Runner, case
         trial.turn()
 
 
-def test_one_that_nobody_ended_does_not_hold_up_the_next(impatient: Runner, case: Case) -> None:
+def test_one_that_nobody_ended_does_not_hold_up_the_next(impatient: Executor, case: Case) -> None:
     forgotten = impatient.turns(case, TURN_S)
     forgotten.wait_until_warm()
     assert impatient.run("time", case)["status"] == "ok"
@@ -127,7 +126,7 @@ def test_one_that_nobody_ended_does_not_hold_up_the_next(impatient: Runner, case
         forgotten.turn()
 
 
-def test_abandoned_it_is_gone_at_once_whatever_it_does(impatient: Runner, case: Case, flag: Path) -> None:
+def test_abandoned_it_is_gone_at_once_whatever_it_does(impatient: Executor, case: Case, flag: Path) -> None:
     warm = impatient.turns(case, TURN_S)
     warm.wait_until_warm()
     warm.abandon()
@@ -141,7 +140,7 @@ def test_abandoned_it_is_gone_at_once_whatever_it_does(impatient: Runner, case: 
 
 def test_the_loss_of_the_warm_parent_is_told(flag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FLAG, str(flag))
-    with Runner(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**29) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**29) as runner:
         trial = runner.turns(misbehaving("KillsItsParentToo"), TURN_S)
         trial.wait_until_warm()
         flag.touch()
@@ -180,7 +179,7 @@ def test_word_that_it_compiles_is_no_answer_whenever_it_is_read(join: Callable[.
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(WarmParentLost(), TurnTrialFailed), (KeyboardInterrupt(), KeyboardInterrupt)]
+    ("error", "told"), [(ForkServerLost(), TurnTrialFailed), (KeyboardInterrupt(), KeyboardInterrupt)]
 )
 def test_one_that_cannot_begin_leaves_no_descriptor(error: BaseException, told: type[BaseException]) -> None:
     with pytest.raises(told):

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from faults.driver import becomes_true
 
-from harness.sweep import warm_parent
-from harness.sweep.warm_parent import NoAnswer, WarmParent
+from harness.measure import fork_client
+from harness.measure.fork_client import ForkServer, NoAnswer
 
 # Processes in the place of fork servers. They end after a while, so that a wait without a limit ends too.
 SILENT = "import time; time.sleep(4)"
@@ -25,23 +25,23 @@ time.sleep(4)
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("_IMPORTS_S", "_ANSWER_S", "_CLOSE_S", "_NUDGE_S"):
-        monkeypatch.setattr(warm_parent, limit, 0.2)
+        monkeypatch.setattr(fork_client, limit, 0.2)
 
 
 @pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[WarmParent]:
-    monkeypatch.setattr(warm_parent, "_BOOT", SILENT)
-    parent = WarmParent()
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
+    monkeypatch.setattr(fork_client, "_BOOT", SILENT)
+    parent = ForkServer()
     yield parent
     parent.close()
 
 
-def test_a_fork_server_that_never_answers_is_given_up(silent: WarmParent) -> None:
+def test_a_fork_server_that_never_answers_is_given_up(silent: ForkServer) -> None:
     with pytest.raises(NoAnswer):
         silent.wait_until_ready()
 
 
-def test_a_fork_server_that_takes_no_requests_is_given_up(silent: WarmParent) -> None:
+def test_a_fork_server_that_takes_no_requests_is_given_up(silent: ForkServer) -> None:
     def send() -> None:
         for _ in range(100):
             silent._send({"case": "x" * 2**15}, [])
@@ -53,8 +53,8 @@ def test_a_fork_server_that_takes_no_requests_is_given_up(silent: WarmParent) ->
 def test_a_supervisor_that_does_not_end_when_asked_is_killed_and_its_directory_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(warm_parent, "_BOOT", STUBBORN)
-    parent = WarmParent()
+    monkeypatch.setattr(fork_client, "_BOOT", STUBBORN)
+    parent = ForkServer()
     assert becomes_true((parent._scratch / "ignores").exists)
     parent.close()
     assert parent._process.returncode == -signal.SIGKILL
@@ -64,4 +64,4 @@ def test_a_supervisor_that_does_not_end_when_asked_is_killed_and_its_directory_r
 def test_a_trial_that_writes_a_line_without_end_runs_out_of_time() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, open("/dev/zero", "rb") as endless:
-        assert WarmParent.read(SimpleNamespace(_socket=ours), endless.fileno(), time.monotonic()) is None
+        assert ForkServer.read(SimpleNamespace(_socket=ours), endless.fileno(), time.monotonic()) is None

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial.build import Unsupported
-from harness.trial.facts.facts import take_facts
-from harness.trial.relative import WrongResult
+from harness.trial.metrics.collect import collect_metrics
+from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
+from harness.trial.workload import Unsupported
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +35,12 @@ def test_what_is_right_only_where_it_is_verified_has_no_facts_and_so_no_time(nam
     case = late(name, 320, mode=mode)
     verify(case.small(), seed=0)
     with pytest.raises(WrongResult, match=says):
-        take_facts(case, seed=0)
+        collect_metrics(case, seed=0)
 
 
 def test_padding_may_come_out_as_no_number() -> None:
     case = late("NoNumbersInPadding", 32, mask="padding", real_share=0.5)
-    assert take_facts(case, seed=0)["peak_bytes"] > 0
+    assert collect_metrics(case, seed=0)["peak_bytes"] > 0
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -57,9 +57,9 @@ def test_zeros_are_explained_by_no_rounding(dtype: str) -> None:
 def test_a_kernel_of_full_tiles_is_verified_at_an_n_that_it_takes(name: str, n: int, verified: int) -> None:
     case = late(name, n)
     assert verify(case.small(), seed=0)["verified"]["seq_len"] == verified
-    assert take_facts(case, seed=0)["peak_bytes"] > 0
+    assert collect_metrics(case, seed=0)["peak_bytes"] > 0
 
 
 def test_an_n_that_it_does_not_take_is_refused_in_its_words() -> None:
     with pytest.raises(Unsupported, match="n must be a multiple of 96"):
-        take_facts(late("Tiles", 500), seed=0)
+        collect_metrics(late("Tiles", 500), seed=0)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from harness.trial import compile_case
-from harness.trial.compile_case import Stopwatch
+from harness.trial import compilation
+from harness.trial.compilation import Stopwatch
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     time = [0.0]
-    monkeypatch.setattr(compile_case, "perf_counter", lambda: time[0])
+    monkeypatch.setattr(compilation, "perf_counter", lambda: time[0])
     return time
 
 

@@ -5,8 +5,8 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Unsupported
 from torch._inductor.exc import InvalidCxxCompiler
 
-from harness.trial.compile_failure import CompiledAgain, NotCompiled
-from harness.trial.run import failure
+from harness.trial.compilation import CompiledAgain, NotCompiled
+from harness.trial.handlers import outcome_of_exception
 
 
 def of_backend(inner: Exception) -> Exception:
@@ -18,7 +18,7 @@ def of_backend(inner: Exception) -> Exception:
 
 
 def test_a_missing_compiler_is_unsupported_and_says_what_to_install() -> None:
-    outcome = failure(of_backend(InvalidCxxCompiler()))
+    outcome = outcome_of_exception(of_backend(InvalidCxxCompiler()))
     assert outcome["status"] == "unsupported"
     assert "install g++" in outcome["reason"]
 
@@ -33,7 +33,7 @@ def test_a_missing_compiler_is_unsupported_and_says_what_to_install() -> None:
     ],
 )
 def test_what_would_run_uncompiled_is_an_error_in_one_line(error: Exception) -> None:
-    outcome = failure(error)
+    outcome = outcome_of_exception(error)
     assert outcome["status"] == "error"
     assert outcome["reason"].startswith("it was not compiled: ")
     assert "\n" not in outcome["reason"]
@@ -41,19 +41,21 @@ def test_what_would_run_uncompiled_is_an_error_in_one_line(error: Exception) -> 
 
 
 def test_what_the_compiler_has_not_implemented_is_unsupported_in_its_own_words() -> None:
-    outcome = failure(of_backend(RuntimeError("LoweringException: NotImplementedError: no float64 here\n  target: f")))
+    outcome = outcome_of_exception(
+        of_backend(RuntimeError("LoweringException: NotImplementedError: no float64 here\n  target: f"))
+    )
     assert (outcome["status"], outcome["reason"]) == ("unsupported", "no float64 here")
 
 
 @pytest.mark.parametrize("inner", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory")])
 def test_memory_that_runs_out_while_compiling_is_oom(inner: Exception) -> None:
-    assert failure(of_backend(inner))["status"] == "oom"
+    assert outcome_of_exception(of_backend(inner))["status"] == "oom"
 
 
 def test_a_layer_that_compiles_while_it_is_timed_has_no_time() -> None:
-    outcome = failure(CompiledAgain("it was compiled again while it was timed, 3 times"))
+    outcome = outcome_of_exception(CompiledAgain("it was compiled again while it was timed, 3 times"))
     assert (outcome["status"], outcome["reason"]) == ("error", "it was compiled again while it was timed, 3 times")
 
 
 def test_other_failures_are_told_as_before() -> None:
-    assert failure(ValueError("no"))["reason"].startswith("ValueError: no")
+    assert outcome_of_exception(ValueError("no"))["reason"].startswith("ValueError: no")

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from harness.trial.compile_notice import NOTICE, give_notice
+from harness.trial.messages import NOTICE, give_notice
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial import compiler
-from harness.trial.compile_failure import NotCompiled
+from harness.trial import compilation
+from harness.trial.compilation import NotCompiled
 
 CASE = Case("planted_compiled:SaysSo", 8, 4, 1)
 
@@ -18,19 +18,19 @@ CASE = Case("planted_compiled:SaysSo", 8, 4, 1)
 def test_where_it_is_switched_off_asking_for_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(torch, "compile", torch.compile)  # put back in the end
     monkeypatch.setenv(name, "1")
-    compiler.prepare_for(CASE)
+    compilation.prepare_compiler(CASE)
     with pytest.raises(NotCompiled, match=f"{name}=1 switches the compiler off"):
         torch.compile(torch.tanh)
 
 
 def test_a_layer_that_says_it_is_compiled_and_made_no_graph_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "compilations", lambda: 0)
+    monkeypatch.setattr(compilation, "compilations", lambda: 0)
     with pytest.raises(NotCompiled, match="made no compiled graph"):
-        compiler.check_at_work(CASE)
-    compiler.check_at_work(Case("planted_compiled:Mixes", 8, 4, 1))
-    compiler.check_at_work(Case("attention.fused", 8, 4, 1))
-    monkeypatch.setattr(compiler, "compilations", lambda: 1)
-    compiler.check_at_work(CASE)
+        compilation.check_compiled(CASE)
+    compilation.check_compiled(Case("planted_compiled:Mixes", 8, 4, 1))
+    compilation.check_compiled(Case("attention.fused", 8, 4, 1))
+    monkeypatch.setattr(compilation, "compilations", lambda: 1)
+    compilation.check_compiled(CASE)
 
 
 def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before(
@@ -38,9 +38,9 @@ def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before
 ) -> None:
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, "before")
-    compiler.keep_in(None)
+    compilation.keep_cache_in(None)
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "before"
-    compiler.keep_in(str(tmp_path / "cache"))
+    compilation.keep_cache_in(str(tmp_path / "cache"))
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
     assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
     assert not (tmp_path / "cache").exists()
@@ -49,9 +49,9 @@ def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before
 def test_the_process_that_trials_are_forked_from_has_no_compiler_before_one_is_needed() -> None:
     code = (
         "import sys\n"
-        "from harness import catalog\n"
-        "from harness.trial import warm\n"
-        "for name in catalog.names(): catalog.load_class(name)\n"
+        "from harness import registry\n"
+        "from harness.trial import fork_server\n"
+        "for name in registry.names(): registry.load_class(name)\n"
         "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])\n"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -61,8 +61,8 @@ def test_the_process_that_trials_are_forked_from_has_no_compiler_before_one_is_n
 def test_what_torch_keeps_by_itself_does_not_move_to_a_temporary_directory_of_a_trial() -> None:
     code = (
         "import tempfile\n"
-        "from harness.trial import compiler\n"
-        "compiler.set_up()\n"
+        "from harness.trial import compilation\n"
+        "compilation.set_up_compiler()\n"
         "before, tempfile.tempdir = tempfile.gettempdir(), '/elsewhere'\n"
         "from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir\n"
         "assert cache_dir() == default_cache_dir().replace('/elsewhere', before), cache_dir()\n"

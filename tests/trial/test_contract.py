@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.contract import refusal, source_len
+from harness.trial.layer_protocol import source_len, unsupported_reason
 
 CASE = Case("own:Layer", 8, 4, 1)
 
@@ -77,7 +77,7 @@ class Wide(Recurrent):
     ],
 )
 def test_what_it_cannot_be_asked_for_has_a_reason(layer: type, asked: dict[str, Any], reason: str | None) -> None:
-    assert refusal(layer, replace(CASE, **asked)) == reason
+    assert unsupported_reason(layer, replace(CASE, **asked)) == reason
 
 
 def test_its_own_reason_comes_first() -> None:
@@ -86,8 +86,8 @@ def test_its_own_reason_comes_first() -> None:
         def supports(case: Case) -> str | None:
             return "no odd n" if case.seq_len % 2 else None
 
-    assert refusal(Choosy, replace(CASE, seq_len=7, mask="causal")) == "no odd n"
-    assert refusal(Choosy, CASE) is None
+    assert unsupported_reason(Choosy, replace(CASE, seq_len=7, mask="causal")) == "no odd n"
+    assert unsupported_reason(Choosy, CASE) is None
 
 
 def test_a_layer_that_needs_a_source_gets_one_as_long_as_its_input_where_the_case_names_none() -> None:

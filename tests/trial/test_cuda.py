@@ -9,10 +9,9 @@ import torch
 from trial.timing.cuda.test_gauge import FACTS
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.facts.memory import allocator_peak
-from harness.trial.timing.cuda.sample import sample_cuda
-from harness.trial.timing.cuda.torch_device import TorchDevice
+from harness.measure.executor import Executor
+from harness.trial.metrics.collect import allocator_peak
+from harness.trial.timing.cuda import TorchDevice, sample_cuda
 from impls.registry import IMPLS
 
 pytestmark = [
@@ -46,7 +45,7 @@ def timed(call: Callable[[], Any], device: TorchDevice | None = None) -> tuple[f
 @pytest.mark.parametrize("impl", IMPLS)
 def test_a_layer_is_verified_weighed_and_timed_on_the_gpu(impl: str) -> None:
     case = Case(impl, 128, 64, 2, dtype="bfloat16", device="cuda")
-    with Runner(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
         for purpose in ("verify", "facts", "time"):
             outcome = runner.run(purpose, case)
             assert outcome["status"] == "ok", outcome["reason"]
@@ -54,7 +53,7 @@ def test_a_layer_is_verified_weighed_and_timed_on_the_gpu(impl: str) -> None:
 
 
 def test_memory_beyond_the_gpus_is_out_of_memory() -> None:
-    with Runner(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
         outcome = runner.run("facts", Case("attention.packed", 10**6, 64, 2, device="cuda"))
     assert outcome["status"] == "oom"
 
@@ -150,7 +149,7 @@ def test_every_fact_of_a_timed_call_is_told() -> None:
 
 def test_the_samples_of_a_trial_fork_know_the_gpu_too() -> None:
     case = Case("attention.fused", 128, 64, 2, dtype="bfloat16", device="cuda")
-    with Runner(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
         outcome = runner.run("time", case)
     assert outcome.keys() >= EXTRAS
     assert outcome["calls_per_sample"] == 1

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.given import counted, given, real_lengths, real_tokens
+from harness.trial.workload import counted_tokens, forward_keywords, real_lengths, real_tokens
 
 
 class Told(nn.Module):
@@ -49,33 +49,33 @@ def test_real_tokens_come_first() -> None:
 
 def test_a_causal_mask_is_a_flag_where_there_is_one_and_else_a_tensor() -> None:
     case = Case("own:Layer", 3, 4, 1, mask="causal")
-    assert given(Told(), case, None) == {"is_causal": True}
-    mask = given(Masked(), case, None)["attn_mask"]
+    assert forward_keywords(Told(), case, None) == {"is_causal": True}
+    mask = forward_keywords(Masked(), case, None)["attn_mask"]
     assert mask.tolist() == [[[[True, False, False], [True, True, False], [True, True, True]]]]
 
 
 def test_a_padding_mask_tells_which_keys_are_real_for_every_query() -> None:
     case = Case("own:Layer", 4, 4, 1, mask="padding", real_share=0.5)
-    assert given(Told(), case, None)["attn_mask"].tolist() == [[[[True, True, False, False]]]]
+    assert forward_keywords(Told(), case, None)["attn_mask"].tolist() == [[[[True, True, False, False]]]]
 
 
 def test_padding_is_of_the_source_where_there_is_one_and_then_every_output_counts() -> None:
     case = Case("own:Layer", 4, 4, 1, mask="padding", real_share=0.5, source_len=2)
     source = torch.zeros(1, 2, 4)
-    told = given(Masked(), case, source)
+    told = forward_keywords(Masked(), case, source)
     assert told["attn_mask"].tolist() == [[[[True, False]]]]
     assert told["source"] is source
-    assert counted(Masked(), case) is None
+    assert counted_tokens(Masked(), case) is None
 
 
 def test_outputs_of_padding_do_not_count() -> None:
     case = Case("own:Layer", 4, 4, 1, mask="padding", real_share=0.5)
-    real = counted(Masked(), case)
+    real = counted_tokens(Masked(), case)
     assert real is not None
     assert real.tolist() == [[[True], [True], [False], [False]]]
-    assert counted(Masked(), Case("own:Layer", 4, 4, 1)) is None
+    assert counted_tokens(Masked(), Case("own:Layer", 4, 4, 1)) is None
 
 
 def test_a_layer_that_is_causal_by_nature_is_told_nothing() -> None:
     for mask in ("none", "causal", "padding"):
-        assert given(Recurrent(), Case("own:Layer", 4, 4, 1, mask=mask), None) == {}
+        assert forward_keywords(Recurrent(), Case("own:Layer", 4, 4, 1, mask=mask), None) == {}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.trial import isolate, run
-from harness.trial.run import failure
+from harness.trial import handlers, sandbox
+from harness.trial.handlers import outcome_of_exception
 
 # As Triton words it.
 TOO_LARGE = (
@@ -35,7 +35,7 @@ InductorError.__module__ = "torch._inductor.exc"
     ],
 )
 def test_every_library_of_a_gpu_runs_out_of_memory_in_words_of_its_own(said: str) -> None:
-    assert failure(RuntimeError(said)) == {"status": "oom", "reason": said}
+    assert outcome_of_exception(RuntimeError(said)) == {"status": "oom", "reason": said}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_every_library_of_a_gpu_runs_out_of_memory_in_words_of_its_own(said: str
     ids=lambda error: type(error).__name__,
 )
 def test_a_kernel_too_large_for_the_gpu_is_unsupported_and_no_lack_of_memory(error: Exception) -> None:
-    outcome = failure(error)
+    outcome = outcome_of_exception(error)
     assert outcome["status"] == "unsupported"
     assert TOO_LARGE in outcome["reason"]
 
@@ -57,11 +57,13 @@ def test_a_kernel_too_large_for_the_gpu_is_unsupported_and_no_lack_of_memory(err
     "said", ["No available kernel. Aborting execution.", "\"logcumsumexp_cuda\" not implemented for 'Half'"]
 )
 def test_a_kernel_that_is_not_there_is_unsupported(said: str) -> None:
-    assert failure(RuntimeError(said)) == {"status": "unsupported", "reason": said}
+    assert outcome_of_exception(RuntimeError(said)) == {"status": "unsupported", "reason": said}
 
 
 def test_an_illegal_access_is_an_error() -> None:
-    assert failure(RuntimeError("CUDA error: an illegal memory access was encountered"))["status"] == "error"
+    assert (
+        outcome_of_exception(RuntimeError("CUDA error: an illegal memory access was encountered"))["status"] == "error"
+    )
 
 
 @pytest.mark.parametrize(("purpose", "limit"), [("machine", None), ("pulse", 2**20)])
@@ -69,7 +71,7 @@ def test_what_asks_for_a_gpu_has_room_for_a_cuda_context(
     monkeypatch: pytest.MonkeyPatch, purpose: str, limit: int | None
 ) -> None:
     limits: list[int | None] = []
-    monkeypatch.setattr(isolate, "enter", lambda limit, temporary: limits.append(limit))
-    monkeypatch.setattr(run, "_measure", lambda request: {})
-    run.carry_out({"purpose": purpose, "memory_limit": 2**20, "sent_at": 0.0})
+    monkeypatch.setattr(sandbox, "enter_sandbox", lambda limit, temporary: limits.append(limit))
+    monkeypatch.setattr(handlers, "_measure", lambda request: {})
+    handlers.run_trial({"purpose": purpose, "memory_limit": 2**20, "sent_at": 0.0})
     assert limits == [limit]

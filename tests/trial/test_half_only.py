@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import catalog
+from harness import registry
 from harness.case import Case
-from harness.trial.relative import WrongResult
+from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
 
 
@@ -55,9 +55,9 @@ def _gradients_as_before() -> Iterator[None]:
 
 
 def verified(layer_class: type, monkeypatch: pytest.MonkeyPatch, **changed: str) -> dict[str, object]:
-    monkeypatch.setattr(catalog, "load_class", lambda name: layer_class)
-    monkeypatch.setattr(catalog, "load_reference", lambda name: None)
-    monkeypatch.setattr(catalog, "reference_options", lambda name: {})
+    monkeypatch.setattr(registry, "load_class", lambda name: layer_class)
+    monkeypatch.setattr(registry, "load_reference", lambda name: None)
+    monkeypatch.setattr(registry, "reference_options", lambda name: {})
     return verify(Case("own:Layer", 8, 4, 1, **{"dtype": "bfloat16", **changed}), seed=0)  # type: ignore[arg-type]
 
 

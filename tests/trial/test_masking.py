@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.relative import WrongResult
+from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
-from impls.attention.packed import PackedAttention
+from impls.attention.plain import PackedAttention
 
 
 class Ignores(nn.Module):
@@ -83,10 +83,10 @@ def _gradients_as_before() -> Iterator[None]:
 
 
 def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
-    monkeypatch.setattr("harness.trial.build.catalog.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.trial.verify.catalog.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.trial.workload.registry.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.trial.verify.registry.load_class", lambda name: layer)
     if not hasattr(layer, "reference"):
-        monkeypatch.setattr("harness.trial.verify.catalog.load_reference", lambda name: None)
+        monkeypatch.setattr("harness.trial.verify.registry.load_reference", lambda name: None)
     heads = 2 if issubclass(layer, PackedAttention) else 1
     return verify(Case("attention.packed", 12, 8, heads, **asked), seed=0)
 

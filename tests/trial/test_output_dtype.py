@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.trial.build import build
-from harness.trial.contract import output_dtype
-from harness.trial.facts.facts import take_facts
-from harness.trial.relative import WrongResult
-from harness.trial.timing.timed import take_time
+from harness.trial.layer_protocol import output_dtype
+from harness.trial.metrics.collect import collect_metrics
+from harness.trial.timing.timed_trial import measure_time
+from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
-from impls.rnn.elman import Elman
+from harness.trial.workload import build
+from impls.rnn.gated import Elman
 
 
 class Returns(nn.Module):
@@ -56,9 +56,9 @@ def _gradients_as_before() -> Iterator[None]:
 
 
 def case_of(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> Case:
-    monkeypatch.setattr("harness.catalog.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.catalog.load_reference", lambda name: None)
-    monkeypatch.setattr("harness.catalog.reference_options", lambda name: {})
+    monkeypatch.setattr("harness.registry.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.registry.load_reference", lambda name: None)
+    monkeypatch.setattr("harness.registry.reference_options", lambda name: {})
     return Case("own:Layer", 6, 4, 1, batch_size=2, **asked)
 
 
@@ -67,7 +67,7 @@ def returns(dtype: torch.dtype, **declared: str) -> type:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.complex64])
-@pytest.mark.parametrize("check", [verify, take_facts])
+@pytest.mark.parametrize("check", [verify, collect_metrics])
 def test_another_dtype_is_wrong(dtype: torch.dtype, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f"it returned {str(dtype)[6:]} for an input of float32, where float32 is expected .*`output_dtype`"
     with pytest.raises(WrongResult, match=said):
@@ -84,8 +84,8 @@ def test_a_step_that_returns_another_dtype_is_wrong(monkeypatch: pytest.MonkeyPa
 def test_a_declared_dtype_is_right(mode: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = case_of(returns(torch.float32, output_dtype="float32"), monkeypatch, mode=mode, dtype=dtype)
     verify(case, seed=0)
-    take_facts(case, seed=0)
-    take_time(case, 0, 0.002)
+    collect_metrics(case, seed=0)
+    measure_time(case, 0, 0.002)
 
 
 def test_a_step_may_return_the_declared_dtype(monkeypatch: pytest.MonkeyPatch) -> None:

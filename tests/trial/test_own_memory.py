@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.timing.timed import take_time
+from harness.measure.executor import Executor
+from harness.trial.timing.timed_trial import measure_time
 from harness.trial.verify import verify
 
 
@@ -47,13 +47,13 @@ def _gradients_as_before() -> Iterator[None]:
     "impl",
     ["torch.nn:Identity", "faults.layers:ReturnsAViewOfItsInput", "faults.layers:ExpandsItsInput", "planted:Drops"],
 )
-def test_a_layer_that_returns_its_input_or_a_view_of_it_is_right(runner: Runner, impl: str, mode: str) -> None:
+def test_a_layer_that_returns_its_input_or_a_view_of_it_is_right(runner: Executor, impl: str, mode: str) -> None:
     for purpose in ("verify", "facts", "time"):
         outcome = runner.run(purpose, Case(impl, 16, 8, 1, batch_size=2, mode=mode))
         assert outcome["status"] == "ok", outcome["reason"]
 
 
-def test_a_layer_that_changes_its_input_is_right_and_each_of_its_samples_is_one_call(runner: Runner) -> None:
+def test_a_layer_that_changes_its_input_is_right_and_each_of_its_samples_is_one_call(runner: Executor) -> None:
     case = Case("faults.layers:ChangesItsInput", 16, 8, 1)
     for purpose in ("verify", "facts", "time"):
         outcome = runner.run(purpose, case)
@@ -75,11 +75,11 @@ def test_masks_are_checked_on_copies(
 def test_a_step_may_change_its_token(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = verified(Steps, monkeypatch, mode="decode", mask="causal", dtype=dtype)
     assert found["output_error"] == 0
-    take_time(Case("own:Layer", 6, 4, 1, batch_size=2, mode="decode", mask="causal"), 0, 0.002)
+    measure_time(Case("own:Layer", 6, 4, 1, batch_size=2, mode="decode", mask="causal"), 0, 0.002)
 
 
 def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
-    monkeypatch.setattr("harness.catalog.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.catalog.load_reference", lambda name: None)
-    monkeypatch.setattr("harness.catalog.reference_options", lambda name: {})
+    monkeypatch.setattr("harness.registry.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.registry.load_reference", lambda name: None)
+    monkeypatch.setattr("harness.registry.reference_options", lambda name: {})
     return verify(Case("own:Layer", 6, 4, 1, batch_size=2, **asked), seed=0)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.case import DTYPES, Case
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
 from harness.trial.peaks import best_rate, last_cache_bytes
 
 
@@ -75,20 +75,20 @@ def test_caches_that_the_kernel_does_not_tell_are_unknown(tmp_path: Path) -> Non
 
 
 @pytest.fixture(scope="module")
-def small() -> Runner:
-    with Runner(seed=0, trial_s=0.02, timeout_s=60, memory_limit=2**30) as runner:
+def small() -> Executor:
+    with Executor(seed=0, trial_s=0.02, timeout_s=60, memory_limit=2**30) as runner:
         yield runner
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_has_a_rate(small: Runner, dtype: str) -> None:
+def test_every_dtype_has_a_rate(small: Executor, dtype: str) -> None:
     outcome = small.run("flops", Case("rnn.torch", 1, 1, 1, dtype=dtype))
     assert outcome["status"] == "ok", outcome["reason"]
     assert outcome["flops_per_s"] > 0
     assert outcome["size"] >= 128
 
 
-def test_bandwidth_is_the_better_of_copy_and_triad_and_says_how_large_its_arrays_were(small: Runner) -> None:
+def test_bandwidth_is_the_better_of_copy_and_triad_and_says_how_large_its_arrays_were(small: Executor) -> None:
     outcome = small.run("bandwidth", Case("rnn.torch", 1, 1, 1))
     assert outcome["status"] == "ok", outcome["reason"]
     assert outcome["bandwidth_bytes_per_s"] == max(outcome["copy_bytes_per_s"], outcome["triad_bytes_per_s"])
@@ -96,6 +96,6 @@ def test_bandwidth_is_the_better_of_copy_and_triad_and_says_how_large_its_arrays
 
 
 def test_arrays_shrink_to_what_the_trial_may_use() -> None:
-    with Runner(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**28) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**28) as runner:
         outcome = runner.run("bandwidth", Case("rnn.torch", 1, 1, 1))
     assert (outcome["status"], outcome["buffer_bytes"]) == ("ok", 2**25)

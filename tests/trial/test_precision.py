@@ -10,8 +10,7 @@ import torch
 
 from harness.case import Case
 from harness.trial import peaks
-from harness.trial.build import build
-from harness.trial.precision import exact_float32
+from harness.trial.workload import build, exact_float32
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +71,7 @@ def test_the_peak_of_float32_is_that_of_exact_products(monkeypatch: pytest.Monke
 def test_an_environment_that_rounds_is_overruled() -> None:
     code = """if True:
         import torch
-        from harness.trial.precision import exact_float32
+        from harness.trial.workload import exact_float32
         before = torch.backends.cuda.matmul.allow_tf32
         exact_float32()
         print(before, torch.backends.cuda.matmul.allow_tf32)

@@ -7,13 +7,12 @@ import torch
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.trial.build import Unsupported, build
-from harness.trial.contract import input_width
-from harness.trial.facts.facts import take_facts
-from harness.trial.inside.attention_map import attention_map
-from harness.trial.inside.gradient_reach import gradient_reach
-from harness.trial.relative import WrongResult
+from harness.trial.inspection import attention_map, gradient_reach
+from harness.trial.layer_protocol import input_width
+from harness.trial.metrics.collect import collect_metrics
+from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
+from harness.trial.workload import Unsupported, build
 
 B, N, D = 2, 8, 4
 
@@ -61,7 +60,7 @@ def test_the_gradient_is_of_the_output_and_the_inputs_gradient_as_wide_as_the_in
 
 
 def test_its_facts_are_of_the_whole_input() -> None:
-    facts = take_facts(case_of("Weighted", mode="train"), seed=0)
+    facts = collect_metrics(case_of("Weighted", mode="train"), seed=0)
     of_output = 4 * B * N * D
     assert facts["facts_unknown"] == []
     assert facts["weights_bytes"] == 0
@@ -70,7 +69,7 @@ def test_its_facts_are_of_the_whole_input() -> None:
     assert facts["min_bytes"] > facts["inputs_bytes"] + facts["output_bytes"] - of_output
     assert facts["saved_bytes"] > 0
     torch.set_grad_enabled(True)
-    facts = take_facts(case_of("Weighted"), seed=0)
+    facts = collect_metrics(case_of("Weighted"), seed=0)
     assert facts["flops"] == facts["flops_claimed"] == B * 2 * N**2 * D
 
 

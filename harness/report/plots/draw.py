@@ -6,25 +6,24 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from harness.findings.roofline import roof_points, roofs
-from harness.report.panels import Setting, readable, settings
-from harness.report.plots.cost import MEMORY, TIME, Cost
-from harness.report.plots.crowd import is_crowded
+from harness.analysis.roofline import roof_points, roofs
+from harness.report.facets import PanelSetting, panel_settings, readable_setting
+from harness.report.plots.cost_axes import MEMORY, TIME, Cost, is_crowded
 from harness.report.plots.curves import curves
 from harness.report.plots.ladder import ladder
 from harness.report.plots.roofline import roofline
-from harness.report.plots.save import save
 from harness.report.plots.speedup import speedup
-from harness.summary import Line
+from harness.report.plots.style import save
+from harness.results.table import CaseResult
 
 
-def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> None:
+def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
     """Write a set of plots for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
     known = roofs(machine)
     points = roof_points(lines, known)
-    for whole in settings(lines):
-        setting = readable(whole)
+    for whole in panel_settings(lines):
+        setting = readable_setting(whole)
         end = f"_{setting.name}" if setting.name else ""
         if any(line.time_s is not None for panel in setting.panels for line in panel.lines):
             save(_curves(whole, TIME), directory / f"time{end}")
@@ -40,6 +39,6 @@ def draw(directory: Path, lines: Sequence[Line], machine: Mapping[str, Any]) -> 
                 save(figure, directory / f"{name}{end}")
 
 
-def _curves(whole: Setting, cost: Cost) -> Figure:
+def _curves(whole: PanelSetting, cost: Cost) -> Figure:
     """Draw the curves of one cost. A crowded setting is passed whole: `by_family` keeps fewer widths and heads."""
-    return curves(whole if is_crowded(whole.panels, cost) else readable(whole), cost)
+    return curves(whole if is_crowded(whole.panels, cost) else readable_setting(whole), cost)

@@ -9,15 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from harness import catalog
-from harness.report import units
-from harness.report.absent import absent
-from harness.report.names import short
-from harness.report.panels import Panel, Setting
-from harness.report.plots.cost import MEMORY, TIME, Cost
+from harness import formatting, registry
+from harness.formatting import shortened
+from harness.report.facets import Panel, PanelSetting
+from harness.report.plots.cost_axes import MEMORY, TIME, Cost
 from harness.report.plots.style import MANY, THEME, title
-from harness.report.said.costs import fullest
-from harness.summary import Line
+from harness.report.text.costs import fullest_setting
+from harness.report.text.quality import unsupported_layers
+from harness.results.table import CaseResult
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
 _ROW, _AROUND, _WIDTH = 0.225, 1.5, 10.0
@@ -29,19 +28,19 @@ _TICKS, _WIDE = 7, 3000
 _SIGN = 0.065
 
 
-def ladder(setting: Setting) -> Figure | None:
+def ladder(setting: PanelSetting) -> Figure | None:
     """Draw a setting's fullest panel; None if at most `MANY` layers are timed, since their curves show the same."""
-    panel = fullest(setting.panels)
+    panel = fullest_setting(setting.panels)
     if len({line.impl for line in panel.lines if line.time_s is not None}) <= MANY:
         return None
-    impls = rows(panel)
+    impls = ladder_rows(panel)
     sizes = sorted({line.seq_len for line in panel.lines if line.impl in impls})
     shades = dict(zip(sizes, sns.color_palette("blend:#b9d3ea,#0b2a4a", len(sizes)).as_hex(), strict=True))
     with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
-        told = max(len(failed(panel, impl)) for impl in impls)
+        told = max(len(failed_rows(panel, impl)) for impl in impls)
         figure = Figure(figsize=(_WIDTH + _SIGN * told, _ROW * len(impls) + _AROUND), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
-        for axes, cost, text in ((left, TIME, units.seconds), (right, MEMORY, units.size)):
+        for axes, cost, text in ((left, TIME, formatting.seconds), (right, MEMORY, formatting.size)):
             _costs(axes, panel, impls, cost, shades)
             _axis_of(axes, panel, cost, text)
         _names(left, panel, impls)
@@ -52,11 +51,11 @@ def ladder(setting: Setting) -> Figure | None:
     return figure
 
 
-def rows(panel: Panel) -> list[str]:
+def ladder_rows(panel: Panel) -> list[str]:
     """The layers in the registry's order, then others, each family together; without those always unsupported."""
     family = {line.impl: line.family for line in panel.lines}
-    ours = {impl: i for i, impl in enumerate(catalog.names())}
-    order = sorted(family.keys() - absent(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
+    ours = {impl: i for i, impl in enumerate(registry.names())}
+    order = sorted(family.keys() - unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
     families = list(dict.fromkeys(family[impl] for impl in order))
     return sorted(order, key=lambda impl: families.index(family[impl]))
 
@@ -89,14 +88,14 @@ def _axis_of(axes: Axes, panel: Panel, cost: Cost, text: Callable[[float], str])
         # Labels are side by side on this axis, so a wide range has fewer of them.
         subs = (1.0, 3.0) if cost is TIME and hi / lo < _WIDE else (1.0,)
         axes.xaxis.set_major_locator(LogLocator(base, subs=subs, numticks=_TICKS))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.round_text(text(value))))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.round_text(text(value))))
     axes.grid(axis="y", visible=False)
     axes.set_title(cost.label)
 
 
 def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
     """Name the rows, the first at the top, and draw a line between families."""
-    axes.set_yticks(range(len(impls)), [short(impl) for impl in impls], fontsize=9)
+    axes.set_yticks(range(len(impls)), [shortened(impl) for impl in impls], fontsize=9)
     axes.set_ylim(len(impls) - 0.4, -0.6)
     family = {line.impl: line.family for line in panel.lines}
     for above, (one, other) in enumerate(pairwise(impls)):
@@ -105,14 +104,14 @@ def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
                 beside.axhline(above + 0.5, color="0.35", lw=0.7, zorder=1)
 
 
-def failed(panel: Panel, impl: str) -> str:
+def failed_rows(panel: Panel, impl: str) -> str:
     """`oom from n = 1024`, `timeout at n = 512`, `wrong` if it is so at every n; empty if nothing failed."""
     lines = panel.of(impl)
     statuses = dict.fromkeys(line.status for line in lines if line.status != "ok")
     return ", ".join(f"{status}{_at(status, lines)}" for status in statuses)
 
 
-def _at(status: str, lines: Sequence[Line]) -> str:
+def _at(status: str, lines: Sequence[CaseResult]) -> str:
     sizes = [line.seq_len for line in lines if line.status == status]
     if len(sizes) == len(lines):
         return ""
@@ -124,7 +123,7 @@ def _at(status: str, lines: Sequence[Line]) -> str:
 def _failures(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
     """Write failures at the end of their rows, since no place among the dots is free in every run."""
     for row, impl in enumerate(impls):
-        text = failed(panel, impl)
+        text = failed_rows(panel, impl)
         if text:
             axes.text(1.015, row, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8, color="#a5331c")
 

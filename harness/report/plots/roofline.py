@@ -13,21 +13,19 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from harness.findings.roofline import Roof, RoofPoint
-from harness.report import units
-from harness.report.looks import looks
-from harness.report.names import short
-from harness.report.panels import SETTING_AXES, Setting
-from harness.report.places import roof_of
+from harness import formatting
+from harness.analysis.roofline import Roof, RoofPoint
+from harness.formatting import shortened
+from harness.report.facets import SETTING_AXES, PanelSetting, looks_of, roof_of_facet
 from harness.report.plots.style import GUIDE, THEME, legend_columns, room_for, title
 
 # Height of the figure, in inches.
 _HEIGHT = 5.2
 
 
-def roofline(setting: Setting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
+def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
     """Draw the figure for one setting; None if the setting has no roof or no points under it."""
-    roof = roof_of(roofs, setting)
+    roof = roof_of_facet(roofs, setting)
     own = [p for p in points if tuple(getattr(p.line, axis) for axis in SETTING_AXES) == setting.values]
     if roof is None or not own:
         return None
@@ -64,7 +62,7 @@ def _roof(axes: Axes, roof: Roof, points: Sequence[RoofPoint]) -> None:
     axes.plot(ends, [roof.at(at) for at in ends], color=GUIDE, lw=2)
     axes.set_xlim(ends[0], ends[-1])
     axes.set_ylim(min(point.flops_per_s for point in points) / 2, roof.peak_hi * 1.8)
-    peak = f"peak {units.flops_rate(roof.peak_flops_per_s)}"
+    peak = f"peak {formatting.flops_rate(roof.peak_flops_per_s)}"
     axes.annotate(
         peak, (ends[-1], roof.peak_hi), xytext=(-4, 3), textcoords="offset points", ha="right", va="bottom", fontsize=9
     )
@@ -75,7 +73,7 @@ def _roof(axes: Axes, roof: Roof, points: Sequence[RoofPoint]) -> None:
 
 def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
     """Draw one line for each layer, width and number of heads, in ascending n; the markers grow with n."""
-    style = looks({point.line.impl for point in points})
+    style = looks_of({point.line.impl for point in points})
     sizes = sorted({point.line.seq_len for point in points})
     groups: dict[tuple[str, int, int], list[RoofPoint]] = {}
     for point in points:
@@ -107,7 +105,7 @@ def _ticks(axes: Axes) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=20))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.round_text(units.flops_rate(value))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.round_text(formatting.flops_rate(value))))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
 
@@ -116,8 +114,8 @@ def _legend(points: Sequence[RoofPoint]) -> list[tuple[Line2D | tuple[Line2D, ..
     """(handle, text) for each entry of the legend."""
     impls = {point.line.impl for point in points}
     handles: list[tuple[Line2D | tuple[Line2D, ...], str]] = [
-        (Line2D([], [], color=colour, ls=(0, dash), marker=marker, ms=6, lw=0.8), short(impl))
-        for impl, (colour, marker, dash) in looks(impls).items()
+        (Line2D([], [], color=colour, ls=(0, dash), marker=marker, ms=6, lw=0.8), shortened(impl))
+        for impl, (colour, marker, dash) in looks_of(impls).items()
         if impl in impls
     ]
     growing = tuple(Line2D([], [], color="0.4", marker="o", ms=size, ls="") for size in (3, 5, 7))

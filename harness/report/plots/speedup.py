@@ -6,8 +6,8 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from harness.report.names import short
-from harness.report.panels import Panel, Setting
+from harness.formatting import shortened
+from harness.report.facets import Panel, PanelSetting
 from harness.report.plots.style import THEME, title
 
 BASELINE = "attention.naive"
@@ -15,7 +15,7 @@ BASELINE = "attention.naive"
 _FULL_COLOUR = 8.0
 
 
-def speedup(setting: Setting) -> Figure | None:
+def speedup(setting: PanelSetting) -> Figure | None:
     """Draw the figure for one setting; None if the baseline, or everything else, was not measured."""
     impls = sorted({impl for panel in setting.panels for impl in panel.impls()} - {BASELINE})
     heads = sorted({panel.num_heads for panel in setting.panels})
@@ -54,7 +54,7 @@ def speedup(setting: Setting) -> Figure | None:
                     yticklabels=widths if column == 0 else False,
                 )
                 axes.set_facecolor("0.9")
-                axes.set_title(f"{short(impl)}, h = {h}")
+                axes.set_title(f"{shortened(impl)}, h = {h}")
                 axes.tick_params(axis="y", rotation=0)
                 axes.tick_params(axis="x", rotation=45 if len(sizes) > 4 else 0)
         title(
@@ -66,7 +66,7 @@ def speedup(setting: Setting) -> Figure | None:
     return figure
 
 
-def _ratio(setting: Setting, d: int, h: int, impl: str, n: int) -> float:
+def _ratio(setting: PanelSetting, d: int, h: int, impl: str, n: int) -> float:
     for panel in setting.panels:
         if (panel.d_model, panel.num_heads) == (d, h):
             base, own = _time(panel, BASELINE, n), _time(panel, impl, n)

@@ -1,13 +1,16 @@
-"""What all plots share: one theme, and axes with round ticks."""
+"""What all plots share: the theme, titles, legends, axes with round ticks, and files as PNG and SVG."""
 
 import textwrap
+import warnings
 from collections.abc import Iterable
+from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from harness.report import units
+from harness import formatting
 
 GUIDE = "0.45"
 THEME = {
@@ -59,12 +62,29 @@ def axis_of_seconds(axes: Axes) -> None:
     """Make the y axis logarithmic, in seconds, with two ticks a decade."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=20))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.round_text(units.seconds(value))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.round_text(formatting.seconds(value))))
     axes.yaxis.set_minor_locator(NullLocator())
 
 
 def axis_of_bytes(axes: Axes) -> None:
     """Make the y axis logarithmic, in bytes, with ticks at powers of four."""
     axes.set_yscale("log", base=4)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.round_text(units.size(value))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.round_text(formatting.size(value))))
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write the figure to `path` as PNG and as SVG, and return both paths. Raises OSError if it cannot be written.
+
+    The SVG's text stays text: small, searchable, and in the reader's own fonts.
+    """
+    # Appended, not replaced: a name may contain a dot of its own, as that of a share does.
+    png, svg = (path.with_name(f"{path.name}.{ending}") for ending in ("png", "svg"))
+    with warnings.catch_warnings(), rc_context({"svg.fonttype": "none"}):
+        # A letter that no font has is drawn as a box. The plot shows it, so a warning for each is unnecessary.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        warnings.filterwarnings("ignore", "Matplotlib currently does not support", UserWarning)
+        figure.savefig(png, dpi=130)
+        figure.set_layout_engine("none")  # laid out once for both: the layout is half of the drawing
+        figure.savefig(svg)
+    return [png, svg]

@@ -6,7 +6,7 @@ from itertools import cycle
 from bench.gate.planting import CALLS, IMPLS, class_name
 
 from harness.case import Case
-from harness.sweep.paired.comparison import Pair
+from harness.measure.interleaved import Pair
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))
 DEVICE = os.environ.get("HARNESS_BENCH_DEVICE", "cpu")

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.stats.paired.procedure import Measured
-from harness.stats.paired.rules import Rules
-from harness.stats.paired.verdicts import controls_of, verdicts_of
-from harness.sweep.paired.block import Timing
-from harness.sweep.paired.comparison import Pair, Sides, time_pairs
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
+from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
+from harness.stats.paired_test import MeasuredBlocks, Rules, controls_of, verdicts_of
 
 RULES = Rules()
 
@@ -48,12 +45,17 @@ def record(kind: str, pairs: Sequence[Pair], effects: Sequence[float], seed: int
     return one
 
 
-def _runner() -> Runner:
-    return Runner(seed=0, trial_s=0.1, timeout_s=60, memory_limit=None)
+def _runner() -> Executor:
+    return Executor(seed=0, trial_s=0.1, timeout_s=60, memory_limit=None)
 
 
 def _recorded(
-    kind: str, pairs: Sequence[Pair], effects: Sequence[float], measured: Measured, rows: list[dict], wall_s: float
+    kind: str,
+    pairs: Sequence[Pair],
+    effects: Sequence[float],
+    measured: MeasuredBlocks,
+    rows: list[dict],
+    wall_s: float,
 ) -> Recorded:
     def of(pair: Pair, control: bool) -> list[dict[str, Any]]:
         keys = ("stage", "round", "log_ratio", "order", "min_s", "mean_s")

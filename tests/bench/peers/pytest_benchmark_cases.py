@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.case import Case
-from harness.trial.build import build
+from harness.trial.workload import build
 
 CASES = [Case.from_dict(fields) for fields in json.loads(Path(os.environ["BENCH_REQUEST"]).read_text())]
 

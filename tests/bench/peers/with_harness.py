@@ -10,13 +10,12 @@ from bench.peers.grid import ROUNDS, TRIAL_S
 from bench.peers.method import Readings
 
 from harness.case import Case
-from harness.catalog import traits
 from harness.config import Precision
-from harness.stats.estimate import Estimate, estimate
-from harness.stats.trials import Trial, best_pulse
-from harness.summary.trial_row import trial_of
-from harness.sweep.driver import Sweep
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
+from harness.measure.scheduler import Scheduler
+from harness.registry import traits
+from harness.results.aggregate import trial_of_row
+from harness.stats.estimate import Estimate, Trial, best_pulse, estimate
 
 # Every case gets all its rounds: what is compared is the estimate, at a given wall time.
 PRECISION = Precision(
@@ -55,8 +54,8 @@ class Harness:
         """`wall_s` is not used: its rounds set the pace for the others."""
         began = time.monotonic()
         kept = _Rows(began)
-        with Runner(seed=0, trial_s=TRIAL_S, timeout_s=60, memory_limit=None) as runner:
-            Sweep(cases, {c.impl: traits(c.impl) for c in cases}, PRECISION, runner, kept, kept).time_in_rounds()
+        with Executor(seed=0, trial_s=TRIAL_S, timeout_s=60, memory_limit=None) as runner:
+            Scheduler(cases, {c.impl: traits(c.impl) for c in cases}, PRECISION, runner, kept, kept).time_in_rounds()
         self.repeats.append(Repeat(kept.rows, kept.start_s, time.monotonic() - began))
         estimates = estimates_of(trials_of(kept.rows))
         return {"estimate": {case: estimates[case].time_s for case in cases}}
@@ -90,7 +89,7 @@ def trials_of(rows: Sequence[Mapping[str, Any]]) -> dict[Case, list[Trial]]:
     """Each case's trials, in the order in which they were measured."""
     trials: dict[Case, list[Trial]] = {}
     for row in rows:
-        trials.setdefault(Case.from_dict(row["case"]), []).append(trial_of(row))
+        trials.setdefault(Case.from_dict(row["case"]), []).append(trial_of_row(row))
     return trials
 
 

@@ -55,7 +55,7 @@ def _main() -> None:
 
 
 def _call(case: Case):
-    from harness.trial.build import build
+    from harness.trial.workload import build
 
     return build(case, 0).call
 

@@ -49,7 +49,7 @@ class AdaptiveAutorange(_Timer):
 def _serve(request: dict[str, Any]) -> list[float]:
     from torch.utils.benchmark import Timer
 
-    from harness.trial.build import build
+    from harness.trial.workload import build
 
     cases = [Case.from_dict(fields) for fields in request["cases"]]
     share_s = request["share_s"]

@@ -6,10 +6,9 @@ from typing import Any
 
 from rows import lines
 
+from harness.analysis.papers import Paper, paper_of
 from harness.case import Case
-from harness.findings.papers.paper import Paper
-from harness.findings.papers.read import paper_of
-from harness.summary import Line
+from harness.results.table import CaseResult
 
 SIZES = (256, 512, 1024, 2048)
 
@@ -21,7 +20,9 @@ def paper(**parts: Any) -> Paper:
     return read
 
 
-def timed(impl: str, time_s: Callable[[int], float], sizes: tuple[int, ...] = SIZES, **changed: Any) -> list[Line]:
+def timed(
+    impl: str, time_s: Callable[[int], float], sizes: tuple[int, ...] = SIZES, **changed: Any
+) -> list[CaseResult]:
     """A line at each n, its time known to ± 1 %; 100 bytes each of weights and inputs."""
     case = Case(impl, 1, 128, 1 if impl.startswith("rnn") else 2)
     found = lines([replace(case, seq_len=n) for n in sizes], lambda one: 1.0, lambda one: 1000)

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from findings.papers.settings import SIZES, paper, timed
 
-from harness.findings.claimed import Judgement
-from harness.findings.papers.claims import judged
-from harness.summary import Line
+from harness.analysis.claims import Judgement
+from harness.analysis.published_claims import judge_claims
+from harness.results.table import CaseResult
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 
 
-def judge(lines: list[Line], of: str = "sdpa.naive", quantity: str = "time_ms", **claim: Any) -> Judgement:
-    [one] = judged(paper(claims=[{"says": "C", "of": of, "quantity": quantity, **claim}]), lines)
+def judge(lines: list[CaseResult], of: str = "sdpa.naive", quantity: str = "time_ms", **claim: Any) -> Judgement:
+    [one] = judge_claims(paper(claims=[{"says": "C", "of": of, "quantity": quantity, **claim}]), lines)
     return one.judgement
 
 
-def pair(ratio: Callable[[int], float]) -> list[Line]:
+def pair(ratio: Callable[[int], float]) -> list[CaseResult]:
     """sdpa.naive takes so many times as long as sdpa.flash."""
     return [*timed("sdpa.naive", lambda n: 1e-3 * ratio(n)), *timed("sdpa.flash", lambda n: 1e-3)]
 
@@ -89,13 +89,13 @@ def test_along_n_only_the_widest_layers_are_looked_at() -> None:
     ],
 )
 def test_one_overtakes_another_within_the_published_range_or_elsewhere(
-    lines: list[Line], between: list[int], verdict: str, measured: str
+    lines: list[CaseResult], between: list[int], verdict: str, measured: str
 ) -> None:
     one = judge(lines, RATIO, overtakes=between)
     assert (one.verdict, one.measured) == (verdict, measured)
 
 
-def masked(ratio: float, **changed: Any) -> list[Line]:
+def masked(ratio: float, **changed: Any) -> list[CaseResult]:
     """sdpa.naive takes twice as long as sdpa.flash, and under a causal mask `ratio` times as long."""
     free, causal = pair(lambda n: 2.0), pair(lambda n: ratio)
     return [*free, *(replace(line, mask="causal", **changed) for line in causal)]

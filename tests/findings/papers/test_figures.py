@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from findings.papers.settings import paper, timed
 
-from harness.findings.papers.figures import Beside, beside, published_table
-from harness.summary import Line
+from harness.analysis.published_claims import FigureComparison, figures_beside, published_table
+from harness.results.table import CaseResult
 
 NAIVE = timed("sdpa.naive", lambda n: 4e-3 * n / 256)
 FLASH = timed("sdpa.flash", lambda n: 1e-3 * n / 256)
 
 
-def found(lines: list[Line], rows: dict[str, list[Any]], **table: Any) -> list[Beside]:
+def found(lines: list[CaseResult], rows: dict[str, list[Any]], **table: Any) -> list[FigureComparison]:
     columns = [256, 512, 4096]
     told = {"title": "T", "quantity": "time_ms", "source": "S"}
     held = {**told, "along": "seq_len", "columns": columns, "rows": rows, **table}
-    return beside(paper(tables=[held]), lines)
+    return figures_beside(paper(tables=[held]), lines)
 
 
 def test_each_figure_is_held_against_its_own_n() -> None:

@@ -3,13 +3,12 @@
 import pytest
 from rows import lines
 
-from harness import catalog
+from harness import registry
+from harness.analysis.papers import Paper, paper_of
+from harness.analysis.published_claims import measured_value
 from harness.case import Case, grid
 from harness.config import compose
 from harness.config.files import conf_directory
-from harness.findings.papers.matching import measured
-from harness.findings.papers.paper import Paper
-from harness.findings.papers.read import paper_of
 
 NAMES = sorted(path.stem for path in (conf_directory() / "paper").glob("*.yaml"))
 SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory() / "paper" / name).glob("*.yaml"))]
@@ -17,7 +16,7 @@ SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory
 
 def asked(name: str, scale: str) -> tuple[Paper, list[Case]]:
     config = compose([f"paper={name}", f"scale={scale}"], for_sweep=True)
-    cases = list(grid(config.axes, lambda impl: catalog.traits(impl).has_heads, config.together))
+    cases = list(grid(config.axes, lambda impl: registry.traits(impl).has_heads, config.together))
     paper = paper_of({"paper": config.paper})
     assert paper is not None
     return paper, cases
@@ -45,12 +44,12 @@ def test_every_claim_is_of_cases_that_are_measured_and_every_figure_of_layers_th
     paper, cases = asked(name, scale)
     found = lines(cases, lambda case: 1.0, lambda case: 1)
     for claim in paper.claims:
-        points = measured(found, claim.quantity, claim.of, claim.over, claim.at, claim.against)
+        points = measured_value(found, claim.quantity, claim.of, claim.over, claim.at, claim.against)
         assert points, claim.says
         assert claim.kind not in ("exponent", "overtakes") or len({one.line.seq_len for one in points}) > 1, claim.says
     impls = {case.impl for case in cases}
     assert {layer for one in paper.figures for layer in (one.of, one.over) if layer} <= impls
-    somewhere = [measured(found, one.quantity, one.of, one.over, one.at) for one in paper.figures]
+    somewhere = [measured_value(found, one.quantity, one.of, one.over, one.at) for one in paper.figures]
     assert any(somewhere) or not paper.figures
 
 

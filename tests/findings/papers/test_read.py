@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from findings.papers.settings import paper
 
+from harness.analysis.papers import paper_of
 from harness.errors import UsageError
-from harness.findings.papers.read import paper_of
 
 A, B = "sdpa.naive", "sdpa.flash"
 TABLE = {

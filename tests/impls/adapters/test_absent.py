@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from harness.case import Case
-from harness.trial.build import Unsupported, build
+from harness.trial.workload import Unsupported, build
 from impls.adapters.entries import ADAPTERS
 from impls.impl import Impl
 from impls.registry import IMPLS
@@ -67,5 +67,5 @@ def test_it_refuses_in_a_line_what_its_kernels_cannot_do(
     adapter = next(impl for impl in ADAPTERS if impl.name == name)
     monkeypatch.setitem(IMPLS, name, adapter)
     if "source_len" in changed:
-        monkeypatch.setattr("impls.adapters.package.find_spec", lambda package: package)
+        monkeypatch.setattr("impls.adapters.packages.find_spec", lambda package: package)
     assert refused(adapter, **changed) == reason

@@ -10,7 +10,7 @@ from torch import Tensor
 from harness.case import Case
 from harness.trial.verify import verify
 from impls.adapters.entries import ADAPTERS
-from impls.adapters.fla import FlaLinearAttention
+from impls.adapters.packages import FlaLinearAttention
 from impls.registry import IMPLS
 
 NAME = "attention.linear.fla"

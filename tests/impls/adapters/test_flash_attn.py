@@ -10,11 +10,11 @@ from torch import Tensor
 
 from harness import claims
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.observe import observe
+from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
+from harness.trial.workload import build
 from impls.adapters.entries import ADAPTERS
-from impls.adapters.flash_attn import FlashAttention
+from impls.adapters.packages import FlashAttention
 from impls.registry import IMPLS
 
 NAME = "attention.flash_attn"
@@ -116,8 +116,8 @@ def test_it_decodes(source_len: int) -> None:
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward", "decode"])
 def test_its_operators_do_what_it_claims(mode: str) -> None:
-    seen = observe(build(Case(NAME, 20, 32, 4, batch_size=3, mode=mode), seed=0))
-    claim = claims.work_of(claims.of_impl(NAME), mode)
+    seen = trace_call(build(Case(NAME, 20, 32, 4, batch_size=3, mode=mode), seed=0))
+    claim = claims.work_of(claims.claims_of_impl(NAME), mode)
     assert claim is not None
     assert seen.work is not None
     assert seen.work.flops == 3 * claim(n=20, d=32, h=4)
@@ -129,7 +129,7 @@ def test_under_a_causal_mask_it_counts_what_the_mask_leaves() -> None:
     for mask in ("none", "causal"):
         for mode in ("forward", "train"):
             torch.set_grad_enabled(True)
-            work = observe(build(Case(NAME, 20, 32, 4, mask=mask, mode=mode), seed=0)).work
+            work = trace_call(build(Case(NAME, 20, 32, 4, mask=mask, mode=mode), seed=0)).work
             assert work is not None
             flops[mask, mode] = work.flops
     hidden = 20 * 19 // 2

@@ -9,7 +9,7 @@ from another_device import THERE, AnotherDevice
 from torch import Tensor
 
 from harness.case import Case
-from harness.trial.build import build
+from harness.trial.workload import build
 from impls.adapters.entries import ADAPTERS
 from impls.registry import IMPLS
 
@@ -31,7 +31,7 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     install(monkeypatch, "flash_attn", flash_attn_func=attended)
     install(monkeypatch, "xformers.ops", memory_efficient_attention=attended, LowerTriangularMask=object)
     install(monkeypatch, "fla.ops.linear_attn", chunk_linear_attn=linearly, fused_recurrent_linear_attn=linearly)
-    monkeypatch.setattr("impls.adapters.package.find_spec", lambda package: package)
+    monkeypatch.setattr("impls.adapters.packages.find_spec", lambda package: package)
     adapter = next(impl for impl in ADAPTERS if impl.name == request.param)
     monkeypatch.setitem(IMPLS, adapter.name, adapter)
     return adapter.name

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial.build import Unsupported
 from harness.trial.verify import verify
+from harness.trial.workload import Unsupported
 from impls.adapters.entries import ADAPTERS
 from impls.impl import Impl
 from impls.registry import IMPLS

@@ -11,7 +11,7 @@ from torch import Tensor
 from harness.case import Case
 from harness.trial.verify import verify
 from impls.adapters.entries import ADAPTERS
-from impls.adapters.xformers import XformersAttention
+from impls.adapters.packages import XformersAttention
 from impls.registry import IMPLS
 
 NAME = "attention.xformers"

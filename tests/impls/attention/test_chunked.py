@@ -8,11 +8,9 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.memory import allocator_peak
-from harness.trial.facts.observe import observe
-from impls.attention.chunked import ChunkedAttention
-from impls.attention.online_softmax import BlockwiseAttention
+from harness.trial.metrics.collect import allocator_peak, trace_call
+from harness.trial.workload import build
+from impls.attention.chunked import BlockwiseAttention, ChunkedAttention
 
 NEVER = float("-inf")
 
@@ -112,7 +110,7 @@ def test_what_is_saved_is_q_k_v_the_output_and_one_float32_a_row(dtype: torch.dt
 
 def test_a_causal_mask_leaves_out_the_blocks_above_the_diagonal() -> None:
     none, causal = (
-        observe(build(Case("attention.chunked", 256, 8, 1, mask=mask), seed=0)).work for mask in ("none", "causal")
+        trace_call(build(Case("attention.chunked", 256, 8, 1, mask=mask), seed=0)).work for mask in ("none", "causal")
     )
     assert none is not None
     assert causal is not None

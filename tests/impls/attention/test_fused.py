@@ -6,10 +6,9 @@ from attention.watch import watched
 from torch import Tensor
 
 from harness.case import Case
-from impls.attention import fused_pinned, sdpa
-from impls.attention.fused import FusedAttention
-from impls.attention.fused_pinned import CudnnAttention, EfficientAttention, FlashAttention, MathAttention
-from impls.attention.packed import PackedAttention
+from impls.attention import fused
+from impls.attention.fused import CudnnAttention, EfficientAttention, FlashAttention, FusedAttention, MathAttention
+from impls.attention.plain import PackedAttention
 
 ALL = (FusedAttention, FlashAttention, EfficientAttention, CudnnAttention, MathAttention)
 FLASH_KERNEL = "aten::_scaled_dot_product_flash_attention_for_cpu"
@@ -40,14 +39,14 @@ def test_a_kernel_that_is_not_there_is_not_replaced_in_silence(layer_class: type
 def test_a_call_that_no_fused_kernel_takes_is_not_done_by_math() -> None:
     q, k, v = torch.randn(3, 1, 2, 4, 5).transpose(-2, -1).unbind(0)  # the kernel wants rows that lie together
     with pytest.raises(RuntimeError, match=r"No (viable backend|available kernel)"):
-        sdpa.pinned_attention(q, k, v, None, False, sdpa.FUSED)
+        fused.pinned_attention(q, k, v, None, False, fused.FUSED)
 
 
 def test_flash_switched_off_for_the_process_is_still_flash() -> None:
     q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
     torch.backends.cuda.enable_flash_sdp(False)
     try:
-        seen = watched(lambda: sdpa.pinned_attention(q, k, v, None, False, sdpa.FUSED))
+        seen = watched(lambda: fused.pinned_attention(q, k, v, None, False, fused.FUSED))
         assert not torch.backends.cuda.flash_sdp_enabled()
     finally:
         torch.backends.cuda.enable_flash_sdp(True)
@@ -58,13 +57,13 @@ def test_torch_is_forbidden_other_kernels_only_where_it_would_take_one(monkeypat
     def entered(backends: object) -> None:
         raise AssertionError("entered")
 
-    monkeypatch.setattr(sdpa, "_switched", entered)
+    monkeypatch.setattr(fused, "_switched", entered)
     q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
     seen = torch.ones(1, 1, 1, 5, dtype=torch.bool)
     for mask, is_causal in ((None, False), (None, True), (seen, False)):
-        sdpa.pinned_attention(q, k, v, mask, is_causal, sdpa.FUSED)
+        fused.pinned_attention(q, k, v, mask, is_causal, fused.FUSED)
     with pytest.raises(AssertionError, match="entered"):
-        sdpa.pinned_attention(q, k, v, None, False, sdpa.MATH)
+        fused.pinned_attention(q, k, v, None, False, fused.MATH)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
@@ -73,7 +72,7 @@ def test_torch_is_forbidden_other_kernels_only_where_it_would_take_one(monkeypat
 def test_what_torch_says_it_would_take_is_what_it_takes(dtype: torch.dtype, trains: bool, masked: str) -> None:
     q, k, v = (t.requires_grad_(trains) for t in torch.randn(3, 2, 2, 5, 4, dtype=dtype).unbind(0))
     mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])[:, None, None] if masked == "padding" else None
-    assert torch._fused_sdp_choice(q, k, v, mask, 0.0, masked == "causal") in sdpa.FLASH
+    assert torch._fused_sdp_choice(q, k, v, mask, 0.0, masked == "causal") in fused.FLASH
     seen = watched(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, 0.0, masked == "causal"))
     assert FLASH_KERNEL in seen.names
 
@@ -123,8 +122,8 @@ def test_nothing_is_said_against_what_a_kernel_can_do(layer_class: type[FusedAtt
 def test_half_precision_kernels_need_a_gpu_that_has_them(
     capability: tuple[int, int], refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused_pinned.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(fused_pinned.torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(fused.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(fused.torch.cuda, "get_device_capability", lambda: capability)
     for layer_class in (FlashAttention, CudnnAttention, EfficientAttention):
         assert ("8.0" in (layer_class.supports(on("cuda", "bfloat16")) or "")) == refused
     assert EfficientAttention.supports(on("cuda", "float16")) is None
@@ -142,11 +141,11 @@ def test_after_a_pinned_call_every_kernel_is_allowed_as_before_even_where_it_fai
     q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
 
     def allowed() -> list[bool]:
-        return [is_allowed() for is_allowed, _ in sdpa._SWITCHES.values()]
+        return [is_allowed() for is_allowed, _ in fused._SWITCHES.values()]
 
     before = allowed()
-    sdpa.pinned_attention(q, k, v, None, False, sdpa.MATH)
+    fused.pinned_attention(q, k, v, None, False, fused.MATH)
     assert allowed() == before
     with pytest.raises(RuntimeError):
-        sdpa.pinned_attention(q, k, v, None, False, sdpa.EFFICIENT)
+        fused.pinned_attention(q, k, v, None, False, fused.EFFICIENT)
     assert allowed() == before

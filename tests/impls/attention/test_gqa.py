@@ -7,10 +7,10 @@ import torch
 from attention.watch import watched
 
 from harness.case import Case
-from impls.attention import sdpa
+from impls.attention import fused
 from impls.attention.fused import FusedAttention
 from impls.attention.gqa import GroupedQueryAttention
-from impls.attention.packed import PackedAttention
+from impls.attention.plain import PackedAttention
 
 D, H, HEAD_DIM = 32, 8, 4
 
@@ -64,7 +64,7 @@ def test_on_a_kernel_without_groups_keys_are_repeated_and_math_is_not_taken(
     choose = torch._fused_sdp_choice
 
     def without_groups(*args: Any, enable_gqa: bool = False) -> int:
-        return sdpa.MATH[0] if enable_gqa else choose(*args)
+        return fused.MATH[0] if enable_gqa else choose(*args)
 
     layer, x = GroupedQueryAttention(D, H), torch.randn(2, 9, D)
     expected = layer(x, is_causal=True)

@@ -8,10 +8,10 @@ from attention.watch import watched
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.observe import observe
-from impls.attention.module import ModuleAttention, ModuleAttentionWithWeights
-from impls.attention.packed import PackedAttention
+from harness.trial.metrics.collect import trace_call
+from harness.trial.workload import build
+from impls.attention.fused import ModuleAttention, ModuleAttentionWithWeights
+from impls.attention.plain import PackedAttention
 
 BOTH = pytest.mark.parametrize("layer_class", [ModuleAttention, ModuleAttentionWithWeights])
 REAL = torch.arange(6) < torch.tensor([2, 6, 4])[:, None]  # (b, n)
@@ -84,7 +84,7 @@ def test_only_where_weights_are_asked_for_are_scores_written_in_training(
 
 
 def test_it_is_told_that_its_mask_is_causal_and_leaves_out_what_that_hides() -> None:
-    work = observe(build(Case("attention.module", 50, 8, 2, mode="train", mask="causal"), seed=0)).work
+    work = trace_call(build(Case("attention.module", 50, 8, 2, mode="train", mask="causal"), seed=0)).work
     assert work is not None
     assert work.flops < work.full
 

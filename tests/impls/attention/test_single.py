@@ -1,7 +1,6 @@
 import torch
 
-from impls.attention.naive import NaiveAttention
-from impls.attention.single import SingleHeadAttention
+from impls.attention.plain import NaiveAttention, SingleHeadAttention
 
 
 def test_it_is_equation_1() -> None:

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial.build import Unsupported, build
-from harness.trial.facts.observe import observe
-from impls.attention.fused import FusedAttention
-from impls.attention.uncached import UncachedAttention
+from harness.trial.metrics.collect import trace_call
+from harness.trial.workload import Unsupported, build
+from impls.attention.fused import FusedAttention, UncachedAttention
 from impls.registry import IMPLS
 
 B, N, D, H = 2, 9, 12, 3
@@ -55,7 +54,7 @@ def test_a_forward_pass_is_that_of_the_fused_rung() -> None:
 
 @pytest.mark.parametrize("n", [1, 16, 40])
 def test_a_token_costs_a_pass_over_all_tokens_so_far_of_which_the_mask_leaves_the_lower_half(n: int) -> None:
-    work = observe(build(Case("attention.uncached", n, D, H, batch_size=B, mode="decode"), seed=0)).work
+    work = trace_call(build(Case("attention.uncached", n, D, H, batch_size=B, mode="decode"), seed=0)).work
     torch.set_grad_enabled(True)
     assert work is not None
     assert work.full == B * (8 * n * D**2 + 4 * n**2 * D)

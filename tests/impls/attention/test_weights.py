@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from harness import catalog
+from harness import registry
 from harness.case import Case
-from harness.trial.build import build_layer
+from harness.trial.workload import build_layer
 from impls.attention.entries import ATTENTION
-from impls.attention.layer import Attention
+from impls.attention.plain import Attention
 from impls.attention.window import WindowAttention
 
 SHOWING = [impl.name for impl in ATTENTION]
@@ -17,7 +17,7 @@ TELLING = [name for name in SHOWING if name not in NOT_TELLING]
 
 
 def make(name: str) -> torch.nn.Module:
-    return build_layer(catalog.load_class(name), Case(name, 40, 16, 4), **catalog.build_options(name)).double()
+    return build_layer(registry.load_class(name), Case(name, 40, 16, 4), **registry.build_options(name)).double()
 
 
 @pytest.mark.parametrize("name", SHOWING)

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.memory import allocator_peak
-from impls.attention.packed import PackedAttention
+from harness.trial.metrics.collect import allocator_peak
+from harness.trial.workload import build
+from impls.attention.plain import PackedAttention
 from impls.attention.window import WindowAttention
 
 LENGTHS = [1, 3, 4, 5, 8, 11, 30]

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 
 D, H = 24, 4
-NAIVE, FUSED = "impls.attention.naive:NaiveAttention", "impls.attention.fused:FusedAttention"
+NAIVE, FUSED = "impls.attention.plain:NaiveAttention", "impls.attention.fused:FusedAttention"
 RUNGS = (NAIVE, FUSED)
 WINDOW = "impls.attention.window:WindowAttention"
 # Those that no mask has to make causal.
 CAUSAL = (
-    "impls.attention.linear.recurrent:RecurrentLinearAttention",
-    "impls.attention.linear.chunked:ChunkedLinearAttention",
+    "impls.attention.linear:RecurrentLinearAttention",
+    "impls.attention.linear:ChunkedLinearAttention",
 )
 
 

@@ -5,8 +5,7 @@ import torch
 from blocks.parts import FUSED, RUNGS, D, H, drawn, gradients, later, tokens, torchs
 from torch import nn
 
-from impls.blocks.decoder import Decoder
-from impls.blocks.positions import sinusoids
+from impls.blocks.blocks import Decoder, sinusoids
 from impls.blocks.reference import DecoderReference
 
 
@@ -60,7 +59,7 @@ def test_where_the_rung_cannot_prefill_it_is_led_through_its_steps(monkeypatch: 
     x, source = tokens(1, 6, D), tokens(1, 4, D)
     with torch.no_grad():
         at_once = block.step(x[:, 5], block.prefill(x[:, :5], block.start(1, 6, source=source)))[0]
-        monkeypatch.delattr("impls.attention.layer.Attention.prefill")
+        monkeypatch.delattr("impls.attention.plain.Attention.prefill")
         step_by_step = block.step(x[:, 5], block.prefill(x[:, :5], block.start(1, 6, source=source)))[0]
     torch.testing.assert_close(step_by_step, at_once)
 

@@ -6,10 +6,8 @@ from blocks.parts import CAUSAL, RUNGS, D, H, drawn, gradients, later, tokens, t
 from torch import nn
 
 from harness.case import Case
-from harness.trial.build import Unsupported, build
-from impls.blocks.causal_encoder import CausalEncoder
-from impls.blocks.encoder import Encoder
-from impls.blocks.positions import sinusoids
+from harness.trial.workload import Unsupported, build
+from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids
 from impls.blocks.reference import EncoderReference
 
 

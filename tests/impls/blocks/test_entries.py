@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness import catalog
-from harness.claims import of_impl, parse
-from impls.attention.compiled_entries import COMPILED_ATTENTION
-from impls.attention.entries import ATTENTION
-from impls.attention.linear.entries import LINEAR
+from harness import registry
+from harness.claims import claims_of_impl, parse
+from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR
+from impls.blocks.blocks import find, over_source
 from impls.blocks.entries import BLOCKS, blocks
-from impls.blocks.rung import find, over_source
 from impls.impl import Impl
 
 RUNGS = {rung.name: rung for rung in (*ATTENTION, *COMPILED_ATTENTION, *LINEAR)}
@@ -50,9 +48,9 @@ def test_around_another_mathematics_there_is_none() -> None:
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_an_encoder_is_causal_where_the_attention_inside_is_and_every_decoder_is(block: Impl) -> None:
     inside = find(block.options["attention"])
-    causal = getattr(catalog.load_class(block.name), "causal", False)
+    causal = getattr(registry.load_class(block.name), "causal", False)
     assert causal == (block.family == "decoder" or getattr(inside, "causal", False))
-    assert causal == getattr(catalog.load_reference(block.name), "causal", False)
+    assert causal == getattr(registry.load_reference(block.name), "causal", False)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.family == "decoder"], ids=lambda one: one.name)
@@ -91,7 +89,7 @@ def test_work_is_that_of_the_parts(name: str, claim: str, says: str) -> None:
 
 @pytest.mark.parametrize("block", LIKE_THEIR_RUNG, ids=lambda block: block.name)
 def test_where_a_mask_changes_nothing_the_claimed_sum_is_the_sum_of_the_claims(block: Impl) -> None:
-    rung = of_impl(block.name.replace(block.family, "attention", 1))
+    rung = claims_of_impl(block.name.replace(block.family, "attention", 1))
     times = 1 if block.family == "encoder" else 2
     for claim, feed_forward in (("work", "16nd²"), ("work_train", "48nd²")):
         if getattr(block, claim):

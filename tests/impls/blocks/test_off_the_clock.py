@@ -5,8 +5,8 @@ from blocks.parts import D, H
 from ladder import BLOCK_OF_EACH_KIND
 
 from harness.case import Case
-from harness.trial.build import build
-from impls.blocks import causal_encoder, decoder, encoder
+from harness.trial.workload import build
+from impls.blocks import blocks
 
 # A stack has a test of its own.
 BLOCKS = [name for name in BLOCK_OF_EACH_KIND if not name.startswith("encoder6.")]
@@ -19,9 +19,9 @@ def test_neither_positions_nor_masks_are_made_in_the_measured_call(name: str, mo
     def made(*_: object, **__: object) -> None:
         raise AssertionError("made on the clock")
 
-    for module in (encoder, decoder, causal_encoder):
+    for module in (blocks, blocks, blocks):
         monkeypatch.setattr(module, "sinusoids", made)
-    for module in (encoder, decoder):
+    for module in (blocks, blocks):
         monkeypatch.setattr(module, "told", made)
     assert work.call().shape == (1, 12, D)
 

@@ -7,11 +7,9 @@ from ladder import BLOCK_OF_EACH_KIND
 from torch import nn
 
 from harness.case import Case
-from harness.trial.build import build
 from harness.trial.verify import verify
-from impls.blocks.decoder import Decoder
-from impls.blocks.positions import sinusoids
-from impls.blocks.rung import find, told
+from harness.trial.workload import build
+from impls.blocks.blocks import Decoder, find, sinusoids, told
 
 
 @pytest.mark.parametrize("rung", [*CAUSAL, WINDOW])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from impls.blocks.positions import sinusoids
+from impls.blocks.blocks import sinusoids
 from impls.blocks.reference import positions
 
 

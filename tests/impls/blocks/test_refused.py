@@ -7,10 +7,9 @@ from blocks.parts import D, H
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.build import Unsupported, build
-from impls.blocks import decoder, encoder
-from impls.blocks.decoder import Decoder
-from impls.blocks.encoder import Encoder
+from harness.trial.workload import Unsupported, build
+from impls.blocks import blocks
+from impls.blocks.blocks import Decoder, Encoder
 
 
 class Refuses(nn.Module):
@@ -40,7 +39,7 @@ class Refuses(nn.Module):
 def test_what_the_attention_inside_cannot_the_block_cannot(
     change: dict, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoder, "inside", lambda case: Refuses)
+    monkeypatch.setattr(blocks, "inside", lambda case: Refuses)
     assert Encoder.supports(Case("encoder.naive", 8, D, H, **change)) == reason
 
 
@@ -55,7 +54,7 @@ def test_what_the_attention_inside_cannot_the_block_cannot(
 def test_a_decoder_asks_causally_and_of_a_source(
     change: dict, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoder, "inside", lambda case: Refuses)
+    monkeypatch.setattr(blocks, "inside", lambda case: Refuses)
     assert Decoder.supports(Case("decoder.naive", 8, D, H, **change)) == reason
     monkeypatch.setattr(Refuses, "causal", True, raising=False)
     last = None if not change else reason  # over the source another attention looks
@@ -77,7 +76,7 @@ class CausalOverASource(OverASource):
 def test_a_padded_source_is_refused_where_the_rung_cannot_be_told_of_padding(
     rung: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoder, "inside", lambda case: rung)
+    monkeypatch.setattr(blocks, "inside", lambda case: rung)
     case = Case("decoder.naive", 8, D, H)
     assert Decoder.supports(case) is None
     padded = replace(case, mask="padding", real_share=0.5)

@@ -7,16 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.claims import of_impl
-from harness.trial.build import build
-from harness.trial.facts.memory import allocator_peak
-from impls.blocks import encoder
-from impls.blocks.causal_encoder import CausalEncoder
-from impls.blocks.encoder import Encoder
-from impls.blocks.positions import sinusoids
+from harness.claims import claims_of_impl
+from harness.trial.metrics.collect import allocator_peak
+from harness.trial.workload import build
+from impls.blocks import blocks
+from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids
+from impls.blocks.entries import STACKS
+from impls.blocks.reference import EncoderStackReference
 from impls.blocks.stack import EncoderStack
-from impls.blocks.stack_entries import STACKS
-from impls.blocks.stack_reference import EncoderStackReference
 
 N, D, H = 9, 24, 4
 FUSED = "impls.attention.fused:FusedAttention"
@@ -88,8 +86,8 @@ def test_it_may_have_other_than_six_layers_and_so_its_reference(layers: int) -> 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("claim", ["work", "work_train"])
 def test_its_work_is_six_times_that_of_one_block(name: str, claim: str) -> None:
-    one = of_impl(name.replace("encoder6", "encoder"))
-    assert of_impl(name)[claim](n=7, d=16, h=4) == 6 * one[claim](n=7, d=16, h=4)
+    one = claims_of_impl(name.replace("encoder6", "encoder"))
+    assert claims_of_impl(name)[claim](n=7, d=16, h=4) == 6 * one[claim](n=7, d=16, h=4)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,8 +111,8 @@ def test_neither_positions_nor_masks_are_made_in_the_measured_call(name: str, mo
     def made(*_: object, **__: object) -> None:
         raise AssertionError("made on the clock")
 
-    monkeypatch.setattr(encoder, "sinusoids", made)
-    monkeypatch.setattr(encoder, "told", made)
+    monkeypatch.setattr(blocks, "sinusoids", made)
+    monkeypatch.setattr(blocks, "told", made)
     assert work.call().shape == (1, N, D)
 
 

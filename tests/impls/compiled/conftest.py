@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.trial import compiler
-from impls.attention.compiled_entries import COMPILED_ATTENTION
+from harness.trial import compilation
+from impls.attention.entries import COMPILED_ATTENTION
 from impls.registry import IMPLS
-from impls.rnn.compiled_entries import COMPILED_RNN
+from impls.rnn.entries import COMPILED_RNN
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +19,9 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _compiler(monkeypatch: pytest.MonkeyPatch, compile_cache: Path) -> Iterator[None]:
-    for name, value in compiler.SETTINGS.items():
+    for name, value in compilation.SETTINGS.items():
         monkeypatch.setenv(name, value)
-    compiler.bring_in("cpu")  # what it finds out about the machine, torch keeps in its own directory
+    compilation.preload_compiler("cpu")  # what it finds out about the machine, torch keeps in its own directory
     torch._inductor.config.compile_threads = 1  # somebody may have brought it in before the settings
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compile_cache))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(compile_cache / "triton"))

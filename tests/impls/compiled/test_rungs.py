@@ -10,15 +10,13 @@ from torch._dynamo.utils import counters
 
 from harness import claims
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.observe import observe
+from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
-from impls.attention.compiled import CompiledAttention
-from impls.attention.flex import FlexAttention
-from impls.attention.packed import PackedAttention
+from harness.trial.workload import build
+from impls.attention.compiled import CompiledAttention, FlexAttention
+from impls.attention.plain import PackedAttention
 from impls.registry import IMPLS
-from impls.rnn.compiled import CompiledElman
-from impls.rnn.elman import Elman
+from impls.rnn.gated import CompiledElman, Elman
 
 # The compiler warns of what it does itself, and flex_attention of being watched uncompiled.
 pytestmark = [needs_cxx, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")]
@@ -50,7 +48,7 @@ def _count_from_zero() -> None:
 def test_it_computes_what_its_reference_does_in_as_few_programs_as_it_says(
     monkeypatch: pytest.MonkeyPatch, case: Case, graphs: int
 ) -> None:
-    monkeypatch.setattr("impls.rnn.compiled.BLOCK", 4)  # which compiles sooner
+    monkeypatch.setattr("impls.rnn.gated.BLOCK", 4)  # which compiles sooner
     result = verify(case, seed=0)
     assert result["against"].endswith("Reference")
     assert programs() == graphs
@@ -110,9 +108,9 @@ def test_what_flex_attention_cannot_do_has_its_reason(changes: dict[str, Any], w
 def test_the_work_is_what_it_claims(impl: str, mode: str, claim: str, b: int, n: int, d: int, h: int) -> None:
     case = Case(impl, n, d, h, batch_size=b, mode=mode, mask="causal" if mode == "decode" else "none")
     with torch.compiler.set_stance("force_eager"):  # work is counted uncompiled, and nothing else is asked for here
-        work = observe(build(case, seed=0)).work
+        work = trace_call(build(case, seed=0)).work
     assert work is not None
-    assert work.flops == work.full == b * claims.of_impl(impl)[claim](n=n, d=d, h=h)
+    assert work.flops == work.full == b * claims.claims_of_impl(impl)[claim](n=n, d=d, h=h)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.observe import observe
-from impls.conv.conv1d import Conv1d
-from impls.conv.reference import ConvReference
+from harness.trial.metrics.collect import trace_call
+from harness.trial.workload import build
+from impls.conv.conv1d import Conv1d, ConvReference
 
 D = 4
 BOTH = [Conv1d, ConvReference]
@@ -111,6 +110,6 @@ def test_steps_and_prefills_in_any_pieces_are_the_causal_pass(k: int) -> None:
 def test_the_zeros_beyond_either_end_are_work_like_any_other_input(n: int) -> None:
     for mask in ("none", "causal"):
         torch.set_grad_enabled(True)
-        work = observe(build(Case("conv.conv1d", n, D, 1, mask=mask), seed=0)).work
+        work = trace_call(build(Case("conv.conv1d", n, D, 1, mask=mask), seed=0)).work
         assert work is not None
         assert work.flops == 6 * n * D**2

@@ -7,11 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, linear
 
-from impls.attention.linear.chunked import ChunkedLinearAttention
-from impls.attention.linear.layer import LinearAttention
-from impls.attention.linear.parallel import ParallelLinearAttention
-from impls.attention.linear.recurrent import RecurrentLinearAttention
-from impls.attention.linear.reference import CausalLinearAttentionReference, LinearAttentionReference
+from impls.attention.linear import (
+    CausalLinearAttentionReference,
+    ChunkedLinearAttention,
+    LinearAttention,
+    LinearAttentionReference,
+    ParallelLinearAttention,
+    RecurrentLinearAttention,
+)
 
 D, H = 12, 3
 CAUSAL = (RecurrentLinearAttention, ChunkedLinearAttention)

@@ -6,12 +6,15 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.saved import saved_bytes
-from impls.attention.linear.chunked import ChunkedLinearAttention
-from impls.attention.linear.entries import LINEAR
-from impls.attention.linear.parallel import ParallelLinearAttention
-from impls.attention.linear.recurrent import RecurrentLinearAttention, causal_product
+from harness.trial.metrics.collect import saved_bytes
+from harness.trial.workload import build
+from impls.attention.entries import LINEAR
+from impls.attention.linear import (
+    ChunkedLinearAttention,
+    ParallelLinearAttention,
+    RecurrentLinearAttention,
+    causal_product,
+)
 from impls.registry import IMPLS
 
 FORMS = (ParallelLinearAttention, RecurrentLinearAttention, ChunkedLinearAttention)

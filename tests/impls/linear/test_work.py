@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial.build import build
-from harness.trial.facts.observe import Observation, observe
-from impls.attention.linear.entries import LINEAR
+from harness.trial.metrics.collect import Observation, trace_call
+from harness.trial.workload import build
+from impls.attention.entries import LINEAR
 from impls.registry import IMPLS
 
 CHUNK = 64
@@ -25,7 +25,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def observed(impl: str, n: int, d: int, h: int, mode: str = "forward", **more: str) -> Observation:
     torch.set_grad_enabled(True)
-    return observe(build(Case(impl, n, d, h, mode=mode, **more), seed=0))
+    return trace_call(build(Case(impl, n, d, h, mode=mode, **more), seed=0))
 
 
 def flops(impl: str, n: int, d: int, h: int, mode: str = "forward", **more: str) -> int:

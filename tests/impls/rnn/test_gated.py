@@ -6,15 +6,11 @@ from torch import Tensor, nn
 
 from harness import claims
 from harness.case import Case
-from harness.trial.build import build, tensors_in
-from harness.trial.facts.observe import observe
-from impls.rnn.elman import Elman
-from impls.rnn.gated_reference import GRUReference, LSTMReference
-from impls.rnn.gru import GRU
-from impls.rnn.lstm import LSTM
-from impls.rnn.torch_gru import TorchGRU
-from impls.rnn.torch_lstm import TorchLSTM
-from impls.rnn.torch_rnn import TorchRNN
+from harness.trial.metrics.collect import trace_call
+from harness.trial.workload import build, tensors_in
+from impls.rnn.gated import GRU, LSTM, Elman
+from impls.rnn.reference import GRUReference, LSTMReference
+from impls.rnn.torch_modules import TorchGRU, TorchLSTM, TorchRNN
 
 D = 5
 OPEN, CLOSED = 1e3, -1e3
@@ -128,7 +124,7 @@ def test_torchs_lstm_claims_no_work_in_training_as_that_is_the_backends() -> Non
     work = {}
     for name in ("rnn.lstm", "rnn.lstm.torch"):
         torch.set_grad_enabled(True)
-        work[name] = observe(build(Case(name, n, d, 1, mode="train", dtype="float64"), seed=0)).work
+        work[name] = trace_call(build(Case(name, n, d, 1, mode="train", dtype="float64"), seed=0)).work
     # In float64 it is a loop, too, and nothing goes on to h_0.
     assert work["rnn.lstm"] == work["rnn.lstm.torch"] == (48 * n * d**2 - 8 * d**2,) * 2
-    assert "work_train" not in claims.of_impl("rnn.lstm.torch")
+    assert "work_train" not in claims.claims_of_impl("rnn.lstm.torch")

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.trial.facts.saved import saved_bytes
-from impls.rnn.doubling import doubling_scan, linear_recurrence
-from impls.rnn.linear_scan import LinearScan
-from impls.rnn.linear_scan_reference import LinearScanReference
+from harness.trial.metrics.collect import saved_bytes
+from impls.rnn.reference import LinearScanReference
+from impls.rnn.scan import LinearScan, doubling_scan, linear_recurrence
 
 D = 3
 

@@ -9,14 +9,12 @@ from attention.watch import watched
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from harness.case import Case
-from harness.trial.build import Unsupported, build
-from harness.trial.facts.memory import allocator_peak
-from impls.attention.fused import FusedAttention
-from impls.attention.fused_pinned import FlashAttention
-from impls.attention.packed import PackedAttention
+from harness.trial.metrics.collect import allocator_peak
+from harness.trial.workload import Unsupported, build
+from impls.attention.fused import FlashAttention, FusedAttention
+from impls.attention.plain import PackedAttention
 from impls.registry import IMPLS
-from impls.sdpa.fused import FlashSdpa, FusedSdpa
-from impls.sdpa.naive import NaiveSdpa
+from impls.sdpa.layers import FlashSdpa, FusedSdpa, NaiveSdpa
 
 ALL = (NaiveSdpa, FusedSdpa, FlashSdpa)
 NAMES = [name for name, impl in IMPLS.items() if impl.family == "sdpa"]

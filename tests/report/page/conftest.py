@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
 
-from harness.report.page.page import page
+from harness.report.html.page import page
 
 FLAGS = (
     "--headless",

@@ -8,12 +8,12 @@ import pytest
 from report.found import FORWARD, some_origin
 from report.many import many_lines, without
 
-from harness import catalog
-from harness.findings.crossovers import Crossover
-from harness.findings.findings import Findings
-from harness.report.page.page import page
+from harness import registry
+from harness.analysis.analyse import Analysis
+from harness.analysis.crossovers import Crossover
+from harness.report.html.page import page
 
-MANY = catalog.names()[:24]
+MANY = registry.names()[:24]
 AWAY = MANY[3]
 CHARTS = ("chart-time", "chart-memory", "chart-speedup")
 
@@ -26,7 +26,7 @@ def crowded(written: Callable[[str], Path]) -> Path:
         for i, slower in enumerate(MANY)
         for faster in MANY[:i]
     ]
-    return written(page([replace(line, threads=1) for line in lines], Findings(crossovers=pairs), some_origin()))
+    return written(page([replace(line, threads=1) for line in lines], Analysis(crossovers=pairs), some_origin()))
 
 
 def kinds(browser, chart: str) -> set[str]:

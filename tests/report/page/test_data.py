@@ -6,10 +6,9 @@ import pytest
 from report.found import FORWARD, some_findings, some_lines
 from rows import usual_lines
 
-from harness.findings.findings import Findings
-from harness.report.page.bars import bars
-from harness.report.page.data import chart_data
-from harness.report.page.orders import orders
+from harness.analysis.analyse import Analysis
+from harness.report.html.charts import chart_data
+from harness.report.html.tables import bar_widths, order_table
 
 
 def panel(data: dict, **at: object) -> dict:
@@ -56,7 +55,7 @@ def test_a_failed_case_is_where_it_would_have_been(data: dict) -> None:
 
 def test_one_trial_has_no_interval() -> None:
     lines = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
-    curve = panel(chart_data(lines, Findings()), d_model=256, num_heads=8)["time"]["curves"][0]
+    curve = panel(chart_data(lines, Analysis()), d_model=256, num_heads=8)["time"]["curves"][0]
     assert set(curve["hi"]) == {None}
     assert curve["text"][0].endswith("(one trial)")
 
@@ -78,7 +77,7 @@ def test_crossovers_of_two_layers_without_heads_are_in_every_panel_of_their_widt
     lines = [*usual_lines(), *(replace(line, impl="rnn.elman") for line in usual_lines() if line.family == "rnn")]
     found = some_findings([]).crossovers[0]
     headless = replace(found, slower="rnn.elman", faster="rnn.torch", num_heads=1, setting=FORWARD)
-    data = chart_data(lines, Findings(crossovers=[headless]))
+    data = chart_data(lines, Analysis(crossovers=[headless]))
     assert [one["at"]["num_heads"] for one in data["panels"] if one["crossovers"]] == [2, 8]
 
 
@@ -87,14 +86,14 @@ def test_bars_lie_on_one_scale() -> None:
     short = replace(first, time_s=1e-3, time_lo_s=1e-3, time_hi_s=1e-2)
     long = replace(second, time_s=0.1, time_lo_s=0.01, time_hi_s=1.0)
     none = replace(first, time_s=None, time_lo_s=None, time_hi_s=None)
-    a, b, c = bars([short, long, none])
+    a, b, c = bar_widths([short, long, none])
     assert (a.lo, a.at, b.hi) == (6.0, 6.0, 154.0)
     assert b.lo == pytest.approx(a.hi)
     assert c is None
 
 
 def test_each_reason_of_table_1_is_one_note() -> None:
-    table = orders(some_findings([]).table1)
+    table = order_table(some_findings([]).table1)
     attention, convolution = table.kinds
     assert attention.claimed == ["O(n²·d)", "O(1)", "O(n²·d)"]
     ((impl, cells),) = attention.rows

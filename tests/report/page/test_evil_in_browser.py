@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from report.found import EVIL, renamed, some_lines, some_origin
 
-from harness.findings.findings import find
-from harness.report.page.page import page
+from harness.analysis.analyse import analyse
+from harness.report.html.page import page
 
 _RUNS = "window.got_in = true"
 HOSTILE = {
@@ -65,7 +65,7 @@ def test_a_hostile_name_and_reason_break_nothing(kind: str, browser, written: Ca
     told = {"facts_unknown": name, "backend_fallback": name, "backend": name, "hump_cause": name, "humps": 2}
     lines = [replace(line, **told) if line.impl == name else line for line in renamed(some_lines(), name)]
     machine = {"cpu": {"model": name}, "environment": {name: name}, "project_commit": name}
-    browser.open(written(page(lines, find(lines), some_origin(host=name, **machine), [name])))
+    browser.open(written(page(lines, analyse(lines), some_origin(host=name, **machine), [name])))
     assert browser.complaints() == []
     assert browser.run("return window.got_in ?? false") is False
     assert browser.run("return document.scripts.length") == 3

@@ -10,10 +10,8 @@ from html.parser import HTMLParser
 import pytest
 from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
 
-from harness.findings.findings import Findings
-from harness.report.page.library import library
-from harness.report.page.page import embedded, page, powers
-from harness.report.page.scripts import inline
+from harness.analysis.analyse import Analysis
+from harness.report.html.page import chart_library, embedded_json, inline_script, page, with_superscripts
 
 
 class Elements(HTMLParser):
@@ -89,14 +87,14 @@ def test_it_tells_claims_laws_predictions_failures_and_where_it_comes_from(usual
 
 
 def test_a_run_that_says_nothing_has_a_page_that_says_so() -> None:
-    html = page([], Findings(), some_origin())
+    html = page([], Analysis(), some_origin())
     assert "Nothing was timed" in html
     assert re.findall(r'<section id="(\w+)"', html) == ["answer", "charts", "failures", "origin"]
 
 
 def test_a_run_of_failures_alone_says_why() -> None:
     lines = [replace(line, status="oom", reason="no", time_s=None, peak_bytes=None) for line in some_lines()]
-    text = Elements(page(lines, Findings(), some_origin())).all_text()
+    text = Elements(page(lines, Analysis(), some_origin())).all_text()
     assert "Nothing was timed: all 120 cases failed." in text
 
 
@@ -133,14 +131,14 @@ def test_what_came_from_outside_is_shown_as_it_is(evil: str) -> None:
 
 def test_chart_data_cannot_end_their_script() -> None:
     data = {"impl": "</script><script>alert(1)</script><!--", "line": "\u2028"}
-    text = embedded(data)
+    text = embedded_json(data)
     assert not re.search(r"[<>&\u2028]", text)
     assert json.loads(text) == {**data, "line": "\\u2028"}
 
 
 def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        embedded({"y": float("inf")})
+        embedded_json({"y": float("inf")})
 
 
 def test_only_the_scripts_named_by_the_policy_can_run(usual: str) -> None:
@@ -153,13 +151,16 @@ def test_only_the_scripts_named_by_the_policy_can_run(usual: str) -> None:
 
 
 def test_a_library_cannot_end_its_script_and_keeps_its_lines() -> None:
-    assert inline("a = '</script>';\r\nb\r") == "a = '<\\/script>';\nb\n"
+    assert inline_script("a = '</script>';\r\nb\r") == "a = '<\\/script>';\nb\n"
 
 
 def test_the_library_is_read_and_not_imported() -> None:
-    assert "plotly.js" in library()[:200]
+    assert "plotly.js" in chart_library()[:200]
 
 
 def test_powers_are_raised_and_nothing_else_is_markup() -> None:
-    assert powers("n^1.87·d^−0.05 <b> (1.79 to 2.00)") == "n<sup>1.87</sup>·d<sup>−0.05</sup> &lt;b&gt; (1.79 to 2.00)"
-    assert powers("O(log_k n)") == "O(log<sub>k</sub> n)"
+    assert (
+        with_superscripts("n^1.87·d^−0.05 <b> (1.79 to 2.00)")
+        == "n<sup>1.87</sup>·d<sup>−0.05</sup> &lt;b&gt; (1.79 to 2.00)"
+    )
+    assert with_superscripts("O(log_k n)") == "O(log<sub>k</sub> n)"

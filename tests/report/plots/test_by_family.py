@@ -9,19 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from report.many import many_lines, without
 
-from harness import catalog
-from harness.report.looks import looks
-from harness.report.panels import settings
-from harness.report.plots.cost import MEMORY, TIME
+from harness import registry
+from harness.report.facets import looks_of, panel_settings
+from harness.report.plots.cost_axes import MEMORY, TIME, spread_labels
 from harness.report.plots.curves import curves
-from harness.report.plots.end_labels import spread
-from harness.summary import Line
+from harness.results.table import CaseResult
 
-LADDER = [*(name for name in catalog.names() if name.split(".")[0] in ("rnn", "attention", "conv")), "encoder.naive"]
+LADDER = [*(name for name in registry.names() if name.split(".")[0] in ("rnn", "attention", "conv")), "encoder.naive"]
 
 
-def drawn(lines: Sequence[Line]) -> Figure:
-    (setting,) = settings(lines)
+def drawn(lines: Sequence[CaseResult]) -> Figure:
+    (setting,) = panel_settings(lines)
     return curves(setting, TIME)
 
 
@@ -83,7 +81,7 @@ def test_of_many_widths_those_at_the_ends_are_shown() -> None:
 
 
 def test_no_two_layers_look_alike() -> None:
-    every = looks(catalog.names())
+    every = looks_of(registry.names())
     assert len(set(every.values())) == len(every)
     for colour in {look.colour for look in every.values()}:
         dashes = [look.dash for look in list(every.values())[:40] if look.colour == colour]
@@ -91,7 +89,7 @@ def test_no_two_layers_look_alike() -> None:
 
 
 def test_a_setting_without_a_value_of_one_kind_is_drawn_all_the_same() -> None:
-    (setting,) = settings([replace(line, peak_bytes=None) for line in many_lines(LADDER[:12])])
+    (setting,) = panel_settings([replace(line, peak_bytes=None) for line in many_lines(LADDER[:12])])
     assert curves(setting, MEMORY).axes
 
 
@@ -107,4 +105,4 @@ def test_a_setting_without_a_value_of_one_kind_is_drawn_all_the_same() -> None:
     ],
 )
 def test_names_keep_apart_and_as_near_to_their_curves_as_they_can(wanted: list[float], placed: list[float]) -> None:
-    assert spread(wanted, 0.1) == pytest.approx(placed)
+    assert spread_labels(wanted, 0.1) == pytest.approx(placed)

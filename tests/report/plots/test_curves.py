@@ -7,19 +7,19 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from report.many import many_lines, without
 
-from harness import catalog
-from harness.report.panels import settings
-from harness.report.plots.cost import TIME
+from harness import registry
+from harness.report.facets import panel_settings
+from harness.report.plots.cost_axes import TIME
 from harness.report.plots.curves import curves
-from harness.summary import Line
+from harness.results.table import CaseResult
 
-TEN, ELEVEN = catalog.names()[:10], catalog.names()[:11]
+TEN, ELEVEN = registry.names()[:10], registry.names()[:11]
 AWAY = "attention.flash_attn"
 
 
-def drawn(lines: list[Line]) -> tuple[Figure, Axes, list[str]]:
+def drawn(lines: list[CaseResult]) -> tuple[Figure, Axes, list[str]]:
     """The figure, its panel, and what its legend names."""
-    (setting,) = settings(lines)
+    (setting,) = panel_settings(lines)
     figure = curves(setting, TIME)
     return figure, figure.axes[0], [text.get_text() for text in figure.legends[0].get_texts()]
 
@@ -68,7 +68,7 @@ def test_of_many_no_unsupported_case_is_marked_and_other_failures_are() -> None:
 
 
 def test_of_many_no_name_stands_beside_what_has_no_value() -> None:
-    some = catalog.names()[:12]
+    some = registry.names()[:12]
     _, axes, named = drawn(without(many_lines(some), some[1], "wrong", "off"))
     assert "elman" in names(axes)
     assert "torch" not in names(axes)

@@ -7,10 +7,10 @@ from rows import lines
 
 from harness.case import Case
 from harness.report.plots.draw import draw
-from harness.summary import Line
+from harness.results.table import CaseResult
 
 
-def a_few() -> list[Line]:
+def a_few() -> list[CaseResult]:
     return lines(
         [Case("rnn.gru", n, 8, 1) for n in (8, 16)], lambda case: 1e-6 * case.seq_len, lambda case: case.seq_len
     )

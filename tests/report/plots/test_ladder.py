@@ -11,17 +11,17 @@ from matplotlib.figure import Figure
 from report.many import SIZES, many_lines, without
 from rows import usual_lines
 
-from harness import catalog
-from harness.report.panels import settings
+from harness import registry
+from harness.report.facets import panel_settings
 from harness.report.plots.draw import draw
-from harness.report.plots.ladder import failed, ladder, rows
-from harness.summary import Line
+from harness.report.plots.ladder import failed_rows, ladder, ladder_rows
+from harness.results.table import CaseResult
 
-ELEVEN = catalog.names()[:11]
+ELEVEN = registry.names()[:11]
 
 
-def figure_of(lines: list[Line]) -> Figure:
-    (setting,) = settings(lines)
+def figure_of(lines: list[CaseResult]) -> Figure:
+    (setting,) = panel_settings(lines)
     figure = ladder(setting)
     assert figure is not None
     return figure
@@ -33,9 +33,9 @@ def dots(figure: Figure, column: int) -> list[PathCollection]:
 
 def test_it_is_made_where_more_than_ten_are_timed_and_else_not() -> None:
     for lines, made in ((usual_lines(), False), (many_lines(ELEVEN[:10]), False), (many_lines(ELEVEN), True)):
-        (setting,) = settings(lines)
+        (setting,) = panel_settings(lines)
         assert (ladder(setting) is not None) is made
-    assert ladder(settings(without(many_lines(ELEVEN), ELEVEN[3], "oom", "full"))[0]) is None
+    assert ladder(panel_settings(without(many_lines(ELEVEN), ELEVEN[3], "oom", "full"))[0]) is None
 
 
 def test_a_run_of_many_gets_it_among_its_pictures(tmp_path: Path) -> None:
@@ -45,12 +45,12 @@ def test_a_run_of_many_gets_it_among_its_pictures(tmp_path: Path) -> None:
 
 def test_rows_stand_in_the_registrys_order_by_family_and_somebodys_own_after() -> None:
     own = "their.module:TheirLayer"
-    (setting,) = settings(many_lines([own, *reversed(catalog.names())]))
-    found = rows(setting.panels[0])
+    (setting,) = panel_settings(many_lines([own, *reversed(registry.names())]))
+    found = ladder_rows(setting.panels[0])
     families = [name.split(".")[0] for name in found[:-1]]
     assert found[-1] == own
     assert [name for name in found if name.startswith("attention.")] == [
-        name for name in catalog.names() if name.startswith("attention.")
+        name for name in registry.names() if name.startswith("attention.")
     ]
     assert len(set(families)) == 1 + sum(a != b for a, b in pairwise(families))
 
@@ -83,7 +83,7 @@ def test_an_interval_that_knows_nothing_does_not_squeeze_the_dots() -> None:
 
 
 def test_what_is_unsupported_everywhere_has_no_row_and_other_failures_are_told_at_theirs() -> None:
-    lines = without(many_lines(catalog.names()[:14]), ELEVEN[1], "unsupported", "not installed")
+    lines = without(many_lines(registry.names()[:14]), ELEVEN[1], "unsupported", "not installed")
     lines = without(lines, ELEVEN[2], "oom", "full", from_n=256)
     figure = figure_of(without(lines, ELEVEN[4], "wrong", "off"))
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
@@ -106,7 +106,7 @@ def test_what_is_unsupported_everywhere_has_no_row_and_other_failures_are_told_a
 )
 def test_a_rows_failures_in_words(statuses: tuple[str, ...], said: str) -> None:
     lines = [replace(line, status=status) for line, status in zip(many_lines(["rnn.gru"]), statuses, strict=True)]
-    assert failed(settings(lines)[0].panels[0], "rnn.gru") == said
+    assert failed_rows(panel_settings(lines)[0].panels[0], "rnn.gru") == said
 
 
 def test_it_is_of_the_fullest_panel_and_says_which() -> None:

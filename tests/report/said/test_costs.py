@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from report.found import FORWARD
 from report.many import many_lines
 
-from harness.findings.crossovers import Crossover
-from harness.findings.findings import Findings
-from harness.report.said.costs import answers
+from harness.analysis.analyse import Analysis
+from harness.analysis.crossovers import Crossover
+from harness.report.text.costs import answers
 
 RNN = "rnn.torch"
 ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chunked", "fused", "gqa", "window", "flex")]
@@ -15,7 +15,7 @@ ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chun
 
 def said(crossovers: Sequence[Crossover]) -> list[str]:
     """The sentences after the one on the fastest."""
-    (answer,) = answers(many_lines([RNN, *ATTENTION]), Findings(crossovers=list(crossovers)))
+    (answer,) = answers(many_lines([RNN, *ATTENTION]), Analysis(crossovers=list(crossovers)))
     return list(answer.sentences[1:])
 
 

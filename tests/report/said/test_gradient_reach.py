@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from harness.report.said.gradient_reach import half_distance, interval, sentence
-from harness.scaling.decay import Decay, Rate
+from harness.fit.decay import Decay, Rate
+from harness.report.text.laws import gradient_reach_sentence, half_distance, reach_interval
 
 SURE = Rate(0.8, 0.79, 0.81)
 
@@ -42,23 +42,23 @@ def found(rate: Rate | None = SURE, **change: object) -> Decay:
     ],
 )
 def test_what_each_step_keeps_is_a_plain_sentence(decay: Decay, says: str) -> None:
-    assert sentence(decay) == says
+    assert gradient_reach_sentence(decay) == says
 
 
 def test_where_the_line_ends_early_the_reason_is_told() -> None:
-    assert sentence(found(fitted=40, reach=44, ends=True, underflows=True)).endswith(
+    assert gradient_reach_sentence(found(fitted=40, reach=44, ends=True, underflows=True)).endswith(
         " Beyond 40 tokens it is below 1e-290, too small for a float64."
     )
-    assert sentence(found(fitted=32, reach=32, ends=True)).endswith(
+    assert gradient_reach_sentence(found(fitted=32, reach=32, ends=True)).endswith(
         " Nothing from more than 32 tokens back has any influence: exactly 0."
     )
-    assert sentence(found(fitted=6, reach=98, ends=True)).endswith(
+    assert gradient_reach_sentence(found(fitted=6, reach=98, ends=True)).endswith(
         " It has gaps: from 7 tokens back comes nothing, from 98 something."
     )
 
 
 def test_a_table_has_what_there_is() -> None:
-    assert (interval(found()), half_distance(found())) == ("0.790 to 0.810", "3.11")
-    assert (interval(found(None)), half_distance(found(None))) == ("", "")
-    assert interval(found(Rate(0.8, 0, math.inf))) == "one seed"
+    assert (reach_interval(found()), half_distance(found())) == ("0.790 to 0.810", "3.11")
+    assert (reach_interval(found(None)), half_distance(found(None))) == ("", "")
+    assert reach_interval(found(Rate(0.8, 0, math.inf))) == "one seed"
     assert half_distance(found(Rate(1.0001, 0.9, 1.1))) == "∞"

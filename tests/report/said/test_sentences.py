@@ -6,12 +6,10 @@ from dataclasses import replace
 import pytest
 from report.found import FORWARD, some_findings
 
-from harness.findings.crossovers import Crossover
-from harness.report.said import held_out, laws, verdicts
-from harness.report.said.crossovers import crossings, sentence
-from harness.report.said.metrics import cost
-from harness.scaling.law import Break, Coefficient, Range
-from harness.scaling.terms import Term
+from harness.analysis.crossovers import Crossover
+from harness.fit.laws import Break, Coefficient, Range, Term
+from harness.report.text import laws
+from harness.report.text.costs import cost_text, crossing_sentences, crossover_sentence
 
 FOUND = some_findings([])
 
@@ -32,7 +30,7 @@ def crossover(n: float | None, lo: float | None, hi: float | None, slower: str =
     ],
 )
 def test_a_crossover_is_one_sentence(ends: tuple, said: str) -> None:
-    assert sentence(crossover(*ends)) == said
+    assert crossover_sentence(crossover(*ends)) == said
 
 
 def test_a_pair_is_told_once_and_only_if_it_crosses_or_may() -> None:
@@ -40,45 +38,45 @@ def test_a_pair_is_told_once_and_only_if_it_crosses_or_may() -> None:
     back = crossover(None, 0.0, None, "b", "a")
     never = crossover(None, 2048.0, None, "a", "c")
     always = crossover(0.0, 0.0, 0.0, "c", "a")
-    assert crossings([back, crossing, never, always]) == [crossing]
+    assert crossing_sentences([back, crossing, never, always]) == [crossing]
 
 
 def test_sure_crossings_come_before_undecided_ones_and_by_n() -> None:
     late, early = crossover(900.0, 800.0, 950.0), crossover(100.0, 90.0, 120.0, "c", "d")
     open_one = crossover(None, 0.0, None, "e", "f")
-    assert crossings([open_one, late, early]) == [early, late, open_one]
+    assert crossing_sentences([open_one, late, early]) == [early, late, open_one]
 
 
 def test_predictions_are_scored_in_one_sentence_a_metric() -> None:
-    time, memory = held_out.sentences(FOUND.held_out)
+    time, memory = laws.held_out_sentences(FOUND.held_out)
     assert "predict the time there to within 3.0 % (median; at worst 3.0 %: rnn.torch n=2048 d=256 h=1)" in time
     assert "1 of 1 cases lie in the predicted interval." in time
     assert "0 of 1 cases lie" in memory
-    assert held_out.signed(-0.031) == "−3.1 %"
+    assert laws.signed_share(-0.031) == "−3.1 %"
 
 
 def test_verdicts_are_counted_and_what_is_refuted_is_told() -> None:
-    assert verdicts.count(FOUND.verdicts) == "Of 2 claims 1 confirmed, 1 refuted."
-    assert verdicts.count([]) == ""
-    (said,) = verdicts.refuted(FOUND.verdicts)
+    assert laws.verdict_count(FOUND.verdicts) == "Of 2 claims 1 confirmed, 1 refuted."
+    assert laws.verdict_count([]) == ""
+    (said,) = laws.refuted_sentences(FOUND.verdicts)
     assert said.startswith("Refuted: attention.naive (forward) claims memory of O(n²), measured n^1.10:")
 
 
 def test_a_refuted_claim_names_what_tells_its_setting_from_others() -> None:
     refuted = next(one for one in FOUND.verdicts if one.verdict == "refuted")
     half = replace(refuted, setting=replace(FORWARD, dtype="bfloat16", threads=2))
-    one, other = verdicts.refuted([refuted, half])
+    one, other = laws.refuted_sentences([refuted, half])
     assert "attention.naive (forward, float32, threads 1) claims" in one
     assert "attention.naive (forward, bfloat16, threads 2) claims" in other
 
 
 def test_a_law_is_read_with_units_the_fastest_growing_term_first() -> None:
     time, work = FOUND.laws
-    assert laws.formula(time) == "3.00 ps·n²·d + 2.00 µs·n"
-    assert laws.formula(work) == "4n·d²"
+    assert laws.law_formula(time) == "3.00 ps·n²·d + 2.00 µs·n"
+    assert laws.law_formula(work) == "4n·d²"
     memory = replace(time, series=replace(time.series, metric="memory"))
     assert (
-        laws.formula(replace(memory, law=replace(time.law, coefficients=(Coefficient(Term(n=2), 8.0, 8, 8),))))
+        laws.law_formula(replace(memory, law=replace(time.law, coefficients=(Coefficient(Term(n=2), 8.0, 8, 8),))))
         == "8 B·n²"
     )
 
@@ -86,30 +84,30 @@ def test_a_law_is_read_with_units_the_fastest_growing_term_first() -> None:
 def test_what_is_taken_away_has_a_minus() -> None:
     work = FOUND.laws[1]
     terms = (Coefficient(Term(d=2), -2.0, -2.0, -2.0), Coefficient(Term(n=1, d=2), 12.0, 12.0, 12.0))
-    assert laws.formula(replace(work, law=replace(work.law, coefficients=terms))) == "12n·d² − 2d²"
+    assert laws.law_formula(replace(work, law=replace(work.law, coefficients=terms))) == "12n·d² − 2d²"
 
 
 def test_exponents_have_their_interval_unless_exact() -> None:
-    assert laws.exponent(Range(1.87, 1.79, 2.0)) == "1.87 (1.79 to 2.00)"
-    assert laws.exponent(Range(-0.001, -0.06, 0.5)) == "0.00 (−0.06 to 0.50)"
-    assert laws.exponent(Range(2, 2, 2)) == "2.00"
-    assert laws.exponent(None) == ""
+    assert laws.exponent_text(Range(1.87, 1.79, 2.0)) == "1.87 (1.79 to 2.00)"
+    assert laws.exponent_text(Range(-0.001, -0.06, 0.5)) == "0.00 (−0.06 to 0.50)"
+    assert laws.exponent_text(Range(2, 2, 2)) == "2.00"
+    assert laws.exponent_text(None) == ""
 
 
 def test_what_nothing_bounds_is_said_to_be_so() -> None:
     law = FOUND.laws[0]
     ends = (Coefficient(Term(), 1e-6, -math.inf, math.inf), Coefficient(Term(n=1), 1e-6, 0.0, math.inf))
-    assert [said for _, _, said in laws.coefficients(replace(law, law=replace(law.law, coefficients=ends)))] == [
+    assert [said for _, _, said in laws.coefficient_text(replace(law, law=replace(law.law, coefficients=ends)))] == [
         "at least 0 s",
         "not bounded",
     ]
-    assert laws.exponent(Range(1.0, -math.inf, 2.0)) == "1.00 (at most 2.00)"
+    assert laws.exponent_text(Range(1.0, -math.inf, 2.0)) == "1.00 (at most 2.00)"
 
 
 def test_a_law_that_holds_from_some_n_on_says_so() -> None:
     law = FOUND.laws[0]
-    assert laws.begins(law) == ""
-    assert laws.begins(replace(law, law=replace(law.law, breaks=(Break(256, 1.2),)))) == "from n = 256 on"
+    assert laws.break_text(law) == ""
+    assert laws.break_text(replace(law, law=replace(law.law, breaks=(Break(256, 1.2),)))) == "from n = 256 on"
 
 
 @pytest.mark.parametrize(
@@ -122,4 +120,4 @@ def test_a_law_that_holds_from_some_n_on_says_so() -> None:
     ],
 )
 def test_a_cost_has_its_unit(metric: str, value: float, text: str) -> None:
-    assert cost(metric, value) == text
+    assert cost_text(metric, value) == text

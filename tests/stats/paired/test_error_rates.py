@@ -5,9 +5,7 @@ from collections.abc import Callable
 import pytest
 from stats.paired.simulated import KINDS, Machine, Noise, quiet
 
-from harness.stats.paired.procedure import measure
-from harness.stats.paired.rules import Rules
-from harness.stats.paired.verdicts import EQUIVALENT, FASTER, SLOWER, Verdict, verdicts_of
+from harness.stats.paired_test import EQUIVALENT, FASTER, SLOWER, Rules, Verdict, measure_blocks, verdicts_of
 
 RULES = Rules()
 CASES, CONTROLS = 12, (0, 4, 8)
@@ -15,7 +13,7 @@ CASES, CONTROLS = 12, (0, 4, 8)
 
 def compare(ratios: list[float], noise: Noise, seed: int, **ends: Callable[[str], bool]) -> list[Verdict]:
     machine = Machine(ratios, noise, seed)
-    return verdicts_of(measure(len(ratios), CONTROLS, machine.take, RULES, seed, **ends), RULES)
+    return verdicts_of(measure_blocks(len(ratios), CONTROLS, machine.take, RULES, seed, **ends), RULES)
 
 
 @pytest.mark.parametrize("kind", KINDS)

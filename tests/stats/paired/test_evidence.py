@@ -6,8 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from harness.stats.paired.evidence import Evidence, evidence, is_decided, smallest_detectable
-from harness.stats.paired.rules import Rules
+from harness.stats.paired_test import Evidence, Rules, evidence_of, is_decided, smallest_detectable
 
 RULES = Rules()
 
@@ -27,7 +26,7 @@ def says(found: Evidence) -> set[str]:
     [(1.0, "equivalent"), (1.005, "equivalent"), (1.1, "slower"), (1 / 1.1, "faster"), (2.0, "slower")],
 )
 def test_clear_blocks_say_one_thing(ratio: float, said: str) -> None:
-    found = evidence(blocks(ratio, 18), RULES)
+    found = evidence_of(blocks(ratio, 18), RULES)
     assert says(found) == {said}
     assert found.ratio == pytest.approx(ratio, rel=0.002)
     assert found.lo < ratio < found.hi
@@ -36,14 +35,14 @@ def test_clear_blocks_say_one_thing(ratio: float, said: str) -> None:
 
 def test_on_the_floor_itself_nothing_is_said() -> None:
     for ratio in (1.03, 1 / 1.03):
-        found = evidence(blocks(ratio, RULES.most_blocks), RULES)
+        found = evidence_of(blocks(ratio, RULES.most_blocks), RULES)
         assert says(found) == set()
         assert not is_decided(found, cases=1, rules=RULES)
 
 
 def test_swapping_the_sides_swaps_what_is_said() -> None:
     logs = blocks(1.05, 12)
-    there, back = evidence(logs, RULES), evidence([-log for log in logs], RULES)
+    there, back = evidence_of(logs, RULES), evidence_of([-log for log in logs], RULES)
     assert (there.slower, there.faster) == (back.faster, back.slower)
     assert there.equivalent == pytest.approx(back.equivalent)
     assert there.ratio == pytest.approx(1 / back.ratio)
@@ -51,7 +50,7 @@ def test_swapping_the_sides_swaps_what_is_said() -> None:
 
 
 def test_without_blocks_nothing_is_known() -> None:
-    found = evidence([], RULES)
+    found = evidence_of([], RULES)
     assert (found.blocks, found.lo, found.hi) == (0, 0.0, math.inf)
     assert math.isnan(found.ratio)
     assert says(found) == set()
@@ -60,24 +59,24 @@ def test_without_blocks_nothing_is_known() -> None:
 
 def test_who_looks_more_often_must_see_more() -> None:
     logs = blocks(1.045, 12)
-    once, often = (evidence(logs, Rules(looks=looks)) for looks in ((12,), (4, 6, 8, 10, 12)))
+    once, often = (evidence_of(logs, Rules(looks=looks)) for looks in ((12,), (4, 6, 8, 10, 12)))
     assert often.slower == pytest.approx(5 * once.slower)
     assert often.lo < once.lo
     assert once.hi < often.hi
 
 
 def test_what_could_be_seen_is_less_the_more_blocks_and_more_the_more_noise_and_cases() -> None:
-    seen = [smallest_detectable(evidence(blocks(1.0, number), RULES), 12, RULES) for number in RULES.looks]
+    seen = [smallest_detectable(evidence_of(blocks(1.0, number), RULES), 12, RULES) for number in RULES.looks]
     assert seen == sorted(seen, reverse=True)
     assert RULES.floor < seen[-1] < seen[0]
-    noisy = evidence(blocks(1.0, 40, noise=0.03), RULES)
+    noisy = evidence_of(blocks(1.0, 40, noise=0.03), RULES)
     assert seen[-1] < smallest_detectable(noisy, 12, RULES) < smallest_detectable(noisy, 50, RULES)
 
 
 def test_blocks_too_few_to_call_any_of_so_many_cases_see_nothing() -> None:
     rules = Rules(looks=(8,))
-    found = evidence(blocks(1.0, 8), rules)
-    clear = evidence(blocks(10.0, 8), rules)
+    found = evidence_of(blocks(1.0, 8), rules)
+    clear = evidence_of(blocks(10.0, 8), rules)
     assert is_decided(clear, 12, rules)
     assert math.isfinite(smallest_detectable(found, 12, rules))
     assert not is_decided(clear, 13, rules)
@@ -88,6 +87,6 @@ def test_blocks_too_few_to_call_any_of_so_many_cases_see_nothing() -> None:
 def test_what_is_said_to_be_seen_is_seen_four_times_in_five(number: int, cases: int) -> None:
     rng = np.random.default_rng(number + cases)
     noise = 0.01 * rng.standard_normal((400, number))
-    least = np.median([smallest_detectable(evidence(list(logs), RULES), cases, RULES) for logs in noise[:100]])
-    found = [evidence(list(math.log1p(least) + logs), RULES).slower <= RULES.alpha / cases for logs in noise[100:]]
+    least = np.median([smallest_detectable(evidence_of(list(logs), RULES), cases, RULES) for logs in noise[:100]])
+    found = [evidence_of(list(math.log1p(least) + logs), RULES).slower <= RULES.alpha / cases for logs in noise[100:]]
     assert 0.7 <= np.mean(found) <= 0.92

@@ -4,9 +4,21 @@ from collections import Counter
 
 import pytest
 
-from harness.stats.paired.procedure import Blocks, Measured, NoBlock, TakeBlock, measure
-from harness.stats.paired.rules import Rules
-from harness.stats.paired.verdicts import EQUIVALENT, FASTER, SLOWER, UNDECIDED, UNMEASURED, controls_of, verdicts_of
+from harness.stats.paired_test import (
+    EQUIVALENT,
+    FASTER,
+    SLOWER,
+    UNDECIDED,
+    UNMEASURED,
+    BlockFailed,
+    Blocks,
+    MeasuredBlocks,
+    Rules,
+    TakeBlock,
+    controls_of,
+    measure_blocks,
+    verdicts_of,
+)
 
 RULES = Rules()
 
@@ -32,11 +44,11 @@ class Script:
         wobble = (-1) ** number * 1e-4 * number
         return wobble + (self.control if control else self.logs[self.stage][case])
 
-    def measure(self, controls: tuple[int, ...] = (0,), rules: Rules = RULES, seed: int = 0) -> Measured:
-        return measure(len(self.logs["first"]), controls, self.take, rules, seed, self.between)
+    def measure(self, controls: tuple[int, ...] = (0,), rules: Rules = RULES, seed: int = 0) -> MeasuredBlocks:
+        return measure_blocks(len(self.logs["first"]), controls, self.take, rules, seed, self.between)
 
 
-def verdicts(measured: Measured, rules: Rules = RULES) -> list[str]:
+def verdicts(measured: MeasuredBlocks, rules: Rules = RULES) -> list[str]:
     return [one.verdict for one in verdicts_of(measured, rules)]
 
 
@@ -79,7 +91,7 @@ def test_what_is_not_so_again_is_undecided() -> None:
 def test_the_interval_beside_what_was_measured_again_says_what_its_test_said(shift: float) -> None:
     first = [0.3 if shift >= 0 else -0.3] * 3
     noise = (-0.03, -0.02, -0.01, 0.0, 0.005, 0.01, 0.02, 0.04)
-    measured = Measured(
+    measured = MeasuredBlocks(
         [
             Blocks([log] * 8, [part + shift + at for at in noise], True)
             for part, log in zip((0, 0.01, 0.05), first, strict=True)
@@ -113,7 +125,7 @@ def test_a_control_that_differs_only_the_second_time_disarms_too_and_says_by_how
     def take(case: int, control: bool) -> float:
         return inner(case, control) + (0.2 if control and script.stage == "again" else 0.0)
 
-    measured = measure(2, (0,), take, RULES, 0, script.between)
+    measured = measure_blocks(2, (0,), take, RULES, 0, script.between)
     (control,) = controls_of(measured, RULES)
     assert not control.held
     assert control.evidence.ratio == pytest.approx(1.221, abs=0.001)
@@ -124,7 +136,7 @@ def breaking(script: Script, *broken: tuple[int, bool], after: int = 0) -> TakeB
     def take(case: int, control: bool) -> float:
         log = script.take(case, control)
         if (case, control) in broken and script.asked.count((script.stage, case, control)) > after:
-            raise NoBlock("head: killed: by SIGKILL")
+            raise BlockFailed("head: killed: by SIGKILL")
         return log
 
     return take
@@ -133,7 +145,7 @@ def breaking(script: Script, *broken: tuple[int, bool], after: int = 0) -> TakeB
 @pytest.mark.parametrize("after", [0, 3])
 def test_a_case_that_cannot_be_measured_is_left_and_the_others_go_on(after: int) -> None:
     script = Script([0.0, 0.0, 0.3])
-    measured = measure(3, (0,), breaking(script, (1, False), after=after), RULES, 0, script.between)
+    measured = measure_blocks(3, (0,), breaking(script, (1, False), after=after), RULES, 0, script.between)
     found = verdicts_of(measured, RULES)
     assert [one.verdict for one in found] == [EQUIVALENT, UNMEASURED, SLOWER]
     assert found[1].reason == "head: killed: by SIGKILL"
@@ -142,7 +154,7 @@ def test_a_case_that_cannot_be_measured_is_left_and_the_others_go_on(after: int)
 
 def test_where_no_control_could_be_measured_nothing_is_concluded() -> None:
     script = Script([0.0, 0.3])
-    measured = measure(2, (0,), breaking(script, (0, True)), RULES, 0, script.between)
+    measured = measure_blocks(2, (0,), breaking(script, (0, True)), RULES, 0, script.between)
     assert [(one.held, one.failure) for one in controls_of(measured, RULES)] == [(False, "head: killed: by SIGKILL")]
     found = verdicts_of(measured, RULES)
     assert [one.verdict for one in found] == [UNDECIDED, UNDECIDED]
@@ -151,7 +163,7 @@ def test_where_no_control_could_be_measured_nothing_is_concluded() -> None:
 
 def test_one_control_of_several_that_cannot_be_measured_leaves_the_word_to_the_others() -> None:
     script = Script([0.0, 0.3])
-    measured = measure(2, (0, 1), breaking(script, (0, True)), RULES, 0, script.between)
+    measured = measure_blocks(2, (0, 1), breaking(script, (0, True)), RULES, 0, script.between)
     assert verdicts(measured) == [EQUIVALENT, SLOWER]
 
 

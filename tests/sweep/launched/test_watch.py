@@ -9,9 +9,8 @@ import pytest
 
 from harness.config import compose
 from harness.config.schema import Launcher
-from harness.sweep.launched.files import ENDED, RUNNING, say, state_of, write_plan
-from harness.sweep.launched.task import Shard
-from harness.sweep.launched.watch import wait_for
+from harness.measure.cluster_launch import wait_for
+from harness.measure.cluster_shards import ENDED, RUNNING, Shard, read_state, write_plan, write_state
 
 LAUNCHER = Launcher(cluster="slurm", attempts=2, silence_s=100.0, queue_s=1000.0)
 CONFIG = compose([])
@@ -58,17 +57,17 @@ class Cluster:
 
 
 def ends(cluster: Cluster, shard: Shard, job: Job) -> None:
-    say(cluster.run, shard.index, ENDED)
+    write_state(cluster.run, shard.index, ENDED)
     job.state = "FINISHED"
 
 
 def dies_at_first(cluster: Cluster, shard: Shard, job: Job) -> None:
     """Make the first job of shard 1 fall silent."""
     if shard.index == 1 and job.job_id.startswith("1_"):
-        if len(cluster.submitted) == 1 and state_of(cluster.run, 1) is None:
-            say(cluster.run, 1, RUNNING)
-    elif state_of(cluster.run, shard.index) is None:
-        say(cluster.run, shard.index, ENDED)
+        if len(cluster.submitted) == 1 and read_state(cluster.run, 1) is None:
+            write_state(cluster.run, 1, RUNNING)
+    elif read_state(cluster.run, shard.index) is None:
+        write_state(cluster.run, shard.index, ENDED)
 
 
 def test_all_are_submitted_at_once_and_waited_for(tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ def test_one_whose_job_is_known_to_be_over_is_so_at_once(tmp_path: Path) -> None
         if job.job_id == "1_1":
             job.state = "CANCELLED by 0"
         else:
-            say(cluster.run, shard.index, ENDED)
+            write_state(cluster.run, shard.index, ENDED)
 
     cluster = Cluster(tmp_path, fails)
     assert cluster.wait() == []
@@ -117,7 +116,7 @@ def test_attempts_come_to_an_end_and_say_so(tmp_path: Path) -> None:
 def test_one_that_waits_in_a_queue_is_not_silent(tmp_path: Path) -> None:
     def ends_late(cluster: Cluster, shard: Shard, job: Job) -> None:
         if cluster.now_s > 5 * LAUNCHER.silence_s:
-            say(cluster.run, shard.index, ENDED)
+            write_state(cluster.run, shard.index, ENDED)
 
     cluster = Cluster(tmp_path, ends_late)
     assert cluster.wait() == []
@@ -132,7 +131,7 @@ def test_but_not_for_ever(tmp_path: Path) -> None:
 
 def test_one_that_an_earlier_process_has_submitted_is_waited_for_and_not_submitted(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, ends)
-    say(tmp_path, 1, RUNNING)
+    write_state(tmp_path, 1, RUNNING)
     cluster._steps.append((Shard(tmp_path, 1, CONFIG, {}, []), Job("0_1")))
     assert cluster.wait(shards=[0], busy=[1]) == []
     assert cluster.submitted == [[0]]
@@ -140,13 +139,13 @@ def test_one_that_an_earlier_process_has_submitted_is_waited_for_and_not_submitt
 
 def test_a_row_is_a_word_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(tmp_path)
-    say(tmp_path, 0, RUNNING)
-    state = state_of(tmp_path, 0)
+    write_state(tmp_path, 0, RUNNING)
+    state = read_state(tmp_path, 0)
     assert state is not None
     rows = tmp_path / "rows" / f"0001-{state.host}-{state.pid}.jsonl"
     rows.touch()
     os.utime(rows, (state.at + 500, state.at + 500))
-    later = state_of(tmp_path, 0)
+    later = read_state(tmp_path, 0)
     assert later is not None
     assert later.at == state.at + 500
     assert cluster.submitted == []

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from harness.case import Case
-from harness.stats.paired.procedure import NoBlock
-from harness.sweep.paired.block import Block, Side, Timing, take_block
-from harness.sweep.turn_trial import Turn, TurnTrialFailed
+from harness.measure.fork_client import Turn, TurnTrialFailed
+from harness.measure.interleaved import Block, Side, Timing, take_block
+from harness.stats.paired_test import BlockFailed
 
 CASE = Case("attention.fused", seq_len=16, d_model=16, num_heads=2)
 TIMING = Timing(turn_s=0.004, block_s=0.12)
@@ -107,7 +107,7 @@ def test_both_warm_up_before_anything_is_timed_and_both_end() -> None:
 def test_a_side_that_fails_is_named_and_nobody_is_left_waiting(at: str) -> None:
     for seed in range(4):  # either side may begin first
         a, b = Pretended(), Pretended(fails_at=at)
-        with pytest.raises(NoBlock, match=f"head: killed: at {at}"):
+        with pytest.raises(BlockFailed, match=f"head: killed: at {at}"):
             block(a, b, seed=seed)
         for one in (a, b):
             begun = "begin" in one.log and one.fails_at != "begin"
@@ -115,5 +115,5 @@ def test_a_side_that_fails_is_named_and_nobody_is_left_waiting(at: str) -> None:
 
 
 def test_a_side_that_ends_badly_is_no_block() -> None:
-    with pytest.raises(NoBlock, match="base: error: compiled again"):
+    with pytest.raises(BlockFailed, match="base: error: compiled again"):
         block(Pretended(fails_at="end"), Pretended())

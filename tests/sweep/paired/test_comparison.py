@@ -10,13 +10,11 @@ import pytest
 from rich.console import Console
 
 from harness.case import Case
-from harness.stats.paired.procedure import Measured, NoBlock
-from harness.stats.paired.rules import Rules
-from harness.sweep.paired import comparison, progress
-from harness.sweep.paired.block import Block, Side, Timing
-from harness.sweep.paired.comparison import BlockLog, Pair, Sides, controls_among, time_pairs
-from harness.sweep.paired.progress import PairScreen
-from harness.sweep.turn_trial import Turn
+from harness.measure import interleaved, progress
+from harness.measure.fork_client import Turn
+from harness.measure.interleaved import Block, BlockLog, Pair, Side, Sides, Timing, controls_among, time_pairs
+from harness.measure.progress import PairScreen
+from harness.stats.paired_test import BlockFailed, MeasuredBlocks, Rules
 
 A, B = (Case(impl, seq_len=16, d_model=16, num_heads=2) for impl in ("rnn.torch", "rnn.elman"))
 
@@ -51,17 +49,17 @@ class Timed:
         self.fails: set[str] = set()
         self.forgives = -1  # number of failures to come; unlimited if negative
         self.log_ratio = 0.0
-        monkeypatch.setattr(comparison, "take_block", self._take)
+        monkeypatch.setattr(interleaved, "take_block", self._take)
 
     def _take(self, a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
         self.blocks.append((a, b))
         if b.name in self.fails and self.forgives != 0:
             self.forgives -= 1
-            raise NoBlock(f"{b.name}: killed: by SIGKILL")
+            raise BlockFailed(f"{b.name}: killed: by SIGKILL")
         log_ratio = (self.log_ratio if b.name == "head" else 0.0) + 1e-4 * draw.random()
         return Block(log_ratio, "ABBA", (Turn(1.0, 2.0),) * 4)
 
-    def time(self, pairs: list[Pair], blocks: int = 8) -> Measured:
+    def time(self, pairs: list[Pair], blocks: int = 8) -> MeasuredBlocks:
         screen = PairScreen(len(pairs), Console(file=StringIO()))
         return time_pairs(pairs, self.sides, Rules(looks=(blocks,)), Timing(), 0, self.rows.append, screen)  # type: ignore[arg-type]
 

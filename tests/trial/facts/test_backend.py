@@ -3,8 +3,8 @@
 import pytest
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.facts.backend import NAMES, backend
+from harness.measure.executor import Executor
+from harness.trial.metrics.kernels import BACKEND_NAMES, backend_name
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from harness.trial.facts.backend import NAMES, backend
     ],
 )
 def test_the_operations_name_the_backend(operations: list[str], name: str) -> None:
-    assert backend(operations) == name
-    assert name in NAMES
+    assert backend_name(operations) == name
+    assert name in BACKEND_NAMES
 
 
 def test_a_layer_that_fell_back_once_in_two_calls_does_not_pass_for_a_fast_one() -> None:
     calls = ["aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_attention_math"]
-    assert backend(calls) == backend(reversed(calls)) == "math"
+    assert backend_name(calls) == backend_name(reversed(calls)) == "math"
 
 
 @pytest.mark.parametrize(
@@ -44,23 +44,23 @@ def test_a_layer_that_fell_back_once_in_two_calls_does_not_pass_for_a_fast_one()
         ("planted_kernels:CausalSdpa", "flash"),
     ],
 )
-def test_the_facts_of_a_case_name_the_kernel_that_ran(runner: Runner, impl: str, ran: str) -> None:
+def test_the_facts_of_a_case_name_the_kernel_that_ran(runner: Executor, impl: str, ran: str) -> None:
     facts = runner.run("facts", Case(impl, 16, 8, 2))
     assert (facts["backend"], facts["backend_fallback"]) == (ran, None)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
-def test_a_silent_fallback_shows_as_such(runner: Runner, mode: str) -> None:
+def test_a_silent_fallback_shows_as_such(runner: Executor, mode: str) -> None:
     facts = runner.run("facts", Case("planted_kernels:FallsBackToMath", 16, 8, 2, mode=mode))
     assert facts["backend"] == "math"
     assert "fell back to math" in facts["backend_fallback"]
 
 
-def test_math_that_was_asked_for_is_no_fallback(runner: Runner) -> None:
+def test_math_that_was_asked_for_is_no_fallback(runner: Executor) -> None:
     facts = runner.run("facts", Case("planted_kernels:PinsMath", 16, 8, 2))
     assert (facts["backend"], facts["backend_fallback"]) == ("math", None)
 
 
-def test_watching_a_layer_does_not_change_its_path(runner: Runner) -> None:
+def test_watching_a_layer_does_not_change_its_path(runner: Executor) -> None:
     # The evaluation path of nn.MultiheadAttention is one operation, and turns itself off for some ways of watching.
     assert runner.run("facts", Case("planted_kernels:TorchMHA", 16, 8, 2))["ops"] == 1

@@ -3,58 +3,58 @@
 import pytest
 
 from harness.case import Case
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
 
 
-def facts(runner: Runner, impl: str, n: int = 16, d: int = 16, h: int = 2, b: int = 1, mode: str = "forward") -> dict:
+def facts(runner: Executor, impl: str, n: int = 16, d: int = 16, h: int = 2, b: int = 1, mode: str = "forward") -> dict:
     outcome = runner.run("facts", Case(impl, n, d, h, batch_size=b, mode=mode))
     assert outcome["status"] == "ok", outcome["reason"]
     return outcome
 
 
-def test_what_stands_beside_a_chain_does_not_lengthen_it(runner: Runner) -> None:
+def test_what_stands_beside_a_chain_does_not_lengthen_it(runner: Executor) -> None:
     found = facts(runner, "planted_kernels:Chain")
     assert (found["depth"], found["ops"]) == (5, 6)
 
 
-def test_an_elman_loop_is_three_operations_a_step(runner: Runner) -> None:
+def test_an_elman_loop_is_three_operations_a_step(runner: Executor) -> None:
     # The sum of the biases, the input's product, n times (product, sum, tanh), and the states put together.
     assert facts(runner, "rnn.elman", n=256)["depth"] == 3 * 256 + 3 - 1
 
 
-def test_slices_that_are_overwritten_one_by_one_are_no_chain(runner: Runner) -> None:
+def test_slices_that_are_overwritten_one_by_one_are_no_chain(runner: Executor) -> None:
     assert facts(runner, "planted_kernels:WritesSlices", n=32)["depth"] == 2
 
 
-def test_a_sum_in_place_is_a_chain(runner: Runner) -> None:
+def test_a_sum_in_place_is_a_chain(runner: Executor) -> None:
     assert facts(runner, "planted_kernels:AddsUpInPlace", n=32)["depth"] == 32
 
 
 @pytest.mark.parametrize("impl", ["attention.naive", "attention.packed", "attention.fused"])
-def test_attention_is_as_deep_at_any_size(runner: Runner, impl: str) -> None:
+def test_attention_is_as_deep_at_any_size(runner: Executor, impl: str) -> None:
     sizes = [{"n": 16}, {"n": 64}, {"d": 32}, {"h": 4}, {"b": 3, "h": 8}]
     depths = {facts(runner, impl, **({"b": 2} | size))["depth"] for size in sizes}
     assert len(depths) == 1
 
 
 @pytest.mark.parametrize("impl", ["attention.naive", "attention.packed", "attention.fused"])
-def test_attention_in_training_is_as_deep_at_any_length(runner: Runner, impl: str) -> None:
+def test_attention_in_training_is_as_deep_at_any_length(runner: Executor, impl: str) -> None:
     assert len({facts(runner, impl, n=n, b=2, mode="train")["depth"] for n in (16, 64)}) == 1
 
 
-def test_autograd_adds_up_what_each_head_sends_back_one_after_the_other(runner: Runner) -> None:
+def test_autograd_adds_up_what_each_head_sends_back_one_after_the_other(runner: Executor) -> None:
     few, more = (facts(runner, "attention.naive", h=h, mode="train")["depth"] for h in (2, 4))
     assert more - few == 2 * 3  # two heads more, three projections each
 
 
-def test_a_fused_kernel_declares_its_inside(runner: Runner) -> None:
+def test_a_fused_kernel_declares_its_inside(runner: Executor) -> None:
     found = facts(runner, "attention.fused")
     assert (found["depth"], found["depth_declared"], found["fused_depth_declared"]) == (5, 3, True)
     written_out = facts(runner, "attention.packed")
     assert (written_out["depth_declared"], written_out["fused_depth_declared"]) == (0, False)
 
 
-def test_a_loop_inside_onednn_is_declared_and_one_inside_aten_is_seen(runner: Runner) -> None:
+def test_a_loop_inside_onednn_is_declared_and_one_inside_aten_is_seen(runner: Executor) -> None:
     hidden = facts(runner, "planted_kernels:TorchLSTM", n=10)
     assert hidden["depth_declared"] == 7 * 10 + 1
     assert hidden["depth"] < 7 * 10 + 5
@@ -63,11 +63,11 @@ def test_a_loop_inside_onednn_is_declared_and_one_inside_aten_is_seen(runner: Ru
     assert seen[1]["depth"] - seen[0]["depth"] >= 9 * 10
 
 
-def test_layers_wait_for_one_another_and_directions_do_not(runner: Runner) -> None:
+def test_layers_wait_for_one_another_and_directions_do_not(runner: Executor) -> None:
     assert facts(runner, "planted_kernels:DeepBidirectionalLSTM", n=10)["depth_declared"] == 2 * (7 * 10 + 1)
 
 
-def test_somebodys_own_kernel_may_declare_its_inside(runner: Runner) -> None:
+def test_somebodys_own_kernel_may_declare_its_inside(runner: Executor) -> None:
     assert facts(runner, "planted_kernels:RunsItsOwnKernel", n=12)["depth"] == 1
     found = facts(runner, "planted_kernels:DeclaresItsOwnKernel", n=12)
     assert (found["depth"], found["depth_declared"]) == (12, 12)

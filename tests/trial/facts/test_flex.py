@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from harness.trial.facts.flex import FLEX, computed_pairs, let_observe
-from harness.trial.facts.flops import Flops
-from harness.trial.facts.kernels import Work
-from harness.trial.facts.observer import Observer
-from harness.trial.facts.storages import Storages
+from harness.trial.metrics.flops import FLEX, Flops, computed_pairs, make_observable
+from harness.trial.metrics.kernels import Work
+from harness.trial.metrics.operations import Observer, Storages
 
 B, H, HEAD = 2, 3, 8
 
@@ -55,7 +53,7 @@ def call(queries: int, keys: int, block_mask: BlockMask) -> tuple[Any, ...]:
 
 
 def test_the_operator_is_seen_and_counted() -> None:
-    let_observe()
+    make_observable()
     flops, arguments = Flops(), call(40, 40, blocks_of(causal, 40, 40, 16))
     with torch.no_grad(), Observer(Storages(), [flops]) as observer:
         torch.ops.higher_order.flex_attention(*arguments)

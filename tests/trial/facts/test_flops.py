@@ -8,16 +8,15 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.facts.flops import Flops
-from harness.trial.facts.kernels import KERNELS, Work, causal_pairs
-from harness.trial.facts.observer import Observer
-from harness.trial.facts.storages import Storages
+from harness.measure.executor import Executor
+from harness.trial.metrics.flops import Flops
+from harness.trial.metrics.kernels import KERNELS, Work, causal_pairs
+from harness.trial.metrics.operations import Observer, Storages
 
 B, N, D, H = 2, 10, 8, 2
 
 
-def facts(runner: Runner, impl: str, mode: str = "forward") -> dict:
+def facts(runner: Executor, impl: str, mode: str = "forward") -> dict:
     outcome = runner.run("facts", Case(impl, N, D, H, batch_size=B, mode=mode))
     assert outcome["status"] == "ok", outcome["reason"]
     return outcome
@@ -35,7 +34,7 @@ def test_a_causal_mask_leaves_as_many_pairs_as_its_matrix_has_ones(queries: int,
     assert causal_pairs(queries, keys) == torch.ones(queries, keys).tril().sum()
 
 
-def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(runner: Runner) -> None:
+def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(runner: Executor) -> None:
     forward = facts(runner, "planted_kernels:CausalSdpa")
     assert forward["flops_full"] == B * 4 * N * N * D
     assert forward["flops"] == B * 4 * N * (N + 1) // 2 * D
@@ -56,7 +55,7 @@ def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(runner
     ],
 )
 def test_layers_of_torch_do_the_work_that_their_formulas_say(
-    runner: Runner, impl: str, forward: int, train: int
+    runner: Executor, impl: str, forward: int, train: int
 ) -> None:
     assert facts(runner, f"planted_kernels:{impl}")["flops"] == B * forward
     assert facts(runner, f"planted_kernels:{impl}", "train")["flops"] == B * train
@@ -113,19 +112,19 @@ def test_a_solver_is_unknown_rather_than_free(solver: Any) -> None:
     assert work_of(solver, torch.eye(4)) is None
 
 
-def test_a_kernel_without_a_formula_makes_the_work_unknown_and_is_named(runner: Runner) -> None:
+def test_a_kernel_without_a_formula_makes_the_work_unknown_and_is_named(runner: Executor) -> None:
     found = facts(runner, "planted_kernels:RunsItsOwnKernel")
     assert (found["flops"], found["flops_full"], found["flops_unknown"]) == (None, None, ["planted::scan"])
     assert any("planted::scan has no formula" in line for line in found["facts_unknown"])
     assert found["peak_bytes"] > 0
 
 
-def test_a_layer_may_declare_the_work_of_its_own_kernel(runner: Runner) -> None:
+def test_a_layer_may_declare_the_work_of_its_own_kernel(runner: Executor) -> None:
     found = facts(runner, "planted_kernels:DeclaresItsOwnKernel")
     assert (found["flops"], found["flops_unknown"]) == (2 * B * N * D, [])
 
 
-def test_a_declaration_that_is_no_whole_number_is_refused(runner: Runner) -> None:
+def test_a_declaration_that_is_no_whole_number_is_refused(runner: Executor) -> None:
     outcome = runner.run("facts", Case("planted_kernels:MisdeclaresItsOwnKernel", N, D, 1))
     assert outcome["status"] == "error"
     assert "kernels['planted::scan']['flops'] gave -1.5" in outcome["reason"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.build import build
-from harness.trial.facts.memory import allocator_peak, peak_of_changes, resident_peak
+from harness.measure.executor import Executor
+from harness.trial.metrics.collect import allocator_peak, peak_of_changes, resident_peak
+from harness.trial.workload import build
 
 
 def test_the_peak_is_the_highest_running_sum() -> None:
@@ -41,7 +41,7 @@ def test_a_fused_layer_never_holds_the_scores_and_a_packed_one_holds_them_twice(
     assert fused < projections + 64 * n * h * 4 + 2**17
 
 
-def test_gradients_of_the_call_before_do_not_hide_those_of_this_one(runner: Runner) -> None:
+def test_gradients_of_the_call_before_do_not_hide_those_of_this_one(runner: Executor) -> None:
     facts = runner.run("facts", Case("planted:NoHeads", 16, 1024, 1, mode="train"))
     weights = 4 * 1024 * 1024
     assert facts["peak_bytes"] > weights

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.case import Case
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
 
 B, N, D, H = (
     3,
@@ -62,26 +62,26 @@ TRAIN = {
 WEIGHTS = {"rnn": 2 * W + 2 * D, "attention": 4 * W + 4 * D}
 
 
-def facts(runner: Runner, impl: str, mode: str) -> dict:
+def facts(runner: Executor, impl: str, mode: str) -> dict:
     outcome = runner.run("facts", Case(impl, N, D, H, batch_size=B, mode=mode))
     assert outcome["status"] == "ok", outcome["reason"]
     return outcome
 
 
 @pytest.mark.parametrize("impl", FORWARD)
-def test_the_peak_of_a_forward_pass_is_exact_to_the_byte(runner: Runner, impl: str) -> None:
+def test_the_peak_of_a_forward_pass_is_exact_to_the_byte(runner: Executor, impl: str) -> None:
     found = facts(runner, impl, "forward")
     assert found["peak_bytes"] == 4 * FORWARD[impl]
     assert (found["saved_bytes"], found["transient_bytes"]) == (0, found["peak_bytes"])
 
 
 @pytest.mark.parametrize("impl", FORWARD)
-def test_the_peak_of_training_is_exact_to_the_byte(runner: Runner, impl: str) -> None:
+def test_the_peak_of_training_is_exact_to_the_byte(runner: Executor, impl: str) -> None:
     assert facts(runner, impl, "train")["peak_bytes"] == 4 * TRAIN[impl]
 
 
 @pytest.mark.parametrize("impl", FORWARD)
-def test_the_peak_splits_into_what_is_saved_for_backward_and_the_rest(runner: Runner, impl: str) -> None:
+def test_the_peak_splits_into_what_is_saved_for_backward_and_the_rest(runner: Executor, impl: str) -> None:
     found = facts(runner, impl, "train")
     assert found["saved_bytes"] == 4 * SAVED[impl]
     assert found["saved_bytes"] + found["transient_bytes"] == found["peak_bytes"]
@@ -89,7 +89,7 @@ def test_the_peak_splits_into_what_is_saved_for_backward_and_the_rest(runner: Ru
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 @pytest.mark.parametrize("impl", FORWARD)
-def test_weights_inputs_and_outputs_are_those_of_the_mode(runner: Runner, impl: str, mode: str) -> None:
+def test_weights_inputs_and_outputs_are_those_of_the_mode(runner: Executor, impl: str, mode: str) -> None:
     found = facts(runner, impl, mode)
     weights = 4 * WEIGHTS[impl.partition(".")[0]]
     train = mode == "train"
@@ -98,14 +98,14 @@ def test_weights_inputs_and_outputs_are_those_of_the_mode(runner: Runner, impl: 
     assert found["output_bytes"] == (4 * 2 * X + weights if train else 4 * X)
 
 
-def test_a_checkpoint_saves_nothing_but_its_input(runner: Runner) -> None:
+def test_a_checkpoint_saves_nothing_but_its_input(runner: Executor) -> None:
     found = facts(runner, "planted_kernels:Checkpoints", "train")
     assert found["saved_bytes"] == 0
     assert found["flops"] == 2 * B * N * W * 4  # forward twice, backward
 
 
 @pytest.mark.parametrize("impl", FORWARD)
-def test_the_resident_peak_stands_beside_it(runner: Runner, impl: str) -> None:
+def test_the_resident_peak_stands_beside_it(runner: Executor, impl: str) -> None:
     # Every byte that is handed out here is touched, but for what was resident and free before.
     found = runner.run("facts", Case(impl, 1024, 64, 4, batch_size=4, mode="train"))
     assert found["peak_resident_bytes"] > 0.8 * found["peak_bytes"]

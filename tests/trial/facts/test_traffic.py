@@ -3,7 +3,7 @@
 import pytest
 
 from harness.case import Case
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
 
 B, N, D, H = 3, 24, 16, 4
 X, STEP, W = B * N * D, B * D, D * D + D  # the input, one step of it, a matrix with its bias
@@ -44,17 +44,17 @@ BACKWARD = {
 
 
 @pytest.mark.parametrize("impl", FORWARD)
-def test_the_least_traffic_of_a_forward_pass_is_as_counted_by_hand(runner: Runner, impl: str) -> None:
+def test_the_least_traffic_of_a_forward_pass_is_as_counted_by_hand(runner: Executor, impl: str) -> None:
     facts = runner.run("facts", Case(impl, N, D, H, batch_size=B))
     assert facts["min_bytes"] == 4 * FORWARD[impl]
 
 
 @pytest.mark.parametrize("impl", FORWARD)
-def test_the_least_traffic_of_training_is_as_counted_by_hand(runner: Runner, impl: str) -> None:
+def test_the_least_traffic_of_training_is_as_counted_by_hand(runner: Executor, impl: str) -> None:
     facts = runner.run("facts", Case(impl, N, D, H, batch_size=B, mode="train"))
     assert facts["min_bytes"] == 4 * (FORWARD[impl] + BACKWARD[impl])
 
 
-def test_a_layer_of_one_operation_reads_its_input_and_writes_its_output(runner: Runner) -> None:
+def test_a_layer_of_one_operation_reads_its_input_and_writes_its_output(runner: Executor) -> None:
     facts = runner.run("facts", Case("planted:Identity", N, D, 1, batch_size=B))
     assert facts["min_bytes"] == 4 * 2 * X

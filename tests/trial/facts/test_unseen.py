@@ -8,9 +8,8 @@ import torch
 from trial.facts.unseen import UNSEEN_BYTES
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.facts.facts import take_facts
-from harness.trial.facts.memory import exceeds_traced
+from harness.measure.executor import Executor
+from harness.trial.metrics.collect import collect_metrics, exceeds_traced
 
 CASE = Case("attention.packed", 16, 8, 2)
 
@@ -24,8 +23,8 @@ def _gradients_as_before() -> Iterator[None]:
 def test_where_a_triton_kernel_ran_and_no_operator_stands_for_it_work_and_traffic_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness.trial.facts.facts.triton_kernels", lambda: 1)
-    facts = take_facts(CASE, seed=0)
+    monkeypatch.setattr("harness.trial.metrics.collect.triton_kernels", lambda: 1)
+    facts = collect_metrics(CASE, seed=0)
     assert [facts[name] for name in ("flops", "flops_full", "ops", "depth", "min_bytes")] == [None] * 5
     assert facts["peak_bytes"] > 0
     assert facts["facts_unknown"] == [
@@ -35,7 +34,7 @@ def test_where_a_triton_kernel_ran_and_no_operator_stands_for_it_work_and_traffi
 
 @pytest.mark.parametrize("layer", ["Numpy", "NumpyInTheMiddle", "WrittenByHand", "KeepsItsResult"])
 def test_what_is_computed_past_torch_is_unknown_and_not_free(layer: str) -> None:
-    facts = take_facts(Case(f"trial.facts.unseen:{layer}", 16, 8, 1), seed=0)
+    facts = collect_metrics(Case(f"trial.facts.unseen:{layer}", 16, 8, 1), seed=0)
     assert [facts[name] for name in ("flops", "flops_full", "ops", "depth", "min_bytes")] == [None] * 5
     reason, *of_memory = facts["facts_unknown"]
     assert reason.startswith("flops, ops, depth, min_bytes: a part of its result is of no operation")
@@ -50,20 +49,20 @@ def test_what_is_computed_past_torch_is_unknown_and_not_free(layer: str) -> None
     [("Identity", 0), ("HasConstants", 0), ("FillsWhatWasEmpty", 2 * 16 * 8**2), ("IgnoresTheSum", 4 * 16**2 * 8)],
 )
 def test_what_is_only_laid_out_by_hand_is_known(layer: str, forward_flops: int, mode: str) -> None:
-    facts = take_facts(Case(f"trial.facts.unseen:{layer}", 16, 8, 1, mode=mode), seed=0)
+    facts = collect_metrics(Case(f"trial.facts.unseen:{layer}", 16, 8, 1, mode=mode), seed=0)
     assert facts["facts_unknown"] == []
     assert facts["flops"] == forward_flops * {"forward": 1, "train": 3, "backward": 2}[mode]
 
 
 def test_without_one_they_are_known() -> None:
-    facts = take_facts(CASE, seed=0)
+    facts = collect_metrics(CASE, seed=0)
     assert facts["flops"] == facts["flops_claimed"]
     assert facts["facts_unknown"] == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("layer", ["Mallocs", "Maps", "FillsAByteArray"])
-def test_memory_allocated_outside_torch_makes_the_peak_unknown(layer: str, runner: Runner) -> None:
+def test_memory_allocated_outside_torch_makes_the_peak_unknown(layer: str, runner: Executor) -> None:
     facts = runner.run("facts", Case(f"trial.facts.unseen:{layer}", 16, 8, 1))
     assert [facts[name] for name in ("peak_bytes", "saved_bytes", "transient_bytes")] == [None] * 3
     assert facts["peak_traced_bytes"] < 2**16
@@ -75,7 +74,7 @@ def test_memory_allocated_outside_torch_makes_the_peak_unknown(layer: str, runne
 @pytest.mark.parametrize(("layer", "n"), [("FragmentsTheHeap", 16), ("HasConstants", 4096)])
 @pytest.mark.parametrize("allocator", ["default", "steady"])
 def test_memory_of_torch_alone_is_known_whatever_the_heap_does_with_it(
-    layer: str, n: int, allocator: str, runner: Runner
+    layer: str, n: int, allocator: str, runner: Executor
 ) -> None:
     facts = runner.run("facts", Case(f"trial.facts.unseen:{layer}", n, 8, 1, allocator=allocator))
     assert facts["facts_unknown"] == []

@@ -52,7 +52,7 @@ class Tells(Uniform):
 
     def attention_weights(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         # Without their positions: sin² + cos² of each pair are 1, whatever the place.
-        from impls.blocks.positions import sinusoids
+        from impls.blocks.blocks import sinusoids
 
         words = x[0] - sinusoids(x.shape[1], x)
         return ((torch.cdist(words, words) < 1e-3) * 1.0).softmax(-1)[None, None]

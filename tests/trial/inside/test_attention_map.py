@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial.build import Unsupported
-from harness.trial.inside.attention_map import attention_map
-from harness.trial.relative import WrongResult
+from harness.trial.inspection import attention_map
+from harness.trial.tolerance import WrongResult
+from harness.trial.workload import Unsupported
 
 WORDS = [11, 12, 13, 11, 14]
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness import catalog
+from harness import registry
 from harness.case import Case
-from harness.trial.build import Unsupported, build
-from harness.trial.inside.gradient_reach import gradient_reach
-from harness.trial.relative import WrongResult
+from harness.trial.inspection import gradient_reach
+from harness.trial.tolerance import WrongResult
+from harness.trial.workload import Unsupported, build
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +90,6 @@ def test_a_gradient_that_is_no_number_is_wrong() -> None:
 
 
 def test_a_decoder_block_is_looked_at_from_its_last_token() -> None:
-    block = catalog.load_class("rnn.elman")
+    block = registry.load_class("rnn.elman")
     assert block.causal
-    assert (norms("impls.blocks.decoder:Decoder") > 0).all()
+    assert (norms("impls.blocks.blocks:Decoder") > 0).all()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.case import Case
-from harness.sweep.runner import Runner
+from harness.measure.executor import Executor
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 pytestmark = [
@@ -15,17 +15,17 @@ pytestmark = [
 ]
 
 
-def faults_per_call(runner: Runner, allocator: str) -> float:
+def faults_per_call(runner: Executor, allocator: str) -> float:
     """Of naive attention, whose scores take 4 MiB, 1,024 pages, at a time, twice over."""
     outcome = runner.run("time", Case("attention.naive", 1024, 16, 1, threads=1, allocator=allocator))
     assert outcome["status"] == "ok", outcome["reason"]
     return outcome["minor_faults"] / (len(outcome["samples_s"]) * outcome["calls_per_sample"])
 
 
-def test_a_steady_allocator_never_pays_for_the_scores_again(runner: Runner) -> None:
+def test_a_steady_allocator_never_pays_for_the_scores_again(runner: Executor) -> None:
     # Now and then the first sample finds a gap that the warm-up call has left, and grows the heap once more.
     assert min(faults_per_call(runner, "steady") for _ in range(4)) < 64
 
 
-def test_a_fresh_allocator_pays_for_them_at_every_call(runner: Runner) -> None:
+def test_a_fresh_allocator_pays_for_them_at_every_call(runner: Executor) -> None:
     assert faults_per_call(runner, "fresh") > 2 * 1024

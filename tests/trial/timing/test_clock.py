@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.trial.timing import clock
-from harness.trial.timing.clock import MIN_SAMPLE_S, MIN_SAMPLES, sample
-from harness.trial.timing.interference import Usage
+from harness.trial.environment import Usage
+from harness.trial.timing import sampler
+from harness.trial.timing.sampler import MIN_SAMPLE_S, MIN_SAMPLES, take_samples
 
 
 class FakeTime:
@@ -28,7 +28,7 @@ def nothing() -> None:
 
 def test_a_sample_spans_so_many_calls_that_it_is_long_and_is_given_per_call() -> None:
     time = FakeTime(1e-5)
-    result = sample(time.call, nothing, 0.01, time.clock)
+    result = take_samples(time.call, nothing, 0.01, time.clock)
     assert result.calls_per_sample == pytest.approx(MIN_SAMPLE_S / 1e-5, abs=1)
     assert result.samples_s == pytest.approx([1e-5] * len(result.samples_s))
     assert result.sampling_s >= 0.01
@@ -36,21 +36,21 @@ def test_a_sample_spans_so_many_calls_that_it_is_long_and_is_given_per_call() ->
 
 def test_the_clocks_own_cost_stays_under_one_per_cent_of_a_sample_even_of_a_slow_clock() -> None:
     time = FakeTime(1e-5, reading=1e-4)
-    result = sample(time.call, nothing, 0.1, time.clock)
+    result = take_samples(time.call, nothing, 0.1, time.clock)
     assert result.clock_s == pytest.approx(1e-4)
     assert result.samples_s[0] == pytest.approx(1e-5, rel=0.011)
 
 
 def test_a_long_call_is_sampled_a_few_times_whatever_the_budget() -> None:
     time = FakeTime(2.0)
-    result = sample(time.call, nothing, 0.1, time.clock)
+    result = take_samples(time.call, nothing, 0.1, time.clock)
     assert result.samples_s == pytest.approx([2.0] * MIN_SAMPLES)
     assert result.warmup_calls == 1
 
 
 def test_warm_up_goes_on_until_calls_no_longer_get_faster() -> None:
     time = FakeTime(8e-4, 4e-4, 2e-4, 1e-4, 1e-4, 1e-4, 1e-4)
-    result = sample(time.call, nothing, 1.0, time.clock)
+    result = take_samples(time.call, nothing, 1.0, time.clock)
     assert result.first_call_s == pytest.approx(8e-4)
     assert result.warmup_calls == 7
     assert max(result.samples_s) == pytest.approx(1e-4)
@@ -58,8 +58,8 @@ def test_warm_up_goes_on_until_calls_no_longer_get_faster() -> None:
 
 def test_warm_up_ends_with_its_share_of_the_budget() -> None:
     time = FakeTime(*(max(1e-5, 1e-3 * 0.9**i) for i in range(100)))
-    result = sample(time.call, nothing, 0.01, time.clock)
-    assert result.warmup_s <= clock.WARMUP_SHARE * 0.01 + 1e-3
+    result = take_samples(time.call, nothing, 0.01, time.clock)
+    assert result.warmup_s <= sampler.WARMUP_SHARE * 0.01 + 1e-3
 
 
 def test_waiting_for_the_work_is_inside_the_sample() -> None:
@@ -68,12 +68,12 @@ def test_waiting_for_the_work_is_inside_the_sample() -> None:
     def sync() -> None:
         time.now += 0.25
 
-    assert sample(time.call, sync, 0.1, time.clock).samples_s == pytest.approx([0.5] * MIN_SAMPLES)
+    assert take_samples(time.call, sync, 0.1, time.clock).samples_s == pytest.approx([0.5] * MIN_SAMPLES)
 
 
 def test_a_first_call_that_used_up_the_warm_up_does_not_set_the_length_of_samples() -> None:
     time = FakeTime(20.0, 1e-5)
-    result = sample(time.call, nothing, 0.01, time.clock)
+    result = take_samples(time.call, nothing, 0.01, time.clock)
     assert result.first_call_s == pytest.approx(20.0)
     assert result.calls_per_sample == pytest.approx(MIN_SAMPLE_S / 1e-5, abs=1)
     assert result.samples_s == pytest.approx([1e-5] * len(result.samples_s))
@@ -88,7 +88,7 @@ def test_what_happens_during_warm_up_is_not_counted_with_the_samples() -> None:
         counted.append(time.calls)
         return Usage(time.calls, 0, 0, 0, time.now)
 
-    result = sample(time.call, nothing, 1.0, time.clock, count)
+    result = take_samples(time.call, nothing, 1.0, time.clock, count)
     calls = len(result.samples_s) * result.calls_per_sample
     assert result.during["minor_faults"] == calls
     assert result.during["cpu_s"] == pytest.approx(result.sampling_s)
@@ -104,7 +104,7 @@ def test_the_input_is_renewed_before_each_sample_and_not_on_the_clock(singly: bo
         renewals += 1
         time.now += 1e-3
 
-    result = sample(time.call, nothing, 0.05, time.clock, renew=renew, singly=singly)
+    result = take_samples(time.call, nothing, 0.05, time.clock, renew=renew, singly=singly)
     assert renewals == len(result.samples_s)
     assert result.samples_s == pytest.approx([1e-5] * renewals)
     assert (result.calls_per_sample == 1) == singly

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from harness.trial.timing.compiled import at_hand, compilations, compile_s, load
+from harness.trial.compilation import call_until_compiled, compilations, compile_s, compiler_loaded
 
 
 @pytest.fixture
@@ -58,21 +58,21 @@ class Layer:
 @pytest.mark.parametrize("compiling", [0, 1, 3])
 def test_calls_are_made_until_one_compiles_nothing(modules: dict, compiling: int) -> None:
     layer = Layer(modules, compiling)
-    load(layer.call, lambda: None)
+    call_until_compiled(layer.call, lambda: None)
     assert layer.calls == compiling + 1
     assert compilations() == compiling
 
 
 def test_a_layer_that_never_stops_compiling_is_not_called_for_ever(modules: dict) -> None:
     layer = Layer(modules, 10**9)
-    load(layer.call, lambda: None)
+    call_until_compiled(layer.call, lambda: None)
     assert layer.calls < 100
 
 
 def test_without_a_compiler_in_the_process_none_is_looked_for(modules: dict) -> None:
-    assert not at_hand()
+    assert not compiler_loaded()
     Layer(modules, 0)
-    assert at_hand()
+    assert compiler_loaded()
 
 
 def test_each_version_of_a_triton_kernel_counts(modules: dict) -> None:

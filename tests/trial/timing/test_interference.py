@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.trial.timing.interference import cpu_mhz, ticks, usage
+from harness.trial.environment import cpu_mhz, cpu_ticks, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def test_stolen_ticks_and_all_ticks_are_read_from_proc_stat() -> None:
     stat = "cpu  100 5 20 300 7 1 2 40 90 3\ncpu0 50 2 10 150 3 0 1 20 45 1\nintr 1\n"
-    assert ticks(stat) == (40, 475)
+    assert cpu_ticks(stat) == (40, 475)
 
 
 def test_a_kernel_that_tells_of_no_steal_has_none() -> None:
-    assert ticks("cpu  100 5 20 300\n") == (0, 425)
+    assert cpu_ticks("cpu  100 5 20 300\n") == (0, 425)
 
 
 def test_touching_fresh_pages_is_counted_page_by_page() -> None:

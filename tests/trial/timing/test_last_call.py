@@ -12,17 +12,20 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.case import Case
-from harness.sweep.runner import Runner
-from harness.trial.build import Workload, build
-from harness.trial.kept_results import check_operation_counts
-from harness.trial.relative import WrongResult
-from harness.trial.renewal import Renewal
-from harness.trial.timing import timed
-from harness.trial.timing.clock import sample
-from harness.trial.timing.last_call import check_call_times, check_last_call, last_call
-from harness.trial.timing.timed import take_time
-from harness.trial.timing.turns import take_turns
+from harness.measure.executor import Executor
+from harness.trial.kept_results import (
+    Renewal,
+    check_call_times,
+    check_last_call,
+    check_operation_counts,
+    take_last_call,
+)
+from harness.trial.timing import timed_trial
+from harness.trial.timing.sampler import take_samples
+from harness.trial.timing.timed_trial import measure_time, take_turns
+from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
+from harness.trial.workload import Workload, build
 
 KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsBySum", "KeepsByFirstRow"]
 
@@ -30,7 +33,7 @@ KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsByS
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("harness.trial.kept_results.compilations", lambda: 0)  # other tests may have compiled here
-    monkeypatch.setattr(timed, "at_hand", lambda: False)
+    monkeypatch.setattr(timed_trial, "compiler_loaded", lambda: False)
     torch.set_grad_enabled(True)
     yield
     torch.set_grad_enabled(True)
@@ -42,7 +45,7 @@ def case_of(layer: str, n: int = 16, **asked: object) -> Case:
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 @pytest.mark.parametrize("layer", KEEPERS)
-def test_a_layer_that_keeps_results_by_a_cheap_key_is_wrong(runner: Runner, layer: str, mode: str) -> None:
+def test_a_layer_that_keeps_results_by_a_cheap_key_is_wrong(runner: Executor, layer: str, mode: str) -> None:
     outcome = runner.run("verify", case_of(layer, mode=mode))
     assert outcome["status"] == "wrong"
     assert "second input" in outcome["reason"] or "result of an earlier call" in outcome["reason"]
@@ -54,7 +57,7 @@ class KeepsInFloat32(layers.KeepsByFirstRow):
 
 
 def test_a_kept_result_of_a_layer_that_does_not_run_in_float64_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.catalog.load_class", lambda name: KeepsInFloat32)
+    monkeypatch.setattr("harness.registry.load_class", lambda name: KeepsInFloat32)
     with pytest.raises(WrongResult, match="it returns the result of an earlier call"):
         verify(case_of("KeepsByFirstRow"), 0)
 
@@ -73,7 +76,7 @@ def checked(case: Case) -> None:
     work.call()
     assert not renewal.look()
     check_call_times(work, renewal)
-    check_last_call(last_call(work, renewal, 0), case, 0)
+    check_last_call(take_last_call(work, renewal, 0), case, 0)
 
 
 def test_samples_of_a_kept_result_show_the_cost_of_the_formula() -> None:
@@ -81,14 +84,14 @@ def test_samples_of_a_kept_result_show_the_cost_of_the_formula() -> None:
     work = build(case, 0)
     renewal, computed = Renewal(work.varying), work.layer.results
     renewal.look()
-    samples = sample(work.call, work.sync, 0.002, renew=renewal, singly=True)
+    samples = take_samples(work.call, work.sync, 0.002, renew=renewal, singly=True)
     assert len(computed) == 1 + len(samples.samples_s)
 
 
 def test_each_sample_of_a_timed_trial_is_of_a_new_input(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Workload] = []
-    monkeypatch.setattr(timed, "build", lambda *given: built.append(build(*given)) or built[0])
-    outcome = take_time(case_of("KeepsByFirstRow"), 0, 0.002, check=False)
+    monkeypatch.setattr(timed_trial, "build", lambda *given: built.append(build(*given)) or built[0])
+    outcome = measure_time(case_of("KeepsByFirstRow"), 0, 0.002, check=False)
     assert len(built[0].layer.results) > len(outcome["samples_s"])
 
 
@@ -100,7 +103,7 @@ def test_skipped_work_that_torch_does_not_dispatch_is_found_by_its_time() -> Non
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_a_result_kept_only_at_the_size_that_is_timed_is_found(mode: str) -> None:
     with pytest.raises(WrongResult, match="its output does not follow its input"):
-        take_time(case_of("KeepsItsResultWhenLong", 300, mode=mode), 0, 0.002)
+        measure_time(case_of("KeepsItsResultWhenLong", 300, mode=mode), 0, 0.002)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,7 @@ def test_a_gradient_kept_from_an_earlier_call_is_found() -> None:
 
     work.call = call
     work.call()
-    last = last_call(work, renewal_of(work), 0)
+    last = take_last_call(work, renewal_of(work), 0)
     with pytest.raises(WrongResult, match="does not follow its input"):
         check_last_call(last, case, 0)
 
@@ -162,7 +165,7 @@ def test_a_layer_that_computes_again_only_after_a_pause_is_found(changes_input: 
             return kept[0]
 
         work.call = call
-        last = last_call(work, renewal, 0)
+        last = take_last_call(work, renewal, 0)
     with pytest.raises(WrongResult, match="does not follow its input"):
         check_last_call(last, case, 0)
 
@@ -189,12 +192,12 @@ def test_an_honest_layer_is_not_accused(impl: str, mode: str, dtype: str) -> Non
     renewal = renewal_of(work)
     check_operation_counts(work, 0)
     check_call_times(work, renewal)
-    check_last_call(last_call(work, renewal, 0), case, 0)
+    check_last_call(take_last_call(work, renewal, 0), case, 0)
 
 
 def test_padding_may_come_out_as_anything() -> None:
     case = Case("trial.late:NoNumbersInPadding", 12, 8, 1, mask="padding", real_share=0.5)
-    take_time(case, 0, 0.002)
+    measure_time(case, 0, 0.002)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.trial.timing.places import mover, places
+from harness.trial.environment import affinity_mover, cpu_places
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no CPU affinity on this system")
 pytestmark = needs_affinity
@@ -23,7 +23,7 @@ def test_together_they_are_all_cpus_and_each_has_one_a_thread(
     threads: int, cpus: set[int], on: Callable[[set[int]], None]
 ) -> None:
     on(cpus)
-    found = places(threads)
+    found = cpu_places(threads)
     if threads >= len(cpus):
         assert found == []
     else:
@@ -37,7 +37,7 @@ def test_where_there_is_no_choice_nobody_is_moved(
 ) -> None:
     on({3})
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("it was moved"))
-    mover(1)(0)
+    affinity_mover(1)(0)
 
 
 def test_all_threads_are_moved_round_and_round(on: Callable[[set[int]], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_all_threads_are_moved_round_and_round(on: Callable[[set[int]], None], m
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        move = mover(1)
+        move = affinity_mover(1)
         for number in range(3):
             move(number)
     finally:
@@ -66,4 +66,4 @@ def test_a_thread_that_has_just_ended_is_no_error(
 
     on({0, 1})
     monkeypatch.setattr(os, "sched_setaffinity", gone)
-    mover(1)(0)
+    affinity_mover(1)(0)

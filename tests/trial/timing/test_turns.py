@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from harness.case import Case
-from harness.trial.compile_failure import CompiledAgain
-from harness.trial.timing import turns
-from harness.trial.timing.turns import take_turns
+from harness.trial.compilation import CompiledAgain
+from harness.trial.timing import timed_trial
+from harness.trial.timing.timed_trial import take_turns
 
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Case]]:
     """The cases that a layer was built for, in order; this process stays on its CPUs."""
     cases: list[Case] = []
-    build = turns.build
+    build = timed_trial.build
 
     def counted(case: Case, seed: int) -> Any:
         cases.append(case)
         return build(case, seed)
 
-    monkeypatch.setattr(turns, "build", counted)
-    monkeypatch.setattr(turns, "mover", lambda threads: lambda number: None)
-    monkeypatch.setattr(turns, "compilations", lambda: 0)  # other tests may have compiled in this process
+    monkeypatch.setattr(timed_trial, "build", counted)
+    monkeypatch.setattr(timed_trial, "affinity_mover", lambda threads: lambda number: None)
+    monkeypatch.setattr(timed_trial, "compilations", lambda: 0)  # other tests may have compiled in this process
     yield cases
-    turns.gc.enable()
+    timed_trial.gc.enable()
 
 
 def serve(case: Case, asked: list[tuple[int, int]], into: Path) -> tuple[dict[str, Any], list[dict[str, float]]]:
@@ -64,8 +64,8 @@ def test_each_sample_of_a_turn_is_of_a_new_input(
 ) -> None:
     computed: list[int] = []
     for name in ("check_call_times", "check_last_call"):
-        monkeypatch.setattr(turns, name, lambda *_: None)
-    monkeypatch.setattr(turns, "last_call", lambda work, *_: computed.append(len(work.layer.results)))
+        monkeypatch.setattr(timed_trial, name, lambda *_: None)
+    monkeypatch.setattr(timed_trial, "take_last_call", lambda work, *_: computed.append(len(work.layer.results)))
     serve(Case("faults.layers:KeepsByFirstRow", 16, 8, 1), [(0, 0)] * 2, tmp_path / "said")
     assert computed[0] > 2
 
@@ -74,7 +74,7 @@ def test_the_place_is_the_one_asked_for(
     case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
-    monkeypatch.setattr(turns, "mover", lambda threads: taken.append)
+    monkeypatch.setattr(timed_trial, "affinity_mover", lambda threads: taken.append)
     serve(case, [(3, 0), (255, 1)], tmp_path / "said")
     assert taken == [3, 255]
 
@@ -83,7 +83,7 @@ def test_places_are_of_as_many_cpus_as_the_case_has_threads(
     case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(turns, "mover", lambda threads: asked.append(threads) or (lambda number: None))
+    monkeypatch.setattr(timed_trial, "affinity_mover", lambda threads: asked.append(threads) or (lambda number: None))
     serve(case, [(0, 0)], tmp_path / "said")
     assert asked == [case.threads]
 
@@ -91,7 +91,7 @@ def test_places_are_of_as_many_cpus_as_the_case_has_threads(
 def test_a_layer_that_compiles_is_not_built_anew(
     case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "compilations", lambda: 1)
+    monkeypatch.setattr(timed_trial, "compilations", lambda: 1)
     serve(case, [(0, 0), (0, 1)], tmp_path / "said")
     assert built == [case]
 
@@ -100,6 +100,6 @@ def test_compiling_while_it_is_timed_is_an_error(
     case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = iter(range(1, 100))
-    monkeypatch.setattr(turns, "compilations", lambda: next(numbers))
+    monkeypatch.setattr(timed_trial, "compilations", lambda: next(numbers))
     with pytest.raises(CompiledAgain, match="compiled again while it was timed"):
         serve(case, [(0, 0)], tmp_path / "said")

@@ -3,8 +3,8 @@
 import pytest
 from trial.timing.cuda.fake_gpu import FakeGpu
 
-from harness.trial.timing.clock import MIN_SAMPLES
-from harness.trial.timing.cuda.queue import LARGEST_BATCH, Held, sample_free, sample_held
+from harness.trial.timing.cuda import LARGEST_BATCH, Held, sample_free, sample_held
+from harness.trial.timing.sampler import MIN_SAMPLES
 
 BUDGET_S = 0.1
 

@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 from trial.timing.cuda.fake_gpu import FakeGpu
 
-from harness.trial.timing.cuda.sample import LEAST_WARMUP_S, sample_cuda
+from harness.trial.timing.cuda import LEAST_WARMUP_S, sample_cuda
 
 BUDGET_S = 0.1
 

@@ -1,0 +1,243 @@
+"""Crossovers: the sequence length n from which one layer's time or memory stays above another's, with an interval.
+
+Two costs are compared by the logarithm of their ratio, the gap, at each n where both costs are known. Between two of
+these n, the gap and both ends of its interval are interpolated linearly in log n.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from harness import registry
+from harness.analysis.series import Point, Setting, series_of, setting_of
+from harness.results.table import CaseResult
+from impls.registry import IMPLS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class CostRatio:
+    """The gap log(cost / other) at `n` and its 95 % interval. An end is infinite if nothing bounds it."""
+
+    n: float
+    value: float
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class Overtaking:
+    """The `n` from which a cost stays above another: the last crossing up to the largest known n.
+
+    "Surely above" means that all of the gap's 95 % interval is above 0; "surely not above", that none of it is.
+
+    | n | lo | hi | meaning |
+    | --- | --- | --- | --- |
+    | a number | a number | a number | crossing at `n`: surely not above at `lo`, surely above from `hi` on |
+    | 0 | 0 | 0 | above at every n |
+    | None | the largest n | None | surely not above at the largest n: no crossing below it |
+    | None | 0 | a number | surely above from `hi` on, at no n surely not above: noise could make a crossing |
+    | None | less than the largest n | None | undecided at the largest n, surely not above at `lo` (0: nowhere) |
+    """
+
+    n: float | None
+    lo: float | None
+    hi: float | None
+
+
+def ratio_at(n: float, cost: tuple[float, float, float], other: tuple[float, float, float]) -> CostRatio:
+    """Return the gap of two independent costs, each as `(value, lo, hi)` with a value above 0.
+
+    The distances to the ends add up as squares. This is the method of variance estimates recovery (Zou and Donner
+    2008, "Construction of confidence limits about effect measures", section 2).
+    """
+    (value, lo, hi), (other_value, other_lo, other_hi) = cost, other
+    middle = math.log(value / other_value)
+    down = math.hypot(_distance(lo, value), _distance(other_value, other_hi))
+    up = math.hypot(_distance(value, hi), _distance(other_lo, other_value))
+    return CostRatio(n, middle, middle - down, middle + up)
+
+
+def _distance(small: float, large: float) -> float:
+    return math.log(large / small) if small > 0 and large < math.inf else math.inf
+
+
+def find_overtaking(gaps: Sequence[CostRatio]) -> Overtaking:
+    """Find where the gap rises above 0 for good.
+
+    `gaps` are in ascending order of n. Raises ValueError if `gaps` is empty.
+    """
+    if not gaps:
+        raise ValueError("a crossing needs a size at which both costs are known")
+    last = gaps[-1]
+    below = _rise(gaps, lambda gap: gap.hi)
+    if last.hi <= 0:
+        return Overtaking(None, last.n, None)
+    if last.lo <= 0:
+        return Overtaking(None, below or 0.0, None)
+    above = _rise(gaps, lambda gap: gap.lo)
+    if above is None:
+        return Overtaking(0.0, 0.0, 0.0)
+    return Overtaking(_rise(gaps, lambda gap: gap.value) if below is not None else None, below or 0.0, above)
+
+
+def _rise(gaps: Sequence[CostRatio], side: Callable[[CostRatio], float]) -> float | None:
+    """The n where one side of the gap is last at or below 0; None if it never is."""
+    for i in range(len(gaps) - 1, -1, -1):
+        before = side(gaps[i])
+        if before > 0:
+            continue
+        if i == len(gaps) - 1:
+            return gaps[i].n
+        after = side(gaps[i + 1])
+        # An infinite end cannot be interpolated. The crossing is then put at whichever n widens the interval.
+        share = 1.0 if before == -math.inf else 0.0 if after == math.inf else before / (before - after)
+        return math.exp((1 - share) * math.log(gaps[i].n) + share * math.log(gaps[i + 1].n))
+    return None
+
+
+METRICS = ("time", "memory")
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """The `seq_len` from which `slower` costs more than `faster`; below it, `slower` costs as much or less.
+
+    `metric` is `time` or `memory`. The largest n at which both layers were measured is `measured_to`.
+
+    If `slower` costs more at every measured n, `seq_len` is 0. If it surely does not cost more at the largest n,
+    `seq_len` is None and `seq_len_lo` equals `measured_to`.
+
+    Otherwise the crossing lies between `seq_len_lo` and `seq_len_hi`. These are the last n where the 95 % interval of
+    the cost ratio is at most 1, and the n from which it stays above 1.
+
+    If noise alone could make a crossing, `seq_len` is None too. Then `slower` surely costs more from `seq_len_hi` on,
+    unless `seq_len_hi` is None. It surely does not cost more at `seq_len_lo`, unless `seq_len_lo` is 0.
+    """
+
+    slower: str
+    faster: str
+    setting: Setting
+    metric: str
+    d_model: int
+    num_heads: int
+    batch_size: int
+    seq_len: float | None
+    seq_len_lo: float | None
+    seq_len_hi: float | None
+    measured_from: int
+    measured_to: int
+
+    @property
+    def decided(self) -> bool:
+        """Whether the comparison is decided: a crossing, none up to the largest n, or above at every n."""
+        return self.seq_len is not None or self.seq_len_lo == self.measured_to
+
+    def __str__(self) -> str:
+        """Describe the crossover in words, without the names of the layers."""
+        at_all = f"n = {self.measured_from}" + (
+            f" to {self.measured_to}" if self.measured_to > self.measured_from else ""
+        )
+        if self.seq_len == 0:
+            return f"at every n measured, {at_all}" if self.measured_to > self.measured_from else f"at {at_all}"
+        if self.seq_len is not None:
+            reach = f" ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f})"
+            return f"from n = {self.seq_len:.0f}{reach if self.seq_len_lo != self.seq_len_hi else ''} on"
+        if self.seq_len_lo == self.measured_to:
+            return f"not below {self.measured_to}" if self.measured_to > self.measured_from else f"not at {at_all}"
+        if self.seq_len_hi is not None:
+            return f"undecided: from n = {self.seq_len_hi:.0f} on; below, the intervals overlap"
+        if self.seq_len_lo:
+            return f"undecided: not at n = {self.seq_len_lo:.0f}; above, the intervals overlap"
+        return f"undecided: the intervals overlap at {at_all}"
+
+
+# One layer's costs by number of heads and n.
+_Costs = dict[int, dict[int, Point]]
+
+
+def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
+    """Find the crossover of every ordered pair of layers measured at a common n.
+
+    Pairs are compared for each metric, setting, batch size and (d, h). A layer without heads is compared with each
+    other layer at every h of that layer.
+    """
+    of_run = list(lines)
+    without = layers_without_heads(of_run)
+    groups: dict[tuple[Setting, int, int], dict[str, list[CaseResult]]] = {}
+    for line in of_run:
+        group = groups.setdefault((setting_of(line), line.batch_size, line.d_model), {})
+        group.setdefault(line.impl, []).append(line)
+    found = []
+    for (setting, batch_size, d_model), members in groups.items():
+        for metric in METRICS:
+            costs = {impl: _costs(own, metric) for impl, own in members.items()}
+            for slower, faster in itertools.permutations(costs, 2):
+                for h in _common_heads(slower, faster, costs, without):
+                    of_slower = _cost_at(costs[slower], h, slower in without)
+                    of_faster = _cost_at(costs[faster], h, faster in without)
+                    both = sorted(of_slower.keys() & of_faster.keys())
+                    if both:
+                        over = find_overtaking(
+                            [ratio_at(n, _is_known(of_slower[n]), _is_known(of_faster[n])) for n in both]
+                        )
+                        pair = (slower, faster, setting, metric, d_model, h, batch_size)
+                        found.append(Crossover(*pair, over.n, over.lo, over.hi, both[0], both[-1]))
+    return found
+
+
+def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
+    """Return the layers of a run that have no heads.
+
+    The registry decides this for built-in layers. A user's layer counts as headless if it was measured only with one
+    head while other layers were measured with more. If no layer was measured with more heads, this is not known, and
+    the user's layer counts as having heads.
+    """
+    heads: dict[str, set[int]] = {}
+    for line in lines:
+        heads.setdefault(line.impl, set()).add(line.num_heads)
+    several = any(seen != {1} for seen in heads.values())
+    return {
+        impl
+        for impl, seen in heads.items()
+        if (not registry.traits(impl).has_heads if impl in IMPLS else several and seen == {1})
+    }
+
+
+def _costs(lines: Iterable[CaseResult], metric: str) -> _Costs:
+    costs: _Costs = {}
+    series = series_of(lines, metric)
+    for point in series.points if series else ():
+        costs.setdefault(point.h, {})[point.n] = point
+    return costs
+
+
+def _common_heads(one: str, other: str, costs: Mapping[str, _Costs], without: Collection[str]) -> list[int]:
+    with_heads = [set(costs[impl]) for impl in (one, other) if impl not in without]
+    return sorted(set.intersection(*with_heads) if with_heads else {1})
+
+
+def _cost_at(costs: _Costs, h: int, is_headless: bool) -> dict[int, Point]:
+    return costs.get(1 if is_headless else h, {})
+
+
+def _is_known(point: Point) -> tuple[float, float, float]:
+    """The cost and its interval. A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0."""
+    return (point.value, point.lo, point.hi) if point.value > 0 else (1.0, 1.0, 1.0)
+
+
+_FIRST = ("slower", "faster", "metric", "d_model", "num_heads", "seq_len", "seq_len_lo", "seq_len_hi")
+_SETTING = tuple(field.name for field in fields(Setting))
+COLUMNS = (*_FIRST, "batch_size", *_SETTING, "measured_from", "measured_to", "in_words")
+
+
+def crossovers_table(found: Iterable[Crossover]) -> "pd.DataFrame":
+    """Return the crossovers as a tidy DataFrame: `crossovers.csv`. The column `in_words` says what the numbers mean."""
+    import pandas as pd
+
+    rows = [{**vars(one), **asdict(one.setting), "in_words": str(one)} for one in found]
+    return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -1,0 +1,336 @@
+"""A paper's published figures beside the measured ones, and a verdict on each of its claims.
+
+Claims are ratios or shapes (a power of n, an overtaking), which carry over between machines. Times do not.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from harness.analysis.claims import CONFIRMED, REFUTED, UNDETERMINED, Judgement
+from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
+from harness.analysis.papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
+from harness.case import AXES
+from harness.results.table import CaseResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class MeasuredValue:
+    """A quantity of a line, or its ratio to that of another line.
+
+    `known` is None if no number was measured; `ended` then says why.
+    """
+
+    line: CaseResult
+    known: Known | None
+    ended: str
+
+
+def measured_value(
+    lines: Sequence[CaseResult], quantity: str, of: str, over: str, at: Size, against: Size | None = None
+) -> list[MeasuredValue]:
+    """Return the quantity for every line of the layer `of` that matches `at`, in ascending order of n.
+
+    If `over` names a layer, the quantity is divided by that of `over` at the same point. With `against`, the result is
+    divided by the same quantity at the other values that `against` gives for some axes. Points without a line to
+    divide by are left out. Layers without heads match every number of heads.
+    """
+    if against:
+        elsewhere = measured_value(lines, quantity, of, over, {**at, **against})
+        there = {_place(one.line, False, against): one for one in elsewhere}
+        here = measured_value(lines, quantity, of, over, at)
+        both = [(one, there.get(_place(one.line, False, against))) for one in here]
+        return [_divided(one.line, one, other) for one, other in both if other is not None]
+    mine = sorted((line for line in lines if line.impl == of and is_at_size(line, at)), key=lambda line: line.seq_len)
+    if not over:
+        return [MeasuredValue(line, *_known(line, quantity)) for line in mine]
+    any_heads = bool({of, over} & layers_without_heads(lines))
+    others = {_place(line, any_heads): line for line in lines if line.impl == over}
+    pairs = [(line, others.get(_place(line, any_heads))) for line in mine]
+    return [_ratio(line, other, quantity) for line, other in pairs if other is not None]
+
+
+def is_at_size(line: CaseResult, at: Size) -> bool:
+    """Whether a line matches `at` on every axis named there."""
+    return all(_value(line, axis) in values for axis, values in at.items())
+
+
+def _value(line: CaseResult, axis: str) -> Any:
+    return line.d_model // line.num_heads if axis == "head_dim" else getattr(line, axis)
+
+
+def _place(line: CaseResult, any_heads: bool, but: Collection[str] = ()) -> tuple[Any, ...]:
+    """The point of a line, without the axes `but`. With `any_heads`, the number of heads is ignored."""
+    axes = (axis for axis in AXES if axis not in ("impl", "num_heads", *but))
+    return (*(getattr(line, axis) for axis in axes), any_heads or "num_heads" in but or line.num_heads)
+
+
+def _known(line: CaseResult, quantity: str) -> tuple[Known | None, str]:
+    known = QUANTITIES[quantity].of(line)
+    return known, "" if known is not None else line.status if line.status != "ok" else "not measured"
+
+
+def _ratio(line: CaseResult, other: CaseResult, quantity: str) -> MeasuredValue:
+    mine, its = (MeasuredValue(one, *_known(one, quantity)) for one in (line, other))
+    named = (replace(one, ended=one.ended and f"{one.line.impl} {one.ended}") for one in (mine, its))
+    return _divided(line, *named)
+
+
+def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
+    """The ratio of two quantities, attributed to `line`. Its interval assumes independent errors."""
+    if one.known is None or other.known is None:
+        return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
+    if min(one.known[0], other.known[0]) <= 0:
+        return MeasuredValue(line, None, "nothing to divide")
+    between = ratio_at(line.seq_len, one.known, other.known)
+    return MeasuredValue(line, (math.exp(between.value), math.exp(between.lo), math.exp(between.hi)), "")
+
+
+_Points = Sequence[tuple[CaseResult, Known]]
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim and the judgement on it."""
+
+    claim: Claim
+    judgement: Judgement
+
+
+def judge_claims(paper: Paper, lines: Sequence[CaseResult]) -> list[JudgedClaim]:
+    """Judge every claim of the paper, in the paper's order."""
+    return [JudgedClaim(claim, _judge_claim(claim, lines)) for claim in paper.claims]
+
+
+def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
+    found = measured_value(lines, claim.quantity, claim.of, claim.over, claim.at, claim.against)
+    if not found:
+        return Judgement("", UNDETERMINED, "no case of it was measured")
+    known: _Points = [(one.line, one.known) for one in found if one.known is not None]
+    if not known:
+        return Judgement("", UNDETERMINED, f"no number was measured: {found[0].ended}")
+    known = _along_n(known) if claim.kind in ("exponent", "overtakes") else _widest(known)
+    judge = {"about": _about, "at_least": _bound, "at_most": _bound, "exponent": _exponent, "overtakes": _overtakes}
+    return judge[claim.kind](claim, known)
+
+
+_OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
+
+
+def _widest(points: _Points) -> _Points:
+    """The points with the largest width and, of these, the most heads."""
+    widest = max((line.d_model, line.num_heads) for line, _ in points)
+    return [(line, known) for line, known in points if (line.d_model, line.num_heads) == widest]
+
+
+def _along_n(points: _Points) -> _Points:
+    """The longest row of points that differ only in n. Ties go to the larger width, then to more heads."""
+    rows: dict[tuple[object, ...], list[tuple[CaseResult, Known]]] = {}
+    for line, known in points:
+        rows.setdefault(tuple(getattr(line, axis) for axis in _OTHERS), []).append((line, known))
+    return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
+
+
+def _about(claim: Claim, points: _Points) -> Judgement:
+    (wanted,) = claim.wanted
+    least, most = wanted * (1 - claim.within), wanted * (1 + claim.within)
+    return _within(points, least, most, f"{_number(wanted)} ± {100 * claim.within:.0f} %")
+
+
+def _bound(claim: Claim, points: _Points) -> Judgement:
+    (wanted,) = claim.wanted
+    if claim.kind == "at_least":
+        return _within(points, wanted, math.inf, f"{_number(wanted)} or more")
+    return _within(points, -math.inf, wanted, f"{_number(wanted)} or less")
+
+
+def _within(points: _Points, least: float, most: float, said: str) -> Judgement:
+    """Judge whether all points lie between two bounds.
+
+    The claim is confirmed if all intervals lie inside, and refuted if one lies outside.
+    """
+    text = ", ".join(_claim_at(line, known, several=len(points) > 1) for line, known in points)
+    outside = [(line, known) for line, known in points if known[2] < least or known[1] > most]
+    if outside:
+        line, known = outside[0]
+        return Judgement(text, REFUTED, f"at n = {line.seq_len} it is {_number(known[0])}, and not {said}")
+    open_ = [line for line, known in points if not least <= known[1] <= known[2] <= most]
+    if open_:
+        return Judgement(
+            text, UNDETERMINED, f"the interval at n = {open_[0].seq_len} holds numbers that are not {said}"
+        )
+    return Judgement(text, CONFIRMED, f"{said}{' at every n' if len(points) > 1 else ''}")
+
+
+def _exponent(claim: Claim, points: _Points) -> Judgement:
+    by_n = {line.seq_len: known for line, known in points}
+    if len(by_n) < 2:
+        return Judgement("", UNDETERMINED, "n was not varied alone")
+    small, large = sorted(by_n)[-2:]
+    run = math.log(large / small)
+    (v0, lo0, hi0), (v1, lo1, hi1) = by_n[small], by_n[large]
+    if min(v0, lo0, v1, lo1) <= 0 or math.inf in (hi0, hi1):
+        return Judgement("", UNDETERMINED, "one trial has no interval")
+    down = math.hypot(math.log(v1 / lo1), math.log(hi0 / v0)) / run
+    up = math.hypot(math.log(hi1 / v1), math.log(v0 / lo0)) / run
+    value = math.log(v1 / v0) / run
+    reach = f" ({value - down:.2f} to {value + up:.2f})" if down + up > 0.005 else ""
+    text = f"n^{value:.2f}{reach} from n = {small} to {large}"
+    (wanted,) = claim.wanted
+    said = f"{wanted:g} ± {claim.within:g}"
+    if value + up < wanted - claim.within or value - down > wanted + claim.within:
+        return Judgement(text, REFUTED, f"the power is not {said}")
+    if value - down >= wanted - claim.within and value + up <= wanted + claim.within:
+        return Judgement(text, CONFIRMED, f"the power is {said}")
+    return Judgement(text, UNDETERMINED, f"the power may be {said}, and may be another")
+
+
+def _overtakes(claim: Claim, points: _Points) -> Judgement:
+    gaps = [
+        CostRatio(line.seq_len, *(math.log(end) if end > 0 else -math.inf for end in known)) for line, known in points
+    ]
+    over, (least, most) = find_overtaking(gaps), claim.wanted
+    said = f"from an n between {least:.0f} and {most:.0f} on" if least > 0 else f"from n = {most:.0f} on at the latest"
+    largest, smallest = gaps[-1].n, gaps[0].n
+    if over.n == 0:  # it was above before the smallest n
+        earlier = CONFIRMED if least <= 0 else REFUTED if smallest <= least else UNDETERMINED
+        verdict = earlier if smallest <= most else UNDETERMINED
+        return Judgement(f"at every n measured, from {smallest:.0f} on", verdict, f"the paper has it {said}")
+    if over.n is not None and over.lo is not None and over.hi is not None:
+        text = f"from n = {over.n:.0f} ({over.lo:.0f} to {over.hi:.0f}) on"
+        outside = over.lo > most or over.hi < least
+        inside = over.lo >= least and over.hi <= most
+        verdict = REFUTED if outside else CONFIRMED if inside else UNDETERMINED
+        return Judgement(text, verdict, f"the paper has it {said}")
+    if over.lo == largest:
+        verdict = REFUTED if largest >= most else UNDETERMINED
+        return Judgement(f"not below n = {largest:.0f}", verdict, f"the paper has it {said}")
+    return Judgement("undecided: the intervals overlap", UNDETERMINED, f"the paper has it {said}")
+
+
+def _claim_at(line: CaseResult, known: Known, several: bool) -> str:
+    value, lo, hi = known
+    reach = f" ({_number(lo)} to {_number(hi)})" if hi - lo > 0.005 * value else ""
+    return f"{_number(value)}{reach}" + (f" at n = {line.seq_len}" if several else "")
+
+
+def _number(value: float) -> str:
+    """Format a number with three significant digits, or as an integer from 100 on."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+COLUMNS = (
+    "claim",
+    "verdict",
+    "measured",
+    "reason",
+    "kind",
+    "quantity",
+    "impl",
+    "over",
+    "at",
+    "against",
+    "wanted",
+    "within",
+    "source",
+)
+
+
+def judged_claims_table(found: Sequence[JudgedClaim]) -> "pd.DataFrame":
+    """Return the verdicts as a tidy DataFrame: `published_claims.csv`."""
+    import pandas as pd
+
+    rows = [
+        {
+            **vars(one.judgement),
+            "claim": one.claim.says,
+            "kind": one.claim.kind,
+            "quantity": one.claim.quantity,
+            "impl": one.claim.of,
+            "over": one.claim.over,
+            "at": size_text(one.claim.at),
+            "against": size_text(one.claim.against),
+            "wanted": " ".join(f"{number:g}" for number in one.claim.wanted),
+            "within": one.claim.within,
+            "source": one.claim.source,
+        }
+        for one in found
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class FigureComparison:
+    """A published figure and its measurement; `measured` is None if no case of the run matches."""
+
+    figure: Figure
+    measured: MeasuredValue | None
+
+    @property
+    def ratio(self) -> float | None:
+        """The measured value over the published one; None if either is missing."""
+        if self.figure.value is None or self.measured is None or self.measured.known is None:
+            return None
+        return self.measured.known[0] / self.figure.value
+
+
+def figures_beside(paper: Paper, lines: Sequence[CaseResult]) -> list[FigureComparison]:
+    """Match every figure of the paper with a measurement, in the paper's order.
+
+    If several cases match, the widest is taken. Ties go to the larger batch size.
+    """
+    found = []
+    for figure in paper.figures:
+        alike = measured_value(lines, figure.quantity, figure.of, figure.over, figure.at)
+        best = max(alike, key=lambda one: (one.line.d_model, one.line.batch_size), default=None)
+        found.append(FigureComparison(figure, best))
+    return found
+
+
+PUBLISHED_COLUMNS = (
+    *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
+    *("measured_hi", "measured_ended", "ratio", "case", "hardware", "source", "second_hand"),
+)
+
+
+def published_table(found: Sequence[FigureComparison]) -> "pd.DataFrame":
+    """Return the figures as a tidy DataFrame: `published.csv`.
+
+    For a case without a number, `measured_ended` says how it ended.
+    """
+    import pandas as pd
+
+    return pd.DataFrame([_published_row(one) for one in found], columns=list(PUBLISHED_COLUMNS))
+
+
+def _published_row(one: FigureComparison) -> dict[str, object]:
+    figure, line = one.figure, one.measured
+    known = line.known if line is not None else None
+    return {
+        "table": figure.table,
+        "quantity": figure.quantity,
+        "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
+        "impl": figure.of,
+        "over": figure.over,
+        "at": size_text(figure.at),
+        "published": figure.value,
+        "published_ended": figure.ended,
+        "measured": known[0] if known else None,
+        "measured_lo": known[1] if known else None,
+        "measured_hi": known[2] if known else None,
+        "measured_ended": "" if known else line.ended if line is not None else NOT_MEASURED,
+        "ratio": one.ratio,
+        "case": line.line.case.key if line is not None else "",
+        "hardware": figure.hardware,
+        "source": figure.source,
+        "second_hand": figure.second_hand,
+    }

@@ -1,0 +1,169 @@
+"""Compare each case with the machine's roofline: FLOP/s over FLOPs per byte (Williams, Waterman, Patterson 2009).
+
+Two details differ from the plain roofline. The memory roof bounds only the traffic that must cross between memory and
+cache. And a peak is the fastest rate that calibration measured, so the machine can reach at least that. It may be
+faster by the noise floor, the difference between two measurements of the same thing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from harness.analysis.series import Setting, setting_of
+from harness.results.table import CaseResult
+
+# Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
+_BUFFER_TO_CACHE = 4
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The FLOP/s and bytes per second that calibration measured for one dtype, device and number of threads.
+
+    `cache_bytes` is the size of the last-level cache. With 0, nothing is assumed to stay in it.
+    """
+
+    dtype: str
+    device: str
+    threads: int
+    peak_flops_per_s: float
+    peak_lo: float
+    peak_hi: float
+    bandwidth_bytes_per_s: float
+    bandwidth_lo: float
+    bandwidth_hi: float
+    cache_bytes: int = 0
+
+    def at(self, flops_per_byte: float) -> float:
+        """Return the highest possible FLOP/s at this intensity if all bytes come from memory."""
+        return min(self.peak_flops_per_s, flops_per_byte * self.bandwidth_bytes_per_s)
+
+
+@dataclass(frozen=True)
+class RoofPoint:
+    """One case under its roof: FLOPs per byte (least traffic), and FLOP/s with the interval of its time.
+
+    The roof allows the case `roof_flops_per_s`. This exceeds `Roof.at` if part of the traffic stays in the cache. The
+    case reaches a fraction `share` of it. The limit is named by `bound`: `compute` or `memory`.
+    """
+
+    line: CaseResult
+    setting: Setting
+    flops_per_byte: float
+    flops_per_s: float
+    flops_per_s_lo: float
+    flops_per_s_hi: float
+    share: float
+    share_lo: float
+    share_hi: float
+    bound: str
+    roof_flops_per_s: float = 0.0
+
+
+def roofs(machine: Mapping[str, Any]) -> list[Roof]:
+    """Return a roof for each dtype whose peak was calibrated, from a run's machine.json; none without calibration."""
+    made = machine.get("calibration")
+    bandwidth = made and made["bandwidth"].get("bandwidth_bytes_per_s")
+    if not made or not bandwidth:
+        return []
+    noise = 1 + made["noise_floor"]
+    cache = made["bandwidth"].get("cache_bytes") or made["bandwidth"].get("buffer_bytes", 0) // _BUFFER_TO_CACHE
+    return [
+        Roof(
+            *(dtype, made["device"], made["threads"]),
+            *(peak, peak, peak * noise),
+            *(bandwidth, bandwidth, bandwidth * noise),
+            cache,
+        )
+        for dtype, peak in made["peak_flops_per_s"].items()
+    ]
+
+
+def why_no_roof(machine: Mapping[str, Any]) -> str:
+    """Return how to get a roofline, for a run without one; empty if the run has a roofline."""
+    if roofs(machine):
+        return ""
+    # On a machine that was never calibrated, the note would only repeat this message.
+    note = machine.get("calibration_note") or ""
+    why = f" ({note})" if note and not note.startswith("there is none") else ""
+    return f"No roofline: this run has no calibration{why}. `python -m harness calibrate` gives later sweeps one."
+
+
+def roof_points(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[RoofPoint]:
+    """Return a point for every timed case with known FLOPs and traffic and a matching roof.
+
+    A roof matches by dtype, device and number of threads. Threads are ignored on a GPU, because they do not affect its
+    peak.
+    """
+    by_kind = {_kind(roof): roof for roof in known}
+    found = []
+    for line in lines:
+        roof = by_kind.get(_kind(line))
+        if roof is not None and line.time_s and line.flops and line.min_bytes:
+            found.append(_point(line, roof, line.flops, line.flops / line.min_bytes, line.time_s))
+    return found
+
+
+def _kind(of: CaseResult | Roof) -> tuple[str, str, int]:
+    return of.dtype, of.device, of.threads if of.device == "cpu" else 0
+
+
+def _point(line: CaseResult, roof: Roof, flops: int, flops_per_byte: float, time_s: float) -> RoofPoint:
+    crossing = share_at_ridge(line, roof.cache_bytes)
+    memory = flops_per_byte / crossing if crossing else inf
+    allowed, most, least = (
+        min(peak, memory * bandwidth)
+        for peak, bandwidth in (
+            (roof.peak_flops_per_s, roof.bandwidth_bytes_per_s),
+            (roof.peak_hi, roof.bandwidth_hi),
+            (roof.peak_lo, roof.bandwidth_lo),
+        )
+    )
+    reached = flops / time_s
+    lo = flops / line.time_hi_s if line.time_hi_s else 0.0
+    hi = flops / line.time_lo_s if line.time_lo_s else inf
+    return RoofPoint(
+        line,
+        setting_of(line),
+        flops_per_byte,
+        *(reached, lo, hi),
+        *(reached / allowed, lo / most, hi / least),
+        "memory" if memory * roof.bandwidth_bytes_per_s < roof.peak_flops_per_s else "compute",
+        allowed,
+    )
+
+
+def share_at_ridge(line: CaseResult, cache_bytes: int) -> float:
+    """Return the share of the least traffic that must cross between memory and a last-level cache of this size, C.
+
+    W bytes are needed: a call's weights, inputs and intermediates. If all of them fit into the cache, the previous call
+    left them there. The share is then 0, and only arithmetic bounds the call. Otherwise, a cache that keeps what it
+    will need again saves the share C/W, and 1 − C/W must cross. The memory roof is then 1/(1 − C/W) times as high.
+
+    The share is 1 if the needed bytes are unknown.
+    """
+    needed = sum(size or 0 for size in (line.weights_bytes, line.inputs_bytes, line.peak_bytes))
+    return max(0.0, 1 - cache_bytes / needed) if needed else 1.0
+
+
+def points_above_roof(points: Iterable[RoofPoint]) -> list[str]:
+    """Return a message for each layer and bound with cases surely above their roof, which is impossible."""
+    above: dict[tuple[str, str], list[RoofPoint]] = {}
+    for point in points:
+        if point.share_lo > 1:
+            above.setdefault((point.line.impl, point.bound), []).append(point)
+    return [_reason(max(points, key=lambda point: point.share_lo), len(points) - 1) for points in above.values()]
+
+
+def _reason(point: RoofPoint, others: int) -> str:
+    line = point.line
+    which = f"{line.impl} n={line.seq_len} d={line.d_model} h={line.num_heads}"
+    why = {
+        "compute": "the peak of matrix products was measured too low, or the work is counted too high",
+        "memory": "the bandwidth was measured too low, or more of its traffic stays in the cache than is reckoned with",
+    }[point.bound]
+    return (
+        f"above the roof: {which}{f' and {others} more' if others else ''} reaches {100 * point.share:.0f} % of what "
+        f"{point.bound} allows, {100 * point.share_lo:.0f} % at least: {why}. Calibrate on a quiet machine."
+    )

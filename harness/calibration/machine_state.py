@@ -1,0 +1,250 @@
+"""The state of a machine: its settings as the kernel reports them, and what else ran during a measurement.
+
+Settings are read below a `root`, which is `/` on a real machine. In containers and virtual machines, and off Linux,
+many of them cannot be read.
+"""
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_CPUS = "sys/devices/system/cpu"
+# Settings for which None can also mean that no limit exists.
+_NONE_MEANS_NONE = ("cpu_quota",)
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """The machine's settings. A setting that cannot be read is None and named in `unreadable`.
+
+    `cpu_quota` is in CPUs, and None without a quota. `usable_cores` counts the physical cores behind the usable CPUs.
+    """
+
+    usable_cpus: int
+    usable_cores: int | None
+    governors: tuple[str, ...] | None
+    scaling_driver: str | None
+    turbo: bool | None
+    smt: bool | None
+    virtual: bool | None
+    clocksource: str | None
+    huge_pages: str | None
+    cpu_quota: float | None
+    on_battery: bool | None
+    swap_used_bytes: int
+    memory_available_bytes: int
+    unreadable: tuple[str, ...]
+
+
+def read_machine_state(root: Path = Path("/")) -> MachineState:
+    """Read the machine's settings now."""
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    quota, quota_is_known = cpu_quota(root)
+    found = {
+        "usable_cores": usable_cores(root, usable),
+        "governors": _distinct(root, f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor"),
+        "scaling_driver": _read(root / _CPUS / "cpu0/cpufreq/scaling_driver"),
+        "turbo": turbo(root),
+        "smt": _flag(root / _CPUS / "smt/active"),
+        "virtual": virtual(root),
+        "clocksource": _read(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "huge_pages": _chosen(_read(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        "cpu_quota": quota,
+        "on_battery": on_battery(root),
+    }
+    unreadable = [name for name, value in found.items() if value is None and name not in _NONE_MEANS_NONE]
+    if not quota_is_known:
+        unreadable.append("cpu_quota")
+    return MachineState(
+        usable_cpus=len(usable),
+        swap_used_bytes=psutil.swap_memory().used,
+        memory_available_bytes=psutil.virtual_memory().available,
+        unreadable=tuple(sorted(unreadable)),
+        **found,  # type: ignore[arg-type]
+    )
+
+
+def usable_cores(root: Path, cpus: list[int]) -> int | None:
+    """The number of physical cores behind the given CPUs: hyper-threads of one core count once."""
+    siblings = [_read(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus]
+    return None if None in siblings else len(set(siblings))
+
+
+def turbo(root: Path) -> bool | None:
+    """Whether the clock may exceed its nominal frequency while the chip is cool enough."""
+    off = _flag(root / _CPUS / "intel_pstate/no_turbo")
+    return not off if off is not None else _flag(root / _CPUS / "cpufreq/boost")
+
+
+def virtual(root: Path) -> bool | None:
+    """Whether this is a virtual machine. x86 CPUs report it among their flags."""
+    flags = [line for line in (_read(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags")]
+    return "hypervisor" in flags[0].split() if flags else None
+
+
+def cpu_quota(root: Path) -> tuple[float | None, bool]:
+    """`(CPUs' worth of time granted by the control groups, whether this is known)`; None without a limit.
+
+    The smallest quota of this process's group and all groups above counts. Version 2 (`cpu.max`) and version 1
+    (`cpu.cfs_quota_us`) are read.
+    """
+    quotas: list[float] = []
+    known = False
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / ("" if not controllers else "cpu")
+        group = mount / path.strip("/")
+        for directory in (group, *group.parents):
+            if not directory.is_relative_to(mount):
+                break
+            limit = _limit(directory)
+            known = known or limit is not None
+            if limit:
+                quotas.append(limit)
+        # The root group of version 2 has no cpu.max, because it cannot be limited.
+        known = known or (not controllers and (mount / "cgroup.controllers").exists())
+    return (min(quotas) if quotas else None), known
+
+
+def _limit(group: Path) -> float | None:
+    """A group's quota in CPUs; 0 if it has none, None if the group cannot be read."""
+    words = (_read(group / "cpu.max") or "").split()
+    if not words:
+        words = [_read(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+    if not all(words):
+        return None
+    return 0.0 if words[0] in ("max", "-1") else int(words[0]) / int(words[1])
+
+
+def on_battery(root: Path) -> bool | None:
+    """Whether a battery is discharging. False if the machine has none."""
+    supplies = root / "sys/class/power_supply"
+    if not supplies.is_dir():
+        return None
+    return any(
+        _read(supply / "type") == "Battery" and _read(supply / "status") == "Discharging"
+        for supply in supplies.iterdir()
+    )
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:  # absent or not permitted: the caller reports "not readable"
+        return None
+
+
+def _flag(path: Path) -> bool | None:
+    text = _read(path)
+    return None if text is None else text == "1"
+
+
+def _distinct(root: Path, pattern: str) -> tuple[str, ...] | None:
+    return tuple(sorted({text for path in root.glob(pattern) if (text := _read(path))})) or None
+
+
+def _chosen(text: str | None) -> str | None:
+    """`always [madvise] never` → `madvise`."""
+    return text.partition("[")[2].partition("]")[0] or None if text else None
+
+
+# At most this many processes are named, and only those that took at least this share of one core.
+_MOST_NAMED = 3
+_LEAST_NAMED = 0.02
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Counters of CPU time in seconds, and of swapped bytes, since boot.
+
+    The machine's are `busy_s`, `total_s` and `steal_s`; the last is None if the kernel does not report it. Those of
+    this process and its ended children are in `own_s`. The map `others` holds the name and CPU time of every other
+    process, by (id, time of creation). The CPU time includes that of its ended children: what a shell starts ends soon,
+    and only the shell remains to be named.
+    """
+
+    at_s: float
+    total_s: float
+    busy_s: float
+    steal_s: float | None
+    own_s: float
+    swapped_bytes: int
+    others: dict[tuple[int, float], tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Another process that used the CPU, with its children. `cores` is 0.5 for half a core's time."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+@dataclass(frozen=True)
+class BackgroundLoad:
+    """What else ran during a measurement: time stolen by the host, other processes, and swapping.
+
+    Both shares are of the time of all CPUs. `steal_share` is None if the kernel does not report it.
+    """
+
+    steal_share: float | None
+    other_share: float
+    swapped_bytes: int
+    busiest: tuple[Busy, ...]
+
+
+def take_snapshot() -> Snapshot:
+    """The counters now. Take one before the first child process starts, and one after the last has ended."""
+    times = psutil.cpu_times()
+    swap = psutil.swap_memory()
+    idle_s = times.idle + getattr(times, "iowait", 0.0)
+    steal_s = getattr(times, "steal", None)
+    busy_s = times.user + times.system + sum(getattr(times, name, 0.0) for name in ("nice", "irq", "softirq"))
+    own = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Snapshot(
+        at_s=time.monotonic(),
+        total_s=busy_s + idle_s + (steal_s or 0.0),
+        busy_s=busy_s,
+        steal_s=steal_s,
+        own_s=sum(usage.ru_utime + usage.ru_stime for usage in own),
+        swapped_bytes=swap.sin + swap.sout,
+        others=_others(),
+    )
+
+
+def _others() -> dict[tuple[int, float], tuple[str, float]]:
+    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    found = {}
+    for process in psutil.process_iter(["pid", "name", "create_time", "cpu_times"]):
+        info = process.info
+        if info["pid"] not in ours and info["cpu_times"] is not None:
+            times = info["cpu_times"]
+            cpu_s = times.user + times.system + times.children_user + times.children_system
+            found[info["pid"], info["create_time"]] = (info["name"] or "?", cpu_s)
+    return found
+
+
+def background_load(before: Snapshot, after: Snapshot) -> BackgroundLoad:
+    """The load from `before` to `after`. A process that ended in between counts under its parent's name."""
+    total_s = max(after.total_s - before.total_s, 1e-9)
+    wall_s = max(after.at_s - before.at_s, 1e-9)
+    steal = None
+    if before.steal_s is not None and after.steal_s is not None:
+        steal = max(0.0, after.steal_s - before.steal_s) / total_s
+    other_s = max(0.0, after.busy_s - before.busy_s - (after.own_s - before.own_s))
+    # A child that ends adds its whole CPU time to its parent's, including time before `before`. Hence the cap of
+    # `other_s`.
+    busy = [
+        Busy(pid, name, min(other_s, cpu_s - before.others.get((pid, created), (name, 0.0))[1]) / wall_s)
+        for (pid, created), (name, cpu_s) in after.others.items()
+    ]
+    busy.sort(key=lambda process: -process.cores)
+    named = tuple(process for process in busy if process.cores >= _LEAST_NAMED)[:_MOST_NAMED]
+    return BackgroundLoad(steal, other_s / total_s, max(0, after.swapped_bytes - before.swapped_bytes), named)

@@ -1,4 +1,0 @@
-"""Export a run to other tools' formats: lines in, the bytes of a file out.
-
-`harness.summary` reads the files that those tools write.
-"""

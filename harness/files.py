@@ -1,0 +1,197 @@
+"""Read and write files safely: bounded reads, atomic writes, temporary directories, and CSV that runs no formulas."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+MOST_BYTES = 64 * 2**20
+# Parsing YAML takes about a hundred times the file's size in memory.
+MOST_YAML_BYTES = 8 * 2**20
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Content of a regular file of at most `most` bytes. Raises OSError for anything else.
+
+    A device, a pipe or a file of many gigabytes could block the process or fill its memory.
+    """
+    # Without O_NONBLOCK, opening a pipe without a writer would block here.
+    with os.fdopen(os.open(_regular(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        content = file.read(most + 1)
+    if content is None:  # nothing to read yet: a stream that the kernel presents as a file
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"the file is larger than {most // 2**20} MiB", str(path))
+    return content
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """Text of a UTF-8 file, with the limits of `read_bytes`.
+
+    Raises UnicodeDecodeError (a ValueError) if the content is not UTF-8, and OSError like `read_bytes`.
+    """
+    return read_bytes(path, most).decode("utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Parsed content of a JSON file. Raises OSError like `read_bytes`, and ValueError if the content is not JSON."""
+    try:
+        return json.loads(read_text(path))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply") from error
+
+
+def _regular(path: Path) -> Path:
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path
+
+
+_END = ".part"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` so that a reader of `path` finds either the old content or the complete new one.
+
+    The text goes to a temporary file in the same directory, which is then renamed to `path`. Raises OSError with the
+    file name of `path`. A killed writer leaves a temporary file whose name begins with `.` and the name of `path`.
+    """
+    # With the process id in its name, several processes can write the same file.
+    part = path.with_name(f".{path.name[:200]}.{os.getpid()}{_END}")
+    try:
+        # A text may quote a path with bytes that are not UTF-8. Each of them becomes a question mark.
+        part.write_text(text, encoding="utf-8", errors="replace")
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # a directory that forbids writing also forbids removing
+            part.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def is_leftover(name: str, of: str) -> bool:
+    """Whether `name` is a temporary file left by a killed writer of the file `of`."""
+    return name.startswith(f".{of}.") and name.endswith(_END)
+
+
+# Short, because a layer may create sockets in the directory: their path has at most 107 characters.
+_PREFIX = "attn-"
+
+
+def make_scratch() -> Path:
+    """Make a new directory for trials, named after this process, in the system's directory for temporary files.
+
+    Remove those left by processes that have ended. The name also identifies the host and the PID namespace. Several
+    hosts or namespaces may share the parent directory, and each numbers its processes independently.
+    """
+    ours = f"{_PREFIX}{zlib.crc32(f'{platform.node()} {_pid_namespace()}'.encode()) & 0xFFFFF:x}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{ours}*-*"):
+        number = left.name.removeprefix(ours).partition("-")[0]
+        if number.isdigit() and not _is_running(int(number)):
+            remove_scratch(left)
+    return Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-"))
+
+
+def remove_scratch(directory: Path) -> None:
+    """Remove the directory with its content as far as possible, even if a layer has removed its own permissions."""
+    with contextlib.suppress(RecursionError):  # a layer may nest a thousand directories
+        for at, names, _ in os.walk(directory):
+            for path in (os.path.join(at, name) for name in names):
+                if not os.path.islink(path):  # a link may lead out of the directory
+                    with contextlib.suppress(OSError):
+                        os.chmod(path, 0o700)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's process
+        pass
+    return True
+
+
+def _pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:  # not on Linux
+        return 0
+
+
+# The name or reason of a layer may begin with `=`, `+`, `-`, `@`, a tab or a line break. A leading single quote makes
+# the cell plain text (OWASP, "CSV Injection"). Numbers stay unchanged. Reading removes the quote again.
+
+# A spreadsheet set to Japanese treats the full-width signs like the plain ones.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def escaped_cell(cell: Any) -> Any:
+    """The cell as written to CSV: text that would run as a formula gets a leading quote, anything else stays."""
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+def unescaped(cell: Any) -> Any:
+    """The cell as it was before `escaped_cell`."""
+    return cell[1:] if isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def to_csv(frame: "pd.DataFrame", float_format: str | None = None) -> str:
+    """The table as CSV with a header; no spreadsheet runs its text cells as formulas.
+
+    Raises OverflowError or TypeError if a number cannot be written.
+    """
+    lines = _Lines()
+    _texts(frame, escaped_cell).to_csv(lines, index=False, float_format=float_format, lineterminator=_Lines.END)
+    return lines.getvalue()
+
+
+def from_csv(text: str) -> "pd.DataFrame":
+    """Read a table that `to_csv` wrote. Raises ValueError if the text is not a table."""
+    import pandas as pd
+
+    return _texts(pd.read_csv(io.StringIO(text)), unescaped)
+
+
+class _Lines(io.StringIO):
+    """A buffer that collects CSV lines and ends each with a line feed.
+
+    Python's `csv` quotes a carriage return in a cell only if the line terminator contains one. An unquoted carriage
+    return would end the line, and a spreadsheet might run the rest of the cell. Lines are therefore written with `END`,
+    which this buffer replaces.
+    """
+
+    END = "\r\n"
+
+    def write(self, line: str) -> int:
+        """Append one line from `csv.writer`."""
+        return super().write(line.removesuffix(self.END) + "\n")
+
+
+def _texts(frame: "pd.DataFrame", change: Callable[[Any], Any]) -> "pd.DataFrame":
+    """The table with `change` applied to its text columns. Numeric columns are skipped: they would lose digits."""
+    texts = frame.select_dtypes(exclude=["number", "bool"])
+    return frame.assign(**{str(name): texts[name].map(change, na_action="ignore") for name in texts})

@@ -1,0 +1,164 @@
+"""Exact laws of exact costs: rational coefficients that give FLOPs, operations or bytes to the last digit.
+
+The law is the one with the fewest terms that gives every point exactly. Its terms are products of powers of n, d, h
+and b. Unlike a fitted law, an exact law may have a negative term: training an Elman network does 12nd² − 2d² FLOPs.
+Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from harness.fit.laws import AXES, Break, Coefficient, Law, Sizes, Term, design, varying_axes
+from harness.fit.select import leading, subset_fits
+
+# d/h is the width of a head.
+_POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
+_MOST_TERMS = 4
+_MOST_TERMS_ABOVE = 3
+# With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
+_MOST_CANDIDATES = 40
+# Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2.
+_DENOMINATOR = 4
+FEWEST_SIZES = 3
+# A law of only the largest sizes needs at least two of them.
+_FEWEST_ABOVE = 2
+# At most this many starting sizes are tried, spread evenly over the measured n.
+_MOST_STARTS = 5
+# Such a law needs two points more than terms, because one of several starts may fit by chance.
+_SPARE_ABOVE = 2
+
+
+def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare: int = 1) -> Law | None:
+    """Find the exact law of integer `costs` at `sizes`; None if no law of at most `most` terms is exact.
+
+    The points must outnumber the terms by `spare`, so that no law fits by chance.
+
+    The law is undetermined in any of three cases. No axis varies, or the first varied one takes fewer than three
+    values. An axis takes no more values than the law has powers of it. An equally short law with other leading powers
+    is exact too.
+    """
+    axes = varying_axes(sizes)
+    terms = _candidates(axes)
+    target = np.array([float(cost) for cost in costs])
+    scale = np.where(target == 0, 1.0, np.abs(target))
+    relative = design(terms, sizes) / scale[:, None]
+    whole = [tuple(int(value) for value in size) for size in zip(sizes.n, sizes.d, sizes.h, sizes.b, strict=True)]
+    if not any(costs):
+        return _law((), (), axes, "")
+    for size in range(1, min(most - (len(terms) > _MOST_CANDIDATES), len(target) - spare) + 1):
+        found = []
+        for members, values in subset_fits(relative, target / scale, size):
+            rounded = [Fraction(round(value * _DENOMINATOR), _DENOMINATOR) for value in values]
+            chosen = [terms[i] for i in members]
+            if all(rounded) and _is_increasing(chosen, rounded) and _reproduces(chosen, rounded, whole, costs):
+                found.append((chosen, rounded))
+        if found:
+            chosen, rounded = min(found, key=lambda law: _complexity_rank(law[1]))
+            return _law(chosen, rounded, axes, _uncertainty(sizes, axes, [law[0] for law in found]))
+    return None
+
+
+def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
+    """Find the exact law of all points, or else of the points from some n on; None if there is none.
+
+    That n is the smallest start tried from which a law is exact, and it is listed in `breaks`. Such laws occur because
+    different phases of a call set the peak memory at small and at large n.
+    """
+    starts = np.unique(sizes.n)[: -_FEWEST_ABOVE + 1 or None]
+    law = exact_law(sizes, costs)
+    for start in starts[1 :: -(-(len(starts) - 1) // _MOST_STARTS) or 1]:
+        if law is not None:
+            break
+        above = np.flatnonzero(sizes.n >= start)
+        law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE)
+        law = replace(law, breaks=(Break(float(start), None),)) if law is not None else None
+    return law
+
+
+def _candidates(axes: Sequence[str]) -> list[Term]:
+    powers = [_POWERS[axis] if axis in axes else (0,) for axis in AXES]
+    every = (Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers))
+    terms = [term for term in every if _occurs(term)]
+    return terms + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
+
+
+def _occurs(term: Term) -> bool:
+    """Whether a layer's cost may have this term.
+
+    d³ occurs only without n and h, for the weights. A head's width d/h occurs once for each position or pair.
+    """
+    return (term.d < 3 or (term.n == 0 and term.h == 0)) and (term.h >= 0 or (term.d == 1 and term.n in (1, 2)))
+
+
+def _reproduces(
+    terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[tuple[int, ...]], costs: Sequence[int]
+) -> bool:
+    """Whether the law gives every cost exactly. With a log term, every n must be a power of two."""
+    for (n, d, h, b), cost in zip(sizes, costs, strict=True):
+        total = Fraction(0)
+        for term, value in zip(terms, values, strict=True):
+            part = value * n**term.n * d**term.d * Fraction(h) ** term.h * b**term.b
+            if term.log:
+                if n & (n - 1):
+                    return False
+                part *= n.bit_length() - 1
+            total += part
+        if total != cost:
+            return False
+    return True
+
+
+def _complexity_rank(values: Sequence[Fraction]) -> tuple[int, int]:
+    """Sort key for how unlike counts the coefficients are: negative ones and fractions, then their number."""
+    return sum(value < 0 for value in values) + sum(value.denominator > 1 for value in values), len(values)
+
+
+def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
+    """Whether a term that grows fastest with n is positive. Otherwise costs would become negative at large n."""
+    top = max(term.growth for term in terms)
+    return any(value > 0 for term, value in zip(terms, values, strict=True) if term.growth == top)
+
+
+def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]]) -> str:
+    """Why the exact law may not be the true one; empty if nothing speaks against it.
+
+    `found` holds the terms of every exact law of the same length.
+    """
+    if not axes:
+        return "measured at one size only"
+    first = len(np.unique(sizes.axis(axes[0])))
+    if first < FEWEST_SIZES:
+        return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
+    for axis in axes:
+        distinct = len(np.unique(sizes.axis(axis)))
+        if any(_powers(terms, axis) >= distinct for terms in found):
+            return f"{axis} takes {distinct} values, and the law has as many powers of it"
+        if len({leading(terms, axis) for terms in found}) > 1:
+            return f"laws as short with other powers of {axis} give every point too"
+    return ""
+
+
+def _powers(terms: Sequence[Term], axis: str) -> int:
+    """The largest number of terms that differ only in their power of an axis; 0 if no two do."""
+    beside: dict[Term, int] = {}
+    for term in terms:
+        others = replace(term, **({"n": 0, "log": 0} if axis == "n" else {axis: 0}))
+        beside[others] = beside.get(others, 0) + 1
+    return max((number for number in beside.values() if number > 1), default=0)
+
+
+def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...], doubt: str) -> Law:
+    pairs = sorted(zip(terms, values, strict=True), key=lambda pair: (pair[0].growth, pair[0]))
+    return Law(
+        tuple(Coefficient(term, float(value), float(value), float(value)) for term, value in pairs),
+        axes,
+        not doubt,
+        doubt,
+        exact=True,
+        covariance=np.zeros((len(pairs), len(pairs))),
+        cv_error=0.0,
+    )

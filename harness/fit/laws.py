@@ -1,0 +1,329 @@
+"""A cost model (law): its terms, the law with its uncertainty, the weights of points, and scaling exponents.
+
+Coefficients of a fitted law are not negative; those of an exact law may be. Numbers in, numbers out: sizes are n, d, h,
+b. Costs are seconds, bytes or whatever unit the points have.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+AXES = ("n", "d", "h", "b")
+_POWERS = {1: "", 2: "²", 3: "³", 4: "⁴"}
+# The order of a term's factors, as theory writes them: b·h·n²·d.
+_SYMBOLS = ("b", "h", "n", "log n", "d")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of points: sequence length, width, heads and batch size, each an array of shape (points,)."""
+
+    n: Floats
+    d: Floats
+    h: Floats
+    b: Floats
+
+    @classmethod
+    def of(cls, points: Iterable[tuple[float, float, float, float]]) -> "Sizes":
+        """Build sizes from the (n, d, h, b) of each point."""
+        n, d, h, b = np.array(list(points), dtype=float).reshape(-1, 4).T
+        return cls(n, d, h, b)
+
+    def __len__(self) -> int:
+        return len(self.n)
+
+    def __getitem__(self, which: NDArray[np.bool] | NDArray[np.intp]) -> "Sizes":
+        """Return the sizes of some of the points, selected by a numpy mask or index array."""
+        return Sizes(self.n[which], self.d[which], self.h[which], self.b[which])
+
+    def axis(self, name: str) -> Floats:
+        """Return one axis by its symbol."""
+        return getattr(self, name)
+
+
+@dataclass(frozen=True, order=True)
+class Term:
+    """A term of a cost model: the product of powers of n, d, h and b, times log₂ n to the power `log`."""
+
+    n: int = 0
+    log: int = 0
+    d: int = 0
+    h: int = 0
+    b: int = 0
+
+    def __call__(self, sizes: Sizes) -> Floats:
+        """Return the term's value at each point, shape (points,)."""
+        value = sizes.n**self.n * sizes.d**self.d * sizes.h**self.h * sizes.b**self.b
+        return value * np.log2(sizes.n) ** self.log if self.log else value
+
+    def exponent(self, axis: str, sizes: Sizes) -> Floats:
+        """Return d log term / d log axis at each point, shape (points,)."""
+        power = np.full(len(sizes), float(getattr(self, axis)))
+        if axis == "n" and self.log:
+            power += self.log / np.log(np.maximum(sizes.n, 2.0))
+        return power
+
+    @property
+    def growth(self) -> tuple[int, int]:
+        """The term's growth with n: the power of n, then the power of log n."""
+        return self.n, self.log
+
+    def __str__(self) -> str:
+        powers = {"b": self.b, "h": self.h, "n": self.n, "log n": self.log, "d": self.d}
+        factors = [name + _POWERS[powers[name]] for name in _SYMBOLS if powers[name] > 0]
+        below = [f"/{name}{_POWERS[-powers[name]]}" for name in _SYMBOLS if powers[name] < 0]
+        return ("·".join(factors) or "1") + "".join(below)
+
+
+def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
+    """Return the value of each term at each point, shape (points, terms)."""
+    return np.stack([term(sizes) for term in terms], axis=1)
+
+
+def varying_axes(sizes: Sizes) -> tuple[str, ...]:
+    """Return the axes that take more than one value. A law says nothing about the others."""
+    return tuple(axis for axis in AXES if len(np.unique(sizes.axis(axis))) > 1)
+
+
+# The terms of a layer's time and memory. Terms that differ only in axes that do not vary are merged into one term
+# without these axes.
+_COSTS = (
+    Term(),  # one launch
+    Term(h=1),  # one launch per head
+    Term(log=1),
+    Term(n=1),  # one launch per step
+    Term(n=1, h=1),
+    Term(n=1, d=1),  # rows of activations
+    Term(n=1, d=2),  # projections
+    Term(n=1, log=1),
+    Term(n=1, log=1, d=1),
+    Term(n=2),  # scores
+    Term(n=2, h=1),
+    Term(n=2, d=1),  # attention
+    Term(n=3),
+    Term(d=1),
+    Term(d=2),  # weights
+)
+
+
+def candidate_terms(axes: Iterable[str]) -> tuple[Term, ...]:
+    """Return the terms that a law may have if `axes` vary, each once.
+
+    If the batch size varies, each term occurs with a factor b and without it. Work is done for each sequence, while
+    costs paid once do not depend on b.
+    """
+    kept = set(axes)
+    found: dict[Term, None] = {}
+    for term in _COSTS:
+        reduced = Term(term.n, term.log, term.d * ("d" in kept), term.h * ("h" in kept))
+        reduced = Term(reduced.n * ("n" in kept), reduced.log * ("n" in kept), reduced.d, reduced.h)
+        found[reduced] = None
+        if "b" in kept:
+            found[Term(reduced.n, reduced.log, reduced.d, reduced.h, b=1)] = None
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A value and the ends of its 95 % interval."""
+
+    value: float
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """The coefficient of one term and the ends of its 95 % confidence interval."""
+
+    term: Term
+    value: float
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A term that the points neither show nor rule out.
+
+    Its coefficient is at most `most`. Its share of the cost is at most `part` at any of the points.
+    """
+
+    term: Term
+    most: float
+    part: float
+
+
+@dataclass(frozen=True)
+class Break:
+    """The `n` from which another law holds.
+
+    The cost there is `jump` times the prediction of the law below. `jump` is None if no law is known below.
+    """
+
+    n: float
+    jump: float | None
+
+
+@dataclass(frozen=True)
+class Law:
+    """A cost as a sum of terms over the axes that `varied`.
+
+    `determined`: no law with another leading term explains the points as well. If not, `reason` says why.
+    `exact`: the law gives every point to the last digit.
+    `covariance`: covariance of the coefficients, shape (terms, terms). Intervals reach `quantile` standard errors.
+    `noise`: relative distance of the points from the law. Imprecise points count less.
+    `cv_error`: relative error (root mean square) of predicting sizes left out of the fit.
+    `hidden`: terms that are not in the law and not ruled out.
+    `trends`: by axis, the lowest and highest slope that log(cost / law) may still have.
+    `breaks`: each n from which another law begins. This law holds from the last of them on.
+    `rivals`: other laws that explain the points as well.
+    """
+
+    coefficients: tuple[Coefficient, ...]
+    varied: tuple[str, ...]
+    determined: bool
+    reason: str
+    exact: bool = False
+    covariance: Floats = field(default_factory=lambda: np.zeros((0, 0)), compare=False, repr=False)
+    quantile: float = 0.0
+    noise: float = 0.0
+    cv_error: float | None = None
+    hidden: tuple[Hidden, ...] = ()
+    trends: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    breaks: tuple[Break, ...] = ()
+    rivals: tuple["Law", ...] = field(default=(), repr=False)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The law's terms, the slowest growing first."""
+        return tuple(coefficient.term for coefficient in self.coefficients)
+
+    @property
+    def values(self) -> Floats:
+        """The law's coefficients, shape (terms,)."""
+        return np.array([coefficient.value for coefficient in self.coefficients])
+
+    def __call__(self, sizes: Sizes) -> Floats:
+        """Return the cost at each size, shape (points,)."""
+        return design(self.terms, sizes) @ self.values
+
+    def at(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
+        """Return the cost at one size."""
+        return float(self(Sizes.of([(n, d, h, b)]))[0])
+
+    def error(self, gradient: Floats) -> float:
+        """The half-width of the interval of a quantity, from the uncertainty of the coefficients.
+
+        `gradient`, shape (terms,), holds the quantity's derivatives by the coefficients. The result is infinite for a
+        law with as many terms as points. It is 0 for a law whose coefficients are given.
+        """
+        if not self.covariance.size:
+            return 0.0
+        if not np.isfinite(self.covariance).all():
+            return math.inf
+        return self.quantile * math.sqrt(max(float(gradient @ self.covariance @ gradient), 0.0))
+
+    @property
+    def leading(self) -> Term:
+        """The term that grows fastest with n. Ties go to the higher powers of d, then h, then b."""
+        return max(self.terms, key=lambda term: (term.growth, term.d, term.h, term.b))
+
+    def __str__(self) -> str:
+        text = ""
+        for coefficient in reversed(self.coefficients):
+            sign = "−" if coefficient.value < 0 else "+"
+            text += (f" {sign} " if text else sign.strip("+")) + _coefficient_text(coefficient)
+        return text or "0"
+
+
+def _coefficient_text(coefficient: Coefficient) -> str:
+    """The coefficient's absolute value and its term: `8 n·d²`, `3.2e-09 n²`, `n`."""
+    value, term = abs(coefficient.value), str(coefficient.term)
+    number = f"{value:,.0f}" if value.is_integer() and value < 1e15 else f"{value:.3g}"
+    if term == "1":
+        return number
+    return term if number == "1" else f"{number} {term}"
+
+
+# Points with smaller relative errors than this weigh the same, because no law is more accurate than this.
+LAW_ERROR = 0.02
+# No relative error is taken to be smaller than this.
+_LEAST = 1e-3
+# The width of a 95 % interval in standard errors.
+_WIDTH = 2 * 1.96
+
+
+def weights_of(costs: Floats, spreads: Floats | None) -> Floats:
+    """Return the factors by which to multiply costs in a fit: their reciprocals, reduced for imprecise points.
+
+    `spreads` holds the relative standard error of each cost, or is None if unknown.
+    """
+    if spreads is None:
+        return 1 / costs
+    return LAW_ERROR / (costs * np.sqrt(np.minimum(spreads, 1.0) ** 2 + LAW_ERROR**2))
+
+
+def spreads_of(lo: Floats, hi: Floats) -> Floats:
+    """Return the relative standard errors of 95 % intervals: at most 1, and 1 for an unbounded interval."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.log(np.asarray(hi, dtype=float) / np.asarray(lo, dtype=float)) / _WIDTH
+    return np.where(np.isfinite(error), np.minimum(error, 1.0), 1.0)
+
+
+def smoothed_weights(spreads: Floats) -> Floats:
+    """Move each spread halfway to the median of all, on a log scale.
+
+    A spread estimated from a few trials is itself imprecise. Unsteadied, a point whose four trials happen to agree
+    would outweigh all others.
+    """
+    floored = np.maximum(spreads, _LEAST)
+    return np.sqrt(floored * np.median(floored))
+
+
+def exponent_of(law: Law, axis: str, n: float, d: float, h: float = 1, b: float = 1) -> Range | None:
+    """Return the scaling exponent along `axis` ('n', 'd', 'h' or 'b') at a size; None if the axis did not vary.
+
+    This is d log cost / d log axis. One exponent cannot describe a whole curve. Attention with its projections costs
+    8nd² + 4n²d FLOPs. Its exponent rises from 1 to 2 around n = 2d.
+
+    The 95 % confidence interval covers every law that the points leave open. It contains the intervals of the law and
+    of its rivals, and the law with each hidden term added. The trend that the points may still have widens it.
+    """
+    if axis not in law.varied or not law.coefficients:
+        return None
+    size = Sizes.of([(n, d, h, b)])
+    each = [_exponent_of_one(one, axis, size) for one in (law, *law.rivals)]
+    each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
+    down, up = law.trends.get(axis, (0.0, 0.0))
+    return Range(each[0].value, min(one.lo for one in each) + down, max(one.hi for one in each) + up)
+
+
+def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
+    """The exponent of one law, its interval by propagation of the covariance.
+
+    d exponent / d c_j = (term_j / cost) · (exponent_j − exponent).
+    """
+    values = design(law.terms, size)[0]
+    powers = np.array([float(term.exponent(axis, size)[0]) for term in law.terms])
+    cost = float(values @ law.values)
+    mean = float((values * law.values) @ powers) / cost
+    if law.exact:
+        return Range(mean, mean, mean)
+    reach = law.error(values / cost * (powers - mean))
+    if len(law.terms) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
+        return Range(mean, max(mean - reach, float(powers.min())), min(mean + reach, float(powers.max())))
+    return Range(mean, mean, mean)
+
+
+def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> Range:
+    """The range from the law's own exponent to the exponent with the largest possible hidden term."""
+    cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
+    share = added / (cost + added)
+    value = (1 - share) * without + share * float(hidden.term.exponent(axis, size)[0])
+    return Range(without, min(without, value), max(without, value))

@@ -1,0 +1,242 @@
+"""Laws that change at some n, and predictions with intervals at sizes that were not measured."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import fdtri, stdtrit
+
+from harness.fit.laws import Break, Floats, Law, Range, Sizes, Term, candidate_terms, design, varying_axes, weights_of
+from harness.fit.select import ROUNDING, Fits, all_subsets, fit_law
+
+# Significance level of a break. It is low and divided by the number of n, because many n are tried.
+_REJECTED_BELOW = 1e-4
+# The cost must jump by at least this share at a break, up or down, because no law is more accurate than this. It must
+# also jump by more than `_SCATTERS` times the scatter of the points.
+LEAST_JUMP = 0.03
+_SCATTERS = 3.0
+# Each piece needs at least this many sizes.
+FEWEST_SIZES = 2
+# At most this many sizes are tried as the break. If there are more, the tried ones are spread evenly.
+_MOST_TRIED = 24
+
+
+def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
+    """Fit the law of the largest sizes: of all points, or of those from the last break on.
+
+    At a break, one law ends and another begins. The cause may be another kernel, or blocks that the C library returns
+    to the system. An average of both laws would describe neither.
+
+    The law's `breaks` lists all breaks. For the arguments see `fit_law`.
+    """
+    terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
+    breaks = _breaks(sizes, costs, terms, spreads)
+    if not breaks:
+        return fit_law(sizes, costs, spreads, expected)
+    above = sizes.n >= breaks[-1].n
+    law = fit_law(sizes[above], costs[above], None if spreads is None else spreads[above], expected)
+    return replace(law, breaks=breaks)
+
+
+def _breaks(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None) -> tuple[Break, ...]:
+    """Every break in ascending n, found by splitting the points at the best break and searching both sides."""
+    found = find_break(sizes, costs, terms, spreads)
+    if found is None:
+        return ()
+    below, above = (
+        _breaks(sizes[side], costs[side], terms, None if spreads is None else spreads[side])
+        for side in (sizes.n < found.n, sizes.n >= found.n)
+    )
+    return (*below, found, *above)
+
+
+def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None = None) -> Break | None:
+    """Find the n at which a second law begins; None if there is no break.
+
+    Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, and
+    the cost jumps there instead of bending. Both laws consist of `terms`. For `spreads` see `fit_law`.
+    """
+    weights = weights_of(costs, spreads)
+    columns, target = design(terms, sizes) * weights[:, None], costs * weights
+    whole = _Segment.best(columns, target)
+    found: list[tuple[float, Break]] = []
+    distinct = np.unique(sizes.n)
+    inner = distinct[FEWEST_SIZES : len(distinct) - FEWEST_SIZES + 1]
+    for n in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
+        above = sizes.n >= n
+        left, right = (_Segment.best(columns[part], target[part]) for part in (~above, above))
+        used = left.size + right.size + 1  # the break itself is one more parameter
+        spent, freedom = max(used - whole.size, 1), len(costs) - used
+        if freedom < 1:
+            continue
+        rss = max(left.rss + right.rss, len(costs) * ROUNDING**2)
+        excess = (whole.rss - rss) / spent / (rss / freedom)
+        here = sizes.n == n
+        jump = float(np.exp(np.median(np.log(target[here] / left.predicted(columns[here])))))
+        chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
+        least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(rss / freedom)))
+        if excess > chance and abs(np.log(jump)) >= np.log1p(least):
+            found.append((rss, Break(float(n), jump)))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """The law with the smallest residual variance over some of the points."""
+
+    fits: Fits
+    which: int
+
+    @classmethod
+    def best(cls, columns: Floats, target: Floats) -> "_Segment":
+        fits = all_subsets(columns, target)
+        return cls(fits, int(np.argmin(fits.variance)))
+
+    @property
+    def rss(self) -> float:
+        return float(self.fits.rss[self.which])
+
+    @property
+    def size(self) -> int:
+        return int(self.fits.size[self.which])
+
+    def predicted(self, columns: Floats) -> Floats:
+        members = self.fits.terms_of(self.which)
+        return columns[:, members] @ self.fits.coefficients[self.which, : self.size]
+
+
+CONFIDENCE = 0.95
+NORMAL = 1.96
+# Prior of the drift: an error of this share per doubling, with the weight of `_PRIOR_WEIGHT` trials.
+PRIOR_DRIFT = 0.10
+_PRIOR_WEIGHT = 2.0
+# A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
+_FEWEST_SIZES = 3
+# The law's uncertainty widens an interval by this factor at most. Unknown coefficients would make it infinite.
+_FARTHEST = 100.0
+# At most this many cuts between smaller and larger sizes are tried.
+_MOST_CUTS = 8
+# A law fitted below a cut is tested up to this many times the n of the cut.
+_REACH = 4
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A law with the parameters of its prediction interval.
+
+    A prediction is uncertain for three reasons. The law and its coefficients are uncertain. Points scatter around any
+    law. And a law may not hold beyond the measured sizes, because caches overflow or other kernels take over: this is
+    the drift.
+
+    The distance of the points from the law is `scatter`. The error of the law per doubling outside the measured sizes
+    is `drift`, estimated from `trials` trials. Both are standard deviations of log cost. The measured range of each
+    axis runs from `lowest` to `highest`. The largest measured cost is `dearest`.
+    """
+
+    law: Law
+    scatter: float
+    drift: float
+    trials: float
+    lowest: dict[str, float]
+    highest: dict[str, float]
+    dearest: float
+
+    def __call__(self, n: float, d: float, h: float = 1, b: float = 1) -> Range:
+        """Return the cost at a size with its 95 % prediction interval."""
+        size = Sizes.of([(n, d, h, b)])
+        value = self._averaged(size)
+        if value == 0 or (self.law.exact and self.law.determined):
+            # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
+            # cost may be higher but not lower.
+            more = NORMAL * self.drift * self._beyond(size)
+            return Range(value, value, value * math.exp(more))
+        down, up = self._of_the_law(size, value)
+        quantile = float(stdtrit(self.trials, (1 + CONFIDENCE) / 2))
+        beside = quantile**2 * (self.scatter**2 + (self.drift * self.outside(n, d, h, b)) ** 2)
+        return Range(
+            value, value * math.exp(-math.hypot(down, beside**0.5)), value * math.exp(math.hypot(up, beside**0.5))
+        )
+
+    def _averaged(self, size: Sizes) -> float:
+        """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
+
+        The choice among them is partly chance. Their mean errs less beyond the points (Hoeting et al. 1999,
+        "Bayesian model averaging").
+        """
+        laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
+        if not laws or self.law.exact:
+            return max(float(self.law(size)[0]), 0.0)
+        least = max(min(law.noise for law in laws), ROUNDING)
+        weights = np.array([(least / max(law.noise, least)) ** 2 for law in laws])
+        said = np.log([float(law(size)[0]) for law in laws])
+        return float(np.exp(weights @ said / weights.sum()))
+
+    def outside(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
+        """The number of doublings by which a size lies outside the measured sizes; 0 inside them.
+
+        This is the sum over the axes, or the doublings of the cost if these are more.
+        """
+        size = Sizes.of([(n, d, h, b)])
+        doublings = self._beyond(size)
+        return max(doublings, math.log2(float(self.law(size)[0]) / self.dearest)) if doublings else 0.0
+
+    def _beyond(self, size: Sizes) -> float:
+        return sum(_doublings(float(size.axis(axis)[0]), self.lowest[axis], top) for axis, top in self.highest.items())
+
+    def _of_the_law(self, size: Sizes, value: float) -> tuple[float, float]:
+        """The distances down and up, as logarithms, that cover the law's own interval and its rivals."""
+        reach, own = self.law.error(design(self.law.terms, size)[0]), float(self.law(size)[0])
+        said = [value, own - reach, own + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
+        lo, hi = max(min(said), value / _FARTHEST), min(max(said), value * _FARTHEST)
+        return math.log(value / lo), math.log(hi / value)
+
+
+def _doublings(value: float, lowest: float, highest: float) -> float:
+    return math.log2(max(value / highest, lowest / value, 1.0))
+
+
+def predictor(
+    sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = (), law: Law | None = None
+) -> Predictor:
+    """Return the predictor of a series.
+
+    Pass `law` if it is already fitted. For the other arguments see `fit_law`. The measured range starts at the law's
+    last break. The drift is estimated from all sizes.
+    """
+    law = law or fit_pieces(sizes, costs, spreads, expected)
+    own = sizes.n >= law.breaks[-1].n if law.breaks else np.full(len(costs), True)
+    off = np.log(costs[own] / law(sizes[own]))
+    # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
+    drift, trials = (PRIOR_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected)
+    ends = {axis: sizes[own].axis(axis) for axis in law.varied}
+    return Predictor(
+        law,
+        scatter=float(np.sqrt(np.mean(off**2))),
+        drift=drift,
+        trials=trials,
+        lowest={axis: float(values.min()) for axis, values in ends.items()},
+        highest={axis: float(values.max()) for axis, values in ends.items()},
+        dearest=float(costs[own].max()),
+    )
+
+
+def _drift(sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequence[Term]) -> tuple[float, float]:
+    """The error per doubling of laws fitted to smaller n at the next larger n, and the number of trials.
+
+    This error is taken as the error per doubling of the full law beyond the largest size.
+    """
+    total, trials = _PRIOR_WEIGHT * PRIOR_DRIFT**2, _PRIOR_WEIGHT
+    cuts = np.unique(sizes.n)[_FEWEST_SIZES - 1 : -1]
+    for cut in cuts[:: -(-len(cuts) // _MOST_CUTS) or 1]:
+        kept = sizes.n <= cut
+        tried = (sizes.n > cut) & (sizes.n <= _REACH * cut)
+        if not tried.any():
+            continue
+        law = fit_pieces(sizes[kept], costs[kept], None if spreads is None else spreads[kept], expected)
+        said = law(sizes[tried])
+        dearer = np.log2(np.maximum(said, costs[tried]) / costs[kept].max())
+        doublings = np.maximum(np.log2(sizes.n[tried] / cut), dearer)
+        total += float(np.mean((np.log(costs[tried] / said) / doublings) ** 2))
+        trials += 1
+    return math.sqrt(total / trials), trials

@@ -1,0 +1,429 @@
+"""Fit a cost model: its terms are chosen by cross-validation, and it is undetermined if the points cannot tell.
+
+1. Every law of up to four terms is fitted. Errors are relative: 1 % weighs the same at every size.
+2. The laws that explain the points as well as the best one are the rivals.
+3. Each rival predicts sizes left out of its fit, a whole n at a time. Of the rivals within one standard error of the
+   best prediction, the one with the fewest terms is the law (Breiman et al. 1984, section 3.4.3).
+4. The law is determined if all rivals have the same leading term along n, and no faster term can hide in the points.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtri, stdtrit
+
+from harness.fit.laws import (
+    LAW_ERROR,
+    Coefficient,
+    Floats,
+    Hidden,
+    Law,
+    Sizes,
+    Term,
+    candidate_terms,
+    design,
+    varying_axes,
+    weights_of,
+)
+
+MOST_TERMS = 4
+# Residuals below this share of the cost are rounding and count as none.
+ROUNDING = 1e-7
+# A term below this share of the cost at every point is dropped.
+_LEAST_PART = 1e-6
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Fits of the same points, with the terms, coefficients and residuals of each.
+
+    `members`: indices into the candidates, shape (fits, k), padded with −1.
+    `coefficients`: shape (fits, k), padded with 0.
+    `rss`: sums of squared relative residuals, shape (fits,).
+    `size`: numbers of terms, shape (fits,).
+    `points`: the number of points.
+    """
+
+    members: Indices
+    coefficients: Floats
+    rss: Floats
+    size: Indices
+    points: int
+
+    @property
+    def variance(self) -> Floats:
+        """The variance of the residuals, shape (fits,), at least that of rounding."""
+        return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
+
+    def terms_of(self, which: int) -> tuple[int, ...]:
+        """Return the indices of the candidates in one fit."""
+        return tuple(int(i) for i in self.members[which, : self.size[which]])
+
+
+@cache
+def _subsets(candidates: int, size: int) -> Indices:
+    return np.array(list(itertools.combinations(range(candidates), size)), dtype=np.intp).reshape(-1, size)
+
+
+def all_subsets(design: Floats, target: Floats, most: int = MOST_TERMS) -> Fits:
+    """Fit every subset of up to `most` columns by least squares; keep those whose coefficients are all positive.
+
+    `design` has shape (points, candidates). Residuals are relative: each row of `design` and `target` is divided by the
+    absolute error that equals a relative error of one.
+
+    Coefficients must not be negative. The best such law is the ordinary least-squares law of its nonzero terms. Fitting
+    all subsets and keeping those with positive coefficients therefore finds it, and all its rivals too.
+    """
+    points, candidates = design.shape
+    scale = np.linalg.norm(design, axis=0)
+    unit = design / scale
+    gram, moment, total = unit.T @ unit, unit.T @ target, float(target @ target)
+    largest = np.abs(design).max(axis=0) / scale
+    members, coefficients, rss, sizes = [], [], [], []
+    for size in range(1, min(most, points, candidates) + 1):
+        chosen = _subsets(candidates, size)
+        grams = gram[chosen[:, :, None], chosen[:, None, :]]
+        moments = moment[chosen]
+        solved = _solve(grams, moments)
+        kept = (solved * largest[chosen] > _LEAST_PART).all(axis=1)
+        chosen, solved, grams, moments = chosen[kept], solved[kept], grams[kept], moments[kept]
+        left = total - 2 * (solved * moments).sum(1) + np.einsum("si,sij,sj->s", solved, grams, solved)
+        padding = ((0, 0), (0, most - size))
+        members.append(np.pad(chosen, padding, constant_values=-1))
+        coefficients.append(np.pad(solved / scale[chosen], padding))
+        rss.append(np.maximum(left, 0.0))
+        sizes.append(np.full(len(chosen), size))
+    return Fits(
+        np.concatenate(members), np.concatenate(coefficients), np.concatenate(rss), np.concatenate(sizes), points
+    )
+
+
+def _solve(grams: Floats, moments: Floats) -> Floats:
+    """Solve many small systems; NaN where the terms cannot be told apart at these points."""
+    # Columns have length one, so the determinant is near 0 exactly when they are nearly dependent.
+    solvable = np.linalg.det(grams) > 1e-13
+    solved = np.full(moments.shape, np.nan)
+    if solvable.any():
+        solved[solvable] = np.linalg.solve(grams[solvable], moments[solvable][..., None])[..., 0]
+    return solved
+
+
+def omitted_terms(design: Floats, target: Floats, groups: Indices) -> Floats:
+    """Relative error of each point, shape (points,), as predicted from the other groups of points.
+
+    Least squares needs no refitting for this. The residuals of a group left out are (I − H)⁻¹ e. Here e are its
+    residuals in the full fit, and H is its block of the hat matrix. Errors are infinite if the other groups do not
+    determine the terms.
+    """
+    basis, _ = np.linalg.qr(design)
+    residuals = target - basis @ (basis.T @ target)
+    errors = np.empty_like(target)
+    for group in np.unique(groups):
+        here = groups == group
+        gap = np.eye(int(here.sum())) - basis[here] @ basis[here].T
+        errors[here] = np.linalg.solve(gap, residuals[here]) if np.linalg.cond(gap) < 1e10 else np.inf
+    return errors
+
+
+def subset_fits(
+    design: Floats, target: Floats, size: int, tolerance: float = 1e-8
+) -> list[tuple[tuple[int, ...], Floats]]:
+    """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
+
+    Coefficients may have either sign.
+    """
+    scale = np.linalg.norm(design, axis=0)
+    unit = design / scale
+    gram, moment = unit.T @ unit, unit.T @ target
+    chosen = _subsets(design.shape[1], size)
+    # A tiny ridge keeps systems of dependent terms solvable. The solutions are checked exactly below.
+    grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
+    solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
+    left = float(target @ target) - (solved * moment[chosen]).sum(1)
+    close = np.nonzero(left < 1e-6 * len(target))[0]  # coarse, because `left` is the difference of two large numbers
+    found = []
+    for which in close:
+        columns = list(chosen[which])
+        exact, *_ = np.linalg.lstsq(unit[:, columns], target, rcond=None)
+        if np.abs(unit[:, columns] @ exact - target).max() < tolerance:
+            found.append((tuple(int(i) for i in columns), exact / scale[columns]))
+    return found
+
+
+# Low, because a law competes with many rivals. At this level no law was named wrongly in the draws of
+# tests/bench/bench_laws.py. At ten times this level, one in four thousand was.
+REJECTED_BELOW = 1e-4
+# A hidden term is not ruled out if the points allow it to be more than this share of the cost at some size.
+HIDDEN_PART = 0.10
+CONFIDENCE = 0.95
+
+
+def minimal_plausible(fits: Fits) -> list[int]:
+    """Return the plausible fits that contain no smaller plausible one, the best first.
+
+    A law is plausible if an F test finds its residuals no larger than those of the best law. A conclusion is determined
+    only if all minimal plausible laws agree on it.
+    """
+    best = int(np.argmin(fits.variance))
+    floor = fits.points * ROUNDING**2
+    rss = np.maximum(fits.rss, floor)
+    freedom = max(fits.points - int(fits.size[best]), 1)
+    spared = np.maximum(fits.size[best] - fits.size, 1)
+    excess = (rss - rss[best]) / spared / (rss[best] / freedom)
+    plausible = np.nonzero(excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW))[0]
+    plausible = plausible[np.argsort(fits.size[plausible], kind="stable")]
+    kept: list[tuple[int, frozenset[int]]] = []
+    for which in plausible:
+        terms = frozenset(fits.terms_of(int(which)))
+        if not any(smaller < terms for _, smaller in kept):
+            kept.append((int(which), terms))
+    return sorted((which for which, _ in kept), key=lambda which: float(fits.rss[which]))
+
+
+def most_hidden(design: Floats, target: Floats, chosen: Sequence[int]) -> Floats:
+    """The largest coefficient of each candidate term that the points allow, shape (candidates,).
+
+    This is the upper end of the coefficient's interval if the term is added to the chosen ones. It is 0 for the chosen
+    terms themselves.
+    """
+    most = np.zeros(design.shape[1])
+    for candidate in set(range(design.shape[1])) - set(chosen):
+        columns = design[:, [*chosen, candidate]]
+        value, error = last_coefficient(columns, target)
+        freedom = max(len(target) - columns.shape[1], 1)
+        most[candidate] = max(0.0, value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error)
+    return most
+
+
+def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
+    """Return the last column's coefficient and its standard error.
+
+    The error is infinite if the last column depends linearly on the others.
+    """
+    basis, triangle = np.linalg.qr(columns)
+    if abs(triangle[-1, -1]) < 1e-9 * np.linalg.norm(columns[:, -1]):
+        return 0.0, np.inf
+    projected = basis.T @ target
+    residuals = target - basis @ projected
+    freedom = max(len(target) - columns.shape[1], 1)
+    noise = max(float(np.sqrt(residuals @ residuals / freedom)), ROUNDING)
+    return float(projected[-1] / triangle[-1, -1]), noise / abs(float(triangle[-1, -1]))
+
+
+def leading(terms: Sequence[Term], axis: str) -> tuple[int, int]:
+    """The growth of the fastest-growing term along an axis: its power and, for n, the power of log n."""
+    return max(growth(term, axis) for term in terms)
+
+
+def growth(term: Term, axis: str) -> tuple[int, int]:
+    """The growth of a term along an axis: its power and, for n, the power of log n."""
+    return term.growth if axis == "n" else (getattr(term, axis), 0)
+
+
+FEWEST_SIZES = 3
+# Points do not follow a law if they lie more than this many times their error from it. That error is the points'
+# standard error and `LAW_ERROR`, added as squares.
+FAR_OFF = 3.0
+# A hidden term that is at most this share of the cost at every point changes no result.
+_EMPTY = 0.02
+# The best rivals are kept with a law, up to this number. They widen the intervals of exponents and predictions.
+MOST_RIVALS = 12
+
+
+def fit_law(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
+    """Fit the law of `costs`, each above 0, at `sizes`.
+
+    The relative standard errors of the costs are `spreads`, if known. The terms that a cost of this kind should
+    consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
+    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. No other term
+    is then considered. This is what distinguishes n² from n log n with few points.
+
+    Raises ValueError without points, or for a cost that is not positive.
+    """
+    costs = np.asarray(costs, dtype=float)
+    if not len(costs) or not (costs > 0).all():
+        raise ValueError("a law needs points, and every cost above zero")
+    axes = varying_axes(sizes)
+    if expected:
+        law = _fit(sizes, costs, spreads, tuple(dict.fromkeys(expected)), axes, presumed=True)
+        if law.noise <= LAW_ERROR or _as_good_as_any(law, sizes, costs, spreads, axes):
+            return law
+    return _fit(sizes, costs, spreads, candidate_terms(axes), axes, presumed=False)
+
+
+def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | None, axes: tuple[str, ...]) -> bool:
+    """Whether the law remains plausible when compared with laws of all candidate terms."""
+    problem = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*candidate_terms(axes), *law.terms))))
+    own = [problem.terms.index(term) for term in law.terms]
+    wanted = set(own)
+    return any(wanted >= set(problem.fits.terms_of(which)) for which in problem.rivals)
+
+
+class _Problem:
+    """Weighted least squares of the points over all subsets of the terms."""
+
+    def __init__(self, sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...]) -> None:
+        self.terms = terms
+        raw = design(terms, sizes)
+        weights = weights_of(costs, spreads)
+        # Errors are relative first to the measured costs, then to the law. Relative to the measured costs alone,
+        # costs that are low by chance would weigh more.
+        for _ in range(2):
+            fits = all_subsets(raw * weights[:, None], costs * weights)
+            best = int(np.argmin(fits.variance))
+            weights = weights_of(raw[:, fits.terms_of(best)] @ fits.coefficients[best, : fits.size[best]], spreads)
+        self.columns, self.target = raw * weights[:, None], costs * weights
+        self.fits: Fits = all_subsets(self.columns, self.target)
+        self.rivals = minimal_plausible(self.fits)
+
+    def columns_of(self, which: int) -> Floats:
+        return self.columns[:, self.fits.terms_of(which)]
+
+
+def _fit(
+    sizes: Sizes,
+    costs: Floats,
+    spreads: Floats | None,
+    terms: tuple[Term, ...],
+    axes: tuple[str, ...],
+    presumed: bool,
+) -> Law:
+    problem = _Problem(sizes, costs, spreads, terms)
+    axis = axes[0] if axes else "n"
+    fastest = {each: leading(terms, each) for each in axes} if presumed else {}
+    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
+    hidden = _hidden(problem, chosen)
+    law = _law(problem, chosen, axes)
+    if spreads is not None and law.noise > FAR_OFF * LAW_ERROR:
+        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
+    else:
+        reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), hidden)
+    others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
+    return replace(
+        law,
+        determined=not reason,
+        reason=reason,
+        cv_error=cv_error,
+        hidden=hidden,
+        trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
+        rivals=tuple(_law(problem, which, axes) for which in others),
+    )
+
+
+def _choose(
+    problem: _Problem, groups: NDArray[np.intp], fastest: Mapping[str, tuple[int, int]]
+) -> tuple[int, float | None]:
+    """Choose the law among the rivals; return it and its cross-validation error.
+
+    The error is None if no group of points can be left out. Candidates are the rivals within one standard error of
+    the best prediction of the points left out. Those that grow along every axis as fast as `fastest` demands come
+    first, then the shortest. An operation done n² times costs time, even if little at the measured sizes.
+    """
+    errors = {which: omitted_terms(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
+    squares = {which: error**2 for which, error in errors.items()}
+    means = {which: float(square.mean()) for which, square in squares.items()}
+    best = min(means, key=means.__getitem__)
+    if not np.isfinite(means[best]):
+        return problem.rivals[0], None
+    allowed = means[best] + float(squares[best].std()) / np.sqrt(len(problem.target))
+    within = [which for which in problem.rivals if means[which] <= allowed]
+    lacking = {
+        which: sum(
+            leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) != power
+            for axis, power in fastest.items()
+        )
+        for which in within
+    }
+    chosen = min(within, key=lambda which: (lacking[which], problem.fits.size[which], means[which]))
+    return chosen, float(np.sqrt(np.mean((errors[chosen] / problem.target) ** 2)))
+
+
+def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
+    terms = [problem.terms[i] for i in problem.fits.terms_of(which)]
+    values = problem.fits.coefficients[which, : len(terms)]
+    columns = problem.columns_of(which)
+    freedom = len(problem.target) - len(terms)
+    noise = float(np.sqrt(problem.fits.variance[which]))
+    # Columns are scaled to length one. Unscaled, a column of n² would swamp that of a constant.
+    scale = np.linalg.norm(columns, axis=0)
+    unit = columns / scale
+    inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
+    covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
+    quantile = float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
+    reach = quantile * np.sqrt(np.diag(covariance))
+    order = sorted(range(len(terms)), key=lambda i: (terms[i].growth, terms[i]))
+    coefficients = tuple(
+        Coefficient(terms[i], float(values[i]), max(0.0, float(values[i] - reach[i])), float(values[i] + reach[i]))
+        for i in order
+    )
+    return Law(
+        coefficients,
+        axes,
+        True,
+        "",
+        covariance=covariance[np.ix_(order, order)],
+        quantile=quantile,
+        noise=noise,
+    )
+
+
+def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
+    """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
+    members = problem.fits.terms_of(which)
+    off = 1 - problem.columns_of(which) @ problem.fits.coefficients[which, : len(members)] / problem.target
+    off = off * problem.target  # imprecise points count less
+    slope, error = last_coefficient(np.stack([problem.target, np.log(values) * problem.target], axis=1), off)
+    reach = float(stdtrit(max(len(off) - len(members) - 1, 1), (1 + CONFIDENCE) / 2)) * error
+    return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
+
+
+def _hidden(problem: _Problem, chosen: int) -> tuple[Hidden, ...]:
+    """The terms that are not in the law and not ruled out, except those that are negligible at every point."""
+    most = most_hidden(problem.columns, problem.target, problem.fits.terms_of(chosen))
+    parts = most * (problem.columns / problem.target[:, None]).max(axis=0)
+    return tuple(
+        Hidden(term, float(coefficient), float(part))
+        for term, coefficient, part in zip(problem.terms, most, parts, strict=True)
+        if part > _EMPTY
+    )
+
+
+def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[Hidden]) -> str:
+    """Why the leading term along the axis is undetermined; empty if it is determined."""
+    if distinct < FEWEST_SIZES:
+        return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
+    ways = {leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) for which in problem.rivals}
+    if len(ways) > 1:
+        return f"the points do not tell laws led by {_rival_laws(ways, axis)} apart"
+    top = ways.pop()
+    faster = [one for one in hidden if growth(one.term, axis) > top and one.part > HIDDEN_PART]
+    if faster:
+        worst = max(faster, key=lambda one: one.part)
+        return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"
+    return ""
+
+
+def _rival_laws(ways: set[tuple[int, int]], axis: str) -> str:
+    named = [str(Term(n=power, log=log)) if axis == "n" else str(Term(**{axis: power})) for power, log in sorted(ways)]
+    return f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+UNDETERMINED = "undetermined"
+
+
+def law_name(law: Law) -> str:
+    """Return the terms on which all plausible laws agree.
+
+    This is `O(n + n²)` if all terms are known, `O(n² + …)` if only the leading one is, else `undetermined`.
+    """
+    if not law.determined:
+        return UNDETERMINED
+    if law.rivals or any(hidden.part > HIDDEN_PART for hidden in law.hidden):
+        return f"O({law.leading} + …)"
+    return f"O({' + '.join(str(term) for term in law.terms) or '0'})"

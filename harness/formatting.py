@@ -1,0 +1,122 @@
+"""Text for people: numbers with units, text made safe for terminals and Markdown, and shortened names of layers."""
+
+import html
+import re
+import unicodedata
+
+# Numbers with units are short enough for a table or an axis.
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
+_MULTIPLES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def seconds(value: float) -> str:
+    """`0.00213` -> `2.13 ms`."""
+    if value == 0:
+        return "0 s"
+    scale, unit = next(((scale, unit) for scale, unit in _SECONDS if abs(value) >= scale), _SECONDS[-1])
+    return f"{three(value / scale)} {unit}"
+
+
+def size(value: float) -> str:
+    """Bytes in powers of 1024: `6291456` -> `6.00 MiB`."""
+    for unit in _BYTES:
+        if abs(value) < 1024 or unit == _BYTES[-1]:
+            break
+        value /= 1024
+    return f"{value:.0f} B" if unit == "B" else f"{three(value)} {unit}"
+
+
+def count(value: float) -> str:
+    """A whole number with all digits, as long as a float holds them: `1073741824` -> `1,073,741,824`."""
+    return f"{value:,.0f}" if abs(value) < 2**53 else power_of_ten(value)
+
+
+def flops_rate(value: float) -> str:
+    """FLOP/s in powers of 1000: `2.04e11` -> `204 GFLOP/s`."""
+    scale, prefix = next(((scale, prefix) for scale, prefix in _MULTIPLES if abs(value) >= scale), _MULTIPLES[-1])
+    return f"{three(value / scale)} {prefix}FLOP/s"
+
+
+def share(value: float) -> str:
+    """A fraction in per cent: `0.0312` -> `3.1 %`."""
+    return f"{100 * value:.0f} %" if abs(value) >= 0.0995 else f"{100 * value:.1f} %"
+
+
+def power_of_ten(value: float) -> str:
+    """Any number with three digits: `3.2e-12` -> `3.20·10⁻¹²`; without a power where that is short."""
+    if value == 0 or 1e-2 <= abs(value) < 1e5:
+        return three(value) if value != int(value) else f"{value:.0f}"
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+
+
+def round_text(text: str) -> str:
+    """`1.00 ms` -> `1 ms`, for the round numbers of ticks."""
+    number, _, unit = text.partition(" ")
+    return f"{float(number):g} {unit}"
+
+
+def three(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+# Text from outside is escaped, so that terminals, Markdown and HTML within Markdown do not interpret it.
+_INLINE = re.compile(r"([\\`*_\[\]|~$])")
+_FIRST = re.compile(r"^([-+=]|\d+(?=[.)](?:\s|$)))")
+# Forges turn `@name` and `#1` into links even if escaped. An empty comment after the sign prevents that.
+_LINKS = re.compile(r"([@#])")
+
+
+# Control and format characters, lone surrogates, and separators of lines and paragraphs.
+# Terminals and bidirectional text obey them.
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def printable(text: str) -> str:
+    """Return the text with invisible characters written out, as `\\x1b` or `\\n`: safe to print on a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(_replaced(sign) if unicodedata.category(sign) in _INVISIBLE else sign for sign in text)
+
+
+def _replaced(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")
+
+
+def escape_markdown(text: str) -> str:
+    """Return `text` on one line, escaped for inline Markdown, including table cells."""
+    flat = printable(" ".join(text.split()))
+    plain = html.escape(_INLINE.sub(r"\\\1", flat), quote=False)
+    # Only punctuation can be escaped: in `1.`, that is the point.
+    begun = _FIRST.sub(lambda begin: begin[1] + "\\" if begin[1].isdigit() else "\\" + begin[1], plain)
+    return _LINKS.sub(r"\1<!-- -->", begun)
+
+
+def code(text: str) -> str:
+    """Return `text` on one line as a Markdown code span, between more backticks than it contains."""
+    flat = printable(" ".join(text.split()))
+    fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
+    pad = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{pad}{flat}{pad}{fence}"
+
+
+LONGEST_NAME = 28
+
+
+def shortened(impl: str, most: int = LONGEST_NAME) -> str:
+    """Shorten a layer's name to at most `most` characters, with control characters written out.
+
+    In `module:Class`, the class stays whole if possible and the module loses its end. Other names lose their middle.
+    """
+    name = printable(impl)
+    if len(name) <= most:
+        return name
+    module, colon, own = name.rpartition(":")
+    room = most - len(own) - 2
+    if colon and room >= 4:
+        return f"{module[:room]}…:{own}"
+    half = (most - 1) // 2
+    return f"{name[: most - 1 - half]}…{name[-half:]}"

@@ -1,0 +1,274 @@
+"""The judgement of `compare`: each pair's time from its blocks, and its memory and FLOPs from exact counts.
+
+The results are outcomes of a gate, where a slower head, or one that takes more, is a regression.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from harness import formatting
+from harness.case import AXES, Case
+from harness.gate.baseline import subject_of
+from harness.gate.rules import IMPROVED, PASSED, PEAK_TOLERANCE, REGRESSION, Outcome, judge_count
+from harness.results.table import CaseResult
+from harness.stats import paired_test
+from harness.stats.paired_test import (
+    UNDECIDED,
+    UNMEASURED,
+    Control,
+    MeasuredBlocks,
+    Rules,
+    Verdict,
+    controls_of,
+    invalidated,
+    verdicts_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+MORE, LESS, ALIKE, UNKNOWN = "more", "less", "equivalent", "unknown"
+_SIGNS = {REGRESSION: MORE, IMPROVED: LESS, PASSED: ALIKE, UNMEASURED: UNKNOWN}
+
+# Statuses that another trial would only repeat.
+_NOT_FOR_IT = "unsupported"
+_FOR_GOOD = (_NOT_FOR_IT, "oom", "wrong", "error")
+
+# The result of the A/A controls for the whole comparison.
+HELD, FAILED, NONE = "held", "failed", "none"
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Peak memory in bytes, or FLOPs, of both sides. A side is None if its value is unknown.
+
+    `verdict` is `more`, `less`, `equivalent` or `unknown`.
+    """
+
+    verdict: str
+    was: int | None
+    now: int | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Head over base; None if either is unknown or the base is 0."""
+        return self.now / self.was if self.was and self.now is not None else None
+
+
+@dataclass(frozen=True)
+class ComparedCase:
+    """One pair. `time` is None if a side could not be measured at all; `reason` then says why.
+
+    `is_excused`: the head is not to blame for that, and another attempt would end the same way.
+    """
+
+    base: Case
+    head: Case
+    time: Verdict | None
+    memory: Amount
+    flops: Amount
+    reason: str = ""
+    is_excused: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on time: slower, faster, equivalent, undecided or unmeasured."""
+        return self.time.verdict if self.time is not None else UNMEASURED
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs and the A/A controls. `control` is `held`, `failed`, or `none` if nothing could be timed."""
+
+    compared: tuple[ComparedCase, ...]
+    controls: tuple[tuple[Case, Control], ...]
+    rules: Rules
+
+    @property
+    def control(self) -> str:
+        """Whether the base, measured against itself, shows no difference.
+
+        The value is `failed` also if no control could be measured.
+        """
+        if not self.controls:
+            return NONE
+        return FAILED if invalidated([control for _, control in self.controls]) else HELD
+
+
+def compare_sides(
+    pairs: Sequence[tuple[Case, Case]],
+    timed: Sequence[int],
+    measured: MeasuredBlocks,
+    base: Mapping[Case, CaseResult],
+    head: Mapping[Case, CaseResult],
+    rules: Rules,
+) -> Comparison:
+    """Judge every pair.
+
+    `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
+    """
+    times = dict(zip(timed, verdicts_of(measured, rules), strict=True))
+    found = []
+    for number, (a, b) in enumerate(pairs):
+        was, now = base.get(a), head.get(b)
+        peaks, flops = (_amount(was, now, column) for column in ("peak_bytes", "flops"))
+        if number in times:
+            found.append(ComparedCase(a, b, times[number], peaks, flops))
+        else:
+            found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _excuse(was, now)))
+    controls = tuple((pairs[timed[control.case]][0], control) for control in controls_of(measured, rules))
+    return Comparison(tuple(found), controls, rules)
+
+
+def is_invalidated(one: ComparedCase, control: str) -> bool:
+    """Whether the pair is undecided while a control failed: its time then has no verdict."""
+    return control == FAILED and one.verdict == UNDECIDED
+
+
+def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
+    before, after = (getattr(line, column) if line is not None else None for line in (was, now))
+    found = judge_count(before, after, PEAK_TOLERANCE if column == "peak_bytes" else 0.0)
+    return Amount(_SIGNS[found[0]] if found is not None and before is not None else UNKNOWN, before, after)
+
+
+def _excuse(was: CaseResult | None, now: CaseResult | None) -> bool:
+    """Whether the head is not to blame for a missing time.
+
+    Either both sides do not support the case. Or the head is measured, and the base fails in a way that another trial
+    would repeat. Then the head has nothing to be compared with.
+    """
+    if was is None or now is None:
+        return False
+    return now.status == was.status == _NOT_FOR_IT or (was.status in _FOR_GOOD and now.status == "ok")
+
+
+def _why_not(was: CaseResult | None, now: CaseResult | None) -> str:
+    sides = (("base", was), ("head", now))
+    failed = [
+        f"{name}: {line.status}: {line.reason}" for name, line in sides if line is not None and line.status != "ok"
+    ]
+    return "; ".join(failed) or "no trial of it ended"
+
+
+TIME, MEMORY, FLOPS = "time", "peak memory", "flops"
+_OF_TIME = {
+    paired_test.SLOWER: REGRESSION,
+    paired_test.FASTER: IMPROVED,
+    paired_test.EQUIVALENT: PASSED,
+    UNDECIDED: UNDECIDED,
+    UNMEASURED: UNMEASURED,
+}
+_OF_AMOUNT = {MORE: REGRESSION, LESS: IMPROVED, ALIKE: PASSED}
+
+
+def outcomes_of(comparison: Comparison) -> list[Outcome]:
+    """List an outcome of time for every pair, and of memory and FLOPs if the base's value is known.
+
+    If only the head's value is unknown, the outcome of a timed pair is `unmeasured`.
+    """
+    return [outcome for one in comparison.compared for outcome in _outcomes(one, comparison.control)]
+
+
+def pair_label(case: Case) -> str:
+    """A case in readable form, like `subject_of`, but with `steady` as the allocator that is not named."""
+    if case.allocator == "steady":
+        return subject_of(replace(case, allocator="default"))
+    # The C library's allocator does not manage a GPU's memory, so it is not named there.
+    return subject_of(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
+
+
+def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
+    name = pair_label(one.head)
+    yield _time(name, one, control)
+    for quantity, amount, written in ((MEMORY, one.memory, formatting.size), (FLOPS, one.flops, formatting.count)):
+        if amount.verdict != UNKNOWN and amount.was is not None and amount.now is not None:
+            was, now = written(amount.was), written(amount.now)
+            yield Outcome(name, quantity, _OF_AMOUNT[amount.verdict], was, now, _sentence(quantity, amount, was, now))
+        elif amount.was is not None and one.time is not None:
+            yield Outcome(name, quantity, UNMEASURED, written(amount.was), "", "known of the base, and not of the head")
+
+
+def _time(name: str, one: ComparedCase, control: str) -> Outcome:
+    if one.time is None:
+        # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
+        # passes.
+        excused = one.is_excused and control != NONE
+        return Outcome(name, TIME, UNDECIDED if excused else UNMEASURED, "", "", one.reason)
+    verdict = UNMEASURED if is_invalidated(one, control) else _OF_TIME[one.verdict]
+    reason = one.time.reason
+    if verdict == UNDECIDED:
+        reason = f"{reason}; {smallest_visible_difference(one.time)}"
+    return Outcome(name, TIME, verdict, "", ratio_text(one.time), f"{one.verdict}: {reason}")
+
+
+def ratio_text(time: paired_test.Verdict) -> str:
+    """The time ratio with its interval: `×1.052 (1.041 to 1.063)`. Empty without blocks."""
+    found = time.evidence
+    if not found.blocks:
+        return ""
+    if found.lo <= 0:
+        return f"×{found.ratio:.3f}"
+    return f"×{found.ratio:.3f} ({found.lo:.3f} to {found.hi:.3f})"
+
+
+def smallest_visible_difference(time: paired_test.Verdict) -> str:
+    """A phrase that names the smallest slow-down this measurement would have detected."""
+    least = time.smallest_detectable
+    if least == float("inf"):
+        return f"{time.blocks} blocks are too few to see anything"
+    return f"a slow-down of {formatting.share(least)} would have been seen"
+
+
+def _sentence(quantity: str, amount: Amount, was: str, now: str) -> str:
+    if amount.verdict == ALIKE:
+        return ""
+    times = f" (×{amount.ratio:.3g})" if amount.ratio is not None else ""
+    return f"{quantity} {was} → {now}{times}"
+
+
+# The axes are the head's. `base` is the impl of the base side; it equals the head's when two commits of one layer are
+# compared.
+COLUMNS = (
+    *AXES,
+    *("verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control", "base", "reason"),
+    *("memory_verdict", "memory_ratio", "flops_verdict", "flops_ratio"),
+)
+
+
+def comparison_table(comparison: Comparison) -> "pd.DataFrame":
+    """The pairs as a tidy DataFrame, one row each: `comparison.csv`.
+
+    Ratios are head over base; `smallest_detectable` is a fraction, 0.05 for 5 %.
+    """
+    import pandas as pd
+
+    rows = [_row(one, comparison.control) for one in comparison.compared]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
+
+
+def _row(one: ComparedCase, control: str) -> dict[str, Any]:
+    time = one.time
+    found = time.evidence if time is not None else None
+    return {
+        **one.head.as_dict(),
+        "verdict": one.verdict,
+        "ratio": _finite(found.ratio) if found else None,
+        "ratio_lo": _finite(found.lo) if found else None,
+        "ratio_hi": _finite(found.hi) if found else None,
+        "blocks": time.blocks if time else 0,
+        "smallest_detectable": _finite(time.smallest_detectable) if time else None,
+        "control": control,
+        "base": one.base.impl,
+        "reason": (time.reason if time else one.reason) or None,
+        "memory_verdict": one.memory.verdict,
+        "memory_ratio": one.memory.ratio,
+        "flops_verdict": one.flops.verdict,
+        "flops_ratio": one.flops.ratio,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None

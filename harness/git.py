@@ -1,0 +1,151 @@
+"""A temporary checkout of another commit, from which trials import a user's layers."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from harness.errors import UsageError
+
+# Directories of a repository that usually hold Python packages: the top, or `src`.
+_ROOTS = ("", "src")
+_OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+
+
+_PREFIX = "harness-base-"
+# The mode of a submodule's entry in a git tree.
+_SUBMODULE = "160000"
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """A checkout of `commit` at `at`, from the repository whose own working tree is `top`."""
+
+    top: Path
+    at: Path
+    commit: str
+
+    def path(self, search: Sequence[str]) -> list[str]:
+        """Return `search` with every entry inside the repository moved to the worktree; other entries stay.
+
+        The worktree's roots come last, like the current directory. They still precede packages installed in editable
+        mode, because Python consults those finders after all of `sys.path`. A virtual environment inside the repository
+        serves both sides, so its entries stay.
+        """
+        return list(dict.fromkeys([*(self._moved(entry) for entry in search), *_roots(self.at)]))
+
+    def _moved(self, entry: str) -> str:
+        place = Path(entry).resolve()
+        if not entry or not place.is_relative_to(self.top) or any(map(place.is_relative_to, self._environments())):
+            return entry
+        return str(self.at / place.relative_to(self.top))
+
+    def _environments(self) -> list[Path]:
+        prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+        return [prefix for prefix in prefixes if prefix != self.top and prefix.is_relative_to(self.top)]
+
+    def own_path(self, search: Sequence[str]) -> list[str]:
+        """Return `search` with the roots of the repository's own working tree appended."""
+        return list(dict.fromkeys([*search, *_roots(self.top)]))
+
+
+def _roots(tree: Path) -> list[str]:
+    return [str(tree / root) for root in _ROOTS if (tree / root).is_dir()]
+
+
+@contextmanager
+def worktree(ref: str) -> Iterator[Worktree]:
+    """Check out `ref` (a branch, a tag or a commit) in a temporary directory, and remove it at the end.
+
+    The commit is one of the repository in the current directory. Raises UsageError outside a git repository, for an
+    unknown ref, or if git fails.
+    """
+    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused="ref= needs a git repository"))
+    # `--end-of-options`: a ref that begins with a dash must not be read as an option.
+    unknown = f"ref={ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
+    commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+    _sweep_up(top)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as scratch:
+        at = Path(scratch).resolve() / "base"
+        try:
+            _git(top, "worktree", "add", "--detach", "--force", str(at), commit, refused=f"ref={ref}")
+            _fill_submodules(top, at, commit, ref)
+            yield Worktree(top.resolve(), at, commit)
+        except BaseException:
+            try:
+                _remove(top, at)
+            except UsageError as left_behind:  # the first error matters more, so this one is only printed
+                print(f"harness: {left_behind}", file=sys.stderr)
+            raise
+        _remove(top, at)
+
+
+def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
+    """Write the submodules of `commit` into `at`, recursively. git leaves their directories empty in a new worktree.
+
+    A submodule that is missing from the user's own working tree stays empty. Raises UsageError if a submodule lacks the
+    required commit.
+    """
+    for entry in filter(None, _git(top, "ls-tree", "-r", "-z", commit, refused=f"ref={ref}").split("\0")):
+        details, _, name = entry.partition("\t")
+        mode, _, pinned = details.split()
+        submodule = top / name
+        if mode != _SUBMODULE or not (submodule / ".git").exists():
+            continue
+        lacking = f"ref={ref}: submodule {name} lacks commit {pinned[:12]}: git -C {shlex.quote(name)} fetch"
+        _git(submodule, "rev-parse", "--verify", "--quiet", f"{pinned}^{{commit}}", refused=lacking)
+        with tempfile.TemporaryDirectory(prefix=_PREFIX) as scratch:
+            # With a temporary index, the submodule's own index and working tree stay unchanged.
+            index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
+            _git(submodule, "read-tree", pinned, refused=lacking, **index)
+            _git(submodule, "checkout-index", "--all", f"--prefix={at / name}/", refused=lacking, **index)
+        _fill_submodules(submodule, at / name, pinned, ref)
+
+
+def _sweep_up(top: Path) -> None:
+    """Remove the worktrees of killed comparisons.
+
+    A worktree's directory is named after the process that created it; worktrees of live processes stay.
+    """
+    for line in _git(top, "worktree", "list", "--porcelain", refused="ref=").splitlines():
+        at = Path(line.removeprefix("worktree "))
+        number = at.parent.name.removeprefix(_PREFIX).partition("-")[0]
+        ours = line.startswith("worktree ") and at.parent.name.startswith(_PREFIX) and number.isdigit()
+        if ours and not psutil.pid_exists(int(number)):
+            _remove(top, at)
+            shutil.rmtree(at.parent, ignore_errors=True)
+
+
+def _remove(top: Path, at: Path) -> None:
+    """Remove the worktree. `--force` is given twice because an interrupted `git worktree add` leaves it locked."""
+    refused = f"{at} stays behind"
+    if f"worktree {at}" in _git(top, "worktree", "list", "--porcelain", refused=refused).splitlines():
+        _git(top, "worktree", "remove", "--force", "--force", str(at), refused=refused)
+
+
+def _environment() -> dict[str, str]:
+    """The environment without the variables that git sets for its hooks.
+
+    `GIT_INDEX_FILE`, for example, names the repository's own index, and a checkout would overwrite it.
+    """
+    return {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
+
+
+def _git(directory: Path, *arguments: str, refused: str, **environment: str) -> str:
+    command = ["git", "-C", str(directory), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=_environment() | environment)
+    except FileNotFoundError as error:
+        raise UsageError(f"{refused}: there is no git here") from error
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:300]
+        raise UsageError(f"{refused}: {said}" if said else refused)
+    return done.stdout.strip()

@@ -1,0 +1,232 @@
+"""The shards of a sweep: which cases belong to each, their files in the run's directory, and the measurement of one.
+
+Beside the rows, a run's directory holds these files:
+
+    shards/plan.json   the cases of each shard
+    shards/0003.json   the state of shard 3: host, process, job, time, and whether it has ended
+    shards/0003.job    the number of its last job
+"""
+
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from harness import store
+from harness.case import Case
+from harness.config import SweepConfig
+from harness.config.schema import PROCESSES
+from harness.errors import UsageError
+from harness.files import read_json, write_atomically
+from harness.machine import describe_machine, unlike, usable_cpus
+from harness.measure.progress import Screen
+from harness.measure.scheduler import Scheduler, read_resume_state
+from harness.measure.session import check_devices, runner_of
+from harness.registry import Traits
+
+RUNNING, ENDED = "running", "ended"
+# Directory in the run for the scripts, pickles and logs of jobs.
+LOGS = "jobs"
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of one shard, `running` or `ended`, with its host, process and job, and the time of the last report."""
+
+    state: str
+    host: str
+    pid: int
+    job: str
+    at: float
+
+
+def write_plan(run: Path, shards: Sequence[Sequence[Case]]) -> None:
+    """Write the cases of each shard to the plan."""
+    (run / "shards").mkdir(exist_ok=True)
+    _write(run / "shards" / "plan.json", [[case.as_dict() for case in shard] for shard in shards])
+
+
+def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
+    """The cases of each shard; None if the run has no shards. Raises UsageError for a damaged plan."""
+    path = run / "shards" / "plan.json"
+    try:
+        return [tuple(map(Case.from_dict, shard)) for shard in read_json(path)]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        told = f"{path} is not a plan of shards: remove it, and the next sweep makes another; what has rows is kept"
+        raise UsageError(told) from error
+
+
+def write_state(run: Path, shard: int, state: str) -> None:
+    """Write the state of a shard. Called by the process that measures it."""
+    said = State(state, platform.node(), os.getpid(), _job(), time.time())
+    _write(_path(run, shard), asdict(said))
+
+
+def read_state(run: Path, shard: int) -> State | None:
+    """The last reported state of the shard; None if it has not begun.
+
+    `at` is the time of the report or of the shard's last row, whichever is later.
+    """
+    path = _path(run, shard)
+    try:
+        said = State(**read_json(path))
+    except (OSError, ValueError, TypeError):
+        return None
+    rows = (file.stat().st_mtime for file in (run / "rows").glob(f"*-{said.host}-{said.pid}.jsonl"))
+    return replace(said, at=max(path.stat().st_mtime, *rows, 0.0))
+
+
+def record_submission(run: Path, shard: int, job: str) -> None:
+    """Write the job of a shard. Called by the process that submits it.
+
+    The job has a separate file, because the shard may report its state first.
+    """
+    _write(_job_path(run, shard), job)
+
+
+def submitted(run: Path, shard: int) -> tuple[str, float] | None:
+    """The last job of the shard and the time it was submitted; None if unknown."""
+    path = _job_path(run, shard)
+    try:
+        return str(read_json(path)), path.stat().st_mtime
+    except (OSError, ValueError):
+        return None
+
+
+def remove_states(run: Path, shard: int) -> None:
+    """Remove the state and job of the shard, so that they are not taken for those of its next job."""
+    for path in (_path(run, shard), _job_path(run, shard)):
+        path.unlink(missing_ok=True)
+
+
+def _path(run: Path, shard: int) -> Path:
+    return run / "shards" / f"{shard:04d}.json"
+
+
+def _job_path(run: Path, shard: int) -> Path:
+    return run / "shards" / f"{shard:04d}.job"
+
+
+def _job() -> str:
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+
+
+def _write(path: Path, content: object) -> None:
+    write_atomically(path, json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def shards_of(cases: Iterable[Case], apart: Collection[str]) -> list[tuple[Case, ...]]:
+    """Group the cases by their values of the axes `apart`. Cases with the same values share a shard.
+
+    Cases that are compared with each other are thus measured on one node.
+    """
+    groups: dict[tuple[object, ...], list[Case]] = {}
+    for case in sorted(cases):
+        groups.setdefault(tuple(getattr(case, axis) for axis in apart), []).append(case)
+    return [tuple(group) for group in groups.values()]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The input of a job: the run, the index of its shard, the configuration and the search path for layers.
+
+    `gpus` is the value of CUDA_VISIBLE_DEVICES in the submitting process, or None. Slurm sets the variable itself.
+    """
+
+    run: Path
+    index: int
+    config: SweepConfig
+    traits: Mapping[str, Traits]
+    path: Sequence[str]
+    gpus: str | None = None
+
+
+def measure(shard: Shard) -> None:
+    """Measure the unfinished cases of the shard."""
+    measure_cases([shard])
+
+
+def measure_cases(shards: Sequence[Shard]) -> None:
+    """Measure the unfinished cases of the shards, one after the other. A failing shard does not stop the next one."""
+    # Whatever starts a job may suppress SIGTERM until Slurm kills the job. By then another job has the shard.
+    signal.signal(signal.SIGTERM, _end)
+    given = usable_cpus()
+    failures: list[Exception] = []
+    for shard in shards:
+        try:
+            _measure(shard, given)
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]  # into the job's log
+
+
+def _measure(shard: Shard, given: int | None) -> None:
+    """Measure one shard on its node: with the usual scheduler, the shard's cases, and into the same run directory.
+
+    `given` is the number of CPUs of the job; the layers use only their number of threads.
+    """
+    run, config = shard.run, shard.config
+    _bind_to_cpus(config, shard.gpus)
+    plan = read_plan(run)
+    assert plan is not None
+    cases = plan[shard.index]
+    write_state(run, shard.index, RUNNING)
+    # A directory per host: several nodes may compile at the same time.
+    cache = run / "compile-cache" / platform.node()
+    with runner_of(config, cache, shard.path) as runner:
+        check_devices(config, runner)
+        machine = describe_machine(runner.run("machine"), given)
+        store.add_machine(run, machine)
+        past, _ = read_resume_state(run)
+        # Times from another kind of machine cannot be combined with times from this one.
+        others = [host for host, other in store.machines(run).items() if unlike(other, machine)]
+        why = f"begun on another kind of machine than {platform.node()}"
+        past = past.reopening(config.retry).without_times_of(others, why)
+        writer = store.RowWriter(run)
+        try:
+            with Screen(cases, config.precision, Console(file=sys.stdout, width=100)) as screen:
+                Scheduler(
+                    cases,
+                    shard.traits,
+                    config.precision,
+                    runner,
+                    writer,
+                    screen,
+                    config.seed + shard.index,
+                    past=past,
+                    grow=config.grow,
+                ).run()
+        finally:
+            writer.close()
+    write_state(run, shard.index, ENDED)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _bind_to_cpus(config: SweepConfig, gpus: str | None) -> None:
+    """Bind this process to as many of the job's CPUs as the layers have threads. Hide GPUs unless a case uses CUDA."""
+    threads = max(config.axes["threads"])
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, allowed[:threads])
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    if "cuda" not in config.axes["device"]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    elif config.launcher.cluster == PROCESSES:  # submitit gives a process no GPU of this machine
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        if gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpus

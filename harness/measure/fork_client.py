@@ -1,0 +1,398 @@
+"""The driver's end of the fork server (`harness.trial.fork_server`), and of the trials that it forks, one at a time."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from harness import files
+from harness.checkout import search_path
+from harness.measure.outcome import (
+    MOST_BYTES,
+    InvalidAnswer,
+    check_entries,
+    failed,
+    outcome_of,
+    outcome_of_exit,
+    parsed,
+)
+from harness.trial.messages import NOTICE
+from harness.trial.supervisor import REFUSED, STOPPED
+
+# How long a trial may take to end after its answer.
+_GRACE_S = 1.0
+# Time limits of the fork server: for importing torch and the modules of layers, and for any other answer. The latter
+# includes the time in which the kernel frees the trial's memory.
+_IMPORTS_S, _ANSWER_S = 600.0, 60.0
+# How long the supervisor may take to kill every process below it.
+_CLOSE_S = 20.0
+_NUDGE_S = 1.0
+# The fork server imports the driver's harness, whatever its current directory is. Layers may come from another search
+# path.
+_BOOT = """
+import gc, json, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the driver, which decides when trials end
+gc.disable()  # over a hundred thousand objects that all stay: until `serve` has set them aside
+sys.path[:] = json.loads(sys.argv[1])
+import harness
+sys.path[:] = json.loads(sys.argv[2])
+from pathlib import Path
+from harness.trial import supervisor
+supervisor.supervise(int(sys.argv[4]), Path(sys.argv[3]))
+from harness.trial import fork_server
+fork_server.serve(int(sys.argv[4]))
+"""
+
+
+class ForkServerLost(Exception):
+    """The fork server has ended, or does not answer. The text is the reason why a trial was killed."""
+
+    def __init__(self, reason: str = "the fork server ended") -> None:
+        super().__init__(reason)
+
+
+class NoProcess(ForkServerLost):
+    """The system started no process."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no process could be started ({reason}): see `ulimit -u`, and free some memory")
+
+
+class NoAnswer(ForkServerLost):
+    """The fork server is stopped or does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the fork server stopped answering")
+
+
+class ForkServer:
+    """A fork server, as the driver sees it. It searches for layers along `path`, if that is given."""
+
+    def __init__(self, path: Sequence[str] | None = None) -> None:
+        _open_missing_streams()
+        own = search_path(sys.path)
+        self._socket, theirs = socket.socketpair()
+        self._scratch = files.make_scratch()
+        arguments = [*map(json.dumps, (own, path or own)), str(self._scratch), str(theirs.fileno())]
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _BOOT, *arguments],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._socket.close()
+            files.remove_scratch(self._scratch)
+            raise NoProcess(str(error.strerror)) from error
+        self._received = b""
+        self._begun = 0
+        self._trial: int | None = None
+        self._purpose = ""
+        self._temporary = self._scratch  # the directory of the trial that is running
+        self._ready = False
+
+    def wait_until_ready(self) -> None:
+        """Wait until the fork server accepts requests. Raises ForkServerLost if it did not start."""
+        if not self._ready:
+            try:
+                self._answer("ready", _IMPORTS_S)
+            except BaseException:
+                self.close()
+                raise
+            self._ready = True
+
+    def run(self, request: dict[str, Any], timeout_s: float, compile_timeout_s: float) -> dict[str, Any]:
+        """Run a trial of any kind and return its outcome.
+
+        A trial that reports that it compiles gets `compile_timeout_s` more. Raises ForkServerLost.
+        """
+        reader = self.begin(request)
+        try:
+            sent = self.read(reader, time.monotonic() + timeout_s)
+            if sent == NOTICE:
+                timeout_s += compile_timeout_s
+                sent = self.read(reader, time.monotonic() + timeout_s)
+        finally:
+            os.close(reader)
+        return self.end(sent, timeout_s)
+
+    @property
+    def trial(self) -> int | None:
+        """The process id of the running trial, if any."""
+        return self._trial
+
+    def begin(self, request: dict[str, Any], *more: int) -> int:
+        """Fork a trial and return the descriptor of its answers. The caller closes that descriptor.
+
+        The trial inherits the descriptors `more`. An earlier trial that is still running is killed, because only one
+        runs at a time. Raises ForkServerLost.
+        """
+        if self._trial is not None:
+            self.end(None, 0.0)
+        self._purpose = request["purpose"]
+        self._temporary = self._scratch / str(self._begun)
+        self._begun += 1
+        try:
+            self._temporary.mkdir()
+        except OSError as error:
+            raise ForkServerLost(f"its temporary directory: {error.strerror}") from error
+        reader, writer = os.pipe()
+        try:
+            self._send({**request, "temporary": str(self._temporary)}, [writer, *more])
+            self._trial = int(self._answer("started", _IMPORTS_S))
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        return reader
+
+    def end(self, sent: bytes | None, timeout_s: float) -> dict[str, Any]:
+        """End the trial and return its outcome.
+
+        `sent` is the last line that was read, possibly incomplete, or None if the trial ran out of time. Raises
+        ForkServerLost.
+        """
+        ended = sent is not None and self._is_answered(_GRACE_S)
+        if not ended:
+            self._kill_trial()
+        self._trial, status = None, int(self._answer("ended", _ANSWER_S))
+        files.remove_scratch(self._temporary)
+        if sent is None:
+            return failed("timeout", f"no result after {timeout_s:g} s")
+        sent = sent.removeprefix(NOTICE)
+        if sent.endswith(b"\n") or len(sent) > MOST_BYTES:
+            return outcome_of(sent, self._purpose)
+        return (
+            outcome_of_exit(os.waitstatus_to_exitcode(status))
+            if ended
+            else failed("killed", "it closed its pipe without a result and went on running")
+        )
+
+    def close(self) -> None:
+        """End the supervisor, and with it the fork server, the running trial and all processes below them."""
+        self._kill_trial()
+        self._socket.close()
+        for number in (signal.SIGTERM, signal.SIGCONT):  # the supervisor may be stopped
+            self._process.send_signal(number)
+        try:
+            self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # the kernel then kills the fork server, and thereby the trial
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CLOSE_S)
+        files.remove_scratch(self._scratch)
+
+    def _kill_trial(self) -> None:
+        """Kill the running trial, if any, and its process group. The fork server kills its other processes."""
+        if self._trial is None:
+            return
+        # The group comes first: its number is valid only while it has members. The trial may not lead a group yet.
+        # After a loss of the fork server, only the group may be left.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self._trial, signal.SIGKILL)
+
+    def read(self, pipe: int, deadline: float) -> bytes | None:
+        """A line from the pipe; None at the deadline.
+
+        If the pipe or the trial ends first, the line is incomplete. The trial's end alone counts, because a child of
+        the trial may hold the pipe open. Beyond `MOST_BYTES`, the rest of a line is not read.
+        """
+        received = bytearray()
+        while not received.endswith(b"\n") and len(received) <= MOST_BYTES:
+            ends: list[Any] = [pipe, self._socket]
+            ready = select.select(ends, [], [], max(0.0, deadline - time.monotonic()))[0]
+            if not ready:
+                return None
+            part = os.read(pipe, 1 << 20) if pipe in ready else b""
+            if not part:
+                break
+            received += part
+            if time.monotonic() > deadline and not received.endswith(b"\n"):
+                return None  # a layer may write to its pipe endlessly
+        return bytes(received)
+
+    def _send(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
+        self._socket.settimeout(_ANSWER_S)
+        try:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+        except TimeoutError as error:
+            raise NoAnswer from error
+        except OSError as error:
+            raise ForkServerLost from error
+
+    def _is_answered(self, timeout_s: float) -> bool:
+        """Whether an answer, or the end of the process, can be read within `timeout_s`."""
+        return b"\n" in self._received or bool(select.select([self._socket], [], [], timeout_s)[0])
+
+    def _answer(self, word: str, timeout_s: float) -> str:
+        """The text after `word` in the next answer. Raises ForkServerLost."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._received:
+            if self._is_answered(_NUDGE_S):
+                self._receive()
+            elif time.monotonic() > deadline:
+                raise NoAnswer
+            else:
+                # A layer may have stopped the supervisor. Once resumed, it reports a stopped fork server.
+                self._process.send_signal(signal.SIGCONT)
+        line, _, self._received = self._received.partition(b"\n")
+        answer = line.decode()
+        if answer == STOPPED:
+            raise NoAnswer
+        if answer.startswith(REFUSED):
+            raise NoProcess(answer.removeprefix(REFUSED))
+        if not answer.startswith(word):
+            raise ForkServerLost
+        return answer.removeprefix(word).strip()
+
+    def _receive(self) -> None:
+        try:
+            part = self._socket.recv(4096)
+        except OSError as error:
+            raise ForkServerLost from error
+        if not part:
+            raise ForkServerLost
+        self._received += part
+
+
+def _open_missing_streams() -> None:
+    """Open the missing ones of stdin, stdout and stderr on the null device.
+
+    Without this, the next opened files would get their numbers. The socket to the fork server or a trial's pipe could
+    be among them, and a child's streams would then replace it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)  # the fork server needs them too
+    os.close(descriptor)
+
+
+# The number of a place is sent as one byte.
+_PLACES = 256
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The result of one turn, in seconds per call: the fastest sample and the mean of all samples."""
+
+    min_s: float
+    mean_s: float
+
+
+class TurnTrialFailed(Exception):
+    """The trial has ended early. `outcome` holds its status and reason."""
+
+    def __init__(self, outcome: dict[str, Any]) -> None:
+        super().__init__(outcome["reason"])
+        self.outcome = outcome
+
+
+class TurnTrial:
+    """The driver's end of an interleaved trial, whose other end is `harness.trial.timing.timed_trial`.
+
+    The trial is forked from `parent` and waits for its turns. Each wait for the trial lasts at most `timeout_s`
+    seconds.
+    """
+
+    def __init__(self, parent: ForkServer, request: dict[str, Any], timeout_s: float) -> None:
+        self._parent = parent
+        self._timeout_s = timeout_s
+        theirs, self._ask = os.pipe()
+        try:
+            self._answer = parent.begin(request, theirs)
+        except BaseException as error:
+            os.close(self._ask)
+            if isinstance(error, ForkServerLost):
+                raise TurnTrialFailed(failed("killed", str(error))) from error
+            raise
+        finally:
+            os.close(theirs)
+        self._process = parent.trial
+        self._open = True
+
+    def wait_until_warm(self) -> float:
+        """Wait for the end of the warm-up and return the approximate time of a call, in seconds.
+
+        Raises TurnTrialFailed.
+        """
+        return float(self._line("warm")["call_s"])
+
+    def turn(self, place: int = 0, anew: bool = False) -> Turn:
+        """Let the trial time one turn on the CPUs of `place` (`harness.trial.environment`).
+
+        With `anew`, the trial builds the layer again first. Raises TurnTrialFailed.
+        """
+        with contextlib.suppress(BrokenPipeError):  # the trial has ended: its last line says why
+            os.write(self._ask, bytes([place % _PLACES, anew]))
+        said = self._line("turn")
+        return Turn(said["min_s"], said["mean_s"])
+
+    def end(self) -> dict[str, Any]:
+        """End the turns and return the trial's outcome."""
+        if not self._open:
+            return failed("error", "it has ended before")
+        os.close(self._ask)
+        self._open = False
+        try:
+            return self._outcome(self._parent.read(self._answer, time.monotonic() + self._timeout_s))
+        finally:
+            os.close(self._answer)
+
+    def abandon(self) -> None:
+        """Kill the trial. If it has ended already, do nothing."""
+        if self._open:
+            with contextlib.suppress(TurnTrialFailed):
+                self._fail(None)
+
+    def _line(self, kind: str) -> dict[str, Any]:
+        """The next line, `warm` or `turn`. Raises TurnTrialFailed if the trial sends anything else."""
+        sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
+        if sent == NOTICE:  # a user's layer that was not known to compile
+            sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
+        line = (sent or b"").removeprefix(NOTICE)  # notice and line may have arrived together
+        said = _said(line, kind)
+        if said is None:
+            self._fail(sent)
+        return said
+
+    def _fail(self, sent: bytes | None) -> NoReturn:
+        """Close the pipes and raise TurnTrialFailed with the trial's outcome."""
+        os.close(self._ask)
+        self._open = False
+        try:
+            outcome = self._outcome(sent)
+        finally:
+            os.close(self._answer)
+        if outcome["status"] == "ok":
+            outcome = failed("error", "it ended before its last turn")
+        raise TurnTrialFailed(outcome)
+
+    def _outcome(self, sent: bytes | None) -> dict[str, Any]:
+        if self._parent.trial != self._process:
+            return failed("killed", "another trial was begun before it was ended")
+        try:
+            return self._parent.end(sent, self._timeout_s)
+        except ForkServerLost as error:
+            return failed("killed", str(error))
+
+
+def _said(line: bytes, kind: str) -> dict[str, Any] | None:
+    """The entries of the line; None if it is torn, not valid, or the trial's outcome."""
+    try:
+        said = parsed(line) if line.endswith(b"\n") else {"status": None}
+        if "status" not in said:
+            check_entries(said, kind)
+    except InvalidAnswer:
+        return None
+    return None if "status" in said else said

@@ -1,0 +1,281 @@
+"""Measure two sides, base and head, at the same time in interleaved turns. Each side has its own processes.
+
+Both sides therefore meet the same machine, and drift affects both alike. Noise only adds time, so the fastest turn of
+each side counts. In a trial, likewise, the fastest sample counts (`harness.stats.estimate`). Interleaving gives both
+sides the same chances of a quiet moment.
+
+As a test, the same code was measured against itself: twelve cases on two shared cores. The ratios varied by 2.6 % from
+block to block. With two whole trials, one after the other, they varied by 9 %.
+"""
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from harness.case import Case
+from harness.config import Precision
+from harness.measure.executor import Executor
+from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
+from harness.measure.scheduler import RowSink, Scheduler, Watcher
+from harness.registry import Traits
+from harness.stats.paired_test import BlockFailed, MeasuredBlocks, Rules, measure_blocks
+
+_T = TypeVar("_T")
+_ORDERS = ("ABBA", "BAAB")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Durations in seconds: `turn_s` of a turn, `block_s` of a block. A block has at least `least_orders` orders.
+
+    An order is four turns. Many short blocks tell more than few long ones. In blocks of twice the length, the ratio
+    varies just as much, because random properties of each process cause that variation.
+
+    Calls longer than a turn are different. Each turn is then one chance of a quiet moment. If quiet moments are rare,
+    the spread of the ratio falls as fast as turns are added. Blocks of such calls have up to `most_orders` orders, as
+    long as that takes at most `long_block_s`.
+    """
+
+    turn_s: float = 0.002
+    block_s: float = 0.05
+    least_orders: int = 4
+    long_block_s: float = 0.4
+    most_orders: int = 10
+
+
+class TurnPair(Protocol):
+    """The part of a runner that a block needs."""
+
+    def turns(self, case: Case, turn_s: float) -> TurnTrial: ...
+
+
+@dataclass(frozen=True)
+class Side:
+    """A case and the runner of its trials. `name` identifies the side in messages."""
+
+    name: str
+    case: Case
+    runner: TurnPair
+
+
+@dataclass(frozen=True)
+class Block:
+    """The result of a block. `log_ratio` is log(B's fastest / A's fastest). `order` names the side of each turn."""
+
+    log_ratio: float
+    order: str
+    turns: tuple[Turn, ...]
+
+
+def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
+    """Measure one block with a fresh process of each side. They take turns in the order A B B A or B A A B, repeatedly.
+
+    Raises BlockFailed if a side cannot be measured.
+    """
+    trials: dict[str, TurnTrial] = {}
+    try:
+        sides = {"A": a, "B": b}
+        for name, side in draw.sample(list(sides.items()), 2):
+            trials[name] = _asked(side, partial(side.runner.turns, side.case, timing.turn_s))
+        # Both sides build and warm up at the same time, since nothing is timed yet.
+        call_s = sum(_asked(sides[name], trial.wait_until_warm) for name, trial in trials.items()) / 2
+        order = "".join(draw.choice(_ORDERS) for _ in range(_orders(call_s, timing)))
+        turns = tuple(_take(order, sides, trials))
+        for name, trial in trials.items():
+            _ended(sides[name], trial)
+    finally:
+        for trial in trials.values():
+            trial.abandon()
+    fastest = {name: min(turn.min_s for who, turn in zip(order, turns, strict=True) if who == name) for name in "AB"}
+    return Block(math.log(fastest["B"] / fastest["A"]), order, turns)
+
+
+def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]) -> Iterator[Turn]:
+    """Take all turns. Within an order of four turns, both sides use the same CPUs and a newly built layer each."""
+    for number, name in enumerate(order):
+        place, within = divmod(number, 4)
+        anew = name not in order[number - within : number]
+        yield _asked(sides[name], partial(trials[name].turn, place, anew))
+
+
+def _orders(call_s: float, timing: Timing) -> int:
+    if call_s <= timing.turn_s:
+        return max(timing.least_orders, round(timing.block_s / (4 * timing.turn_s)))
+    return max(timing.least_orders, min(timing.most_orders, round(timing.long_block_s / (4 * call_s))))
+
+
+def _asked(side: Side, ask: Callable[[], _T]) -> _T:
+    try:
+        return ask()
+    except TurnTrialFailed as error:
+        raise BlockFailed(f"{side.name}: {error.outcome['status']}: {error.outcome['reason']}") from error
+
+
+def _ended(side: Side, trial: TurnTrial) -> None:
+    outcome = trial.end()
+    if outcome["status"] != "ok":
+        raise BlockFailed(f"{side.name}: {outcome['status']}: {outcome['reason']}")
+
+
+# Number of rounds after which all fork servers are replaced. All trials of a server share its random memory layout, so
+# all blocks of the same two servers would be biased alike.
+_ROUNDS_A_PARENT = 4
+# One case in this many is a control: it is also measured against itself.
+_CASES_A_CONTROL = 4
+
+
+@dataclass(frozen=True, order=True)
+class Pair:
+    """The two cases of a comparison: is `head` slower or faster than `base`?"""
+
+    base: Case
+    head: Case
+
+
+class Progress(Protocol):
+    """Receives the progress of the timing."""
+
+    def round(self, stage: str, number: int) -> None: ...
+    def block(self, pair: Pair) -> None: ...
+
+
+class Sides:
+    """The runners of base, head and control, where the control is a second base. A context manager.
+
+    With `interchangeable`, base and head find the same layers, so either runner can serve either side.
+    """
+
+    def __init__(self, base: Executor, head: Executor, interchangeable: bool = False) -> None:
+        self.base, self.head, self.control = base, head, base.twin()
+        self.interchangeable = interchangeable
+
+    def __enter__(self) -> "Sides":
+        for runner in (self.base, self.head):
+            runner.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for runner in self.all:
+            runner.drop()
+
+    @property
+    def all(self) -> tuple[Executor, Executor, Executor]:
+        """The three runners."""
+        return self.base, self.head, self.control
+
+    def renew(self) -> None:
+        """Replace all fork servers. All are ready when this returns, so that none starts beside a trial."""
+        for runner in self.all:
+            runner.drop()
+        for runner in self.all:
+            runner.start()
+        for runner in self.all:
+            runner.run("machine")
+
+
+def prepare_pairs(
+    cases: Iterable[Case],
+    traits: Mapping[str, Traits],
+    precision: Precision,
+    runner: Executor,
+    sink: RowSink,
+    watcher: Watcher,
+    seed: int,
+) -> set[Case]:
+    """Verify the cases of one side and measure their facts. Returns the cases that can be timed."""
+    sweep = Scheduler(list(dict.fromkeys(cases)), traits, precision, runner, sink, watcher, seed)
+    sweep.prepare()
+    return sweep.open
+
+
+def controls_among(number: int) -> list[int]:
+    """The indices of the controls among `number` cases: one in four, at least one, evenly spread."""
+    every = -(-number // max(1, -(-number // _CASES_A_CONTROL))) if number else 1
+    return list(range(0, number, every))
+
+
+class BlockLog:
+    """Writes each block as a line of `blocks.jsonl`, which is on disk before the next block."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a line."""
+        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        """Close the file. Nothing is lost without this call."""
+        self._file.close()
+
+
+def time_pairs(
+    pairs: Sequence[Pair],
+    sides: Sides,
+    rules: Rules,
+    timing: Timing,
+    seed: int,
+    log: Callable[[Mapping[str, Any]], None],
+    progress: Progress,
+    limit_s: float = math.inf,
+) -> MeasuredBlocks:
+    """Measure blocks of all pairs until each is decided, then measure the flagged pairs again. Controls run beside.
+
+    The timing ends with the round in which `limit_s` seconds have passed. The first measurement may use half of them.
+    """
+    begin = time.monotonic()
+    draw = random.Random(seed)
+    now = {"stage": "first", "round": 0}
+    # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
+    failed_once: set[tuple[int, bool]] = set()
+
+    def between(stage: str, number: int) -> None:
+        now.update(stage=stage, round=number)
+        if number % _ROUNDS_A_PARENT == 1:
+            sides.renew()
+        progress.round(stage, number)
+
+    def take(index: int, control: bool) -> float:
+        pair = pairs[index]
+        runners = [sides.base, sides.control if control else sides.head]
+        if control or sides.interchangeable:
+            draw.shuffle(runners)  # random differences between fork servers then favour either side equally
+        base = Side("base", pair.base, runners[0])
+        other = Side("control" if control else "head", pair.base if control else pair.head, runners[1])
+        try:
+            block = take_block(base, other, timing, draw)
+        except BlockFailed as error:
+            log({**_which(pair, control), **now, "failure": str(error)})
+            sides.renew()  # the failure may have ended the fork server too: the next trials get new ones
+            if (index, control) in failed_once:
+                raise
+            failed_once.add((index, control))
+            return take(index, control)
+        log({**_which(pair, control), **now, **_row(block)})
+        progress.block(pair)
+        return block.log_ratio
+
+    def is_over(stage: str) -> bool:
+        return time.monotonic() - begin >= (limit_s / 2 if stage == "first" else limit_s)
+
+    return measure_blocks(len(pairs), controls_among(len(pairs)), take, rules, seed, between, is_over)
+
+
+def _which(pair: Pair, control: bool) -> dict[str, Any]:
+    return {"at": round(time.time(), 3), "base": pair.base.key, "head": pair.head.key, "control": control}
+
+
+def _row(block: Block) -> dict[str, Any]:
+    return {
+        "log_ratio": round(block.log_ratio, 6),
+        "order": block.order,
+        "min_s": [turn.min_s for turn in block.turns],
+        "mean_s": [turn.mean_s for turn in block.turns],
+    }

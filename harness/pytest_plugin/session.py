@@ -1,0 +1,371 @@
+"""The measurements that all tests of a pytest session share, and the cases that a test's arguments describe.
+
+All trials of the session run in one `Executor` with one fork server.
+"""
+
+import contextlib
+import functools
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from harness.case import AXES, DEFAULTS, Case, grid
+from harness.config.axes import check_axes
+from harness.config.files import conf_directory
+from harness.config.schema import Precision
+from harness.errors import UsageError, did_you_mean
+from harness.measure.executor import Executor
+
+if TYPE_CHECKING:
+    from harness.case import Case
+    from harness.config import Precision
+    from harness.registry import Traits
+    from harness.results.table import CaseResult
+
+
+_SEED = 0
+# A trial that takes facts and lasts longer than this counts as hanging.
+_TIMEOUT_S = 60.0
+_TRIAL_S = 0.1
+
+
+class PytestSession:
+    """Runs the sweep's own trials and keeps their rows for the session.
+
+    The facts of a case are taken once, and its times once for each precision. `told` holds the lines of the session's
+    summary. The fork server begins to start at once.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        self._facts: dict[Case, list[dict[str, Any]]] = {}
+        self._times: dict[tuple[Case, str], list[dict[str, Any]]] = {}
+        self._traits: dict[str, Traits] = {}
+        self._started: tuple[Any, ...] | None = None
+        self._runner: Executor | None = None
+        self._cache: tempfile.TemporaryDirectory[str] | None = None
+        self._run(_TRIAL_S, _TIMEOUT_S).start()
+
+    def traits(self, impl: str) -> "Traits":
+        """The traits of the impl. A trial inspects a layer that is not built in.
+
+        Raises UsageError if the layer cannot be loaded.
+        """
+        from harness.measure.session import describe_impl
+
+        if impl not in self._traits:
+            self._traits[impl] = describe_impl(impl, self._any_runner())
+        return self._traits[impl]
+
+    def has_gpu(self) -> bool:
+        """Whether torch sees a CUDA device."""
+        return bool(self._any_runner().run("machine").get("gpu"))
+
+    def facts(self, cases: Iterable["Case"], precision: "Precision") -> "list[CaseResult]":
+        """Verify the cases and return their exact facts. The line of a failed case says why."""
+        cases = list(cases)
+        missing = [case for case in cases if case not in self._facts]
+        if missing:
+            rows = _Rows()
+            with self._unless_stopped():
+                self._sweep(missing, precision, self._any_runner(), rows).prepare()
+            self._facts.update(rows.by_case)
+        return self._lines([row for case in cases for row in self._facts[case]], precision)
+
+    def times(self, cases: Sequence["Case"], precision: "Precision", more: bool = False) -> "list[CaseResult]":
+        """Return the facts and times of the cases. With `more`, measure as many rounds again and add them."""
+        self.facts(cases, precision)
+        fine = [case for case in cases if self._facts[case][-1]["status"] == "ok"]
+        missing = [case for case in fine if more or (case, repr(precision)) not in self._times]
+        if missing:
+            rows = _Rows()
+            runner = self._run(precision.trial_s, precision.timeout_s)
+            with self._unless_stopped():
+                self._sweep(missing, precision, runner, rows).time_in_rounds()
+            for case in missing:
+                kept = self._times.setdefault((case, repr(precision)), [])
+                before = max((row["round"] for row in kept), default=0)
+                kept += [row | {"round": row["round"] + before} for row in rows.by_case.get(case, ())]
+        timed = [row for case in fine for row in self._times[case, repr(precision)]]
+        rounds = max((row["round"] for row in timed), default=0)
+        limits = replace(precision, max_rounds=max(precision.max_rounds, rounds))
+        return self._lines([row for case in cases for row in self._facts[case]] + timed, limits)
+
+    def close(self) -> None:
+        """End every process that was started. Measurements are kept."""
+        if self._runner is not None:
+            self._runner.__exit__(None, None, None)
+            self._runner = None
+        if self._cache is not None:
+            self._cache.cleanup()
+            self._cache = None
+
+    @contextlib.contextmanager
+    def _unless_stopped(self) -> Iterator[None]:
+        """End all processes if the test is stopped while measuring, for example by its time limit.
+
+        A trial may still be running then.
+        """
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _lines(self, rows: Sequence[Mapping[str, Any]], precision: "Precision") -> "list[CaseResult]":
+        from harness.results.summarise import summarise
+
+        return summarise(rows, precision)
+
+    def _sweep(self, cases: Sequence["Case"], precision: "Precision", runner: Executor, rows: "_Rows") -> Any:
+        from harness.measure.scheduler import Scheduler
+
+        traits = {case.impl: self.traits(case.impl) for case in cases}
+        return Scheduler(cases, traits, precision, runner, rows, _NoScreen(), _SEED)
+
+    def _any_runner(self) -> Executor:
+        """The current executor, or a new one. Facts do not depend on the sampling time."""
+        return self._run(*(self._started[1:] if self._started else (_TRIAL_S, _TIMEOUT_S)))
+
+    def _run(self, trial_s: float, timeout_s: float) -> Executor:
+        """The executor for these limits. A new one starts if they or `sys.path` have changed, for example by a test."""
+        wanted = (tuple(sys.path), trial_s, timeout_s)
+        if self._runner is None or self._started != wanted:
+            self.close()
+            self._cache = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
+            self._started, self._runner = (
+                wanted,
+                Executor(
+                    seed=_SEED,
+                    trial_s=trial_s,
+                    timeout_s=timeout_s,
+                    memory_limit=None,
+                    compile_cache=Path(self._cache.name),
+                ),
+            )
+        return self._runner
+
+
+class _Rows:
+    """A sink for a sweep's rows, which keeps them by case."""
+
+    def __init__(self) -> None:
+        self.by_case: dict[Case, list[dict[str, Any]]] = {}
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        from harness.case import Case
+
+        self.by_case.setdefault(Case.from_dict(row["case"]), []).append(dict(row))
+
+
+class _NoScreen:
+    """A watcher that shows nothing: pytest owns the screen."""
+
+    def starting(self, phase: str, number: int) -> None: ...
+    def trial(self, case: "Case", outcome: Mapping[str, Any]) -> None: ...
+    def finished(self, case: "Case", status: str) -> None: ...
+    def added(self, cases: "Collection[Case]") -> None: ...
+
+
+def impl_name_of(layer: object) -> str:
+    """The name under which a trial's process finds a class: `module:Class` or `/path/to/file.py:Class`.
+
+    The name is `module:Class` if an import in that process finds the same file. Other processes do not know how pytest
+    imports test modules (`--import-mode`). A `layer` that is a name already (`attention.fused`, `module:Class`) is
+    returned unchanged.
+
+    Raises UsageError for anything else but a class, and for a class that no other process could find.
+    """
+    if isinstance(layer, str):
+        return layer
+    if not isinstance(layer, type):
+        raise UsageError(
+            f"{_short(layer)} is not a class: give the class itself, as in scaling(MyLayer), which is built "
+            "at each size as MyLayer(d_model=…, num_heads=…)"
+        )
+    if "<locals>" in layer.__qualname__:
+        raise UsageError(
+            f"{layer.__qualname__} is defined inside a function, where no other process finds it: "
+            "move it to the top of its module"
+        )
+    module = sys.modules.get(layer.__module__)
+    if module is None or _attribute(module, layer.__qualname__) is not layer:
+        raise UsageError(
+            f"{layer.__module__}.{layer.__qualname__} is not that class: "
+            "give one that its module holds under its own name"
+        )
+    if _can_be_imported(module):
+        return f"{module.__name__}:{layer.__qualname__}"
+    if not getattr(module, "__file__", None):
+        raise UsageError(
+            f"{layer.__qualname__} has no file that another process could find it in: put it into a module"
+        )
+    return f"{Path(str(module.__file__)).absolute().as_posix()}:{layer.__qualname__}"
+
+
+def _short(value: object) -> str:
+    text = repr(value).split("\n")[0]
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _attribute(holder: object, qualname: str) -> object:
+    return functools.reduce(lambda holder, name: getattr(holder, name, None), qualname.split("."), holder)
+
+
+def _can_be_imported(module: ModuleType) -> bool:
+    """Whether a fresh interpreter with this one's `sys.path` finds the same file under the module's name."""
+    if module.__name__ == "__main__":
+        return False
+    spec: ModuleSpec | None = None
+    path: Iterable[str] | None = None
+    parts = module.__name__.split(".")
+    for number in range(1, len(parts) + 1):
+        spec = _found_by_name(".".join(parts[:number]), None if path is None else list(path))
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations or ()
+    own, file = spec.origin if spec else None, getattr(module, "__file__", None)
+    return file is None if own in (None, "built-in") else file is not None and _is_same_object(str(own), str(file))
+
+
+def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
+    """The spec that an import would find, whether or not the module is already imported.
+
+    pytest's own finders are skipped, because other processes do not have them.
+    """
+    for finder in sys.meta_path:
+        if not type(finder).__module__.startswith("_pytest") and hasattr(finder, "find_spec"):
+            spec = finder.find_spec(name, path)
+            if spec is not None:
+                return spec
+    return None
+
+
+def _is_same_object(one: str, other: str) -> bool:
+    return Path(one).resolve() == Path(other).resolve()
+
+
+# The axes along which a cost model can be fitted, and their letters in formulas.
+SIZES = {"seq_len": "n", "d_model": "d", "num_heads": "h", "batch_size": "b"}
+# The default sizes of each axis along which a cost model is fitted.
+OVER: dict[str, tuple[int, ...]] = {
+    "seq_len": (64, 128, 256, 512, 1024),
+    "d_model": (32, 64, 128, 256),
+    "num_heads": (1, 2, 4, 8),
+    "batch_size": (1, 2, 4, 8),
+}
+# The default value of each axis. One thread: otherwise the memory that a fused kernel allocates may depend on the
+# number of processors, and so may an exact assertion.
+USUAL: dict[str, Any] = {**DEFAULTS, "seq_len": 256, "d_model": 64, "num_heads": 4, "device": "cpu", "threads": 1}
+_PRECISIONS = ("quick", "standard", "strict")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The cases that a test needs.
+
+    All `cases` differ only in sizes. The cost model is fitted along `axis`. Messages name the layer `layer`.
+    """
+
+    layer: str
+    axis: str
+    cases: tuple[Case, ...]
+    precision: Precision
+
+    @property
+    def letter(self) -> str:
+        """The axis as a letter in formulas."""
+        return SIZES[self.axis]
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The sizes that take several values."""
+        return tuple(name for name in SIZES if len({getattr(case, name) for case in self.cases}) > 1)
+
+    def between(self) -> list[Case]:
+        """The cases halfway between neighbours along the axis."""
+        found: dict[Case, None] = {}
+        for case in self.cases:
+            more = [getattr(c, self.axis) for c in self.cases if getattr(c, self.axis) > getattr(case, self.axis)]
+            if more:
+                found[replace(case, **{self.axis: (getattr(case, self.axis) + min(more)) // 2})] = None
+        return [case for case in found if case not in self.cases]
+
+    def at(self, sizes: Mapping[str, Any]) -> Case:
+        """The case at these sizes. Raises UsageError for an unknown or invalid size, or a missing one that varies."""
+        unknown = sizes.keys() - SIZES.keys()
+        if unknown:
+            name = min(unknown)
+            raise UsageError(f"at({name}=…): there is no such size{did_you_mean(name, SIZES)}")
+        missing = [name for name in self.varied if name not in sizes]
+        if missing:
+            raise UsageError(f"at(…): say {' and '.join(f'{name}=…' for name in missing)}")
+        checked = check_axes({**self.cases[0].as_dict(), **sizes, "impl": self.cases[0].impl})
+        at = {name: checked[name] for name in sizes}
+        if any(len(values) != 1 for values in at.values()):
+            raise UsageError("at(…) takes one value of each size")
+        return replace(self.cases[0], **{name: values[0] for name, values in at.items()})
+
+
+def read_request(
+    layer: object,
+    axis: str,
+    over: Iterable[int] | None,
+    precision: str,
+    given: Mapping[str, Any],
+    has_heads: Callable[[str], bool],
+) -> Request:
+    """The cases that a test's `scaling(layer, axis, over, …)` means. `has_heads(impl)` says whether an impl has heads.
+
+    Raises UsageError if an argument is invalid.
+    """
+    if axis not in SIZES:
+        raise UsageError(f"axis={axis!r}: a law is along {', '.join(SIZES)}{did_you_mean(str(axis), SIZES)}")
+    if axis in given:
+        raise UsageError(f"{axis} is the axis: its sizes are over=…")
+    sizes = OVER[axis] if over is None else tuple(over)
+    axes = _axes(layer, {**given, axis: sizes})
+    several = [name for name, values in axes.items() if len(values) > 1 and name not in SIZES]
+    if several:
+        raise UsageError(f"{several[0]} takes one value here: ask once for each")
+    return Request(_people(layer), axis, tuple(sorted(grid(axes, has_heads))), precision_named(precision))
+
+
+def one_case(layer: object, given: Mapping[str, Any], has_heads: Callable[[str], bool]) -> Case:
+    """The single case that the arguments describe. Raises UsageError if they describe none or several."""
+    axes = _axes(layer, given)
+    several = [name for name, values in axes.items() if len(values) > 1]
+    if several:
+        raise UsageError(f"{several[0]} takes one value here")
+    return next(iter(grid(axes, has_heads)))
+
+
+def precision_named(name: str) -> Precision:
+    """The precision of that name in `conf/precision/`. Raises UsageError for an unknown name."""
+    if name not in _PRECISIONS:
+        raise UsageError(f"unknown precision {name!r}{did_you_mean(str(name), _PRECISIONS)}")
+    file = conf_directory() / "precision" / f"{name}.yaml"
+    return Precision(**yaml.safe_load(file.read_text(encoding="utf-8")))
+
+
+def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    name = impl_name_of(layer)
+    unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
+    if unknown:
+        known = [axis for axis in AXES if axis != "impl"]
+        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
+    usual = {**USUAL, "real_share": 0.75 if given.get("mask") == "padding" else 1.0}
+    return check_axes({**usual, **values, "impl": [name]})
+
+
+def _people(layer: object) -> str:
+    """The layer's name in messages."""
+    return layer.__qualname__ if isinstance(layer, type) else str(layer)

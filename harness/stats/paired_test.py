@@ -1,0 +1,429 @@
+"""Decide whether one side of a comparison is slower than the other, from paired blocks of several cases.
+
+In a block, both sides meet the machine in the same state. Each round measures one block of every open case. After
+certain numbers of blocks (looks), a case is tested, and closed if it is decided. A case flagged as changed is measured
+a second time. The caller supplies the blocks, so the procedure knows neither clocks nor layers. Simulations and
+resampling of recorded blocks therefore run the same code as real comparisons.
+
+The test is the exact signed-rank test: Wilcoxon 1945, "Individual comparisons by ranking methods". It assumes only that
+the value of a block is distributed symmetrically about the true value. This holds for log(B's time / A's time), under
+any noise, if the order of the sides within a block is random. If noise has two levels, bursts and drifts, a t-test
+needs many more blocks to be reliable.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+
+def false_discovery_control(p_values: Sequence[float], alpha: float) -> list[bool]:
+    """Which p-values are discoveries, by Benjamini and Hochberg 1995, "Controlling the false discovery rate".
+
+    This corrects for testing many cases at once, so that few of the reported changes are due to chance. The expected
+    share of false discoveries is at most `alpha`. If no case has changed, the probability of any discovery is at most
+    `alpha`.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    called = 0
+    for rank, index in enumerate(order, start=1):
+        if p_values[index] <= alpha * rank / len(p_values):
+            called = rank
+    found = [False] * len(p_values)
+    for index in order[:called]:
+        found[index] = True
+    return found
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The threshold, the error rates and the looks of a comparison.
+
+    - The threshold, as a share (`floor`). A change no larger than this does not matter.
+    - The error rate (`alpha`). Among cases reported as changed, it bounds the share of those that have not changed by
+      more than the threshold. It also bounds how often a case that has changed is called equivalent.
+    - The error rate of the second measurement, that of flagged cases (`alpha_again`). A false result counts only if
+      both measurements err: in either direction, that is at most one run in 200.
+    - The numbers of blocks after which a case is tested, and stopped if it is decided (`looks`).
+    """
+
+    floor: float = 0.03
+    alpha: float = 0.05
+    alpha_again: float = 0.1
+    looks: tuple[int, ...] = (8, 12, 20, 36, 64, 120)
+
+    @property
+    def again(self) -> "Rules":
+        """The rules of the second measurement."""
+        return replace(self, alpha=self.alpha_again)
+
+    @property
+    def log_floor(self) -> float:
+        """The threshold as a log ratio, the same for slower and faster."""
+        return math.log1p(self.floor)
+
+    @property
+    def most_blocks(self) -> int:
+        """The maximum number of blocks of a case in one measurement."""
+        return self.looks[-1]
+
+
+RankFloats = NDArray[np.float64]
+
+
+def walsh_averages(values: Sequence[float]) -> RankFloats:
+    """The N(N + 1)/2 averages (xᵢ + xⱼ)/2 with i ≤ j, of each pair of values and each value with itself, ascending.
+
+    The statistic of the signed-rank test is the number of these averages above a value.
+    """
+    x = np.asarray(values, dtype=float)
+    i, j = _number_of_pairs(len(x))
+    return np.sort((x[i] + x[j]) / 2)
+
+
+def p_value_above(averages: RankFloats, value: float) -> float:
+    """The p-value of the hypothesis that the true value is at most `value`, from the Walsh averages above it.
+
+    Averages equal to `value` do not count as above.
+    """
+    above = len(averages) - int(np.searchsorted(averages, value, side="right"))
+    return float(_rank_tails(_number_of_values(averages))[above])
+
+
+def p_value_below(averages: RankFloats, value: float) -> float:
+    """The p-value of the hypothesis that the true value is at least `value`, from the Walsh averages below it."""
+    return float(_rank_tails(_number_of_values(averages))[int(np.searchsorted(averages, value, side="left"))])
+
+
+def pseudomedian(averages: RankFloats) -> float:
+    """The Hodges–Lehmann estimate of the centre: the median of the Walsh averages.
+
+    Hollander, Wolfe and Chicken 2014, "Nonparametric statistical methods", 3.1 to 3.3.
+    """
+    middle = len(averages) // 2  # the averages are sorted
+    return float(averages[~middle] + averages[middle]) / 2
+
+
+def signed_rank_interval(averages: RankFloats, alpha: float) -> tuple[float, float]:
+    """A confidence interval for the true value at level 1 − `alpha` or higher; infinite with too few blocks."""
+    tails = _rank_tails(_number_of_values(averages))
+    # The largest number of averages that may lie outside the interval on one side.
+    outside = len(averages) - int(np.argmax(tails <= alpha / 2)) if tails[-1] <= alpha / 2 else -1
+    if outside < 0:
+        return -math.inf, math.inf
+    return float(averages[outside]), float(averages[-1 - outside])
+
+
+def _number_of_values(averages: RankFloats) -> int:
+    return round((math.sqrt(8 * len(averages) + 1) - 1) / 2)
+
+
+@lru_cache
+def _number_of_pairs(number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.triu_indices(number)
+
+
+@lru_cache
+def _rank_tails(number: int) -> RankFloats:
+    """P(W ≥ w) for w from 0 to N(N + 1)/2, where W is the sum of a random subset of the ranks 1 … N.
+
+    Each rank is in the subset with probability ½.
+    """
+    counts = np.ones(1)
+    for rank in range(1, number + 1):
+        counts = np.concatenate([counts, np.zeros(rank)]) + np.concatenate([np.zeros(rank), counts])
+    return np.minimum(np.cumsum(counts[::-1])[::-1] / 2.0**number, 1.0)
+
+
+# Power of the smallest detectable change: a comparison detects it four times in five.
+_POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence in the blocks of one case, from their log ratios.
+
+    Each p-value is corrected for the maximum number of looks (Bonferroni). The confidence interval is corrected in the
+    same way, so its error rate holds at every look.
+
+    Each p-value tests a null hypothesis about the ratio of B's time to A's. For `slower`, the ratio is not above the
+    threshold. For `faster`, the ratio is not below the reciprocal of the threshold. For `equivalent`, the ratio is not
+    between the two (two one-sided tests: Schuirmann 1987). The estimate of the ratio is `ratio`, its interval `lo` to
+    `hi`.
+    """
+
+    blocks: int
+    slower: float
+    faster: float
+    equivalent: float
+    ratio: float
+    lo: float
+    hi: float
+
+
+def evidence_of(logs: Sequence[float], rules: Rules, misses: float | None = None) -> Evidence:
+    """The evidence in `logs`, log(B's time / A's time) of each block. Without blocks, every p-value is 1.
+
+    The error rate of the interval is `misses`, half of it at either end. The default is the alpha of the rules.
+    """
+    if not logs:
+        return Evidence(0, 1.0, 1.0, 1.0, math.nan, 0.0, math.inf)
+    averages, floor, looks = walsh_averages(logs), rules.log_floor, len(rules.looks)
+    lo, hi = signed_rank_interval(averages, (rules.alpha if misses is None else misses) / looks)
+    within = max(p_value_above(averages, -floor), p_value_below(averages, floor))
+    return Evidence(
+        blocks=len(logs),
+        slower=min(1.0, looks * p_value_above(averages, floor)),
+        faster=min(1.0, looks * p_value_below(averages, -floor)),
+        equivalent=min(1.0, looks * within),
+        ratio=math.exp(pseudomedian(averages)),
+        lo=math.exp(lo),
+        hi=math.exp(hi),
+    )
+
+
+def is_decided(found: Evidence, cases: int, rules: Rules) -> bool:
+    """Whether no more blocks are needed: equivalent, or slower or faster whatever the results of other cases."""
+    return min(found.slower, found.faster) <= rules.alpha / cases or found.equivalent <= rules.alpha
+
+
+def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
+    """The smallest slowdown, as a share, that blocks with this noise flag four times in five, before confirmation.
+
+    It is infinite if even the maximum number of blocks cannot reach the p-value required for this number of cases.
+    """
+    if len(rules.looks) * 0.5**rules.most_blocks > rules.alpha / cases:
+        return math.inf
+    half = math.log(found.hi / found.lo) / 2 if found.lo > 0 else math.inf
+    looks = len(rules.looks)
+    # Convert the half-width of the interval to a standard error, then to the change that a test of all cases needs.
+    error = half / -ndtri(rules.alpha / looks / 2)
+    return math.expm1(rules.log_floor + error * (ndtri(_POWER) - ndtri(rules.alpha / looks / cases)))
+
+
+class BlockFailed(Exception):
+    """No block of this case can be measured. The message gives the reason."""
+
+
+@dataclass
+class Blocks:
+    """Log ratios of one case: from the first measurement, and from the second if the first flagged the case."""
+
+    first: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
+    flagged: bool = False
+    failure: str | None = None
+
+
+@dataclass
+class MeasuredBlocks:
+    """The blocks of all cases and of the controls, by case number."""
+
+    cases: list[Blocks]
+    controls: dict[int, Blocks]
+
+
+# `(case, whether the block is of the control) -> log ratio`; raises BlockFailed.
+TakeBlock = Callable[[int, bool], float]
+
+
+def measure_blocks(
+    cases: int,
+    controls: Sequence[int],
+    take: TakeBlock,
+    rules: Rules,
+    seed: int = 0,
+    between: Callable[[str, int], None] = lambda stage, number: None,
+    is_over: Callable[[str], bool] = lambda stage: False,
+) -> MeasuredBlocks:
+    """Measure a number of cases, and the cases in `controls` against themselves.
+
+    Before each round, `between` is called with the stage, "first" or "again", and the round's number from 1. Flagged
+    cases are measured again in the second stage, for which `between` is to start new processes.
+
+    After each round, `is_over` is called with the stage and may end it. Stopping early adds one unplanned look but
+    skips at least one planned look. The number of looks therefore never exceeds that of the correction.
+    """
+    draw = random.Random(seed)
+    measured = MeasuredBlocks([Blocks() for _ in range(cases)], {case: Blocks() for case in controls})
+    _rounds(measured, range(cases), "first", take, rules, draw, between, is_over)
+    for case in flagged_share(measured, rules):
+        measured.cases[case].flagged = True
+    again = [case for case, blocks in enumerate(measured.cases) if blocks.flagged]
+    if again:
+        _rounds(measured, again, "again", take, rules.again, draw, between, is_over)
+    return measured
+
+
+def flagged_share(measured: MeasuredBlocks, rules: Rules) -> list[int]:
+    """The cases that are slower or faster by their first blocks."""
+    found = [evidence_of(blocks.first, rules) for blocks in measured.cases]
+    slower = false_discovery_control([one.slower for one in found], rules.alpha)
+    faster = false_discovery_control([one.faster for one in found], rules.alpha)
+    return [case for case in range(len(found)) if slower[case] or faster[case]]
+
+
+def _rounds(
+    measured: MeasuredBlocks,
+    cases: Sequence[int],
+    stage: str,
+    take: TakeBlock,
+    rules: Rules,
+    draw: random.Random,
+    between: Callable[[str, int], None],
+    is_over: Callable[[str], bool],
+) -> None:
+    """Measure every open case and control once per round, in a new random order. Close decided ones at each look.
+
+    A control is open while it is undecided and any case is open.
+    """
+    blocks = {(case, False): measured.cases[case] for case in cases}
+    blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
+    waiting = [key for key, one in blocks.items() if one.failure is None]
+    for number in range(1, rules.most_blocks + 1):
+        if all(control for _, control in waiting) or (number > 1 and is_over(stage)):
+            return
+        between(stage, number)
+        for key in draw.sample(waiting, len(waiting)):
+            try:
+                getattr(blocks[key], stage).append(take(*key))
+            except BlockFailed as error:
+                blocks[key].failure = str(error)
+        waiting = [key for key in waiting if blocks[key].failure is None]
+        if number in rules.looks:
+            waiting = [
+                key
+                for key in waiting
+                if not is_decided(
+                    evidence_of(getattr(blocks[key], stage), rules), len(measured.controls if key[1] else cases), rules
+                )
+            ]
+
+
+SLOWER, FASTER, EQUIVALENT, UNDECIDED, UNMEASURED = "slower", "faster", "equivalent", "undecided", "unmeasured"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the five verdicts on a case, its reason, and the evidence for it.
+
+    If a case was measured twice, the evidence is that of the second measurement alone. The first one selected the case
+    for its large change, so its estimate is biased. The interval agrees with the deciding test. It lies above the
+    threshold if slower, and below the reciprocal of the threshold if faster. If the change was not confirmed, it does
+    neither. The count of `blocks` includes both measurements.
+    """
+
+    verdict: str
+    reason: str
+    evidence: Evidence
+    blocks: int
+    smallest_detectable: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it."""
+
+    case: int
+    differs: bool
+    evidence: Evidence
+    failure: str | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the control was measured and does not differ from itself."""
+        return not self.differs and self.failure is None
+
+
+def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
+    """The result of each control. A control differs if either measurement would have called it slower or faster.
+
+    The evidence is that of the measurement in which the control differed, and otherwise that of the first.
+    """
+    shown: dict[int, Evidence] = {}
+    failing: set[int] = set()
+    for stage in ("first", "again"):
+        found = {case: evidence_of(getattr(blocks, stage), rules) for case, blocks in measured.controls.items()}
+        sides = [
+            false_discovery_control([getattr(one, side) for one in found.values()], rules.alpha)
+            for side in (SLOWER, FASTER)
+        ]
+        called = {case for case, *of_sides in zip(found, *sides, strict=True) if any(of_sides)} - failing
+        failing |= called
+        shown |= found if stage == "first" else {case: found[case] for case in called}
+    return [Control(case, case in failing, shown[case], blocks.failure) for case, blocks in measured.controls.items()]
+
+
+def invalidated(controls: Sequence[Control]) -> str:
+    """The reason why the comparison must not conclude anything; empty if it may.
+
+    It may if no control differs from itself and at least one was measured.
+    """
+    if any(control.differs for control in controls):
+        return "the A/A control failed"
+    return "" if any(control.held for control in controls) else "the A/A control could not be measured"
+
+
+def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[Verdict]:
+    """A verdict for every case. If the controls failed, no case is called slower, faster or equivalent."""
+    why_not = invalidated(controls_of(measured, rules))
+    again = [number for number, blocks in enumerate(measured.cases) if blocks.flagged]
+    second = [evidence_of(measured.cases[number].again, rules) for number in again]
+    confirmed = {
+        SLOWER: dict(
+            zip(again, false_discovery_control([one.slower for one in second], rules.alpha_again), strict=True)
+        ),
+        FASTER: dict(
+            zip(again, false_discovery_control([one.faster for one in second], rules.alpha_again), strict=True)
+        ),
+    }
+    found = []
+    for number, blocks in enumerate(measured.cases):
+        own = evidence_of(blocks.again, rules.again) if blocks.flagged else evidence_of(blocks.first, rules)
+        shown = own
+        if blocks.flagged:
+            called = sum(confirmed[_verdict_before(blocks, rules)].values())
+            shown = evidence_of(blocks.again, rules, _missed_reason(called, len(again), rules))
+        verdict, reason = _verdict(blocks, {side for side, of in confirmed.items() if of.get(number)}, shown, rules)
+        if why_not and verdict != UNMEASURED:
+            verdict, reason = UNDECIDED, f"{why_not}: it measured as {verdict}"
+        asked = (len(again), rules.again) if blocks.flagged else (len(measured.cases), rules)
+        least = smallest_detectable(own, *asked)
+        found.append(Verdict(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
+    return found
+
+
+def _missed_reason(called: int, tested: int, rules: Rules) -> float:
+    """The error rate of intervals from the second measurement, chosen so that they agree with the test.
+
+    Either end of the interval is a one-sided test. Each of `called` discoveries had to pass alpha · called / tested
+    (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple confidence intervals for selected
+    parameters"). A case that is not a discovery fails that test as well.
+    """
+    return 2 * rules.alpha_again * max(called, 1) / tested
+
+
+def _verdict_before(blocks: Blocks, rules: Rules) -> str:
+    """The verdict on a flagged case by its first measurement: slower or faster."""
+    return SLOWER if evidence_of(blocks.first, rules).slower <= rules.alpha else FASTER
+
+
+def _verdict(blocks: Blocks, confirmed: set[str], shown: Evidence, rules: Rules) -> tuple[str, str]:
+    if blocks.failure is not None:
+        return UNMEASURED, blocks.failure
+    if blocks.flagged:
+        before = _verdict_before(blocks, rules)
+        if before in confirmed:
+            return before, f"by more than {100 * rules.floor:g} %, and so again in new processes"
+        if len(blocks.again) < rules.looks[0]:
+            return UNDECIDED, f"{before} at first, and time was up before new processes could tell"
+        return UNDECIDED, f"{before} at first, and not so in new processes"
+    if shown.equivalent <= rules.alpha:
+        return EQUIVALENT, f"within ±{100 * rules.floor:g} %"
+    number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
+    return UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.floor:g} % nor beyond"

@@ -1,0 +1,111 @@
+"""The fork server: a process that has imported torch and the registered layers, and forks itself for each trial.
+
+A fork takes milliseconds. A trial inherits no OpenMP pool, no CUDA context and no history of the allocator. The fork
+server only forks and waits, so nothing else runs during a trial.
+
+The driver (the process that has trials made, see `harness.measure.fork_client`) uses one Unix socket:
+
+- The driver sends a request (JSON) with the write end of a pipe. If it also sends the read end of a second pipe, the
+  trial takes interleaved samples: see `harness.trial.timing.timed_trial`.
+- The fork server answers `started PID`, or `refused REASON` if the system cannot start a process.
+- The trial writes its outcome to the pipe as one line. If it begins to compile, it first writes the line `compiling`.
+- When the trial has ended, the fork server sends `ended STATUS`, as in waitpid(2).
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import time
+from typing import NoReturn
+
+from harness import registry
+from harness.trial import compilation, handlers, sandbox
+from harness.trial.handlers import run_trial
+from harness.trial.messages import give_notice, send
+from harness.trial.supervisor import REFUSED
+
+MAX_REQUEST = 65536
+
+
+def serve(descriptor: int) -> NoReturn:
+    """Serve requests on the socket `descriptor` until the driver closes it. Then end the process."""
+    sandbox.adopt_orphans()
+    compilation.set_up_compiler()
+    for name in registry.names():
+        registry.load_class(name)
+    _freeze()
+    gc.enable()
+    with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.sendall(b"ready\n")
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 2)
+            if not message:
+                break
+            _prepare(message)
+            try:
+                pid = os.fork()
+            except OSError as error:
+                connection.sendall(f"{REFUSED}{error.strerror}\n".encode())
+                pid = None
+            if pid == 0:
+                connection.close()
+                _trial(message, *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            if pid is None:
+                continue
+            sandbox.note_trial(pid)
+            connection.sendall(f"started {pid}\n".encode())
+            connection.sendall(f"ended {_wait_and_clean_up(pid)}\n".encode())
+    os._exit(0)  # the kernel frees the memory faster; torch would take 0.4 s
+
+
+def _prepare(message: bytes) -> None:
+    """Import here, once, the modules that the request's trial and all similar trials would import."""
+    request = json.loads(message)
+    case = request.get("case") or {}
+    if case.get("mode") in ("train", "backward"):
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
+    if request.get("own_module"):
+        handlers.preload_module(case["impl"])
+    if request.get("compiles"):
+        compilation.preload_compiler(case["device"])
+    if request.get("own_module") or request.get("compiles"):
+        _freeze()
+
+
+def _freeze() -> None:
+    """Exclude the imported modules from the garbage collection of trials, which would take 80 ms to visit them."""
+    gc.collect()
+    gc.freeze()
+
+
+def _wait_and_clean_up(pid: int) -> int:
+    """Wait for the trial's end, kill all processes that it left behind, and return its status."""
+    # Kill the group before reaping the trial: until then no other process can get its number.
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the trial may have ended before it led a group
+        os.killpg(pid, signal.SIGKILL)
+    status = os.waitpid(pid, 0)[1]
+    sandbox.kill_children()
+    sandbox.unlink_noted()
+    return status
+
+
+def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
+    began = time.time()
+    try:
+        sandbox.note_names()
+        give_notice(pipe)
+        request = json.loads(message)
+        sandbox.tell_at_exit(request["memory_limit"], lambda outcome: send(pipe, outcome))
+        outcome = run_trial({**request, "ask": turns, "answer": pipe})
+        sandbox.note_used(began)
+        send(pipe, outcome)
+    finally:
+        # Run no exit handlers, and leave freeing memory to the kernel, which is faster.
+        os._exit(0)

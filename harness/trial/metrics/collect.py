@@ -1,0 +1,420 @@
+"""All deterministic facts of a case, taken in a trial of their own.
+
+Peak memory is what one call needs beyond what existed before it: without weights and input, but including the output.
+It is measured in two ways, by torch's allocator (`allocator_peak`) and by the operating system (`resident_peak`).
+"""
+
+import contextlib
+import ctypes
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from json import dumps  # bound before a layer may replace it
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd.profiler import profile
+
+from harness import claims, registry
+from harness.case import Case
+from harness.errors import UsageError
+from harness.trial.compilation import graphs, triton_kernels
+from harness.trial.environment import set_allocator
+from harness.trial.layer_protocol import output_dtype
+from harness.trial.metrics.depth_and_traffic import Depth, Traffic, UntrackedWrites
+from harness.trial.metrics.flops import Flops
+from harness.trial.metrics.kernels import Fallback, Work, backend_name
+from harness.trial.metrics.operations import Observer, Storages, tensors_of
+from harness.trial.tolerance import check_finite, check_output
+from harness.trial.workload import Unsupported, Workload, build, counted_tokens
+
+# Requested bytes, not the blocks that served them: block sizes depend on what the allocator had available.
+_REQUESTED = "requested_bytes.all."
+# How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
+# when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
+# oneDNN, BLAS and OpenMP keep packed operands and stacks for each thread. Autograd keeps up to 400 bytes per operation.
+_TIMES_TRACED = 2
+_SCRATCH_BYTES = 16 * 2**20
+_SCRATCH_BYTES_PER_THREAD = 2 * 2**20
+_BYTES_PER_OPERATION = 2**10
+
+
+def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]]:
+    """Return `(peak bytes, names of the operations that ran)`. The names show which kernel was chosen.
+
+    The peak is what torch's allocator handed out, exact to the byte and reproducible.
+    """
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        baseline = torch.cuda.memory_stats()[_REQUESTED + "current"]
+    with profile(profile_memory=True) as recorded:
+        kept = call()  # noqa: F841  # the output must be alive when the peak is taken
+    events = recorded.kineto_results.events()
+    names = [event.name() for event in events]
+    if device == "cuda":
+        torch.cuda.synchronize()
+        return torch.cuda.memory_stats()[_REQUESTED + "peak"] - baseline, names
+    changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
+    return peak_of_changes(events[i].nbytes() for _, i in changes), names
+
+
+def peak_of_changes(changes: Iterable[int]) -> int:
+    """Return the highest running sum of allocations (+) and frees (−), in bytes."""
+    alive = peak = 0
+    for change in changes:
+        alive += change
+        peak = max(peak, alive)
+    return peak
+
+
+def resident_peak(call: Callable[[], Any]) -> int | None:
+    """Return the peak of the process's resident memory during `call`, above what was resident before.
+
+    It is what the operating system saw the process touch, page by page. It includes buffers that libraries allocate for
+    themselves, and the allocator's habits.
+
+    Return None if the operating system does not report it. The call must have run before, so that thread pools and code
+    pages are not charged to it.
+    """
+    gc.collect()
+    try:
+        # Reuse of freed memory that the C library kept would be invisible, so return this memory first.
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
+        before, _ = _status("VmRSS"), _status("VmHWM")
+    except (OSError, LookupError, AttributeError):  # not Linux, not glibc, or a sandbox that hides it
+        return None
+    kept = call()  # noqa: F841  # as above
+    return max(0, _status("VmHWM") - before)
+
+
+def exceeds_traced(resident: int | None, traced: int, threads: int, operations: int) -> bool:
+    """Return whether the layer allocates outside torch: its `resident` peak is far above torch's `traced` one."""
+    scratch = _SCRATCH_BYTES + threads * _SCRATCH_BYTES_PER_THREAD + operations * _BYTES_PER_OPERATION
+    return resident is not None and resident > _TIMES_TRACED * traced + scratch
+
+
+def return_freed_blocks() -> None:
+    """Make glibc return each large block to the system when it is freed, from now on.
+
+    Call it before building the layer.
+
+    By default, freed blocks may stay on glibc's heap. The resident peak of one layer then varied from 42 to 161 MiB,
+    and torch's own blocks could not be distinguished from other memory.
+    """
+    with contextlib.suppress(Unsupported):  # without glibc
+        set_allocator("fresh")
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(f"/proc/self/status has no {field}")
+
+
+def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tensor]) -> int:
+    """Return the bytes of the storages that autograd saves for the backward pass, each counted once.
+
+    Those count that are still saved when the forward pass ends. `leaves` existed before and are not counted. A tensor
+    that a `torch.autograd.Function` keeps as its own attribute is not seen.
+    """
+    storages = Storages()
+    before = {storages.key(leaf) for leaf in leaves}
+    packed: set[int] = set()
+    alive: list[int] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        packed.add(storages.key(tensor))
+        return tensor
+
+    def forward_has_ended(*_: object) -> None:
+        # Storages saved for a graph that is already freed do not serve the backward pass.
+        alive.append(sum(storages.nbytes[key] for key in packed - before - storages.freed()))
+
+    hook = layer.register_forward_hook(forward_has_ended)
+    try:
+        with saved_tensors_hooks(pack, lambda tensor: tensor):
+            call()
+    finally:
+        hook.remove()
+    return alive[0]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Results of one observed call. Fields not listed here are as in `collect_metrics`.
+
+    - `materialised_bytes`: the least traffic beyond weights, inputs and outputs.
+    - `past_torch`: whether something that torch does not dispatch contributed to the result.
+    - `past_allocator`: whether it did so in memory that is not torch's.
+    """
+
+    work: Work | None
+    flops_unknown: list[str]
+    depth_undeclared: list[str]
+    ops: int
+    depth: int
+    depth_declared: int
+    materialised_bytes: int
+    output_bytes: int
+    fallback: str | None
+    has_own_operators: bool
+    past_torch: bool
+    past_allocator: bool
+
+
+def trace_call(work: Workload) -> Observation:
+    """Call the workload once under observation. Raises Unobservable, or whatever the layer raises under observation."""
+    storages = Storages()
+    flops = Flops(getattr(type(work.layer), "kernels", None))
+    depth = Depth(flops.declared_depth)
+    traffic = Traffic(storages)
+    written, fallback = UntrackedWrites(storages), Fallback()
+    observer = Observer(storages, (flops, depth, traffic, written, fallback))
+    leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
+    for leaf in leaves:
+        storages.key(leaf)
+    with _compiler_off():
+        call = work.remake()  # for a backward pass, this makes a graph that is not compiled
+        with observer:
+            result = call()
+    gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
+    outputs = [*tensors_of(result), *gradients]
+    given = [*leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
+    return Observation(
+        flops.work,
+        flops.unknown,
+        flops.undeclared,
+        observer.ops,
+        depth.length,
+        depth.declared,
+        traffic.bytes(leaves, outputs),
+        sum(tensor.nbytes for tensor in outputs),
+        fallback.reason,
+        flops.has_own_operators,
+        written.past_torch(given, outputs),
+        written.somebody_elses,
+    )
+
+
+def _compiler_off() -> AbstractContextManager[Any]:
+    """Run compiled code as it is written; otherwise the compiler would trace into the observer."""
+    # If the warm-up call has not imported the compiler, nothing is compiled. Importing it would take 0.7 s.
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
+_Fact = TypeVar("_Fact")
+
+
+def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
+    """Return what one call of the case computes, moves and allocates, and which kernel it runs.
+
+    The result is the same each time.
+
+    | key | meaning |
+    | --- | --- |
+    | `flops` | FLOPs, a multiply-add being 2; of fused kernels only what a causal mask leaves |
+    | `flops_full` | FLOPs without regard to the mask |
+    | `flops_claimed` | the FLOPs that the layer claims; None without a claim |
+    | `claims` | all claims of a user's own layer, as JSON; None for built-in layers, whose claims are in the registry |
+    | `flops_unknown` | operators without a formula; `flops` is None if this list is not empty |
+    | `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
+    | `depth_declared` | how many operations of the chain opaque kernels declare |
+    | `fused_depth_declared` | whether opaque kernels declare any |
+    | `min_bytes` | the least traffic: weights, inputs and outputs once, intermediates written and read once |
+    | `weights_bytes` | parameters and buffers |
+    | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
+    | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
+    | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
+    | `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
+    | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
+    | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
+    | `peak_traced_bytes` | the peak of what torch's allocator handed out, even if others allocated as well |
+    | `backend` | the kernel that ran |
+    | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
+    | `facts_unknown` | one line for each reason why a value above is None |
+
+    Each kind of fact is taken in a separate call, so that taking one does not disturb another.
+    """
+    return_freed_blocks()
+    work = build(case, seed)
+    y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
+    work.sync()
+    if case.mode in ("forward", "train"):  # values are verified at a small n; at this n, check what can be checked
+        y = check_output(y, work.x, case.d_model, output_dtype(work.layer, case.dtype))
+        check_finite(y, counted_tokens(work.layer, case))
+    del y
+    work.forget()
+    traced, operations = allocator_peak(work.call, case.device)
+    work.forget()
+    resident = resident_peak(work.call) if case.device == "cpu" else None
+    work.forget()
+    weights = [*work.layer.parameters(), *work.layer.buffers()]
+    leaves = [*work.inputs, *work.constants, *weights]
+    unknown: list[str] = []
+    saved: int | None = 0
+    if work.gradient is not None:
+        saved = _told(lambda: saved_bytes(work.layer, work.forward, leaves), "saved_bytes", unknown)
+    work.forget()
+    seen = _told(lambda: trace_call(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
+    inputs = _inputs(case, work)
+    facts = _watched(seen, unknown)
+    partly = _outside_torch(seen, resident, traced, case.threads)
+    unknown += partly
+    return {
+        **facts,
+        **_claimed(case),
+        "min_bytes": None
+        if facts["min_bytes"] is None
+        else facts["min_bytes"] + _bytes([*weights, *_moved(case, work)]),
+        "weights_bytes": _bytes(weights),
+        "inputs_bytes": _bytes(inputs),
+        **_peak(case, None if partly else traced, saved),
+        "peak_resident_bytes": resident,
+        "peak_traced_bytes": traced,
+        "backend": backend_name(operations),
+        "facts_unknown": unknown,
+    }
+
+
+def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> list[str]:
+    """Return why the peak traced by torch is only a part of the peak, or an empty list if it is all of it."""
+    if seen is not None and seen.past_torch and seen.past_allocator:
+        return ["peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"]
+    if exceeds_traced(resident, traced, threads, seen.ops if seen is not None else 0):
+        return [
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        ]
+    return []
+
+
+def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | None]:
+    """Return the peak and its parts, None for each unknown value."""
+    if peak is None:
+        return dict.fromkeys(("peak_bytes", "saved_bytes", "transient_bytes"))
+    transient = peak if case.mode == "backward" else None if saved is None else peak - saved
+    return {"peak_bytes": peak, "saved_bytes": saved, "transient_bytes": transient}
+
+
+def _moved(case: Case, work: Workload) -> list[torch.Tensor]:
+    """Return the inputs that every call reads.
+
+    In decoding, the token and its caches and states are observed as they are read, so none is listed.
+    """
+    return [] if case.mode == "decode" else work.inputs
+
+
+def _inputs(case: Case, work: Workload) -> list[torch.Tensor]:
+    """Return the tensors that exist before the call and are not weights.
+
+    In decoding, only the last token counts as input.
+    """
+    given = [work.x[:, -1].clone()] if case.mode == "decode" else work.inputs
+    gradient = [work.gradient] if work.gradient is not None else []
+    return [*given, *gradient, *work.constants]
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Return the size of the tensors' storages, each counted once.
+
+    Tied weights and expanded buffers therefore count only for the memory that they occupy.
+    """
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def _told(take: Callable[[], _Fact], what: str, unknown: list[str]) -> _Fact | None:
+    """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
+    try:
+        return take()
+    except (UsageError, torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:
+        # The layer has run before, so only its observation fails. All other facts remain valid.
+        line = " ".join(str(error).split())[:200]
+        unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
+        return None
+
+
+def _claimed(case: Case) -> dict[str, Any]:
+    """Return the layer's claims, and the FLOPs from its own formula, which holds for one sequence.
+
+    Raises UsageError for an unparsable claim.
+    """
+    own = registry.is_foreign(case.impl)
+    of_it = claims.claims_of_class(registry.load_class(case.impl)) if own else claims.claims_of_impl(case.impl)
+    formula = claims.work_of(of_it, case.mode)
+    # With a source, the work depends on two lengths, but claims know only one.
+    formula = None if case.source_len else formula
+    work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
+    stated = {name: str(claim) for name, claim in of_it.items()}
+    return {"flops_claimed": work, "claims": dumps(stated, ensure_ascii=False) if own and stated else None}
+
+
+def _watched(seen: Observation | None, unknown: list[str]) -> dict[str, Any]:
+    """Return the facts of the observed call, with `min_bytes` still without weights and inputs.
+
+    Reasons go to `unknown`.
+    """
+    if seen is None:
+        return dict.fromkeys(_WATCHED) | {"flops_unknown": []}
+    facts = _as_facts(seen)
+    unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops_unknown]
+    undeclared = "depth: {} declares no depth in the layer's `kernels`, and is counted as one operation"
+    unknown += [undeclared.format(name) for name in seen.depth_undeclared]
+    if graphs():
+        unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
+        facts |= dict.fromkeys(("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"))
+    elif triton_kernels() and not seen.has_own_operators:
+        unknown.append("flops, ops, depth, min_bytes: a Triton kernel is called past torch's dispatcher, and not seen")
+        facts |= _unseen(seen)
+    elif seen.past_torch:
+        unknown.append(
+            "flops, ops, depth, min_bytes: a part of its result is of no operation that torch dispatches: of a kernel "
+            "bound to Python by hand, of numpy, or of an earlier call"
+        )
+        facts |= _unseen(seen)
+    return facts
+
+
+def _unseen(seen: Observation) -> dict[str, Any]:
+    """Return the facts of a call that did more than was observed."""
+    return dict.fromkeys(_WATCHED) | {"flops_unknown": [], "output_bytes": seen.output_bytes}
+
+
+def _as_facts(seen: Observation) -> dict[str, Any]:
+    return {
+        "flops": seen.work.flops if seen.work else None,
+        "flops_full": seen.work.full if seen.work else None,
+        "flops_unknown": seen.flops_unknown,
+        "ops": seen.ops,
+        "depth": seen.depth,
+        "depth_declared": seen.depth_declared,
+        "fused_depth_declared": seen.depth_declared > 0,
+        "min_bytes": seen.materialised_bytes + seen.output_bytes,
+        "output_bytes": seen.output_bytes,
+        "backend_fallback": seen.fallback,
+    }
+
+
+_WATCHED = (
+    "flops",
+    "flops_full",
+    "flops_unknown",
+    "ops",
+    "depth",
+    "depth_declared",
+    "fused_depth_declared",
+    "min_bytes",
+    "output_bytes",
+    "backend_fallback",
+)

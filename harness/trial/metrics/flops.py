@@ -1,0 +1,270 @@
+"""FLOPs of a call. A multiply-add counts as 2; elementwise operations and reductions are not counted.
+
+The formulas here count matrix products and FlexAttention, and those of `harness.trial.metrics.kernels` all other opaque
+kernels. Torch's own registry counts convolutions and everything else that it has a formula for. Plain products ignore
+masks: attention written out does its full work under a causal mask, and is counted so.
+
+Operators without a formula make the count unknown instead of too small. These are operators from a user's namespace,
+all higher-order operators but FlexAttention's, and linear-algebra solvers.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import flop_registry
+
+from harness.errors import UsageError
+from harness.trial.metrics.kernels import KERNELS, Arguments, Kernel, Work
+from harness.trial.metrics.operations import Observer, Operation
+
+# FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.
+
+# Position of the block mask among the arguments.
+_BLOCK_MASK_AT = {"flex_attention": 4, "flex_attention_backward": 9}
+
+
+def flex_arguments(operation: Operation) -> dict[str, Any]:
+    """Return the arguments that the formulas need, by name."""
+    query, key, value = operation.args[:3]
+    block_mask = operation.args[_BLOCK_MASK_AT[operation.traits.name]]
+    return {"query": query, "key": key, "value": value, "block_mask": block_mask}
+
+
+def computed_pairs(block_mask: tuple[Any, ...], batch: int, heads: int, queries: int, keys: int) -> int:
+    """Return the number of query-key pairs in all computed blocks, over batch and heads.
+
+    The block mask leaves these blocks. One with any unmasked pair is computed whole, up to the ends of both sequences.
+    """
+    # Torch versions differ in what precedes the tensors (the lengths) and in what lies between tensors and sizes.
+    first = next(place for place, item in enumerate(block_mask) if isinstance(item, Tensor))
+    query_block, key_block = block_mask[-3], block_mask[-2]
+    pairs = 0
+    for number, indices in (block_mask[first : first + 2], block_mask[first + 2 : first + 4]):  # partial, full blocks
+        if number is None:
+            continue
+        # Batches and heads that share a mask have one list: `number` is (b, h, blocks of queries), `indices`
+        # (b, h, blocks of queries, blocks of keys).
+        rows = _sizes(torch.arange(number.shape[2], device=number.device), query_block, queries)
+        is_listed = torch.arange(indices.shape[3], device=number.device) < number[..., None]
+        columns = (_sizes(indices, key_block, keys) * is_listed).sum(-1)
+        shared_by = batch * heads // (number.shape[0] * number.shape[1])
+        pairs += shared_by * int((rows * columns).sum())
+    return pairs
+
+
+def _sizes(blocks: Tensor, size: int, length: int) -> Tensor:
+    """Return the length of each of these blocks of a sequence. The last one may be short."""
+    return (length - blocks.long() * size).clamp(0, size)
+
+
+def _work(qk: int, v: int) -> Any:
+    """Return a formula: `qk` products over the query's head size and `v` products over the value's.
+
+    `Work.full` is the work without a mask.
+    """
+
+    def work(call: Arguments) -> Work:
+        batch, heads, queries, head_dim = call["query"].shape
+        keys = call["key"].shape[2]
+        each = 2 * (qk * head_dim + v * call["value"].shape[3])
+        pairs = computed_pairs(call["block_mask"], batch, heads, queries, keys)
+        return Work(each * pairs, each * batch * heads * queries * keys)
+
+    return work
+
+
+FLEX: dict[str, Kernel] = {
+    "flex_attention": Kernel(_work(1, 1), lambda call: 3),
+    # 7 products, where other fused kernels have 5. One loop computes the gradient of the queries, and another those of
+    # keys and values. Each loop recomputes the scores and the gradient of the weights. (Dong et al. 2024, "Flex
+    # Attention"; the template `flex_backwards` in torch/_inductor.)
+    # Over the query's head size: the scores twice, dQ, dK. Over the value's: the weights' gradient twice, dV.
+    "flex_attention_backward": Kernel(_work(4, 3), lambda call: 4),
+}
+
+
+def make_observable() -> None:
+    """Make torch 2.6 pass these operators to the observer. That version does not hand them to a mode by itself."""
+    for name in FLEX:
+        operator = getattr(torch.ops.higher_order, name)
+        if Observer not in operator.python_key_table:
+            operator.py_impl(Observer)(_observed(operator))
+
+
+def _observed(operator: Any) -> Any:
+    return lambda mode, *args, **kwargs: mode.__torch_dispatch__(operator, (), args, kwargs)
+
+
+Declared = Mapping[str, Mapping[str, Callable[..., int]]]
+
+
+def _matrix_vector(mat: Tensor, vec: Tensor) -> int:
+    return 2 * mat.numel()
+
+
+def _dot(a: Tensor, b: Tensor) -> int:
+    return 2 * a.numel()
+
+
+def _batched(a: Tensor, b: Tensor) -> int:
+    return 2 * a.numel() * b.shape[-1]
+
+
+def _linear(x: Tensor, weight: Tensor) -> int:
+    return 2 * x.numel() * weight.shape[0]
+
+
+# The two arguments that are multiplied, and the cost of their product. Torch's registry has the first four, too. Its
+# formulas take ten times as long, and a loop over time calls them in every step.
+_PRODUCTS: dict[str, tuple[int, int, Callable[[Tensor, Tensor], int]]] = {
+    "aten::mm": (0, 1, _batched),
+    "aten::addmm": (1, 2, _batched),
+    "aten::bmm": (0, 1, _batched),
+    "aten::baddbmm": (1, 2, _batched),
+    "aten::mv": (0, 1, _matrix_vector),
+    "aten::addmv": (1, 2, _matrix_vector),
+    "aten::addmv_": (1, 2, _matrix_vector),
+    "aten::dot": (0, 1, _dot),
+    "aten::vdot": (0, 1, _dot),
+    "aten::addbmm": (1, 2, _batched),
+    "aten::addbmm_": (1, 2, _batched),
+    "aten::addmm_": (1, 2, _batched),
+    "aten::baddbmm_": (1, 2, _batched),
+    "aten::_addmm_activation": (1, 2, _batched),
+    "aten::_int_mm": (0, 1, _batched),
+    "aten::linear": (0, 1, _linear),
+    "aten::mkldnn_linear": (0, 1, _linear),
+}
+
+_UNCOUNTED = (
+    *("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist"),
+    *("_grouped_mm", "_trilinear", "conv_tbc", "_weight_int", "_mixed_dtypes", "_sparse", "_cslt", "_wrapped_linear"),
+)
+# In these namespaces, an operator without a formula is elementwise, a reduction, a copy or a view.
+_KNOWN = ("aten", "prim", "prims", "profiler")
+
+
+def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:
+    """Return 5 N lg N for a complex transform of length N, or half of it if one side is real (Frigo & Johnson 2005)."""
+    longer = x if x.numel() >= out.numel() else out
+    length = math.prod(longer.shape[dim] for dim in dims)
+    share = 5.0 if x.is_complex() and out.is_complex() else 2.5
+    return round(share * longer.numel() * math.log2(length))
+
+
+def _convolution_backward(call: Mapping[str, Any]) -> int:
+    """Return the FLOPs of the requested gradients: as many as forward for each of the two.
+
+    Torch's formula ignores groups.
+    """
+    weight, given = call["weight"], call["grad_output"]
+    # The tensor at each of whose positions the convolution kernel is applied once.
+    at = call["input"] if call["transposed"] else given
+    forward = 2 * at.shape[0] * math.prod(at.shape[2:]) * weight.numel()
+    return int(forward * sum(call["output_mask"][:2]))
+
+
+class Flops:
+    """`work` of the call so far, or None if an operation had no formula; `unknown` names those operations.
+
+    A user's own layer may state the cost of its own kernels in a class attribute, which is passed as `declared`:
+
+        kernels = {"mylib::scan": {"flops": lambda x, w, out: 2 * x.numel(), "depth": lambda x, w, out: x.shape[1]}}
+
+    Each function is called with the kernel's own arguments and its result as `out=`. Either may be omitted.
+    """
+
+    def __init__(self, declared: Declared | None = None) -> None:
+        self._declared = declared or {}
+        if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
+            raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
+        # Without this module, its operators are not loaded either, and loading them takes time.
+        if "torch.nn.attention.flex_attention" in sys.modules:
+            make_observable()
+        self.undeclared: list[str] = []
+        self.has_own_operators = False  # a user's operators, registered with torch.library
+        self._flops = self._full = 0
+        self.unknown: list[str] = []
+
+    @property
+    def work(self) -> Work | None:
+        """FLOPs so far, or None if they are unknown."""
+        return None if self.unknown else Work(self._flops, self._full)
+
+    def add(self, operation: Operation) -> None:
+        """Count one operation."""
+        self.has_own_operators |= operation.traits.namespace not in _KNOWN
+        work = self._of(operation)
+        if work is not None:
+            self._flops += work.flops
+            self._full += work.full
+        elif operation.traits.name not in self.unknown:
+            self.unknown.append(operation.traits.name)
+
+    def declared_depth(self, operation: Operation) -> int | None:
+        """Return the number of sequential operations inside an opaque kernel, or None for any other operation."""
+        name = operation.traits.name
+        if name in self._declared and "depth" in self._declared[name]:
+            return self._ask(operation, "depth")
+        opaque = _opaque(operation)
+        if opaque is not None:
+            kernel, arguments = opaque
+            return kernel.depth(arguments)
+        if operation.traits.namespace not in _KNOWN and name not in self.undeclared:
+            self.undeclared.append(name)
+        return None
+
+    def _of(self, operation: Operation) -> Work | None:
+        name = operation.traits.name
+        if name in self._declared and "flops" in self._declared[name]:
+            flops = self._ask(operation, "flops")
+            return Work(flops, flops)
+        opaque = _opaque(operation)
+        if opaque is not None:
+            kernel, arguments = opaque
+            return kernel.work(arguments)
+        plain = _plain(operation)
+        return None if plain is None else Work(plain, plain)
+
+    def _ask(self, operation: Operation, what: str) -> int:
+        name = operation.traits.name
+        try:
+            answer = self._declared[name][what](*operation.args, **operation.kwargs, out=operation.out)
+        except Exception as error:
+            raise UsageError(f"kernels['{name}']['{what}'] raised {type(error).__name__}: {error}") from error
+        if not isinstance(answer, int) or answer < 0:
+            raise UsageError(f"kernels['{name}']['{what}'] gave {answer!r}: it must give a whole number from 0 on")
+        return answer
+
+
+def _opaque(operation: Operation) -> tuple[Kernel, Arguments] | None:
+    """Return the operation's kernel and its arguments by name, or None if it is no known opaque kernel."""
+    name = operation.traits.name
+    if name in KERNELS:
+        return KERNELS[name], operation.arguments()
+    return (FLEX[name], flex_arguments(operation)) if name in FLEX else None
+
+
+def _plain(operation: Operation) -> int | None:
+    """Return the FLOPs of an operation that is no opaque kernel: 0 for elementwise work, None if unknown."""
+    of, args = operation.traits, operation.args
+    if of.name in _PRODUCTS:
+        first, second, product = _PRODUCTS[of.name]
+        return product(args[first], args[second])
+    if of.name == "aten::convolution_backward":
+        return _convolution_backward(operation.arguments())
+    packet = getattr(operation.func, "_overloadpacket", None)
+    if packet in flop_registry:
+        # Torch's formulas need shapes and do not accept an `out=` argument.
+        kwargs = {name: value for name, value in operation.kwargs.items() if name != "out"}
+        return int(flop_registry[packet](*args, **kwargs, out_val=operation.out))
+    if of.namespace not in _KNOWN:
+        return None
+    short = of.name.partition("::")[2]
+    if short.startswith("_fft_"):
+        return _fourier(args[0], operation.out, args[1])
+    return None if short.startswith(_UNCOUNTED) else 0

@@ -1,0 +1,272 @@
+"""Opaque kernels: formulas for their FLOPs and inner depth, which kernel ran, and whether a faster one was allowed.
+
+Formulas are needed because nothing inside an opaque kernel can be observed. A multiply-add is 2. Each formula takes the
+call's arguments by name, as the operator declares them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from harness.trial.metrics.operations import Operation
+
+Arguments = Mapping[str, Any]
+
+
+class Work(NamedTuple):
+    """FLOPs of one call: `flops` is the work that the mask leaves, and `full` the work without a mask."""
+
+    flops: int
+    full: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An opaque kernel. `work` returns None for a call whose FLOPs are unknown."""
+
+    work: Callable[[Arguments], Work | None]
+    depth: Callable[[Arguments], int]
+
+
+def causal_pairs(queries: int, keys: int) -> int:
+    """Return the number of pairs that a causal mask leaves: n(n+1)/2 of n² if both are n.
+
+    Under `is_causal`, a query sees the keys up to its own position, counted from the top left as in
+    `scaled_dot_product_attention`. A mask given as a tensor saves no work: the kernel computes everything.
+    """
+    square = min(queries, keys)
+    return square * (square + 1) // 2 + (queries - square) * keys
+
+
+def _products(query: Tensor, key: Tensor, value: Tensor, causal: bool, qk: int, v: int, heads_at: int = 1) -> Work:
+    """Return `qk` products over the query's head size plus `v` over the value's.
+
+    `heads_at` is the heads' dimension, 1 or 2. On CUDA, the head size is padded to a multiple of 8 before the kernel,
+    and counted with the padding.
+    """
+    positions_at = 3 - heads_at
+    batch_heads = query.shape[0] * query.shape[heads_at]
+    queries, keys = query.shape[positions_at], key.shape[positions_at]
+    each = 2 * batch_heads * (qk * query.shape[-1] + v * value.shape[-1])
+    full = queries * keys
+    return Work(each * (causal_pairs(queries, keys) if causal else full), each * full)
+
+
+def _attention(call: Arguments) -> Work:
+    # 2 products: the scores and the weighted sum.
+    return _products(call["query"], call["key"], call["value"], call["is_causal"], 1, 1)
+
+
+def _attention_backward(call: Arguments) -> Work:
+    # 5 products, because a fused kernel computes the scores again (Dao et al. 2022, algorithm 4). The backward pass of
+    # `math` consists of plain products, 4 of them.
+    # Over the query's head size: scores, dQ, dK. Over the value's: dV, and the gradient of the weights.
+    return _products(call["query"], call["key"], call["value"], call["is_causal"], 3, 2)
+
+
+def _flash(qk: int, v: int) -> Callable[[Arguments], Work | None]:
+    """Formula for flash attention called directly: (b, n, h, head_dim)."""
+
+    def work(call: Arguments) -> Work | None:
+        ragged = call["cum_seq_q"] is not None and call["cum_seq_q"].numel() > 0
+        if ragged or any(
+            call.get(side) is not None and call[side] >= 0 for side in ("window_size_left", "window_size_right")
+        ):
+            return None
+        return _products(call["query"], call["key"], call["value"], call["is_causal"], qk, v, heads_at=2)
+
+    return work
+
+
+def _efficient(qk: int, v: int) -> Callable[[Arguments], Work | None]:
+    """Formula for memory-efficient attention called directly: (b, n, h, head_dim).
+
+    Mask type 1 is causal from the top left.
+    """
+
+    def work(call: Arguments) -> Work | None:
+        mask = call["custom_mask_type"]
+        if call["cu_seqlens_q"] is not None or call.get("window_size") or mask not in (0, 1):
+            return None
+        return _products(call["query"], call["key"], call["value"], mask == 1, qk, v, heads_at=2)
+
+    return work
+
+
+def _native_attention(call: Arguments) -> Work:
+    """FLOPs of the evaluation path of `nn.MultiheadAttention`, including projections."""
+    query, keys = call["query"], call["key"].shape[1]
+    b, n, d = query.shape
+    return _unmasked(2 * b * (n * d * d + 2 * keys * d * d + 2 * n * keys * d + n * d * d))
+
+
+def _encoder_layer(call: Arguments) -> Work:
+    """FLOPs of the evaluation path of `nn.TransformerEncoderLayer`."""
+    b, n, d = call["src"].shape
+    feed_forward = call["ffn_weight_1"].numel() + call["ffn_weight_2"].numel()
+    return _unmasked(2 * b * n * (4 * d * d + 2 * n * d + feed_forward))
+
+
+def _unmasked(flops: int) -> Work:
+    return Work(flops, flops)
+
+
+# Operations from h_{t-1} to h_t, keyed by cuDNN's mode number. Relu and tanh: product, sum, nonlinearity. LSTM:
+# product, sum, gate, times cell, plus input, tanh, times output gate. GRU: product, sum, reset gate, times new, sum,
+# tanh, difference, times update gate, sum.
+_STEP = {0: 3, 1: 3, 2: 7, 3: 9}
+
+
+def _steps(call: Arguments) -> int:
+    """Return the sequential steps of a recurrent layer's input: (n, b, d), (b, n, d), or packed with `batch_sizes`."""
+    if call["batch_sizes"]:
+        return len(call["batch_sizes"])
+    return int(call["input"].shape[1 if call["batch_first"] else 0])
+
+
+def _recurrent_depth(call: Arguments) -> int:
+    """Depth of all layers, forward or backward: of each layer, one product over all inputs, then n steps.
+
+    The product must wait for the layers below. A step has as many operations as the chain from h_{t-1} to h_t when
+    written out. The backward pass has the same depth, and the weights' gradients after its last step.
+    """
+    return int(call["num_layers"]) * (_steps(call) * _STEP[call["mode"]] + 1)
+
+
+def _onednn_depth(call: Arguments) -> int:
+    # oneDNN runs one layer in one direction, and its input is (n, b, d). It ignores `num_layers` and `batch_first`.
+    return int(call["input"].shape[0]) * _STEP[call["mode"]] + 1
+
+
+def _tokens(call: Arguments) -> int:
+    return int(call["input"].numel() // call["input"].shape[-1])
+
+
+def _cudnn(call: Arguments) -> Work:
+    """FLOPs of all layers and directions: each matrix in `weight` once per token, including projections."""
+    return _unmasked(2 * _tokens(call) * sum(w.numel() for w in call["weight"] if w.dim() == 2))
+
+
+def _cudnn_backward(call: Arguments) -> Work:
+    """Twice the FLOPs of the forward pass, minus those of gradients that are not requested."""
+    matrices = [w for w in call["weight"] if w.dim() == 2]
+    forward = _cudnn(call).flops
+    to_input, to_state, _, to_weights = call["output_mask"]
+    flops = 2 * forward if to_weights else forward
+    group = len(matrices) // (call["num_layers"] * (2 if call["bidirectional"] else 1))
+    if not to_state:  # no product for h_0: the first step of each sequence, in every layer and direction
+        sequences = call["batch_sizes"][0] if call["batch_sizes"] else _tokens(call) // _steps(call)
+        flops -= 2 * sequences * sum(w.numel() for w in matrices[1::group])
+    if not to_input:
+        first_layer = matrices[: group * (2 if call["bidirectional"] else 1) : group]
+        flops -= 2 * _tokens(call) * sum(w.numel() for w in first_layer)
+    return _unmasked(flops)
+
+
+def _onednn(call: Arguments) -> Work:
+    """FLOPs of one layer in one direction. `weight0` and `weight1` are its matrices."""
+    return _unmasked(2 * _tokens(call) * (call["weight0"].numel() + call["weight1"].numel()))
+
+
+def _onednn_backward(call: Arguments) -> Work:
+    # oneDNN always computes the gradient of h_0, too.
+    return _unmasked(4 * _tokens(call) * (call["weight1"].numel() + call["weight2"].numel()))
+
+
+def _constant(depth: int) -> Callable[[Arguments], int]:
+    return lambda call: depth
+
+
+# Attention, forward: scores, softmax, weighted sum. Backward: scores, softmax (beside it the gradient of the weights),
+# gradient of the scores, gradients of queries and keys.
+_FORWARD, _BACKWARD = _constant(3), _constant(4)
+
+KERNELS: dict[str, Kernel] = {
+    "aten::_scaled_dot_product_flash_attention_for_cpu": Kernel(_attention, _FORWARD),
+    "aten::_scaled_dot_product_flash_attention": Kernel(_attention, _FORWARD),
+    "aten::_scaled_dot_product_efficient_attention": Kernel(_attention, _FORWARD),
+    "aten::_scaled_dot_product_cudnn_attention": Kernel(_attention, _FORWARD),
+    "aten::_scaled_dot_product_fused_attention_overrideable": Kernel(_attention, _FORWARD),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": Kernel(_attention_backward, _BACKWARD),
+    "aten::_scaled_dot_product_flash_attention_backward": Kernel(_attention_backward, _BACKWARD),
+    "aten::_scaled_dot_product_efficient_attention_backward": Kernel(_attention_backward, _BACKWARD),
+    "aten::_scaled_dot_product_cudnn_attention_backward": Kernel(_attention_backward, _BACKWARD),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": Kernel(_attention_backward, _BACKWARD),
+    "aten::_flash_attention_forward": Kernel(_flash(1, 1), _FORWARD),
+    "aten::_flash_attention_backward": Kernel(_flash(3, 2), _BACKWARD),
+    "aten::_efficient_attention_forward": Kernel(_efficient(1, 1), _FORWARD),
+    "aten::_efficient_attention_backward": Kernel(_efficient(3, 2), _BACKWARD),
+    "aten::mkldnn_rnn_layer": Kernel(_onednn, _onednn_depth),
+    "aten::mkldnn_rnn_layer_backward": Kernel(_onednn_backward, _onednn_depth),
+    "aten::_cudnn_rnn": Kernel(_cudnn, _recurrent_depth),
+    "aten::_cudnn_rnn_backward": Kernel(_cudnn_backward, _recurrent_depth),
+    # Projections of queries, keys and values; attention; projection of the output.
+    "aten::_native_multi_head_attention": Kernel(_native_attention, _constant(5)),
+    # Two norms and two sums, attention, and a feed-forward block of product, nonlinearity, product.
+    "aten::_transformer_encoder_layer_fwd": Kernel(_encoder_layer, _constant(12)),
+}
+
+
+# The operation that each backend leaves in the trace. The first match decides. `math` comes first, because a layer that
+# falls back in one of two calls is not fast. Composite operations come last, because they appear whatever they call.
+_TRACES = (
+    ("_scaled_dot_product_attention_math", "math"),
+    ("_scaled_dot_product_flash_attention", "flash"),
+    ("_scaled_dot_product_efficient_attention", "efficient"),
+    ("_scaled_dot_product_cudnn_attention", "cudnn"),
+    ("_flash_attention_forward", "flash"),
+    ("_efficient_attention_forward", "efficient"),
+    ("_native_multi_head_attention", "math"),
+    ("mkldnn_rnn_layer", "oneDNN"),
+    ("_cudnn_rnn", "cudnn"),
+    ("aten::rnn_tanh", "ATen loop"),
+    ("aten::rnn_relu", "ATen loop"),
+    ("aten::gru", "ATen loop"),
+    ("aten::lstm", "ATen loop"),
+)
+
+BACKEND_NAMES = ("flash", "math", "efficient", "cudnn", "oneDNN", "ATen loop", "ATen")
+
+
+def backend_name(operations: Iterable[str]) -> str:
+    """Return which kernel ran, one of `BACKEND_NAMES`, judged from all operations of a call.
+
+    These include operations inside composite ones. It is `ATen` if only plain operations ran. It is `math` also if the
+    evaluation path of `nn.MultiheadAttention` wrote the scores to memory.
+    """
+    seen = set(operations)
+    return next((name for trace, name in _TRACES if any(trace in operation for operation in seen)), "ATen")
+
+
+# The softmax for rows that a mask may have emptied: dispatched only by the math path.
+_MATH_ALONE = "aten::_safe_softmax"
+
+
+class Fallback:
+    """Whether `scaled_dot_product_attention` took its slowest path although a faster one was allowed.
+
+    `reason` describes the fallback, or is None. A layer pinned to `math` does not count as falling back.
+
+    The fallback is detected from dispatched operations, while the backends are switched as the layer switches them. A
+    mode that intercepts `scaled_dot_product_attention` itself would disable the evaluation path of
+    `nn.MultiheadAttention`.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    def add(self, operation: Operation) -> None:
+        """Inspect one operation."""
+        if operation.traits.name == _MATH_ALONE and _faster_allowed(operation.args[0].device.type):
+            self.reason = "scaled_dot_product_attention fell back to math, which materialises the scores"
+
+
+def _faster_allowed(device: str) -> bool:
+    """Return whether a backend other than math is enabled, as `sdpa_kernel` sets it. The CPU has only flash."""
+    backends = torch.backends.cuda
+    if device == "cpu":
+        return backends.flash_sdp_enabled()
+    return backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled() or backends.cudnn_sdp_enabled()

@@ -1,0 +1,132 @@
+"""Warm a call up until it is steady, then take samples that are long compared with reading the clock.
+
+cold first call | warm-up … steady | sample | sample | sample …
+"""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from harness.trial.environment import Usage, usage
+
+# A lower bound for the time of a layer's call. The clock cannot resolve shorter times.
+LEAST_CALL_S = 1e-7
+# A sample lasts at least this many times as long as a reading of the clock, which then costs at most 1 %.
+CLOCK_SHARE = 100
+# Long enough to span a few short calls, short enough that many samples see different moments of the machine.
+MIN_SAMPLE_S = 0.5e-3
+# The fastest of few samples depends on chance if calls differ. For calls of 10 ms with varying page faults, the
+# run-to-run error was 6 to 12 % with three samples a trial, and 1 to 7 % with six.
+MIN_SAMPLES = 5
+# Warm-up is over when the last few calls no longer beat the ones before by more than this share …
+STEADY = 0.02
+STEADY_CALLS = 3
+# … or when it has taken this share of the sampling budget.
+WARMUP_SHARE = 0.1
+
+
+# If a call of the first sample takes less than this share of the warm-up's estimate, warm-up timed a compilation.
+STILL_WARMING = 0.5
+
+
+@dataclass
+class Samples:
+    """The measurements of one trial, in seconds.
+
+    Each value of `samples_s` is the mean of `calls_per_sample` calls. `during` holds the interference counted while the
+    samples were taken, without warm-up (see `Usage`).
+    """
+
+    samples_s: list[float] = field(default_factory=list)
+    calls_per_sample: int = 1
+    first_call_s: float = 0.0
+    warmup_calls: int = 0
+    warmup_s: float = 0.0
+    sampling_s: float = 0.0
+    clock_s: float = 0.0
+    during: dict[str, Any] = field(default_factory=dict)
+
+
+def take_samples(
+    call: Callable[[], Any],
+    sync: Callable[[], None],
+    budget_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+    count: Callable[[], Usage] = usage,
+    renew: Callable[[], None] = lambda: None,
+    singly: bool = False,
+) -> Samples:
+    """Take samples of `call` for about `budget_s` seconds, and at least `MIN_SAMPLES`.
+
+    `sync` waits until a call's work is done. Before each sample, `renew` changes the input; this is not timed. With
+    `singly`, each sample is one call, however short.
+    """
+    result = Samples(clock_s=clock_cost(clock))
+    gc.disable()  # a collection inside a sample is Python's cost, not the layer's
+    try:
+        per_call = _warm_up(call, sync, WARMUP_SHARE * budget_s, clock, result)
+        calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
+        before, begin = count(), clock()
+        end = begin
+        while len(result.samples_s) < MIN_SAMPLES or end - begin < budget_s:
+            renew()
+            start = clock()
+            for _ in range(calls):
+                call()
+            sync()
+            end = clock()
+            result.samples_s.append((end - start) / calls)
+            if len(result.samples_s) == 1 and result.samples_s[0] < STILL_WARMING * per_call:
+                # Warm-up spent its whole budget on the first call, which compiled and took longer than later calls.
+                per_call = max(result.samples_s.pop(), LEAST_CALL_S)
+                result.warmup_calls += calls
+                result.warmup_s += end - start
+                calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
+                before, begin = count(), clock()
+        result.calls_per_sample = calls
+        result.sampling_s = end - begin
+        result.during = count().since(before)
+    finally:
+        gc.enable()
+    return result
+
+
+def _calls_per_sample(per_call_s: float, clock_s: float) -> int:
+    return max(1, math.ceil(max(MIN_SAMPLE_S, CLOCK_SHARE * clock_s) / per_call_s))
+
+
+def clock_cost(clock: Callable[[], float]) -> float:
+    """Seconds that one reading of the clock takes: the mean over many readings."""
+    readings = [clock() for _ in range(201)]
+    return max(0.0, (readings[-1] - readings[0]) / (len(readings) - 1))
+
+
+def is_steady(times: Sequence[float]) -> bool:
+    """Whether the fastest of the last `STEADY_CALLS` calls beats the ones before by at most the share `STEADY`."""
+    recent, before = times[-STEADY_CALLS:], times[:-STEADY_CALLS]
+    return bool(before) and min(recent) >= (1 - STEADY) * min(before)
+
+
+def _warm_up(
+    call: Callable[[], Any], sync: Callable[[], None], budget_s: float, clock: Callable[[], float], into: Samples
+) -> float:
+    """Call until steady or out of budget. Return the time of one warm call, in seconds."""
+    times: list[float] = []
+    begin = clock()
+    while True:
+        start = clock()
+        call()
+        sync()
+        now = clock()
+        times.append(now - start)
+        if now - begin >= budget_s or is_steady(times):
+            break
+    into.first_call_s = times[0]
+    into.warmup_calls = len(times)
+    into.warmup_s = now - begin
+    # Subtract the reading of the clock, which would make short calls look long, and then samples short.
+    return max(median(times[-STEADY_CALLS:]) - into.clock_s, LEAST_CALL_S)

@@ -1,0 +1,339 @@
+"""Build what a case needs: the layer, its input, its mask and source, and one call of the case's mode.
+
+The call does exactly the work that is timed. All else is made outside the measured time.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness import registry
+from harness.case import Case
+from harness.trial.layer_protocol import accepts, input_width, is_causal, output_dtype, source_len, unsupported_reason
+from harness.trial.tolerance import WrongResult, check_dtype
+
+Call = Callable[[], Any]
+Forward = Callable[[], Tensor]
+
+
+def forward_call(forward: Forward, layer: nn.Module) -> Call:
+    """A forward pass without gradients."""
+    # Gradients are off for the whole process: a context manager around each call would be timed.
+    torch.set_grad_enabled(False)
+    layer.eval()
+    return forward
+
+
+def train_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call:
+    """A forward and a backward pass, with a gradient for every leaf, as inside a network.
+
+    `leaves` are the weights, the input, and the source if there is one.
+    """
+
+    def call() -> Tensor:
+        for leaf in leaves:
+            leaf.grad = None
+        y = forward()
+        y.backward(gradient)
+        return y
+
+    return call
+
+
+def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor, seed: int) -> Call:
+    """A backward pass alone, which can be repeated over one graph.
+
+    The graph's forward pass is done here, with random numbers from `seed`.
+    """
+    torch.manual_seed(seed)  # a second graph then has the same dropout
+    y = forward()
+    # A layer may leave a weight unused: without a source, for example, the weights for the source.
+    return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)
+
+
+def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """Decode one token, and check the answer. Return the output and the new state.
+
+    Raises WrongResult unless the layer returns a pair of an output (b, d) of its dtype and a state.
+    """
+    answer = layer.step(x_t, state)
+    if not (isinstance(answer, tuple) and len(answer) == 2):
+        raise WrongResult(f"its step returned a {type(answer).__name__}, not a pair of an output and a state")
+    y = answer[0]
+    if not isinstance(y, Tensor) or y.shape != x_t.shape:
+        said = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise WrongResult(f"its step returned {said} for an input of shape {tuple(x_t.shape)}")
+    return check_dtype(y, x_t, output_dtype(layer, str(x_t.dtype).removeprefix("torch."))), answer[1]
+
+
+def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
+    """A call that decodes `token` (b, d) and can be repeated.
+
+    The preceding tokens `before` (b, n − 1, d) are processed here, outside the call.
+    """
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]] = layer.step  # type: ignore[assignment]
+    before = before.clone()  # a layer may change its input
+    if before.shape[1]:
+        if hasattr(layer, "prefill"):
+            state = layer.prefill(before, state)  # type: ignore[operator]
+        else:
+            for x_t in before.unbind(1):
+                state = step_once(layer, x_t, state)[1]
+    return lambda: step(token, state)[0]
+
+
+def real_lengths(case: Case, length: int) -> list[int]:
+    """Return how many of `length` tokens are real, for each sequence of a padded batch.
+
+    The lengths are spread evenly and average `real_share`, because sequences of equal length would need no padding. A
+    single sequence has that share.
+    """
+    b, share = case.batch_size, case.real_share
+    half = min(share, 1 - share) if b > 1 else 0.0
+    shares = [share + half * (2 * i / max(b - 1, 1) - 1) for i in range(b)]
+    return [min(length, max(1, math.floor(length * each + 0.5))) for each in shares]
+
+
+def real_tokens(case: Case, length: int) -> Tensor:
+    """Return (b, length), True for real tokens. These come first, and padding follows them."""
+    return torch.arange(length) < torch.tensor(real_lengths(case, length))[:, None]
+
+
+def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dict[str, Any]:
+    """Return keyword arguments of `forward` for the case's mask and source, on its device, as the layer can take them.
+
+    Padding applies to what is attended to: the source if one is given, else the input. A layer that is causal by nature
+    gets no mask over its own input, because no real token follows the padding.
+    """
+    of_it: dict[str, Any] = {"source": source} if source is not None else {}
+    keys = case.seq_len if source is None else source.shape[1]
+    if is_causal(layer) and (case.mask != "padding" or source is None):
+        return of_it
+    if case.mask == "causal" and source is not None:  # decoding: every token sees the whole source
+        return of_it
+    if case.mask == "causal" and accepts(layer, "is_causal"):
+        of_it["is_causal"] = True
+    elif case.mask == "causal":
+        of_it["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
+    elif case.mask == "padding":
+        of_it["attn_mask"] = real_tokens(case, keys)[:, None, None].to(case.device)
+    return of_it
+
+
+def counted_tokens(layer: nn.Module, case: Case) -> Tensor | None:
+    """Return (b, n, 1), True where an output belongs to a real token and not to padding, or None if all are real."""
+    if case.mask != "padding" or source_len(layer, case):
+        return None
+    return real_tokens(case, case.seq_len)[..., None].to(case.device)
+
+
+# The parts of cuDNN with their own setting, since torch 2.9.
+_PARTS_OF_CUDNN = ("conv", "rnn")
+
+
+def exact_float32() -> None:
+    """Make this process multiply float32 with all 24 bits of its factors, on the GPU and on the CPU.
+
+    No setting may let a kernel round the factors to fewer bits. cuDNN uses TF32 by default, which has 11 bits. cuBLAS
+    uses TF32 only if the environment or the layer's own module requests it. NVIDIA's containers set
+    `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1`. Many training scripts call `torch.set_float32_matmul_precision("high")`.
+    """
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    # Without its own setting, each part would follow the setting for all of torch.
+    for name in _PARTS_OF_CUDNN:
+        part: Any = getattr(torch.backends.cudnn, name, None)
+        if hasattr(part, "fp32_precision"):
+            part.fp32_precision = "ieee"
+
+
+class Unsupported(Exception):
+    """Raised if the layer cannot run the case, or cannot be asked to."""
+
+
+@dataclass
+class Workload:
+    """A layer ready to be measured.
+
+    - `call`: one call of the case's mode.
+    - `sync`: waits until the call is done.
+    - `forward`: the forward pass with the case's mask and `source`.
+    - `gradient`: the gradient of the output, or None if the mode has no backward pass.
+    - `constants`: masks, caches and states. They exist before the call and are not weights of the layer.
+    - `varying`: tensors whose values may change between two calls. They are the inputs, in `backward` the output's
+      gradient, and in `decode` the token.
+    - `remake`: makes the call again, in `backward` with a new graph.
+    """
+
+    layer: nn.Module
+    x: Tensor
+    source: Tensor | None
+    gradient: Tensor | None
+    constants: list[Tensor]
+    varying: list[Tensor]
+    forward: Forward
+    remake: Callable[[], Call]
+    call: Call
+    sync: Callable[[], None]
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The tensors that come from other layers: the input, and the source if there is one."""
+        return [self.x] if self.source is None else [self.x, self.source]
+
+    def forget(self) -> None:
+        """Free the gradients that a call leaves behind. Otherwise they would count as existing before the next call."""
+        for leaf in (*self.inputs, *self.layer.parameters()):
+            leaf.grad = None
+
+
+def takes_heads(layer_class: type) -> bool:
+    """Whether the constructor of the class has a parameter for the number of heads."""
+    parameters = inspect.signature(layer_class).parameters.values()
+    return any(p.name == "num_heads" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+
+
+def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
+    """Build the layer at the case's width, in float32 on the CPU.
+
+    Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
+    """
+    if takes_heads(layer_class):
+        options["num_heads"] = case.num_heads
+    layer = layer_class(d_model=case.d_model, **options)
+    if not isinstance(layer, nn.Module):
+        raise TypeError(f"{layer_class.__name__} is not a torch.nn.Module")
+    return layer
+
+
+def build(
+    case: Case, seed: int, weights: Mapping[str, Tensor] | None = None, inputs: Sequence[Tensor] | None = None
+) -> Workload:
+    """Build the layer, its input (b, n, d), drawn from N(0, 1), and its call. Nothing here is timed.
+
+    A layer's `input_width` multiplies the width of its input, but not that of its output or of a source. `weights`
+    replaces the drawn weights. `inputs` replaces the drawn input, and the drawn source if there is one.
+
+    Raises Unsupported if the layer refuses the case, or has no way to run it.
+    """
+    torch.set_num_threads(case.threads)
+    layer_class = registry.load_class(case.impl)
+    reason = unsupported_reason(layer_class, case)
+    if reason:
+        raise Unsupported(reason)
+    torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
+    dtype = getattr(torch, case.dtype)
+    exact_float32()
+    layer = build_layer(layer_class, case, **registry.build_options(case.impl)).to(case.device, dtype)
+    if weights is not None:
+        _copy_weights(weights, layer)
+    if inputs is None:
+        m, wide = source_len(layer_class, case), case.d_model * input_width(layer_class)
+        sizes = [(case.seq_len, wide), (m, case.d_model)] if m else [(case.seq_len, wide)]
+        inputs = [torch.randn(case.batch_size, *size).to(case.device, dtype) for size in sizes]
+    x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
+    sync = torch.cuda.synchronize if case.device == "cuda" else _done_at_once
+    if case.mode in ("train", "backward"):
+        return _training(case, layer, x, source, sync, seed)
+    build_mode = _decoding if case.mode == "decode" else _inference
+    return build_mode(case, layer, x, source, sync)
+
+
+def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
+    """Copy `weights` into the layer. Skip buffers with another shape in the layer, like a table that grows with n."""
+    own = layer.state_dict()
+    with torch.no_grad():
+        for name, value in weights.items():
+            if name in own and own[name].shape == value.shape:
+                own[name].copy_(value)
+
+
+def _inference(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
+    forward, constants = _forward(case, layer, x, source)
+
+    def remake() -> Call:
+        return forward_call(forward, layer)
+
+    inputs = [x] if source is None else [x, source]
+    return Workload(layer, x, source, None, constants, inputs, forward, remake, remake(), sync)
+
+
+def _training(
+    case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None], seed: int
+) -> Workload:
+    forward, constants = _forward(case, layer, x, source)
+    layer.train()
+    inputs = [x] if source is None else [x, source]
+    leaves = [*(tensor.requires_grad_(True) for tensor in inputs), *layer.parameters()]
+    gradient = torch.randn(case.batch_size, case.seq_len, case.d_model)
+    gradient = gradient.to(case.device, getattr(torch, output_dtype(layer, case.dtype)))
+    real = counted_tokens(layer, case)
+    if real is not None:  # padding has no part in the loss
+        gradient = gradient * real
+
+    def remake() -> Call:
+        if case.mode == "train":
+            return train_call(forward, leaves, gradient)
+        return backward_call(forward, leaves, gradient, seed)
+
+    varying = [gradient] if case.mode == "backward" else inputs
+    return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)
+
+
+def _decoding(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
+    torch.set_grad_enabled(False)
+    layer.eval()
+    forward, masks = _forward(case, layer, x, source)
+    state, token = start_decoding(layer, case, source), x[:, -1].clone()
+
+    def remake() -> Call:
+        return decode_call(layer, x[:, :-1], token, state)
+
+    constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in masks)]
+    return Workload(layer, x, source, None, constants, [token], forward, remake, remake(), sync)
+
+
+def _forward(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None) -> tuple[Forward, list[Tensor]]:
+    """The forward pass, and the masks that it takes, in the layer's own layout."""
+    keywords = forward_keywords(layer, case, source)
+    prepare = getattr(layer, "prepare", None)
+    if prepare is not None:
+        keywords = prepare(x, **keywords)
+    masks = [tensor for tensor in tensors_in(keywords) if tensor is not source]
+    # Unpacking even an empty dictionary would cost time inside the measured call.
+    return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks
+
+
+def start_decoding(layer: Any, case: Case, source: Tensor | None) -> Any:
+    """The decoding state before the first token, with room for all tokens of the case."""
+    given_source = {"source": source} if source is not None else {}
+    return layer.start(case.batch_size, case.seq_len, **given_source)
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Iterate over the tensors in a state.
+
+    A state is a tensor, a block mask of FlexAttention, or a list, tuple, dictionary or dataclass of states.
+    """
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for one in fields(value):
+            yield from tensors_in(getattr(value, one.name))
+    elif callable(getattr(value, "as_tuple", None)):  # a block mask of FlexAttention
+        yield from tensors_in(value.as_tuple())
+
+
+def _done_at_once() -> None:
+    """Do nothing: on the CPU a call returns only when it is done."""
