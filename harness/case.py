@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
+from harness.former_names import FORMER, present
+
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 DEVICES = ("cpu", "cuda")
 ALLOCATORS = ("default", "steady", "fresh")
 MASKS = ("none", "causal", "padding")
 # Statuses of a case that ends without measurements.
-FAILURES = ("oom", "timeout", "killed", "unsupported", "wrong", "error")
+FAILURES = ("oom", "timeout", "killed", "unsupported", "incorrect", "error")
 # Axes along which a sweep can extend the grid by doubling the size.
 GROWING = ("seq_len", "d_model", "batch_size")
 # Long enough for several blocks of any blocked kernel in `impls`. A float64 reference still takes only milliseconds.
@@ -32,9 +34,9 @@ class Case:
     (`steady`) or obtains new ones at every call (`fresh`).
 
     `mask` is which tokens a token may attend to: all (`none`), no later ones (`causal`), or all but padding
-    (`padding`). A share `real_share` of the batch's tokens is real, 1 without padding.
+    (`padding`). A fraction `padding_fraction` of the batch's tokens is padding, 0 without.
 
-    `source_len` is the length of a source that is attended to. At 0 a layer attends to its own input.
+    `kv_len` is the length of a source that is attended to. At 0 a layer attends to its own input.
     """
 
     impl: str
@@ -48,8 +50,8 @@ class Case:
     threads: int = 1
     allocator: str = "default"
     mask: str = "none"
-    real_share: float = 1.0
-    source_len: int = 0
+    padding_fraction: float = 0.0
+    kv_len: int = 0
 
     @property
     def key(self) -> str:
@@ -66,7 +68,7 @@ class Case:
         return replace(
             self,
             seq_len=_small(self.seq_len),
-            source_len=_small(self.source_len),
+            kv_len=_small(self.kv_len),
             batch_size=min(self.batch_size, _SMALL_BATCH),
         )
 
@@ -76,7 +78,7 @@ class Case:
         return replace(self, **changed)
 
     def __str__(self) -> str:
-        source = f" m={self.source_len}" if self.source_len else ""
+        source = f" m={self.kv_len}" if self.kv_len else ""
         mask = f" {self.mask}" if self.mask != "none" else ""
         return f"{self.impl} n={self.seq_len}{source} d={self.d_model} h={self.num_heads}{mask}"
 
@@ -87,10 +89,12 @@ class Case:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
-        """The case that `as_dict` wrote. Axes added since then get their defaults.
+        """The case that `as_dict` wrote. Axes added since then get their defaults, and renamed ones are converted.
 
         Raises KeyError if a field without a default is missing.
         """
+        if not _FORMER_AXES.isdisjoint(data):
+            data = present(data)
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 
@@ -107,8 +111,9 @@ def _small(length: int) -> int:
 
 
 # Axes that are not sizes. Cases that differ along one of them are never compared with each other.
-SETTINGS = ("mode", "dtype", "device", "threads", "allocator", "mask", "real_share", "source_len")
+SETTINGS = ("mode", "dtype", "device", "threads", "allocator", "mask", "padding_fraction", "kv_len")
 AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
+_FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 # The value of an axis that is not given.
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) if field.default is not MISSING}
 
@@ -116,14 +121,14 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) 
 def grid(
     axes: Mapping[str, Sequence[Any]],
     has_heads: Callable[[str], bool],
-    together: Sequence[Mapping[str, Any]] = (),
+    points: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[Case]:
     """Every combination of the axes' values, `collapsed` and without repeats.
 
-    `together` holds points along some of the axes. Each point is combined with the values of the other axes only.
+    `points` are along some of the axes. Each point is combined with the values of the other axes only.
     """
     seen = set()
-    for point in together or [{}]:
+    for point in points or [{}]:
         values = {**axes, **{name: (value,) for name, value in point.items()}}
         for combination in itertools.product(*(values[name] for name in AXES)):
             case = collapsed(Case(*combination), has_heads)
@@ -137,14 +142,14 @@ def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
 
     A layer without heads is one case, not one per head count. The C library does not manage a GPU's memory, so the
     allocator makes no difference there. A decoded token comes after all others and sees all of a source, so no mask
-    and a causal mask are one case. Without padding, all tokens are real.
+    and a causal mask are one case. Without the mask `padding`, nothing is padded.
     """
     if not has_heads(case.impl):
         case = replace(case, num_heads=1)
     if case.device == "cuda":
         case = replace(case, allocator="default")
     if case.mode == "decode" and case.mask != "padding":
-        case = replace(case, mask="none" if case.source_len else "causal")
+        case = replace(case, mask="none" if case.kv_len else "causal")
     if case.mask != "padding":
-        case = replace(case, real_share=1.0)
+        case = replace(case, padding_fraction=0.0)
     return case

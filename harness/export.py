@@ -91,7 +91,7 @@ def case_label(line: CaseResult) -> str:
 _SUFFIXES = {"_s": "s", "_bytes": "B", "_mhz": "MHz"}
 _UNITS = {
     "seq_len": "token",
-    "source_len": "token",
+    "kv_len": "token",
     "tokens_per_s": "token/s",
     "flops": "FLOP",
     "flops_full": "FLOP",

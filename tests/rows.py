@@ -29,7 +29,7 @@ def row(case: Case, purpose: str, number: int = 0, **outcome: Any) -> dict[str, 
 def measured(case: Case, time_s: float, peak_bytes: int, trials: int = 3) -> list[dict[str, Any]]:
     facts = row(case, "facts", peak_bytes=peak_bytes, peak_resident_bytes=2 * peak_bytes)
     timed = [
-        row(case, "time", i, samples_s=[time_s * (1 + 0.001 * i), time_s * 1.5], pulse_s=1e-4) for i in range(trials)
+        row(case, "time", i, samples_s=[time_s * (1 + 0.001 * i), time_s * 1.5], probe_s=1e-4) for i in range(trials)
     ]
     return [row(case, "verify"), facts, *timed]
 

@@ -14,8 +14,8 @@ AXIS_VALUES = {
     "threads": (1,),
     "allocator": ("default",),
     "mask": ("none",),
-    "real_share": (1.0,),
-    "source_len": (0,),
+    "padding_fraction": (0.0,),
+    "kv_len": (0,),
 }
 
 
@@ -37,16 +37,16 @@ def test_a_gpus_case_is_in_the_grid_once_whatever_the_c_librarys_allocator() -> 
     assert len(cases) == len(set(cases))
 
 
-def test_without_padding_all_tokens_are_real_and_the_share_makes_no_case_of_its_own() -> None:
-    values = {**AXIS_VALUES, "mask": ("causal", "padding"), "real_share": (0.5, 0.75), "seq_len": (64,)}
+def test_without_padding_the_fraction_is_0_and_makes_no_case_of_its_own() -> None:
+    values = {**AXIS_VALUES, "mask": ("causal", "padding"), "padding_fraction": (0.5, 0.75), "seq_len": (64,)}
     cases = [c for c in grid(values, lambda _: False) if c.impl == "rnn.elman"]
-    assert [(c.mask, c.real_share) for c in cases] == [("causal", 1.0), ("padding", 0.5), ("padding", 0.75)]
+    assert [(c.mask, c.padding_fraction) for c in cases] == [("causal", 0.0), ("padding", 0.5), ("padding", 0.75)]
 
 
 def test_a_decoded_token_comes_after_all_others_and_is_one_case_with_a_causal_mask_or_without() -> None:
-    values = {**AXIS_VALUES, "mode": ("decode",), "mask": ("none", "causal"), "seq_len": (64,), "source_len": (0, 9)}
+    values = {**AXIS_VALUES, "mode": ("decode",), "mask": ("none", "causal"), "seq_len": (64,), "kv_len": (0, 9)}
     cases = [c for c in grid(values, lambda _: False) if c.impl == "rnn.elman"]
-    assert [(c.mask, c.source_len) for c in cases] == [("causal", 0), ("none", 9)]
+    assert [(c.mask, c.kv_len) for c in cases] == [("causal", 0), ("none", 9)]
 
 
 def test_a_call_that_decodes_processes_one_token_of_each_sequence() -> None:
@@ -56,7 +56,7 @@ def test_a_call_that_decodes_processes_one_token_of_each_sequence() -> None:
 
 def test_a_row_from_before_there_was_an_axis_is_read_with_the_axis_at_its_default() -> None:
     case = Case("rnn.elman", 8, 4, 1)
-    old = {name: value for name, value in case.as_dict().items() if name not in ("mask", "real_share", "source_len")}
+    old = {name: value for name, value in case.as_dict().items() if name not in ("mask", "padding_fraction", "kv_len")}
     assert Case.from_dict(old) == case
 
 

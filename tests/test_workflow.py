@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from harness.cli import COMMANDS, main
-from harness.cli.check import split_filters
-from harness.cli.compare import read_comparison_request
+from harness.cli.compare_sides import read_comparison_request
+from harness.cli.filters import split_filters
 from harness.config import compose
 
 ROOT = Path(__file__).parents[1]

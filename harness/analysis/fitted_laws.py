@@ -138,7 +138,7 @@ COLUMNS = (
     *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
     *("cv_error", "holdout_error", "determined"),
     *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max", "threads", "allocator"),
-    *("real_share", "source_len"),
+    *("padding_fraction", "kv_len"),
 )
 
 
@@ -171,8 +171,8 @@ def _row(fitted: FittedLaw) -> dict[str, Any]:
         "seq_len_max": max(sizes),
         "threads": setting.threads,
         "allocator": setting.allocator,
-        "real_share": setting.real_share,
-        "source_len": setting.source_len,
+        "padding_fraction": setting.padding_fraction,
+        "kv_len": setting.kv_len,
     }
 
 

@@ -27,8 +27,8 @@ class Setting:
     mask: str
     threads: int
     allocator: str
-    real_share: float = 1.0
-    source_len: int = 0
+    padding_fraction: float = 0.0
+    kv_len: int = 0
 
 
 @dataclass(frozen=True)

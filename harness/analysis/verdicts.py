@@ -68,7 +68,7 @@ def _verdict_row(
     stated = claims_of(lines)
     read, unreadable = _read(stated)
     law = of_work.law if of_work is not None else None
-    if lines[0].source_len:  # claims cover only self-attention over one length, not a source of another length
+    if lines[0].kv_len:  # claims cover only self-attention over one length, not a source of another length
         return
     if mode == "backward" and (difference := work_of(read, mode)):
         read["work_backward"] = difference

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CHECK_EPILOG = """\
 settings:
-  impl seq_len d_model … source_len      choose among the file's cases: a value, a list, Hydra's grammar, 'impl=rnn.*'
+  impl seq_len d_model … kv_len      choose among the file's cases: a value, a list, Hydra's grammar, 'impl=rnn.*'
   seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict         as in sweep; seed as in FILE
   out=DIR                                keep what is measured there, a run as that of a sweep
 

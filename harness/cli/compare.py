@@ -32,9 +32,9 @@ what is compared:
                                          checked out beside it; impl=… chooses layers, your own too
 
 settings:
-  seq_len d_model num_heads … source_len the axes, as in sweep; allocator=steady unless given: page faults are not timed
+  seq_len d_model num_heads … kv_len the axes, as in sweep; allocator=steady unless given: page faults are not timed
   preset=… shape=… device=… precision=…  as in sweep; of the precision only timeout_s
-  floor=0.03                             a change no larger than this does not matter
+  threshold=0.03                         a change no larger than this does not matter
   blocks=120                             a case that is undecided after so many stays so; what is slower or faster may
                                          get as many again
   minutes=20                             the timing ends after so long, half of it for what turns out slower or faster;

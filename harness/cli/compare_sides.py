@@ -16,6 +16,7 @@ from harness import registry, store
 from harness.case import AXES, Case, collapsed
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
+from harness.former_names import present_option
 from harness.gate.compare import TIME
 from harness.gate.rules import Outcome
 from harness.git import Worktree, worktree
@@ -30,9 +31,9 @@ from harness.results.table import CaseResult
 from harness.stats.paired_test import UNDECIDED, UNMEASURED, Rules
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
-_OWN = ("ref", "floor", "blocks", "minutes")
+_OWN = ("ref", "threshold", "blocks", "minutes")
 # Limits of the threshold: no machine can resolve a smaller change, and a larger one is not a useful threshold.
-_LEAST_FLOOR, _LARGEST_FLOOR = 0.001, 1.0
+_LEAST_THRESHOLD, _LARGEST_THRESHOLD = 0.001, 1.0
 _MOST_BLOCKS = 1000
 
 
@@ -71,6 +72,7 @@ class SideTraits:
 
 def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -> ComparisonRequest:
     """Parse and check the command line. Raises UsageError for invalid arguments."""
+    overrides = [present_option(option) for option in overrides]
     own = _user_options(overrides)
     rest = [text for text in overrides if text.partition("=")[0] not in _OWN]
     given = {text.partition("=")[0] for text in rest}
@@ -107,17 +109,19 @@ def _two_sides(given: Sequence[str]) -> tuple[str, str]:
 
 def _rules(own: dict[str, str]) -> Rules:
     known = Rules()
-    floor = _number("floor", own.get("floor", str(known.floor)))
+    threshold = _number("threshold", own.get("threshold", str(known.threshold)))
     most = _number("blocks", own.get("blocks", str(known.most_blocks)))
-    if not _LEAST_FLOOR <= floor < _LARGEST_FLOOR:
-        raise UsageError(f"floor={own['floor']}: it takes a share from {_LEAST_FLOOR} on and below 1, 0.03 of 3 %")
+    if not _LEAST_THRESHOLD <= threshold < _LARGEST_THRESHOLD:
+        raise UsageError(
+            f"threshold={own['threshold']}: it takes a share from {_LEAST_THRESHOLD} on and below 1, 0.03 of 3 %"
+        )
     least = known.looks[0]
     if not least <= most <= _MOST_BLOCKS or most != int(most):
         raise UsageError(f"blocks={own['blocks']}: it takes a whole number from {least} to {_MOST_BLOCKS}")
     looks = list(known.looks)
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
-    return Rules(floor=floor, looks=(*(look for look in looks if look < most), int(most)))
+    return Rules(threshold=threshold, looks=(*(look for look in looks if look < most), int(most)))
 
 
 def _minutes(own: dict[str, str]) -> float:

@@ -11,6 +11,7 @@ from hydra.errors import HydraException
 from harness.case import AXES, Case
 from harness.config.overrides import quoted, split
 from harness.errors import UsageError, did_you_mean
+from harness.former_names import present_option
 
 _OF_GRIDS = ("preset", "shape")
 
@@ -19,7 +20,7 @@ def split_filters(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
     """`(overrides of axes, other overrides)`. Raises UsageError for an override that defines a grid."""
     axes: list[str] = []
     others: list[str] = []
-    for text in overrides:
+    for text in map(present_option, overrides):
         name = text.partition("=")[0].lstrip("+~")
         if name in _OF_GRIDS:
             raise UsageError(f"{text}: the cases are those of the file, and {name} chooses none of them; give axes")

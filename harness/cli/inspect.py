@@ -171,7 +171,7 @@ def _show_attention_map(words: Sequence[str], weights: "Weights", whose: str) ->
 _GRADIENT_REACH_KEYS = ("impl", "seq_len", "d_model", "num_heads", "seeds", "out")
 _IMPLS = "rnn.elman,rnn.gru,rnn.lstm,rnn.mingru,attention.packed"
 _MOST_LENGTH, _MOST_SEEDS = 65536, 256
-_BAD = ("wrong", "error", "killed")
+_BAD = ("incorrect", "error", "killed")
 _GRADIENT_REACH_TABLE = "gradient_reach.csv"
 
 _GRADIENT_REACH_EPILOG = f"""\

@@ -33,7 +33,7 @@ keys:
   impl                                    a layer of the run, or several: attention.fused,rnn.torch; all, if not given
   seq_len                                 the length, or several: 1024,4096; it need not have been measured
   d_model num_heads batch_size            as measured, if there is one value of each; need not have been either
-  mode dtype device threads allocator mask real_share source_len
+  mode dtype device threads allocator mask padding_fraction kv_len
                                           which of the run's settings, where there are several; mode=forward
 
 A pytest-benchmark JSON stands in for a run if its benchmarks say their seq_len in extra_info.
@@ -162,7 +162,7 @@ keys:
   seq_len                                 the length, or several: 1024,4096; it need not have been measured
   d_model num_heads batch_size            as measured, if there is one value of each; need not have been either
   memory=8GiB                             leave out what may need more, beyond weights and inputs
-  mode dtype device threads allocator mask real_share source_len
+  mode dtype device threads allocator mask padding_fraction kv_len
                                           which of the run's settings, where there are several; mode=forward
 
 A pytest-benchmark JSON stands in for a run if its benchmarks say their seq_len in extra_info.

@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.series import Series, Setting
 from harness.errors import UsageError, did_you_mean
+from harness.former_names import present_option
 from harness.results.run_directory import read_run_directory
 from harness.results.table import CaseResult
 
@@ -34,16 +35,16 @@ class SizeRequest:
         one = self.setting
         threads = f", {one.threads} thread{'s' if one.threads > 1 else ''}" if one.device == "cpu" else ""
         mask = f", mask {one.mask}" if one.mask != "none" else ""
-        real = f", {100 * one.real_share:.0f} % real" if one.real_share < 1 else ""
-        source = f", source of {one.source_len}" if one.source_len else ""
-        where = f"{one.mode}{mask}{real}{source}, {one.dtype}, {one.device}{threads}"
+        padding = f", {100 * one.padding_fraction:.0f} % padding" if one.padding_fraction else ""
+        source = f", source of {one.kv_len}" if one.kv_len else ""
+        where = f"{one.mode}{mask}{padding}{source}, {one.dtype}, {one.device}{threads}"
         return f"n = {self.n}, d = {self.d}, h = {self.h}, batch {self.b} ({where})"
 
 
 def size_keys(texts: Iterable[str], known: Sequence[str]) -> dict[str, str]:
     """The values of `key=value` texts by key. Raises UsageError for another form, and an unknown or repeated key."""
     given: dict[str, str] = {}
-    for text in texts:
+    for text in map(present_option, texts):
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"'{text}' is not of the form key=value")

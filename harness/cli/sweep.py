@@ -97,7 +97,7 @@ def _duration(seconds: float) -> str:
 
 
 # Statuses that make the exit status 3.
-_BAD = ("wrong", "error", "killed")
+_BAD = ("incorrect", "error", "killed")
 # Stop reason in `summary.csv` of a case that needs more trials.
 _UNFINISHED = "interrupted"
 
@@ -105,11 +105,11 @@ _EPILOG = """\
 settings (a value, a list, or Hydra's sweep grammar on the axes):
   impl seq_len d_model num_heads batch_size dtype device threads         the axes
   mode=forward|train|backward|decode                                     … what one call is; decode: one token
-  mask=none|causal|padding  real_share=0.75  source_len=N                … who sees whom; cross-attention
+  mask=none|causal|padding  padding_fraction=0.25  kv_len=N                … who sees whom; cross-attention
   allocator=default|steady|fresh                                         … page faults as they come, never, always
   preset=ladder                                                          every rung, and some blocks
   shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
-  together=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]    points, instead of every combination
+  points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]    points, instead of every combination
   paper=NAME scale=full|cpu                                              a published setting, and its figures beside
   precision=quick|standard|strict                                        how well, and for how long; its parts are
   precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
@@ -153,7 +153,7 @@ def run_sweep(arguments: Sequence[str]) -> int:
         code = code_digests(traits)
         if goes_on:
             check_code(out, code, config.retry)
-        cases = list(grid(config.axes, lambda impl: traits[impl].has_heads, config.together))
+        cases = list(grid(config.axes, lambda impl: traits[impl].has_heads, config.points))
         elsewhere = config.launcher.cluster != HERE
         if not elsewhere:
             check_devices(config, runner)

@@ -1,4 +1,4 @@
-"""Check the values of each axis, and points along several axes (`together`). An invalid value is a one-line error."""
+"""Check the values of each axis, and points along several axes (`points`). An invalid value is a one-line error."""
 
 import fnmatch
 import os
@@ -8,18 +8,19 @@ from typing import Any
 from harness import registry
 from harness.case import ALLOCATORS, AXES, DEVICES, DTYPES, MASKS, MODES
 from harness.errors import UsageError, did_you_mean
+from harness.former_names import SHORT, present
 
 # Upper limits. No layer is measured beyond them: they catch a typing error before memory runs out.
 LARGEST = {
     "seq_len": 10**9,
-    "source_len": 10**9,
+    "kv_len": 10**9,
     "d_model": 10**6,
     "num_heads": 10**6,
     "batch_size": 10**6,
     "threads": 1024,
 }
 # Lower limits other than 1. A length of 0 means no source.
-_LEAST = {"source_len": 0}
+_LEAST = {"kv_len": 0}
 MOST_VALUES = 100_000
 MOST_CASES = 1_000_000
 
@@ -79,8 +80,8 @@ def _whole(axis: str, value: Any) -> int:
 
 
 def _fraction(axis: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise UsageError(f"{axis}={value}: it takes a number above 0 and up to 1")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise UsageError(f"{axis}={value}: it takes a number from 0 and below 1")
     return float(value)
 
 
@@ -105,7 +106,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "device": _one_of(DEVICES),
     "allocator": _one_of(ALLOCATORS),
     "mask": _one_of(MASKS),
-    "real_share": _fraction,
+    "padding_fraction": _fraction,
 }
 
 
@@ -117,11 +118,11 @@ Point = dict[str, Any]
 
 
 def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Point, ...]:
-    """The points of `together`, each with one valid value for every axis that any point names.
+    """The `points`, each with one valid value for every axis that any point names.
 
     These are sizes that vary together, where a grid would have every combination of their values. For example,
 
-        together=[{seq_len: 512, batch_size: 32}, {seq_len: 1024, batch_size: 16}]
+        points=[{seq_len: 512, batch_size: 32}, {seq_len: 1024, batch_size: 16}]
 
     keeps the number of tokens constant, as benchmarks of kernels do.
 
@@ -131,26 +132,33 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
     if given is None:
         return ()
     if not isinstance(given, list) or not all(isinstance(point, dict) and point for point in given) or not given:
-        raise UsageError("together takes a list of points: together=[{seq_len:512,batch_size:32},…]")
-    points = [{str(axis): _point_value(str(axis), value) for axis, value in point.items()} for point in given]
+        raise UsageError("points takes a list of points: points=[{seq_len:512,batch_size:32},…]")
+    points = [
+        {str(axis): _point_value(str(axis), value) for axis, value in _with_long_names(point).items()}
+        for point in given
+    ]
     named = points[0].keys()
     for point in points:
         if point.keys() != named:
-            raise UsageError(f"together: {_point_text(point)} is not along {', '.join(named)}, as the first point is")
+            raise UsageError(f"points: {_point_text(point)} is not along {', '.join(named)}, as the first point is")
     asked = {axis: values for axis, values in chosen.items() if axis in named}
     left = [point for point in points if all(point[axis] in values for axis, values in asked.items())]
     if not left:
         wanted = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in asked.items())
-        raise UsageError(f"{wanted}: no point of together is there; they are {'; '.join(map(_point_text, points))}")
+        raise UsageError(f"{wanted}: none of points is there; they are {'; '.join(map(_point_text, points))}")
     return tuple(left)
+
+
+def _with_long_names(point: Mapping[Any, Any]) -> dict[Any, Any]:
+    return present({SHORT.get(axis, axis): value for axis, value in point.items()})
 
 
 def _point_value(axis: str, value: Any) -> Any:
     if axis not in _ALLOWED:
-        raise UsageError(f"together: {axis}{did_you_mean(axis, _ALLOWED)}")
+        raise UsageError(f"points: {axis}{did_you_mean(axis, _ALLOWED)}")
     values = check_axis(axis, value)
     if len(values) != 1:
-        raise UsageError(f"together: {axis}={value}: a point has one value along an axis")
+        raise UsageError(f"points: {axis}={value}: a point has one value along an axis")
     return values[0]
 
 

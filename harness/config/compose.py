@@ -11,6 +11,7 @@ from harness.case import AXES
 from harness.config.axes import Point, check_axes, check_axis, check_points
 from harness.config.files import (
     PAPER,
+    as_yaml,
     check_paper,
     check_user_files,
     composed,
@@ -38,6 +39,7 @@ from harness.config.schema import (
     threads_of,
 )
 from harness.errors import UsageError
+from harness.former_names import present_option
 
 
 def compose(
@@ -60,6 +62,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
         if not config_dir.is_dir():
             raise UsageError(f"--config-dir {config_dir}: no such directory")
         directories.append(config_dir)
+    overrides, usual = ([present_option(option) for option in options] for options in (overrides, usual))
     given, scale = overrides, list[str]()
     if for_sweep:
         overrides, scale = scaled(overrides, directories)
@@ -77,7 +80,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     except OmegaConfBaseException as error:
         raise UsageError(type_error_message(error, overrides)) from error
     OmegaConf.update(config, "retry", None)  # which cases are retried now is not part of how a run is made
-    together = _check_together(config, plain, axes)
+    points = _check_points(config, plain, axes)
     paper = check_paper(plain[PAPER], given)
     OmegaConf.update(config, PAPER, paper or None, merge=False)
     launcher = check_launcher(Launcher(**plain["launcher"]))
@@ -88,43 +91,43 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     check_mask_settings(asked, checked)
     return SweepConfig(
         axes=checked,
-        together=together,
+        points=points,
         paper=paper,
         precision=check_precision(Precision(**plain["precision"])),
         out=check_out(plain["out"]),
         seed=check_seed(plain["seed"]),
         memory_limit=check_bytes(plain["memory_limit"]),
         compile_timeout_s=check_seconds(plain["compile_timeout_s"]),
-        grow=_check_grow(plain["grow"], together, paper),
+        grow=_check_grow(plain["grow"], points, paper),
         retry=check_retry(plain["retry"]),
         launcher=launcher,
         wait=plain["wait"],
-        yaml=OmegaConf.to_yaml(config),
+        yaml=as_yaml(config),
     )
 
 
-def _check_together(config: DictConfig, plain: dict[str, Any], asked: dict[str, Any]) -> tuple[Point, ...]:
-    """The points of `together`. Their values are also written to the axes, in both forms of the configuration."""
-    points = check_points(plain["together"], {axis: check_axis(axis, asked[axis]) for axis in asked if axis in AXES})
+def _check_points(config: DictConfig, plain: dict[str, Any], asked: dict[str, Any]) -> tuple[Point, ...]:
+    """The checked `points`. Their values are also written to the axes, in both forms of the configuration."""
+    points = check_points(plain["points"], {axis: check_axis(axis, asked[axis]) for axis in asked if axis in AXES})
     for axis in points[0] if points else ():
         plain[axis] = list(dict.fromkeys(point[axis] for point in points))
         OmegaConf.update(config, axis, plain[axis], merge=False)
     if points:
-        OmegaConf.update(config, "together", list(points), merge=False)
+        OmegaConf.update(config, "points", list(points), merge=False)
     return points
 
 
-def _check_grow(axis: str | None, together: Sequence[Point], paper: dict[str, Any]) -> str | None:
-    """Check as `check_grow` does. Raises UsageError too if `axis` is one of the axes of `together`.
+def _check_grow(axis: str | None, points: Sequence[Point], paper: dict[str, Any]) -> str | None:
+    """Check as `check_grow` does. Raises UsageError too if `axis` is one of the axes of `points`.
 
     Which sizes go with one beyond the last point is not defined.
     """
-    if check_grow(axis) is not None and together and axis in together[0]:
+    if check_grow(axis) is not None and points and axis in points[0]:
         whose = f" of paper={paper['name']}" if paper else ""
-        sizes = " ".join(f"{name}=…" for name in together[0])
+        sizes = " ".join(f"{name}=…" for name in points[0])
         raise UsageError(
-            f"grow={axis}: no point of together{whose} says what goes with a larger {axis}: leave grow out, or give "
-            f"together=null {sizes}"
+            f"grow={axis}: none of points{whose} says what goes with a larger {axis}: leave grow out, or give "
+            f"points=null {sizes}"
         )
     return axis
 

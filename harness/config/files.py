@@ -26,12 +26,13 @@ from harness.config.overrides import key_of, nearest
 from harness.config.schema import CHECKS, Launcher, Precision, SweepSchema, check_launcher, check_parts
 from harness.errors import UsageError, did_you_mean
 from harness.files import MOST_YAML_BYTES, read_text
+from harness.former_names import FORMER, present
 
 # `paper=NAME scale=full|cpu`: a published setting, at the published sizes or at sizes for a machine without a GPU.
 SCALE, PAPER = "scale", "paper"
 # Groups of sizes that the sizes of a paper would replace silently.
 _ELSEWHERE = ("shape", "preset")
-_SETTINGS = (*AXES, "together")
+_SETTINGS = (*AXES, "points")
 
 
 def scaled(overrides: Sequence[str], directories: Iterable[Path]) -> tuple[list[str], list[str]]:
@@ -127,7 +128,7 @@ def _short(text: str) -> str:
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "together", PAPER)
+_SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "points", PAPER)
 
 
 def conf_directory() -> Path:
@@ -138,7 +139,8 @@ def conf_directory() -> Path:
 
 def keys(for_sweep: bool) -> list[str]:
     """The names of all settings. Those that only a sweep supports, such as `grow`, are included only `for_sweep`."""
-    top = [field.name for field in fields(SweepSchema) if for_sweep or field.name not in _SWEEPS_ALONE]
+    top = [field.name for field in fields(SweepSchema) if field.name not in FORMER]
+    top = [name for name in top if for_sweep or name not in _SWEEPS_ALONE]
     parts = {"precision": Precision, **({"launcher": Launcher} if for_sweep else {})}
     top += [SCALE] if for_sweep else []
     return [*top, *(f"{name}.{field.name}" for name, part in parts.items() for field in fields(part))]
@@ -168,11 +170,23 @@ def composed(overrides: list[str], config_dir: Path | None) -> DictConfig:
     ConfigStore.instance().store(name="schema", node=SweepSchema)
     try:
         with initialize_config_dir(str(conf_directory()), version_base="1.3"):
-            return hydra_compose("sweep", overrides=overrides)
+            return _under_present_names(hydra_compose("sweep", overrides=overrides))
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise UsageError(type_error_message(error, overrides)) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"a file of --config-dir is not UTF-8: {error}") from error
+
+
+def _under_present_names(config: DictConfig) -> DictConfig:
+    """The configuration, in which the values of former names, if set, have replaced those of the present names."""
+    for name, value in present({name: config[name] for name in FORMER if config.get(name) is not None}).items():
+        OmegaConf.update(config, name, value, merge=False)
+    return config
+
+
+def as_yaml(config: DictConfig) -> str:
+    """The configuration as YAML, without former names."""
+    return OmegaConf.to_yaml(OmegaConf.masked_copy(config, [str(name) for name in config if name not in FORMER]))
 
 
 Read = Callable[[Path], tuple[str, DictConfig]]
@@ -312,15 +326,15 @@ def _message(error: OmegaConfBaseException, settings: DictConfig, at: str) -> st
 
 def _check_values(whole: DictConfig, at: str | None, settings: DictConfig, asked: Collection[str]) -> None:
     """Check the values that are set, neither missing (`???`) nor interpolated (`${…}`)."""
-    given = {name: value for name, value in _plain(settings).items() if at is None}
+    given = present({name: value for name, value in _plain(settings).items() if at is None})
     for axis in AXES:
         if axis in given and axis not in asked:
             check_axis(axis, given[axis])
     for name, value in _plain(whole).items():
         if name in given and name in CHECKS:
             CHECKS[name](value)
-    if "together" in given:
-        check_points(given["together"], {})
+    if "points" in given:
+        check_points(given["points"], {})
     check_parts(_plain(whole.precision))
     check_launcher(Launcher(**_plain(whole.launcher)))
 

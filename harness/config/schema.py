@@ -15,6 +15,7 @@ from omegaconf import MISSING
 from harness.case import AXES, FAILURES, GROWING, SETTINGS
 from harness.config.axes import flattened
 from harness.errors import UsageError, did_you_mean
+from harness.former_names import present_status
 
 
 @dataclass
@@ -78,9 +79,9 @@ class SweepSchema:
     threads: Any = None
     allocator: Any = MISSING
     mask: Any = MISSING
-    real_share: Any = MISSING
-    source_len: Any = MISSING
-    together: Any = None
+    padding_fraction: Any = MISSING
+    kv_len: Any = MISSING
+    points: Any = None
     paper: Any = None
     precision: Precision = field(default_factory=Precision)
     out: str | None = None
@@ -91,13 +92,17 @@ class SweepSchema:
     retry: Any = None
     launcher: Launcher = field(default_factory=Launcher)
     wait: bool = True
+    # Former names, which a user's own files may still use: see `harness.former_names`.
+    real_share: Any = None
+    source_len: Any = None
+    together: Any = None
 
 
 @dataclass(frozen=True)
 class SweepConfig:
     """A checked configuration.
 
-    `together` holds points along some axes, each with a value for every one of these axes. The points are combined
+    `points` are points along some axes, each with a value for every one of these axes. The points are combined
     with all other axes. In `axes` their values occur too, but not which values belong together. A published setting
     and its published results are in `paper`, which is empty without one.
 
@@ -108,7 +113,7 @@ class SweepConfig:
     """
 
     axes: dict[str, tuple[Any, ...]]
-    together: tuple[dict[str, Any], ...]
+    points: tuple[dict[str, Any], ...]
     paper: dict[str, Any]
     precision: Precision
     out: Path | None
@@ -212,7 +217,7 @@ def check_grow(axis: str | None) -> str | None:
 
 def check_retry(statuses: Any) -> tuple[str, ...]:
     """The statuses of the cases to re-run."""
-    chosen = tuple(map(str, [] if statuses is None else flattened(statuses)))
+    chosen = tuple(present_status(str(status)) for status in ([] if statuses is None else flattened(statuses)))
     for status in chosen:
         if status not in FAILURES:
             raise UsageError(f"retry={status}{did_you_mean(status, FAILURES)}")
@@ -250,19 +255,19 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
 
 
 def check_mask_settings(asked: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
-    """Raise UsageError for an explicit mask, or share of real tokens, that no case would have.
+    """Raise UsageError for an explicit mask, or fraction of padding, that no case would have.
 
     `asked` are the axes that the user has set, `axes` the values of all axes. Defaults may be without effect, because
     the user did not choose them.
     """
     if "padding" in axes["mask"]:
         return
-    # Without padding all tokens are real, and the key of the case records that.
-    if "real_share" in asked and any(share != 1 for share in axes["real_share"]):
-        said = _is_set("real_share", axes)
-        raise UsageError(f"{said} says how much of a padded batch is real: give mask=padding too, or leave it out")
+    # Without a mask there is no padding, and the key of the case records that.
+    if "padding_fraction" in asked and any(axes["padding_fraction"]):
+        said = _is_set("padding_fraction", axes)
+        raise UsageError(f"{said} says how much of a padded batch is padding: give mask=padding too, or leave it out")
     if "mask" in asked and set(axes["mode"]) == {"decode"}:
-        seen = {"none" if source else "causal" for source in axes["source_len"]}
+        seen = {"none" if source else "causal" for source in axes["kv_len"]}
         if not seen.intersection(axes["mask"]):
             why = "comes after all others" if "causal" in seen else "sees all of a source"
             instead = " or ".join(f"mask={mask}" for mask in sorted(seen))

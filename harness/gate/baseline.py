@@ -14,11 +14,18 @@ from harness.analysis.verdicts import Verdict
 from harness.case import AXES, DEFAULTS, Case
 from harness.config.axes import check_axes
 from harness.fit.laws import Range
+from harness.former_names import FORMER
 from harness.results.table import CaseResult
 
 _TYPES = get_type_hints(Case)
 # Common values, which the readable form leaves out.
-_OMITTED_DEFAULTS = {"mode": "forward", "dtype": "float32", "device": "cpu", "allocator": "default", "real_share": 1.0}
+_OMITTED_DEFAULTS = {
+    "mode": "forward",
+    "dtype": "float32",
+    "device": "cpu",
+    "allocator": "default",
+    "padding_fraction": 0.0,
+}
 _SETTING = tuple(field.name for field in fields(Setting))
 
 
@@ -59,10 +66,10 @@ def subject_of(case: Case) -> str:
 
 def size_label(case: Case) -> str:
     """The readable form without the impl: `n=2048 d=128 h=8`."""
-    source = [f"m={case.source_len}"] if case.source_len else []
+    source = [f"m={case.kv_len}"] if case.kv_len else []
     batch = [f"b={case.batch_size}"] if case.batch_size > 1 else []
     sizes = [f"n={case.seq_len}", *source, f"d={case.d_model}", f"h={case.num_heads}", *batch]
-    return " ".join([*sizes, *_unusual({name: getattr(case, name) for name in _SETTING if name != "source_len"})])
+    return " ".join([*sizes, *_unusual({name: getattr(case, name) for name in _SETTING if name != "kv_len"})])
 
 
 def _unusual(setting: Mapping[str, Any]) -> list[str]:
@@ -71,8 +78,8 @@ def _unusual(setting: Mapping[str, Any]) -> list[str]:
     ]
     if setting["mask"] != "none":
         said.append(setting["mask"])
-    if setting.get("source_len"):
-        said.append(f"m={setting['source_len']}")
+    if setting.get("kv_len"):
+        said.append(f"m={setting['kv_len']}")
     return [*said, f"threads={setting['threads']}"] if setting["threads"] > 1 else said
 
 
@@ -102,10 +109,15 @@ def _parts(key: str, first: str) -> dict[str, str]:
     parts = {"impl": impl.removeprefix("impl=")}
     for word in f"{first}={others}".split(" "):
         name, equals, value = word.partition("=")
-        if not equals or not value or name in parts or name not in (*AXES, "of"):
+        if not equals or not value or name in parts or name not in (*AXES, *FORMER, "of"):
             raise ValueError(f"'{word}' is not of the form axis=value")
         parts[name] = value
-    return parts
+    return {FORMER[name][0] if name in FORMER else name: _present_value(name, text) for name, text in parts.items()}
+
+
+def _present_value(name: str, text: str) -> str:
+    """The text of an axis's value. `real_share` was one minus what its axis is now."""
+    return str(FORMER[name][1](float(text))) if name == "real_share" else text
 
 
 def _case(parts: Mapping[str, str]) -> Case:

@@ -15,6 +15,8 @@ from harness.case import FAILURES
 from harness.errors import UsageError, did_you_mean
 from harness.files import read_text, write_atomically
 from harness.fit.laws import Range
+from harness.former_names import STATUSES as FORMER_STATUSES
+from harness.former_names import present_status
 from harness.gate.baseline import (
     COUNTS,
     TIMED,
@@ -299,7 +301,12 @@ def _entries(
 def _read_facts(held: object, place: str) -> Facts:
     of_it = Fields(held, place, _CASE)
     counts = {name: of_it.count_or_none(name) for name in COUNTS}
-    return Facts(of_it.text("status", STATUSES), of_it.text_or_none("reason"), of_it.text_or_none("backend"), **counts)
+    return Facts(
+        present_status(of_it.text("status", (*STATUSES, *FORMER_STATUSES))),
+        of_it.text_or_none("reason"),
+        of_it.text_or_none("backend"),
+        **counts,
+    )
 
 
 def _read_laws(of_it: Fields, name: str, of_time: bool) -> dict[FindingId, LawKept]:

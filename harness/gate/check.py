@@ -36,7 +36,7 @@ _COUNTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 # The metric in `laws.csv` that shows how a quantity grows.
 METRIC_OF = {"flops": "flops", "flops without a mask": "flops", "depth": "depth", "peak memory": "memory"}
 # A change to one of these statuses is reported, whatever the status was before.
-_BAD = ("wrong", "error", "killed")
+_BAD = ("incorrect", "error", "killed")
 
 
 def judge_case(case: Case, was: Facts, now: Facts | None, growth: Mapping[str, str], note: str) -> Iterator[Outcome]:

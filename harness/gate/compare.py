@@ -35,7 +35,7 @@ _SIGNS = {REGRESSION: MORE, IMPROVED: LESS, PASSED: ALIKE, UNMEASURED: UNKNOWN}
 
 # Statuses that another trial would only repeat.
 _NOT_FOR_IT = "unsupported"
-_FOR_GOOD = (_NOT_FOR_IT, "oom", "wrong", "error")
+_FOR_GOOD = (_NOT_FOR_IT, "oom", "incorrect", "error")
 
 # The result of the A/A controls for the whole comparison.
 HELD, FAILED, NONE = "held", "failed", "none"

@@ -166,11 +166,11 @@ _ENTRIES: dict[str, dict[str, _Check]] = {
     "time": {
         "samples_s": _list_of(_positive),
         "calls_per_sample": _positive,
-        "pulse_s": _none_or(_positive),
+        "probe_s": _none_or(_positive),
         "clock_s": _number,
     },
     "turns": {"turns": _count},
-    "pulse": {"pulse_s": _positive},
+    "pulse": {"probe_s": _positive},
     "flops": {"flops_per_s": _positive, "size": _count},
     "bandwidth": {"bandwidth_bytes_per_s": _positive},
     "attention_map": {

@@ -73,11 +73,11 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     every, no_pulse = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
     timed = Trials(fold)
     for group in timed.groups(every, no_pulse):
-        columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "pulse_s")]
+        columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s")]
         for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
             trials[cases[number]] = [
-                Trial.of(value_s, median_s, wall_s, None if pulse_s != pulse_s else pulse_s)
-                for value_s, median_s, wall_s, pulse_s in zip(*of_case, strict=True)
+                Trial.of(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s)
+                for value_s, median_s, wall_s, probe_s in zip(*of_case, strict=True)
             ]
     past = ResumeState(
         trials=trials,
@@ -163,7 +163,7 @@ class DisturbanceControl:
         """Wait for a quiet machine. Returns the rest of the patience in seconds, 0 or less if it ran out."""
         while patience_s > 0:
             now = self._runner.run("pulse", case)
-            seen = Trial((), pulse_s=now.get("pulse_s"))
+            seen = Trial((), probe_s=now.get("probe_s"))
             if any_quiet([seen], self._best.get(case.threads)):
                 break
             self._sleep(_LOOK_EVERY_S)

@@ -17,6 +17,7 @@ from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.files import MOST_YAML_BYTES, read_text, write_atomically
+from harness.former_names import present
 from harness.machine import unlike
 from harness.measure.executor import Executor
 from harness.measure.scheduler import read_resume_state
@@ -105,7 +106,7 @@ def check_output_directory(out: Path, config: SweepConfig, fresh: bool) -> bool:
         before = None
     if not isinstance(before, Mapping):
         raise UsageError(f"{out / store.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
-    _raise_if_different(out, "is another sweep", differences(before, yaml.safe_load(config.yaml)))
+    _raise_if_different(out, "is another sweep", differences(present(before), yaml.safe_load(config.yaml)))
     return True
 
 

@@ -31,8 +31,8 @@ class Scaling:
 
         `layer` is a class or a name: `attention.fused`, `module:Class`. `axes` are the other axes, as on the command
         line. Sizes may have several values, and the cost model is then in each of them. The others have one value:
-        `mode`, `dtype`, `device`, `threads`, `allocator`, `mask`, `real_share`, `source_len`. The `precision` of times
-        is `quick`, `standard` or `strict`.
+        `mode`, `dtype`, `device`, `threads`, `allocator`, `mask`, `padding_fraction`, `kv_len`. The `precision` of
+        times is `quick`, `standard` or `strict`.
         """
         __tracebackhide__ = True
         asked = fail_on_error(lambda: read_request(layer, axis, over, precision, axes, _heads_by(self._measuring)))

@@ -21,6 +21,7 @@ from harness.config.axes import check_axes
 from harness.config.files import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
+from harness.former_names import present_keywords
 from harness.measure.executor import Executor
 
 if TYPE_CHECKING:
@@ -357,12 +358,13 @@ def precision_named(name: str) -> Precision:
 
 def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     name = impl_name_of(layer)
+    given = present_keywords(given)
     unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
     if unknown:
         known = [axis for axis in AXES if axis != "impl"]
         raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
-    usual = {**USUAL, "real_share": 0.75 if given.get("mask") == "padding" else 1.0}
+    usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
     return check_axes({**usual, **values, "impl": [name]})
 
 

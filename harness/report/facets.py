@@ -88,11 +88,11 @@ def _name(values: Sequence, varying: Sequence[int]) -> str:
 
 
 def _title(values: Sequence) -> str:
-    batch_size, mode, dtype, device, threads, allocator, mask, real_share, source_len = values
+    batch_size, mode, dtype, device, threads, allocator, mask, padding_fraction, kv_len = values
     where = f"{device}, {threads} thread{'s' if threads > 1 else ''}" if device == "cpu" else device
     kept = "" if allocator == "default" else f", {allocator} allocator"
-    masked = {"none": "", "causal": ", causal", "padding": f", {100 * real_share:.0f} % of the tokens real"}[mask]
-    source = f", source of {source_len}" if source_len else ""
+    masked = {"none": "", "causal": ", causal", "padding": f", {100 * padding_fraction:.0f} % padding"}[mask]
+    source = f", source of {kv_len}" if kv_len else ""
     return f"{mode}{masked}{source}, {dtype}, batch {batch_size}, {where}{kept}"
 
 

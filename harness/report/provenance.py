@@ -22,14 +22,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
 # Keys of later versions. An older configuration without them counts as having their defaults.
 _LATER = (
     "mask",
-    "real_share",
-    "source_len",
+    "padding_fraction",
+    "kv_len",
     "compile_timeout_s",
     "grow",
     "retry",
     "launcher",
     "wait",
-    "together",
+    "points",
     "paper",
 )
 # Keys about where and how far a run measured, not what. `reproduce_command` adds `precision` and `paper` separately.

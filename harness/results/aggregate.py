@@ -23,6 +23,7 @@ import numpy as np
 
 from harness.background_process import BackgroundProcess
 from harness.case import AXES, FAILURES, Case
+from harness.former_names import STATUSES
 from harness.results.table import CaseResult
 from harness.stats.estimate import Trial
 from harness.store import Part, Reading, damage_notices, duplicate_notices, read_part, row_parts
@@ -45,7 +46,7 @@ _RECORDED = (
 )
 # The numbers kept of a trial. `value_s` and `median_s` are the fastest and the median sample, in seconds per call.
 # `calls` is the number of calls in all samples.
-RECORD = ("value_s", "median_s", "wall_s", "pulse_s", "calls", *_RECORDED)
+RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
 # No call takes less than a millionth of a nanosecond or more than a century, so other numbers are damaged.
 _SHORTEST_S, _LONGEST_S = 1e-15, 3e9
 
@@ -53,16 +54,16 @@ _SHORTEST_S, _LONGEST_S = 1e-15, 3e9
 def trial_of_row(row: Mapping[str, Any]) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
     samples_s = row["samples_s"]
-    return Trial.of(min(samples_s), median(samples_s), row["wall_s"], row["pulse_s"])
+    return Trial.of(min(samples_s), median(samples_s), row["wall_s"], row.get("probe_s", row.get("pulse_s")))
 
 
 def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
     """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
 
     They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
-    and `pulse_s`; `pulse_s` may be null. `calls_per_sample` defaults to 1.
+    and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
     """
-    samples, wall_s, pulse_s = row.get("samples_s"), row.get("wall_s"), row.get("pulse_s", math.nan)
+    samples, wall_s, probe_s = row.get("samples_s"), row.get("wall_s"), row.get("probe_s", row.get("pulse_s", math.nan))
     if type(samples) is not list or not samples or wall_s is None:
         return None
     get = row.get
@@ -71,13 +72,13 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
         np.frombuffer(ordered).sort()  # in place; NaN is sorted last
         if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None
-        if not (pulse_s is None or 0 < pulse_s < math.inf):
+        if not (probe_s is None or 0 < probe_s < math.inf):
             return None
         number = len(ordered)
         median_s = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
         recorded = [value if value is not None and math.isfinite(value) else math.nan for value in map(get, _RECORDED)]
-        return array("d", [ordered[0], median_s, wall_s, math.nan if pulse_s is None else pulse_s, calls, *recorded])
+        return array("d", [ordered[0], median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
     except (TypeError, OverflowError):  # not a number, or too large for a float
         return None
 
@@ -139,7 +140,7 @@ _axes = itemgetter(*AXES)
 _must = itemgetter("case", "family", "purpose", "round", "status")
 _TYPES = get_type_hints(Case)
 # The length is 0 for a layer without a source.
-_LEAST = {"source_len": 0}
+_LEAST = {"kv_len": 0}
 # A larger round number would not fit into eight bytes, so it is invalid.
 _MOST_ROUND = 2**62
 
@@ -188,6 +189,7 @@ class RunAccumulator:
             return False
         if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
             return False
+        status = STATUSES.get(status, status)
         if status not in _STATUSES or not isinstance(row.get("at"), int | float | None):
             return False
         failed, record, facts, compile_s = status != "ok", None, None, None

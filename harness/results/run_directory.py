@@ -16,6 +16,7 @@ from harness.case import AXES, SETTINGS
 from harness.config.schema import Precision
 from harness.errors import UsageError
 from harness.files import MOST_YAML_BYTES, from_csv, read_bytes, read_json, read_text
+from harness.former_names import present
 from harness.machine import unlike
 from harness.results.summarise import summarise_run
 from harness.results.table import COLUMNS, CaseResult, lines_of_table
@@ -138,8 +139,8 @@ def _content(path: Path) -> dict[str, Any]:
 
 def _record(path: Path, benchmark: Mapping[str, Any]) -> dict[str, Any]:
     """Columns that the benchmark states in `extra_info`. Axes may also come from the parameters of its test."""
-    said = {axis: value for axis, value in _part(benchmark, "params").items() if axis in AXES}
-    said |= {name: value for name, value in _part(benchmark, "extra_info").items() if name in _HINTS}
+    said = {axis: value for axis, value in present(_part(benchmark, "params")).items() if axis in AXES}
+    said |= {name: value for name, value in present(_part(benchmark, "extra_info")).items() if name in _HINTS}
     record = {name: _whole_number(value) for name, value in said.items() if value is not None and value == value}
     for name, value in record.items():
         if not _matches_axis(value, _HINTS[name]):
@@ -293,7 +294,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not a sweep's configuration")
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in precision.values()):
         raise UsageError(f"{path} is not a sweep's configuration")
-    return cast(dict[str, Any], config)
+    return present(cast(dict[str, Any], config))
 
 
 def _read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:

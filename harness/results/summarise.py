@@ -29,11 +29,11 @@ Numbers = NDArray[np.int64]
 class Group:
     """Some cases with N trials each. Arrays are (cases, N), or (cases,) for one value per case.
 
-    `best_pulse_s` is the best probe time of the run with the same number of threads; NaN without a probe.
+    `best_probe_s` is the best probe time of the run with the same number of threads; NaN without a probe.
     """
 
     cases: Numbers
-    best_pulse_s: Floats
+    best_probe_s: Floats
     _records: Floats
     _rows: Numbers
 
@@ -41,13 +41,13 @@ class Group:
         """A column of `RECORD` (cases, N), in the order of the trials; NaN if not recorded."""
         return self._records[self._rows, RECORD.index(name)]
 
-    def calm(self, best_pulse_s: Floats) -> NDArray[np.bool_]:
+    def calm(self, best_probe_s: Floats) -> NDArray[np.bool_]:
         """Which trials were quiet (cases, N), judged by the best probe time of each case (cases,).
 
         The rule is that of `harness.stats.estimate.is_quiet`.
         """
-        pulses = self.column("pulse_s")
-        return np.isnan(pulses) | np.isnan(best_pulse_s)[:, None] | (pulses <= QUIET_PULSE * best_pulse_s[:, None])
+        pulses = self.column("probe_s")
+        return np.isnan(pulses) | np.isnan(best_probe_s)[:, None] | (pulses <= QUIET_PULSE * best_probe_s[:, None])
 
 
 class Trials:
@@ -77,15 +77,15 @@ class Trials:
         kinds = {number: kind for kind, number in enumerate(dict.fromkeys(threads))}
         kind = np.array([kinds[number] for number in threads], dtype=np.int64)
         best = np.full(len(kinds), np.nan)
-        np.fmin.at(best, np.repeat(kind, self.numbers), self._records[self._rows, RECORD.index("pulse_s")])
+        np.fmin.at(best, np.repeat(kind, self.numbers), self._records[self._rows, RECORD.index("probe_s")])
         return best[kind]
 
-    def groups(self, chosen: NDArray[np.bool_], best_pulse_s: Floats) -> Iterator[Group]:
+    def groups(self, chosen: NDArray[np.bool_], best_probe_s: Floats) -> Iterator[Group]:
         """Group the chosen cases that have trials by their number of trials."""
         for number in np.unique(self.numbers[chosen & (self.numbers > 0)]).tolist():
             cases = np.flatnonzero(chosen & (self.numbers == number))
             rows = self._rows[self._starts[cases][:, None] + np.arange(number)]
-            yield Group(cases, best_pulse_s[cases], self._records, rows)
+            yield Group(cases, best_probe_s[cases], self._records, rows)
 
 
 def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
@@ -195,10 +195,10 @@ def bimodality_of_groups(
     """
     number = len(times_s)
     columns: dict[str, list[Any]] = {
-        "humps": [1 if enough else None for enough in (calm.sum(axis=1) >= FEWEST_TRIALS).tolist()],
-        "hump_fast_s": [None] * number,
-        "hump_slow_s": [None] * number,
-        "hump_cause": [None] * number,
+        "bimodal": [False if enough else None for enough in (calm.sum(axis=1) >= FEWEST_TRIALS).tolist()],
+        "bimodal_fast_s": [None] * number,
+        "bimodal_slow_s": [None] * number,
+        "bimodal_cause": [None] * number,
     }
     for case in np.flatnonzero(may_be_bimodal(times_s, calm)).tolist():
         chosen = calm[case]
@@ -206,9 +206,9 @@ def bimodality_of_groups(
             times_s[case, chosen].tolist(), _counters_by_trial({k: v[case, chosen] for k, v in each.items()})
         )
         if found is not None and found.count == 2:
-            columns["humps"][case] = 2
-            columns["hump_fast_s"][case], columns["hump_slow_s"][case] = found.fast_s, found.slow_s
-            columns["hump_cause"][case] = found.cause
+            columns["bimodal"][case] = True
+            columns["bimodal_fast_s"][case], columns["bimodal_slow_s"][case] = found.fast_s, found.slow_s
+            columns["bimodal_cause"][case] = found.cause
     return columns
 
 
@@ -289,7 +289,7 @@ def _enter(
 
 def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
-    calm = group.calm(group.best_pulse_s)
+    calm = group.calm(group.best_probe_s)
     medians_s = group.column("median_s")
     found = estimates(group.column("value_s"), medians_s, calm)
     each = counters_of_trials(group)
@@ -305,14 +305,14 @@ def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
 
 
 def _stop_reasons(group: Group, found: Sequence[Estimate], limits: Limits) -> list[str]:
-    """The stop reason of each case, judged by the best probe time of the run (`best_pulse_s`).
+    """The stop reason of each case, judged by the best probe time of the run (`best_probe_s`).
 
     The best probe time seen so far may have stopped a case that counts as disturbed by the best of the whole run.
     """
     values_s = group.column("value_s")
     walls_s = [sum(of_case) for of_case in group.column("wall_s").tolist()]
-    of_run = group.calm(group.best_pulse_s)
-    of_itself = group.calm(np.fmin.reduce(group.column("pulse_s"), axis=1))
+    of_run = group.calm(group.best_probe_s)
+    of_itself = group.calm(np.fmin.reduce(group.column("probe_s"), axis=1))
     stops = []
     for case, (estimate, wall_s) in enumerate(zip(found, walls_s, strict=True)):
         seen = Seen(values_s[case].tolist(), of_run[case].tolist(), wall_s, estimate.half_width)

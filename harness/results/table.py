@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.case import AXES, Case
 from harness.errors import UsageError, did_you_mean
+from harness.former_names import FORMER, STATUSES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +60,7 @@ class CaseResult:
     involuntary_switches: float | None
     cpu_over_wall: float | None
     steal_share: float | None
-    humps: int | None
+    bimodal: bool | None
     sm_clock_mhz: float | None
     # Additions to these: the FLOPs that the layer claims; flops / min_bytes; why no faster kernel was used; why facts
     # are missing; the two times of a bimodal case and their cause. On a GPU: whether the host's launches take longer
@@ -69,17 +70,17 @@ class CaseResult:
     flops_per_byte: float | None
     backend_fallback: str | None
     facts_unknown: str | None
-    hump_fast_s: float | None
-    hump_slow_s: float | None
-    hump_cause: str | None
+    bimodal_fast_s: float | None
+    bimodal_slow_s: float | None
+    bimodal_cause: str | None
     host_bound: bool | None
     wall_call_s: float | None
     # Claims of a user's own layer, as JSON by the names of `harness.claims.CLAIMS`.
     claims: str | None
     # Which tokens each token may attend to; the share of tokens that are not padding; the source length, 0 without one.
     mask: str
-    real_share: float
-    source_len: int
+    padding_fraction: float
+    kv_len: int
     # Hosts that timed the case, separated by commas.
     host: str | None
 
@@ -123,8 +124,8 @@ _ASSUMED: dict[str, Any] = {
     "trials": 1,
     "allocator": "default",
     "mask": "none",
-    "real_share": 1.0,
-    "source_len": 0,
+    "padding_fraction": 0.0,
+    "kv_len": 0,
 }
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
 _LEAST: dict[str, int] = dict.fromkeys(("seq_len", "d_model", "num_heads", "batch_size", "threads"), 1)
@@ -144,6 +145,7 @@ def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
         raise UsageError(f"the table has no column seq_len{did_you_mean('seq_len', [str(c) for c in table.columns])}")
     if not set(_COSTS) & set(table.columns):
         raise UsageError(f"the table has no cost: it needs one column at least of {', '.join(_COSTS)}")
+    table = _under_present_names(table)
     known = [name for name in COLUMNS if name in table.columns]
     bounded = {"time_lo_s", "time_hi_s"} <= set(known)
     found = [_line_of(record, bounded) for record in table[known].astype(object).to_dict("records")]
@@ -154,6 +156,15 @@ def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
             raise UsageError(f"several rows are of {Case(*case)}: choose by the table's other columns first")
         seen.add(case)
     return found
+
+
+def _under_present_names(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The table with the present names of columns and statuses."""
+    for name in [name for name in table.columns if name in FORMER and FORMER[name][0] not in table.columns]:
+        new, convert = FORMER[name]
+        table = table.assign(**{name: [convert(value) for value in table[name].astype(object)]})
+        table = table.rename(columns={name: new})
+    return table.assign(status=table["status"].replace(STATUSES)) if "status" in table.columns else table
 
 
 def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:

@@ -185,16 +185,16 @@ QUIET_PULSE = 1.15
 
 @dataclass(frozen=True)
 class Trial:
-    """The samples of a trial in seconds per call, its wall time, and its probe time (`pulse_s`), if any."""
+    """The samples of a trial in seconds per call, its wall time, and its probe time (`probe_s`), if any."""
 
     samples_s: Sequence[float]
     wall_s: float = 0.0
-    pulse_s: float | None = None
+    probe_s: float | None = None
 
     @classmethod
-    def of(cls, value_s: float, median_s: float, wall_s: float = 0.0, pulse_s: float | None = None) -> "Trial":
+    def of(cls, value_s: float, median_s: float, wall_s: float = 0.0, probe_s: float | None = None) -> "Trial":
         """A trial that keeps only its fastest sample and its median, which are all that statistics use."""
-        return cls((value_s, median_s, median_s), wall_s, pulse_s)
+        return cls((value_s, median_s, median_s), wall_s, probe_s)
 
     @cached_property
     def value_s(self) -> float:
@@ -209,17 +209,17 @@ class Trial:
 
 def best_pulse(trials: Sequence[Trial]) -> float | None:
     """The best probe time of these trials, an estimate for the quiet machine; None without a probe."""
-    return min((trial.pulse_s for trial in trials if trial.pulse_s is not None), default=None)
+    return min((trial.probe_s for trial in trials if trial.probe_s is not None), default=None)
 
 
-def any_quiet(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:
+def any_quiet(trials: Sequence[Trial], best_probe_s: float | None) -> list[Trial]:
     """The trials during which the machine ran at full speed, judged by the probe."""
-    return [trial for trial in trials if is_quiet(trial.pulse_s, best_pulse_s)]
+    return [trial for trial in trials if is_quiet(trial.probe_s, best_probe_s)]
 
 
-def is_quiet(pulse_s: float | None, best_pulse_s: float | None) -> bool:
+def is_quiet(probe_s: float | None, best_probe_s: float | None) -> bool:
     """Whether the probe time indicates full speed. A trial without a probe counts as quiet."""
-    return pulse_s is None or best_pulse_s is None or pulse_s <= QUIET_PULSE * best_pulse_s
+    return probe_s is None or best_probe_s is None or probe_s <= QUIET_PULSE * best_probe_s
 
 
 Flags = NDArray[np.bool_]
@@ -240,7 +240,7 @@ class Estimate:
         return max(self.hi_s / self.time_s, self.time_s / self.lo_s if self.lo_s > 0 else math.inf) - 1
 
 
-def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Estimate:
+def estimate(trials: Sequence[Trial], best_probe_s: float | None = None) -> Estimate:
     """Estimate the time of a case from its trials. Raises ValueError without trials, or for one without samples.
 
     Disturbed trials (see `is_quiet`) do not count for the time if others exist: several of them may agree on a wrong
@@ -253,7 +253,7 @@ def estimate(trials: Sequence[Trial], best_pulse_s: float | None = None) -> Esti
     middle = median(trial.median_s for trial in trials)
     every = _values(trials)
     # Relative to the fastest, so that an estimate equal to the fastest is exact to the last digit.
-    low = low_quantile(np.log(_values(counted(trials, best_pulse_s)) / every[0]))
+    low = low_quantile(np.log(_values(counted(trials, best_probe_s)) / every[0]))
     return _estimate(every[0], float(low), half_width_of(np.log(every)) if len(every) > 1 else None, middle)
 
 
@@ -261,10 +261,10 @@ def _values(trials: Sequence[Trial]) -> Floats:
     return np.sort([trial.value_s for trial in trials])
 
 
-def counted(trials: Sequence[Trial], best_pulse_s: float | None) -> list[Trial]:
+def counted(trials: Sequence[Trial], best_probe_s: float | None) -> list[Trial]:
     """The trials that count for the time: the fastest and the quiet ones. If no other is quiet, all count."""
     fastest = min(trials, key=lambda trial: trial.value_s)
-    others = [trial for trial in any_quiet(trials, best_pulse_s) if trial is not fastest]
+    others = [trial for trial in any_quiet(trials, best_probe_s) if trial is not fastest]
     return [fastest, *others] if others else list(trials)
 
 

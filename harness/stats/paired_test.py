@@ -44,7 +44,7 @@ def false_discovery_control(p_values: Sequence[float], alpha: float) -> list[boo
 class Rules:
     """The threshold, the error rates and the looks of a comparison.
 
-    - The threshold, as a share (`floor`). A change no larger than this does not matter.
+    - The threshold, as a share (`threshold`). A change no larger than this does not matter.
     - The error rate (`alpha`). Among cases reported as changed, it bounds the share of those that have not changed by
       more than the threshold. It also bounds how often a case that has changed is called equivalent.
     - The error rate of the second measurement, that of flagged cases (`alpha_again`). A false result counts only if
@@ -52,7 +52,7 @@ class Rules:
     - The numbers of blocks after which a case is tested, and stopped if it is decided (`looks`).
     """
 
-    floor: float = 0.03
+    threshold: float = 0.03
     alpha: float = 0.05
     alpha_again: float = 0.1
     looks: tuple[int, ...] = (8, 12, 20, 36, 64, 120)
@@ -63,9 +63,9 @@ class Rules:
         return replace(self, alpha=self.alpha_again)
 
     @property
-    def log_floor(self) -> float:
+    def log_threshold(self) -> float:
         """The threshold as a log ratio, the same for slower and faster."""
-        return math.log1p(self.floor)
+        return math.log1p(self.threshold)
 
     @property
     def most_blocks(self) -> int:
@@ -173,13 +173,13 @@ def evidence_of(logs: Sequence[float], rules: Rules, misses: float | None = None
     """
     if not logs:
         return Evidence(0, 1.0, 1.0, 1.0, math.nan, 0.0, math.inf)
-    averages, floor, looks = walsh_averages(logs), rules.log_floor, len(rules.looks)
+    averages, threshold, looks = walsh_averages(logs), rules.log_threshold, len(rules.looks)
     lo, hi = signed_rank_interval(averages, (rules.alpha if misses is None else misses) / looks)
-    within = max(p_value_above(averages, -floor), p_value_below(averages, floor))
+    within = max(p_value_above(averages, -threshold), p_value_below(averages, threshold))
     return Evidence(
         blocks=len(logs),
-        slower=min(1.0, looks * p_value_above(averages, floor)),
-        faster=min(1.0, looks * p_value_below(averages, -floor)),
+        slower=min(1.0, looks * p_value_above(averages, threshold)),
+        faster=min(1.0, looks * p_value_below(averages, -threshold)),
         equivalent=min(1.0, looks * within),
         ratio=math.exp(pseudomedian(averages)),
         lo=math.exp(lo),
@@ -203,7 +203,7 @@ def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
     looks = len(rules.looks)
     # Convert the half-width of the interval to a standard error, then to the change that a test of all cases needs.
     error = half / -ndtri(rules.alpha / looks / 2)
-    return math.expm1(rules.log_floor + error * (ndtri(_POWER) - ndtri(rules.alpha / looks / cases)))
+    return math.expm1(rules.log_threshold + error * (ndtri(_POWER) - ndtri(rules.alpha / looks / cases)))
 
 
 class BlockFailed(Exception):
@@ -419,11 +419,11 @@ def _verdict(blocks: Blocks, confirmed: set[str], shown: Evidence, rules: Rules)
     if blocks.flagged:
         before = _verdict_before(blocks, rules)
         if before in confirmed:
-            return before, f"by more than {100 * rules.floor:g} %, and so again in new processes"
+            return before, f"by more than {100 * rules.threshold:g} %, and so again in new processes"
         if len(blocks.again) < rules.looks[0]:
             return UNDECIDED, f"{before} at first, and time was up before new processes could tell"
         return UNDECIDED, f"{before} at first, and not so in new processes"
     if shown.equivalent <= rules.alpha:
-        return EQUIVALENT, f"within ±{100 * rules.floor:g} %"
+        return EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
     number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
-    return UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.floor:g} % nor beyond"
+    return UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.threshold:g} % nor beyond"

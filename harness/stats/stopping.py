@@ -50,7 +50,7 @@ class Seen:
     half_width: float
 
 
-def stop_reason(trials: Sequence[Trial], best_pulse_s: float | None, limits: Limits) -> str | None:
+def stop_reason(trials: Sequence[Trial], best_probe_s: float | None, limits: Limits) -> str | None:
     """The reason to stop, or None to continue.
 
     - The interval is as narrow as `target`, and already was with at most two thirds of the trials (`precise`). The
@@ -60,14 +60,14 @@ def stop_reason(trials: Sequence[Trial], best_pulse_s: float | None, limits: Lim
 
     A case with fewer than `LEAST_QUIET` quiet trials continues beyond `max_rounds` (see `restless`).
     """
-    calm = [is_quiet(trial.pulse_s, best_pulse_s) for trial in trials]
+    calm = [is_quiet(trial.probe_s, best_probe_s) for trial in trials]
     wide = not trials or sum(calm) < limits.min_rounds
     return reason_of(
         Seen(
             [trial.value_s for trial in trials],
             calm,
             sum(trial.wall_s for trial in trials),
-            math.inf if wide else estimate(trials, best_pulse_s).half_width,
+            math.inf if wide else estimate(trials, best_probe_s).half_width,
         ),
         limits,
     )
@@ -117,6 +117,6 @@ def _due(first: int, limits: Limits) -> int:
     return min(first + math.ceil(CONFIRMATION * first), limits.max_rounds) if peeks(limits) else first
 
 
-def restless(trials: Sequence[Trial], best_pulse_s: float | None, limits: Limits) -> bool:
+def restless(trials: Sequence[Trial], best_probe_s: float | None, limits: Limits) -> bool:
     """Whether the case has had `max_rounds` trials and must continue, because too few of them were quiet."""
-    return len(trials) >= limits.max_rounds and stop_reason(trials, best_pulse_s, limits) is None
+    return len(trials) >= limits.max_rounds and stop_reason(trials, best_probe_s, limits) is None

@@ -201,7 +201,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Unsupported):
         return {"status": "unsupported", "reason": message}
     if isinstance(error, WrongResult):
-        return {"status": "wrong", "reason": message}
+        return {"status": "incorrect", "reason": message}
     if sandbox.is_out_of_memory(error):
         return {"status": "oom", "reason": message or "out of memory"}
     if isinstance(error, RuntimeError) and _NO_KERNEL.search(message):
@@ -242,7 +242,7 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
         return _measure_layer(request, case)
     if purpose == "pulse":
         torch.set_num_threads(case.threads)
-        return {"pulse_s": probe_s()}
+        return {"probe_s": probe_s()}
     if purpose == "flops":
         return take_flops(case, request["trial_s"], request["memory_limit"])
     if purpose == "bandwidth":

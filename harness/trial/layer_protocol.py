@@ -39,9 +39,9 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return "it has no start and step to decode with"
         if case.mask == "padding":
             return "one token after another has no padding"
-        if source_len(layer_class, case) and not accepts(layer_class, "source", method="start"):
+        if kv_len(layer_class, case) and not accepts(layer_class, "source", method="start"):
             return "its start takes no source"
-    has_source = source_len(layer_class, case) > 0
+    has_source = kv_len(layer_class, case) > 0
     if has_source and not accepts(layer_class, "source"):
         return "its forward takes no source"
     if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
@@ -80,9 +80,9 @@ def unsupported_in_sweep(layer_class: Any, case: Case) -> str | None:
     )
 
 
-def source_len(layer_class: Any, case: Case) -> int:
+def kv_len(layer_class: Any, case: Case) -> int:
     """Return the number of source tokens that the layer is given, 0 for none."""
-    return case.source_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
+    return case.kv_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
 
 
 def input_width(layer_class: Any) -> int:

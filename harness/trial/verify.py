@@ -33,7 +33,7 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
     A causal mask hides the later half of the tokens from the earlier half. Padding is hidden from all real tokens.
     Raises WrongResult if an output changes by more than `limit` of its norm. Without a mask, nothing is checked.
     """
-    if case.mask == "causal" and case.seq_len > 1 and not case.source_len:
+    if case.mask == "causal" and case.seq_len > 1 and not case.kv_len:
         seen = case.seq_len // 2
         _check_unchanged(work, work.x[:, seen:], lambda y: y[:, :seen], seed, limit, "later tokens")
     elif case.mask == "padding":

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from harness import registry
 from harness.case import Case
-from harness.trial.layer_protocol import accepts, input_width, is_causal, output_dtype, source_len, unsupported_reason
+from harness.trial.layer_protocol import accepts, input_width, is_causal, kv_len, output_dtype, unsupported_reason
 from harness.trial.tolerance import WrongResult, check_dtype
 
 Call = Callable[[], Any]
@@ -90,10 +90,10 @@ def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> 
 def real_lengths(case: Case, length: int) -> list[int]:
     """Return how many of `length` tokens are real, for each sequence of a padded batch.
 
-    The lengths are spread evenly and average `real_share`, because sequences of equal length would need no padding. A
+    The lengths are spread evenly and leave `padding_fraction` of the batch as padding. Equal lengths would need none. A
     single sequence has that share.
     """
-    b, share = case.batch_size, case.real_share
+    b, share = case.batch_size, round(1.0 - case.padding_fraction, 12)
     half = min(share, 1 - share) if b > 1 else 0.0
     shares = [share + half * (2 * i / max(b - 1, 1) - 1) for i in range(b)]
     return [min(length, max(1, math.floor(length * each + 0.5))) for each in shares]
@@ -127,7 +127,7 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
 
 def counted_tokens(layer: nn.Module, case: Case) -> Tensor | None:
     """Return (b, n, 1), True where an output belongs to a real token and not to padding, or None if all are real."""
-    if case.mask != "padding" or source_len(layer, case):
+    if case.mask != "padding" or kv_len(layer, case):
         return None
     return real_tokens(case, case.seq_len)[..., None].to(case.device)
 
@@ -233,7 +233,7 @@ def build(
     if weights is not None:
         _copy_weights(weights, layer)
     if inputs is None:
-        m, wide = source_len(layer_class, case), case.d_model * input_width(layer_class)
+        m, wide = kv_len(layer_class, case), case.d_model * input_width(layer_class)
         sizes = [(case.seq_len, wide), (m, case.d_model)] if m else [(case.seq_len, wide)]
         inputs = [torch.randn(case.batch_size, *size).to(case.device, dtype) for size in sizes]
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None

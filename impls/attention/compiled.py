@@ -125,7 +125,7 @@ class FlexAttention(AttentionParameters):
             return "flex_attention's kernels sum up in float32, and take no float64"
         if case.device == "cpu" and case.mode != "forward":
             return "flex_attention has no backward pass on the CPU"
-        keys = case.source_len or case.seq_len
+        keys = case.kv_len or case.seq_len
         if case.device == "cpu" and keys < _BLOCK and keys % 16 == 8:
             # Observed in torch 2.11 and 2.13 with AVX2: each run gives different numbers, or none.
             return f"flex_attention's kernel for the CPU reads what nobody has written where there are {keys} keys"

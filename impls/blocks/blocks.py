@@ -83,11 +83,11 @@ def refusal(attention: Any, case: Any) -> str | None:
     takes = _parameters(attention)
     if case.mode == "decode" and not hasattr(attention, "step"):
         return "the attention inside has no start and step to decode with"
-    if case.source_len and "source" not in takes:
+    if case.kv_len and "source" not in takes:
         return "the attention inside takes no source"
     # A layer that is causal by nature needs no mask over its own input, but still needs the padding mask of a source.
     causal = getattr(attention, "causal", False)
-    if case.mask == "padding" and case.source_len and "attn_mask" not in takes:
+    if case.mask == "padding" and case.kv_len and "attn_mask" not in takes:
         return "the attention inside takes a source, and no attn_mask to hide its padding with"
     if case.mask == "padding" and not causal and "attn_mask" not in takes:
         return "the attention inside takes no attn_mask"
@@ -260,7 +260,7 @@ class CausalEncoder(Encoder):
     @staticmethod
     def supports(case: Any) -> str | None:
         """Return why the attention inside cannot run the case with a causal mask, or None."""
-        return refusal(inside(case), replace(case, mask="causal", real_share=1.0))
+        return refusal(inside(case), replace(case, mask="causal", padding_fraction=0.0))
 
 
 class DecoderArguments(NamedTuple):
@@ -381,7 +381,7 @@ class Decoder(nn.Module):
         rung = inside(case)
         of_source = {
             "mask": case.mask if case.mask == "padding" else "none",
-            "source_len": case.source_len or case.seq_len,
+            "kv_len": case.kv_len or case.seq_len,
         }
-        of_self = replace(case, mask="causal", real_share=1.0, source_len=0)
+        of_self = replace(case, mask="causal", padding_fraction=0.0, kv_len=0)
         return refusal(rung, of_self) or refusal(over_source(rung), replace(case, **of_source))

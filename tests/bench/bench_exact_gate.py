@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.case import Case
-from harness.cli.check import Remeasurement
 from harness.config import compose
 from harness.gate.baseline import Baseline
 from harness.gate.check import judge_baseline
+from harness.gate.remeasure import Remeasurement
 from harness.gate.reporters import alike_outcomes
 from harness.gate.rules import REGRESSION, Outcome, exit_status
 

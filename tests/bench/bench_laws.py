@@ -24,7 +24,7 @@ DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "100"))
 NOISES = (0.0, 0.01, 0.03, 0.10)
 TERMS = (Term(), Term(log=1), Term(n=1), Term(n=1, log=1), Term(n=2), Term(n=3))
 TRUTHS = [(term,) for term in TERMS] + list(combinations(TERMS, 2))
-OUTCOMES = ("told", "leading", "undetermined", "wrong")
+OUTCOMES = ("told", "leading", "undetermined", "incorrect")
 GRIDS = ((64, 2048, 6), (64, 8192, 8), (16, 4096, 12), (100, 10_000, 24))
 
 Namer = Callable[[Floats, Floats], str | Term]
@@ -41,7 +41,7 @@ def test_confusion() -> None:
                 for tool, namer in namers.items():
                     counts[tool][truth][_outcome(namer(n, costs), truth)] += 1
         _print(counts)
-        assert not any(counts["this harness"][truth]["wrong"] for truth in TRUTHS)
+        assert not any(counts["this harness"][truth]["incorrect"] for truth in TRUTHS)
 
 
 def test_attention() -> None:
@@ -83,12 +83,12 @@ def _sizes(n: Floats) -> Sizes:
 def _outcome(named: str | Term, truth: tuple[Term, ...]) -> str:
     leading = max(truth, key=lambda term: term.growth)
     if isinstance(named, Term):  # by a tool that knows one term
-        return "wrong" if named != leading else "told" if len(truth) == 1 else "leading"
+        return "incorrect" if named != leading else "told" if len(truth) == 1 else "leading"
     if named == UNDETERMINED:
         return "undetermined"
     if named == f"O({' + '.join(str(term) for term in truth)})":
         return "told"
-    return "leading" if named == f"O({leading} + …)" else "wrong"
+    return "leading" if named == f"O({leading} + …)" else "incorrect"
 
 
 def _harness(n: Floats, costs: Floats) -> str:

@@ -21,7 +21,7 @@ _WORK = ("flops", "flops_full", "ops", "depth", "depth_declared")
 _BYTES = ("min", "weights", "inputs", "saved", "transient", "peak", "peak_resident")
 _FACTS = dict.fromkeys((*_WORK, *(f"{name}_bytes" for name in _BYTES)), 4096)
 # About as many samples as a short trial has.
-_TIMED = {"samples_s": [1e-5 * (1 + i / 100) for i in range(40)], "pulse_s": 1e-4, "calls_per_sample": 10}
+_TIMED = {"samples_s": [1e-5 * (1 + i / 100) for i in range(40)], "probe_s": 1e-4, "calls_per_sample": 10}
 
 
 def arguments(cases: int, out: str) -> list[str]:

@@ -137,7 +137,7 @@ def _readings(samples: np.ndarray, slow: bool, rng: np.random.Generator) -> dict
         "cpu_s": float(f"{1.9 * sampling_s:.6g}"),
         "steal_ticks": int(slow),
         "machine_ticks": 20,
-        "pulse_s": _PULSE_S * (1.3 if slow else 1.0) * float(rng.uniform(1.0, 1.05)),
+        "probe_s": _PULSE_S * (1.3 if slow else 1.0) * float(rng.uniform(1.0, 1.05)),
         "cpu_mhz": None,
         "build_s": 0.00593,
         "compile_s": 0.0,

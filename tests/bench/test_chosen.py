@@ -17,8 +17,8 @@ def test_layers_are_chosen_by_globs_compiled_ones_too() -> None:
 
 
 def test_axes_are_of_their_own_type() -> None:
-    said = {"HARNESS_BENCH_CASE": "d_model=16 mask=padding real_share=0.5", "HARNESS_BENCH_SEQ_LENS": "8,16"}
-    assert others(said) == {"d_model": 16, "num_heads": 4, "mask": "padding", "real_share": 0.5}
+    said = {"HARNESS_BENCH_CASE": "d_model=16 mask=padding padding_fraction=0.5", "HARNESS_BENCH_SEQ_LENS": "8,16"}
+    assert others(said) == {"d_model": 16, "num_heads": 4, "mask": "padding", "padding_fraction": 0.5}
     assert lengths(said) == [8, 16]
 
 

@@ -18,7 +18,7 @@ def repeat(seed: int, others: tuple[Case, ...] = ()) -> Repeat:
             "samples_s": [1.5 if draws.random() < 0.25 else 1 + 0.001 * draws.random()],
             "wall_s": 0.09,
             "took_s": 0.1,
-            "pulse_s": None,
+            "probe_s": None,
         }
         for _ in range(ROUNDS)
         for case in (*CASES, *others)

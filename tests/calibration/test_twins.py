@@ -19,25 +19,25 @@ PRECISION = Precision(target=0.05, min_rounds=2, max_rounds=2, trial_s=0.1, time
 class Pretender:
     """Times by case and copy; a pulse as told, and a failure where told."""
 
-    def __init__(self, pulse_s: float = 1.0, fails: Replicate | None = None) -> None:
+    def __init__(self, probe_s: float = 1.0, fails: Replicate | None = None) -> None:
         self.asked: list[Case] = []
-        self.pulse_s, self.fails = pulse_s, fails
+        self.probe_s, self.fails = probe_s, fails
 
     def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
         if purpose == "pulse":
-            return {"status": "ok", "reason": None, "wall_s": 0.1, "pulse_s": 1.0}
+            return {"status": "ok", "reason": None, "wall_s": 0.1, "probe_s": 1.0}
         assert purpose == "time"
         self.asked.append(case)
         if case == self.fails:
             return {"status": "killed", "reason": "by SIGKILL", "wall_s": 0.1}
         seconds = case.seq_len * (1 + 0.1 * case.copy)
-        pulse_s = self.pulse_s if len(self.asked) % 4 == 0 else 1.0
+        probe_s = self.probe_s if len(self.asked) % 4 == 0 else 1.0
         return {
             "status": "ok",
             "reason": None,
             "wall_s": 0.1,
             "samples_s": [seconds],
-            "pulse_s": pulse_s,
+            "probe_s": probe_s,
             "clock_s": 4e-8,
         }
 
@@ -76,7 +76,7 @@ def test_every_copy_is_measured_as_a_sweep_would_and_side_by_side() -> None:
 
 def test_trials_beside_a_slow_pulse_are_counted() -> None:
     assert run(Pretender()).disturbed_share == 0
-    twins = run(runner := Pretender(pulse_s=1.3))
+    twins = run(runner := Pretender(probe_s=1.3))
     assert twins.disturbed_share == pytest.approx((len(runner.asked) // 4) / len(runner.asked))
 
 

@@ -23,7 +23,7 @@ SIZES = {
     "num_heads": (1, 8),
     "batch_size": (1, 4),
     "threads": (1, 4),
-    "source_len": (0, 64),
+    "kv_len": (0, 64),
 }
 GROUPS = {
     "precision": ("quick", "standard", "strict"),
@@ -33,10 +33,10 @@ GROUPS = {
 }
 NUMBERS = ("target", "trial_s", "timeout_s", "case_s", "patience_s")
 ROUNDS = ("min_rounds", "max_rounds")
-STATUSES = ("oom", "timeout", "killed", "unsupported", "wrong", "error")
+STATUSES = ("oom", "timeout", "killed", "unsupported", "incorrect", "error")
 KEYS = (
-    *("impl", "real_share", "out", "seed", "memory_limit", "compile_timeout_s", "grow", "retry", *WORDS, *SIZES),
-    *("scale", "together", *GROUPS, *(f"precision.{name}" for name in (*NUMBERS, *ROUNDS))),
+    *("impl", "padding_fraction", "out", "seed", "memory_limit", "compile_timeout_s", "grow", "retry", *WORDS, *SIZES),
+    *("scale", "points", *GROUPS, *(f"precision.{name}" for name in (*NUMBERS, *ROUNDS))),
 )
 # What stands for something in Hydra's grammar, in a path, on a terminal, or nowhere; 0xDCFF is a byte that is no UTF-8.
 ODD = "[](){},'\"\\$@~+-*?:=./#%&;!|<> \t\n" + "äß漢🙂\u202e\u2028\x1b\x7f\udcff" + "0123456789eExn_"
@@ -89,7 +89,7 @@ VALID = st.one_of(
     *(_override(key, _size(*limits)) for key, limits in SIZES.items()),
     *(_override(key, _swept(st.sampled_from(words))) for key, words in WORDS.items()),
     _override("impl", _swept(st.sampled_from(IMPLS))),
-    _override("real_share", _swept(st.floats(0.01, 1).map(repr))),
+    _override("padding_fraction", _swept(st.floats(0, 0.99).map(repr))),
     *(_one_of(key, options) for key, options in GROUPS.items()),
     *(_override(f"precision.{name}", _number(0, 1e3)) for name in NUMBERS),
     _override("precision.min_rounds", st.integers(1, 4).map(str)),
@@ -100,7 +100,7 @@ VALID = st.one_of(
     _one_of("memory_limit", ("8GiB", "1.5GiB", "67108864", "1e9", "null", "16MiB")),
     _override("compile_timeout_s", _number(0, 1e9)),
     _one_of("scale", ("cpu", "full")),
-    _override("together", _points),
+    _override("points", _points),
     _one_of("grow", ("seq_len", "d_model", "batch_size", "null")),
     _override("retry", _swept(st.sampled_from(STATUSES))),
 )

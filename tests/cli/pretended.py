@@ -44,19 +44,19 @@ class PretendedRunner(Executor):
             found = {"family": "own", "has_heads": True, "files": {}}
             return {**done, **found} if case.impl == "own:Layer" else {**done, "status": "error", "reason": "absent"}
         if purpose == "verify" and case.dtype == "float64":
-            return {**done, "status": "wrong", "reason": "off by\na lot"}
+            return {**done, "status": "incorrect", "reason": "off by\na lot"}
         if purpose == "facts":
             return {**done, "status": "oom", "reason": "large"} if case.seq_len > 10**5 else {**done, "peak_bytes": 1}
         if purpose == "time":
             return {**done, **self._time(case)}
-        return {**done, "pulse_s": 1.0, "compile_s": 1.0, "compiled": False}
+        return {**done, "probe_s": 1.0, "compile_s": 1.0, "compiled": False}
 
     def _time(self, case: Case) -> dict[str, Any]:
         self._trials[case] += 1
         # At last any limit on a case's time is reached, that no number of rounds takes for ever.
         wall_s = 0.1 if self._trials[case] < _TRIALS else 1e308
         unsteady = case.seq_len % 4 == 3
-        return {"samples_s": [1.0 + unsteady * self._trials[case]], "pulse_s": 1.0 + 0.3 * unsteady, "wall_s": wall_s}
+        return {"samples_s": [1.0 + unsteady * self._trials[case]], "probe_s": 1.0 + 0.3 * unsteady, "wall_s": wall_s}
 
 
 @contextmanager

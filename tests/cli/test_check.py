@@ -15,10 +15,10 @@ from rich.console import Console
 
 from harness.case import grid
 from harness.cli import main
-from harness.cli.check import Remeasurement
 from harness.config import compose
 from harness.gate.baseline import Baseline
 from harness.gate.baseline_file import write_baseline
+from harness.gate.remeasure import Remeasurement
 
 GRID = ["seq_len=32,64,128", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
 SHORT = ["precision.trial_s=0.002", "precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
@@ -177,7 +177,7 @@ STEEPER = baselines.baseline(laws={baselines.MEMORY: baselines.law(1.0), baselin
 def test_time_that_seems_to_grow_faster_is_measured_a_second_time(
     found: list[Baseline], status: int, times: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("harness.cli.check.Remeasurement", Pretender)
+    monkeypatch.setattr("harness.gate.remeasure.Remeasurement", Pretender)
     monkeypatch.setattr(Pretender, "found", list(found))
     write_baseline(baselines.baseline(), Path("b.json"))
     assert main(["check", "b.json"]) == status

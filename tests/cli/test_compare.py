@@ -100,7 +100,7 @@ def test_two_layers_are_compared_at_every_size(elsewhere: Path, capsys: pytest.C
 
 
 def test_it_ends_when_its_time_is_up_and_says_what_is_undecided(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
-    asked = [*(key for key in TINY if key != "blocks=8"), "blocks=1000", "floor=0.001", "minutes=0.02"]
+    asked = [*(key for key in TINY if key != "blocks=8"), "blocks=1000", "threshold=0.001", "minutes=0.02"]
     assert main(["compare", "impl=rnn.torch,rnn.torch", "seq_len=16", *asked]) in (0, 3)  # 3: the control failed
     (row,) = pd.read_csv("found/comparison.csv").itertuples()
     assert row.verdict == "undecided"
@@ -130,7 +130,7 @@ def test_an_unchanged_working_tree_passes_and_a_layer_new_in_it_is_left_out(
 ) -> None:
     (repository / "newer_layer.py").write_text(LAYER.format(products=1))
     impls = "impl=compared_layer:Layer,newer_layer:Layer"
-    status = main(["compare", "ref=main", impls, "seq_len=32", "floor=0.5", *TINY])
+    status = main(["compare", "ref=main", impls, "seq_len=32", "threshold=0.5", *TINY])
     out = capsys.readouterr().out
     frame = pd.read_csv("found/comparison.csv")
     assert status == 0 or frame.control[0] == "failed", out
@@ -202,10 +202,10 @@ def test_what_cannot_be_held_against_another_commit_is_2(
         (["impl=rnn.torch", "impl=rnn.elman"], "compare takes two layers"),
         ([], "compare takes two layers"),
         (["impl=rnn.torch,rnn.ellman"], "did you mean 'rnn.elman'?"),
-        (["impl=rnn.torch,rnn.elman", "floor=0"], "floor=0: it takes a share from 0.001 on and below 1"),
-        (["impl=rnn.torch,rnn.elman", "floor=1"], "floor=1: it takes a share"),
-        (["impl=rnn.torch,rnn.elman", "floor=nan"], "floor=nan: it takes a share"),
-        (["impl=rnn.torch,rnn.elman", "floor=x"], "floor=x is not a number"),
+        (["impl=rnn.torch,rnn.elman", "threshold=0"], "threshold=0: it takes a share from 0.001 on and below 1"),
+        (["impl=rnn.torch,rnn.elman", "threshold=1"], "threshold=1: it takes a share"),
+        (["impl=rnn.torch,rnn.elman", "threshold=nan"], "threshold=nan: it takes a share"),
+        (["impl=rnn.torch,rnn.elman", "threshold=x"], "threshold=x is not a number"),
         (["impl=rnn.torch,rnn.elman", "blocks=3"], "blocks=3: it takes a whole number from 8 to 1000"),
         (["impl=rnn.torch,rnn.elman", "blocks=8.5"], "blocks=8.5: it takes a whole number"),
         (["impl=rnn.torch,rnn.elman", "blocks=nan"], "blocks=nan: it takes a whole number"),
@@ -241,7 +241,7 @@ def test_what_makes_no_sense_is_2(
 
 @pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 20)), (200, (8, 12, 20, 36, 64, 120, 180, 200))])
 def test_more_blocks_are_looked_at_more_often(most: int, looks: tuple[int, ...]) -> None:
-    from harness.cli.compare import read_comparison_request
+    from harness.cli.compare_sides import read_comparison_request
 
     assert read_comparison_request(["impl=rnn.torch,rnn.elman", f"blocks={most}"], None).rules.looks == looks
 

@@ -93,7 +93,7 @@ def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(
         ("SleepsWhenLong", 128): "timeout",
         **{("Greedy", n): "oom" for n in (64, 128)},
         **{("KillsItself", n): "killed" for n in (64, 128)},
-        **{("ReturnsGarbage", n): "wrong" for n in (64, 128)},
+        **{("ReturnsGarbage", n): "incorrect" for n in (64, 128)},
         **{("RaisesInConstructor", n): "error" for n in (64, 128)},
         **{("Identity", n): "ok" for n in (64, 128)},
     }

@@ -240,7 +240,7 @@ def test_other_code_of_ours_is_refused_too(here: Path, capsys: pytest.CaptureFix
     ("override", "message"),
     [
         ("retry=tiemout", "retry=tiemout; did you mean 'timeout'?"),
-        ("retry=ok", "retry=ok; known: oom, timeout, killed, unsupported, wrong, error"),
+        ("retry=ok", "retry=ok; known: oom, timeout, killed, unsupported, incorrect, error"),
         ("grow=seqlen", "grow=seqlen; did you mean 'seq_len'?"),
         ("grow=threads", "grow=threads; known: seq_len, d_model, batch_size"),
     ],

@@ -79,7 +79,7 @@ def test_one_wrong_layer_does_not_cost_the_others(elsewhere: Path, capsys: pytes
     assert main(["gradient-reach", *SMALL, f"impl=rnn.elman,{LAYERS}:Explodes", "out=reach"]) == 3
     out, err = capsys.readouterr()
     assert "rnn.elman: each step back" in " ".join(out.split())
-    assert err == f"harness: {LAYERS}:Explodes: wrong: its gradient is not finite\n"
+    assert err == f"harness: {LAYERS}:Explodes: incorrect: its gradient is not finite\n"
     assert {row["impl"] for row in table(elsewhere / "reach")} == {"rnn.elman"}
 
 

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness import registry
 from harness.cli import main
-from harness.cli.compare import read_comparison_request
+from harness.cli.compare_sides import read_comparison_request
 from harness.config import compose
 from harness.config.overrides import quoted
 from harness.errors import UsageError
@@ -64,7 +64,7 @@ def test_what_needs_no_quotes_or_has_its_own_syntax_stays(given: str) -> None:
     assert quoted(given) == given
 
 
-@pytest.mark.parametrize("given", ["together=[{impl:größe.py:X,seq_len:5}]", "a=glob(mö*)", "a={b:ö,c:[ü,1]}"])
+@pytest.mark.parametrize("given", ["points=[{impl:größe.py:X,seq_len:5}]", "a=glob(mö*)", "a={b:ö,c:[ü,1]}"])
 def test_quotes_leave_the_structure_as_it_is(given: str) -> None:
     assert "'" in quoted(given)
     read = OverridesParser.create().parse_override(quoted(given)).value()

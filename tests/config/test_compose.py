@@ -65,9 +65,9 @@ def test_a_preset_brings_its_own_sizes_unless_others_are_asked_for() -> None:
     ("given", "said"),
     [
         ("mask=diagonal", "unknown mask 'diagonal'"),
-        ("real_share=0", "real_share=0: it takes a number above 0 and up to 1"),
-        ("real_share=1.5", "real_share=1.5: it takes a number above 0 and up to 1"),
-        ("source_len=-1", "source_len=-1: it takes whole numbers from 0"),
+        ("padding_fraction=1", "padding_fraction=1: it takes a number from 0 and below 1"),
+        ("padding_fraction=-0.5", "padding_fraction=-0.5: it takes a number from 0 and below 1"),
+        ("kv_len=-1", "kv_len=-1: it takes whole numbers from 0"),
         ("mode=decoding", "unknown mode 'decoding'; did you mean 'decode'"),
     ],
 )

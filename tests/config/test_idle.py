@@ -10,10 +10,16 @@ from harness.errors import UsageError
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["real_share=0.5"], "real_share=0.5 says how much of a padded batch is real: give mask=padding too, or"),
-        (["mask=none,causal", "real_share=0.5,1"], "real_share=0.5,1.0 says how much of a padded batch is real"),
+        (
+            ["padding_fraction=0.5"],
+            "padding_fraction=0.5 says how much of a padded batch is padding: give mask=padding too, or",
+        ),
+        (
+            ["mask=none,causal", "padding_fraction=0.5,0"],
+            "padding_fraction=0.5,0.0 says how much of a padded batch is padding",
+        ),
         (["mode=decode", "mask=none"], "a token comes after all others: give mask=causal, or leave mask out"),
-        (["mode=decode", "mask=causal", "source_len=8"], "a token sees all of a source: give mask=none, or leave mask"),
+        (["mode=decode", "mask=causal", "kv_len=8"], "a token sees all of a source: give mask=none, or leave mask"),
     ],
 )
 def test_a_setting_that_would_do_nothing_gets_a_line(overrides: list[str], said: str) -> None:
@@ -26,20 +32,20 @@ def test_a_setting_that_would_do_nothing_gets_a_line(overrides: list[str], said:
 @pytest.mark.parametrize(
     ("overrides", "masks", "shares"),
     [
-        (["mode=decode"], ("none",), (0.75,)),
-        (["mode=decode", "mask=none,causal"], ("none", "causal"), (0.75,)),
-        (["mode=forward,decode", "mask=none"], ("none",), (0.75,)),
-        (["mode=decode", "mask=none", "source_len=8"], ("none",), (0.75,)),
-        (["mode=decode", "mask=padding", "real_share=0.5"], ("padding",), (0.5,)),
-        (["mask=none,padding", "real_share=0.5"], ("none", "padding"), (0.5,)),
-        (["real_share=1"], ("none",), (1.0,)),
+        (["mode=decode"], ("none",), (0.25,)),
+        (["mode=decode", "mask=none,causal"], ("none", "causal"), (0.25,)),
+        (["mode=forward,decode", "mask=none"], ("none",), (0.25,)),
+        (["mode=decode", "mask=none", "kv_len=8"], ("none",), (0.25,)),
+        (["mode=decode", "mask=padding", "padding_fraction=0.5"], ("padding",), (0.5,)),
+        (["mask=none,padding", "padding_fraction=0.5"], ("none", "padding"), (0.5,)),
+        (["padding_fraction=0"], ("none",), (0.0,)),
     ],
 )
 def test_a_default_and_what_does_something_for_some_case_are_taken(
     overrides: list[str], masks: tuple[str, ...], shares: tuple[float, ...]
 ) -> None:
     axes = compose(overrides).axes
-    assert (axes["mask"], axes["real_share"]) == (masks, shares)
+    assert (axes["mask"], axes["padding_fraction"]) == (masks, shares)
 
 
 @pytest.mark.parametrize("case", [Case("rnn.elman", 8, 4, 1), Case("rnn.elman", 8, 4, 1, mode="decode", mask="causal")])

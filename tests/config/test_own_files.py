@@ -39,7 +39,7 @@ def refused(directory: Path, *overrides: str) -> str:
         (GLOBAL + "precision: {target: -1}", "precision.target=-1.0: it takes a number above 0"),
         (GLOBAL + "memory_limit: 3", "memory_limit=3: give bytes, or a number with KiB"),
         (GLOBAL + "launcher: {time: 1}", "launcher.time=1: it takes a whole number from 5 on"),
-        (GLOBAL + "together: [{seq_ln: 8}]", "together: seq_ln; did you mean 'seq_len'?"),
+        (GLOBAL + "together: [{seq_ln: 8}]", "points: seq_ln; did you mean 'seq_len'?"),
         ("d_model: 16", "its settings would be those of 'shape', which has none: begin it with `# @package _global_`"),
         ("", "its settings would be those of 'shape', which has none: begin it with `# @package _global_`"),
     ],

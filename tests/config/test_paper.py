@@ -21,7 +21,7 @@ def test_a_paper_is_measured_at_its_own_sizes_unless_a_scale_is_asked_for() -> N
 
 def test_what_is_asked_for_beside_it_stands() -> None:
     config = compose(["paper=flashattention2", "scale=cpu", "seq_len=512", "mask=causal"], for_sweep=True)
-    assert config.together == ({"seq_len": 512, "batch_size": 8},)
+    assert config.points == ({"seq_len": 512, "batch_size": 8},)
     assert config.axes["mask"] == ("causal",)
 
 

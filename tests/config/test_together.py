@@ -6,12 +6,12 @@ from harness.case import grid
 from harness.config import compose
 from harness.errors import UsageError
 
-POINTS = "together=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
+POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 
 
 def sizes(*overrides: str) -> list[tuple[int, int, int]]:
     config = compose(["impl=attention.fused", "num_heads=2", *overrides], for_sweep=True)
-    cases = grid(config.axes, lambda impl: True, config.together)
+    cases = grid(config.axes, lambda impl: True, config.points)
     return [(case.seq_len, case.batch_size, case.d_model) for case in cases]
 
 
@@ -27,21 +27,21 @@ def test_the_axes_have_the_values_of_the_points_too() -> None:
     config = compose([POINTS], for_sweep=True)
     assert config.axes["seq_len"] == (512, 1024)
     assert config.axes["batch_size"] == (32, 16)
-    assert "together:\n- seq_len: 512\n  batch_size: 32\n" in config.yaml
+    assert "points:\n- seq_len: 512\n  batch_size: 32\n" in config.yaml
 
 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["together=3"], "together takes a list of points"),
-        (["together=[]"], "together takes a list of points"),
-        (["together=[{}]"], "together takes a list of points"),
-        (["together=[{seq_len:512},{batch_size:3}]"], "batch_size=3 is not along seq_len, as the first point is"),
-        (["together=[{seq_ln:512}]"], "together: seq_ln; did you mean 'seq_len'?"),
-        (["together=[{impl:a}]"], "together: impl"),
-        (["together=[{seq_len:[1,2]}]"], "a point has one value along an axis"),
-        (["together=[{seq_len:0}]"], "seq_len=0: it takes whole numbers from 1"),
-        ([POINTS, "seq_len=64"], "seq_len=64: no point of together is there; they are seq_len=512 batch_size=32;"),
+        (["points=3"], "points takes a list of points"),
+        (["points=[]"], "points takes a list of points"),
+        (["points=[{}]"], "points takes a list of points"),
+        (["points=[{seq_len:512},{batch_size:3}]"], "batch_size=3 is not along seq_len, as the first point is"),
+        (["points=[{seq_ln:512}]"], "points: seq_ln; did you mean 'seq_len'?"),
+        (["points=[{impl:a}]"], "points: impl"),
+        (["points=[{seq_len:[1,2]}]"], "a point has one value along an axis"),
+        (["points=[{seq_len:0}]"], "seq_len=0: it takes whole numbers from 1"),
+        ([POINTS, "seq_len=64"], "seq_len=64: none of points is there; they are seq_len=512 batch_size=32;"),
     ],
 )
 def test_what_is_no_list_of_points_gets_a_line(overrides: list[str], said: str) -> None:
@@ -54,13 +54,13 @@ def test_what_is_no_list_of_points_gets_a_line(overrides: list[str], said: str) 
 def test_what_goes_with_a_larger_size_no_point_says_so_that_none_can_grow() -> None:
     with pytest.raises(UsageError) as caught:
         compose([POINTS, "grow=seq_len"], for_sweep=True)
-    said = "grow=seq_len: no point of together says what goes with a larger seq_len: leave grow out, or give "
-    assert str(caught.value) == f"{said}together=null seq_len=… batch_size=…"
-    with pytest.raises(UsageError, match="no point of together of paper=flashattention2 says"):
+    said = "grow=seq_len: none of points says what goes with a larger seq_len: leave grow out, or give "
+    assert str(caught.value) == f"{said}points=null seq_len=… batch_size=…"
+    with pytest.raises(UsageError, match="none of points of paper=flashattention2 says"):
         compose(["paper=flashattention2", "scale=cpu", "grow=batch_size"], for_sweep=True)
     assert compose([POINTS, "grow=d_model"], for_sweep=True).grow == "d_model"
 
 
 def test_only_a_sweep_takes_points() -> None:
-    with pytest.raises(UsageError, match="unknown key 'together'"):
+    with pytest.raises(UsageError, match="unknown key 'points'"):
         compose([POINTS])

@@ -131,7 +131,7 @@ class ReplacesJsonDumps(Good):
     """Replaces `json.dumps` by a function that returns bytes, like those of faster libraries."""
 
     def misbehave(self) -> None:
-        json.dumps = lambda *_, **__: b'{"status":"wrong","reason":"none"}'
+        json.dumps = lambda *_, **__: b'{"status":"incorrect","reason":"none"}'
 
 
 class ReplacesOpenAndPrint(Good):

@@ -203,4 +203,4 @@ def test_what_a_layer_does_to_obey_a_mask_refutes_no_claim_by_order() -> None:
 
 
 def test_of_a_source_nothing_is_claimed() -> None:
-    assert verdicts(measured("attention.packed", attention, source_len=128), []) == []
+    assert verdicts(measured("attention.packed", attention, kv_len=128), []) == []

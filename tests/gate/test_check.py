@@ -59,10 +59,10 @@ def test_the_work_without_a_mask_is_judged_where_it_is_another_number() -> None:
     ("was", "now", "verdict"),
     [
         ("ok", "oom", "unmeasured"),
-        ("ok", "wrong", "unmeasured"),
+        ("ok", "incorrect", "unmeasured"),
         ("oom", "oom", None),
         ("oom", "unsupported", None),
-        ("unsupported", "wrong", "unmeasured"),
+        ("unsupported", "incorrect", "unmeasured"),
         ("oom", "ok", "improved"),
     ],
 )
@@ -172,8 +172,8 @@ def test_cases_that_differ_in_anything_have_names_of_their_own() -> None:
             "threads": 2,
             "allocator": "fresh",
             "mask": "causal",
-            "real_share": 0.5,
-            "source_len": 8,
+            "padding_fraction": 0.5,
+            "kv_len": 8,
         }.items()
     ]
     cases: list[Case] = [CASES[0], *others]

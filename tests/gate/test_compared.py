@@ -65,7 +65,7 @@ def test_what_could_not_be_timed_says_on_which_side_and_why() -> None:
         ("timeout", "ok", False),
         ("killed", "ok", False),
         ("ok", "unsupported", False),
-        ("wrong", "wrong", False),
+        ("incorrect", "incorrect", False),
     ],
 )
 def test_a_head_is_excused_only_for_what_it_is_not_to_blame_for_and_would_be_so_again(

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from harness.case import Case
-from harness.cli.check import Remeasurement
 from harness.config import compose
 from harness.gate.baseline import Baseline
 from harness.gate.check import judge_baseline
+from harness.gate.remeasure import Remeasurement
 from harness.gate.rules import Outcome, exit_status
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512)]
@@ -87,7 +87,7 @@ def test_a_lost_fused_kernel_is_named(check: Check) -> None:
     ("text", "reason"),
     [
         (planted.RAISES, "RuntimeError: no such luck"),
-        (planted.WRONG, "wrong: output is not finite"),
+        (planted.WRONG, "incorrect: output is not finite"),
         (planted.GONE, "is not a class"),
         (planted.CANNOT_BE_IMPORTED, "No module named 'no_such_module_anywhere'"),
     ],

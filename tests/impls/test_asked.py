@@ -9,11 +9,11 @@ from harness.case import DTYPES
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "causal": {"mask": "causal"},
-    "padding": {"mask": "padding", "real_share": 0.5},
-    "source": {"source_len": 21},
-    "padded source": {"source_len": 21, "mask": "padding", "real_share": 0.5},
+    "padding": {"mask": "padding", "padding_fraction": 0.5},
+    "source": {"kv_len": 21},
+    "padded source": {"kv_len": 21, "mask": "padding", "padding_fraction": 0.5},
     "decode": {"mode": "decode"},
-    "decode over a source": {"mode": "decode", "source_len": 21},
+    "decode over a source": {"mode": "decode", "kv_len": 21},
 }
 MASKS = {"causal", "padding"}
 SOURCES = {"source", "padded source"}

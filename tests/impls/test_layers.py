@@ -19,9 +19,9 @@ IN_FLOAT64 = {"": {"dtype": "float64"}}
 MASKS: dict[str, dict[str, Any]] = {
     "no mask": {"mask": "none"},
     "causal": {"mask": "causal"},
-    "padding": {"mask": "padding", "real_share": 0.5, "batch_size": 3},
-    "source": {"source_len": 21},
-    "padded source": {"source_len": 21, "mask": "padding", "real_share": 0.4},
+    "padding": {"mask": "padding", "padding_fraction": 0.5, "batch_size": 3},
+    "source": {"kv_len": 21},
+    "padded source": {"kv_len": 21, "mask": "padding", "padding_fraction": 0.6},
 }
 # Outputs with and without a graph behind them, and every gradient: of `train` it is the first of those of `backward`.
 MASKED = {
@@ -67,14 +67,14 @@ def test_under_every_mask_and_source_it_is_what_the_reference_says(name: str, se
 @pytest.mark.parametrize("mask", ["none", "causal", "padding"])
 @pytest.mark.parametrize("name", OTHER_BLOCKS)
 def test_a_block_around_any_other_rung_is_what_its_reference_says_too(name: str, mask: str) -> None:
-    share = {"real_share": 0.5} if mask == "padding" else {}
+    share = {"padding_fraction": 0.5} if mask == "padding" else {}
     found = verify(case_of(name, 20, D, H, mode="train", mask=mask, batch_size=2, **share), seed=1)
     assert found["gradient_error"] >= 0
 
 
 @pytest.mark.parametrize(
     ("name", "setting"),
-    cells(HERE, {f"source of {m}": {"mode": "decode", "dtype": "float64", "source_len": m} for m in (0, 9)}),
+    cells(HERE, {f"source of {m}": {"mode": "decode", "dtype": "float64", "kv_len": m} for m in (0, 9)}),
 )
 def test_what_is_decoded_step_by_step_is_what_comes_out_all_at_once(name: str, setting: dict[str, Any]) -> None:
     found = verify(case_of(name, 37, D, H, **setting), seed=2)
@@ -114,7 +114,7 @@ def test_a_causal_mask_hides_all_that_comes_later(name: str, setting: dict[str, 
 
 @pytest.mark.parametrize("name", VARIED)
 def test_what_stands_in_the_padding_changes_nothing_that_is_real(name: str) -> None:
-    work = build(case_of(name, 30, D, H, mask="padding", real_share=0.5), seed=6)
+    work = build(case_of(name, 30, D, H, mask="padding", padding_fraction=0.5), seed=6)
     padded = work.x if work.source is None else work.source
     before = work.forward().clone()
     padded[:, 15:] += 1.0

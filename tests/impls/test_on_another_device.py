@@ -26,9 +26,9 @@ N, HEAD = 3, 16
 MASKS = [
     {"mask": "none"},
     {"mask": "causal"},
-    {"mask": "padding", "real_share": 0.5},
-    {"source_len": 2},
-    {"source_len": 2, "mask": "padding", "real_share": 0.4},
+    {"mask": "padding", "padding_fraction": 0.5},
+    {"kv_len": 2},
+    {"kv_len": 2, "mask": "padding", "padding_fraction": 0.6},
 ]
 # A block adds a table of positions and two masks to its rung, whatever that is.
 AROUND = ("naive", "window", "linear.recurrent")
@@ -67,7 +67,7 @@ def cases(name: str) -> list[Case]:
         case = collapsed(case, lambda impl: IMPLS[impl].has_heads)
         told = case.mask if case.mask != "causal" or not is_causal(layer_class) else "none"
         if unsupported_reason(layer_class, case) is None:
-            found.setdefault((mode, told, case.source_len), case)
+            found.setdefault((mode, told, case.kv_len), case)
     return list(found.values())
 
 
@@ -123,7 +123,7 @@ def test_a_block_finds_everything_on_its_device(name: str) -> None:
 def test_by_the_kernels_of_a_gpu_a_rung_does_the_work_that_it_claims(name: str) -> None:
     for case in cases(name):
         claim = claims.work_of(claims.claims_of_impl(name), case.mode)
-        if claim is None or case.source_len or case.mask != ("causal" if case.mode == "decode" else "none"):
+        if claim is None or case.kv_len or case.mask != ("causal" if case.mode == "decode" else "none"):
             continue
         torch.set_grad_enabled(True)
         with AnotherDevice():
@@ -136,11 +136,11 @@ def test_by_the_kernels_of_a_gpu_a_rung_does_the_work_that_it_claims(name: str) 
 @pytest.mark.parametrize(
     "case",
     [
-        Case("attention.fused", N, 32, 2, mode="train", mask="padding", real_share=0.5),
+        Case("attention.fused", N, 32, 2, mode="train", mask="padding", padding_fraction=0.5),
         Case("attention.packed", N, 32, 2, mode="forward", mask="causal", dtype="bfloat16"),
-        Case("decoder.packed", N, 32, 2, mode="backward", mask="padding", real_share=0.5),
+        Case("decoder.packed", N, 32, 2, mode="backward", mask="padding", padding_fraction=0.5),
         Case("decoder.packed", N, 32, 2, mode="decode", mask="causal"),
-        Case("rnn.gru", N, 32, 1, mode="train", mask="padding", real_share=0.5),
+        Case("rnn.gru", N, 32, 1, mode="train", mask="padding", padding_fraction=0.5),
     ],
     ids=lambda case: f"{case} {case.mode}",
 )

@@ -119,10 +119,10 @@ def test_pages_that_only_some_processes_pay_for_are_two_humps_with_that_cause(ro
         if min(paid, number - paid) >= 3:
             break
     # Judged by its own trials alone: what a neighbour does to the machine's pulse is not the question here.
-    (line,) = summarise([{**trial, "pulse_s": None} for trial in rows], PRECISION)
-    assert line.humps == 2
-    assert line.hump_cause is not None
-    assert line.hump_cause.startswith("slow trials paid 1,0")
+    (line,) = summarise([{**trial, "probe_s": None} for trial in rows], PRECISION)
+    assert line.bimodal
+    assert line.bimodal_cause is not None
+    assert line.bimodal_cause.startswith("slow trials paid 1,0")
 
 
 def test_facts_are_the_same_each_time(roomy: Executor) -> None:

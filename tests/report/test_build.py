@@ -105,10 +105,10 @@ def test_a_torn_last_line_costs_only_itself(built: tuple[Path, Report], torn: tu
 
 
 def test_a_run_of_nothing_but_failures_still_has_its_table(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", [row(Case("rnn.elman", 8, 4, 1), "verify", status="wrong", reason="off")])
+    run = make_run(tmp_path / "run", [row(Case("rnn.elman", 8, 4, 1), "verify", status="incorrect", reason="off")])
     with BackgroundPlots() as studio:
         build(run, studio)
-    assert pd.read_csv(run / "summary.csv").status.tolist() == ["wrong"]
+    assert pd.read_csv(run / "summary.csv").status.tolist() == ["incorrect"]
     assert list((run / "plots").iterdir()) == []
 
 

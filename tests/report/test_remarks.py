@@ -15,20 +15,20 @@ def test_ordinary_lines_need_no_remark() -> None:
 
 def test_two_humps_are_told_with_their_cause() -> None:
     cause = "slow trials paid 4,100 page faults a call, fast ones 12"
-    line = replace(LINE, humps=2, hump_cause=cause, hump_fast_s=0.0046, hump_slow_s=0.0082)
+    line = replace(LINE, bimodal=True, bimodal_cause=cause, bimodal_fast_s=0.0046, bimodal_slow_s=0.0082)
     (said,) = report_remarks([line])
-    assert said.startswith("two humps: attention.fused n=64 d=128 h=2: 4.60 ms in some trials, 8.20 ms in others; ")
+    assert said.startswith("bimodal: attention.fused n=64 d=128 h=2: 4.60 ms in some trials, 8.20 ms in others; ")
     assert said.endswith("slow trials paid 4,100 page faults a call, fast ones 12.")
 
 
 def test_two_humps_without_a_cause_are_said_to_have_none() -> None:
-    assert report_remarks([replace(LINE, humps=2)])[0].endswith("nothing that was recorded tells them apart.")
+    assert report_remarks([replace(LINE, bimodal=True)])[0].endswith("nothing that was recorded tells them apart.")
 
 
 def test_more_humped_cases_than_anybody_reads_are_counted() -> None:
-    said = report_remarks([replace(LINE, humps=2, seq_len=n) for n in range(1, 11)])
+    said = report_remarks([replace(LINE, bimodal=True, seq_len=n) for n in range(1, 11)])
     assert len(said) == 7
-    assert said[-1] == "and 4 more cases of two humps: see summary.csv"
+    assert said[-1] == "and 4 more bimodal cases: see summary.csv"
 
 
 def test_a_fallback_is_told_once_for_all_cases() -> None:

@@ -58,7 +58,7 @@ def test_what_a_shell_would_read_is_quoted() -> None:
 
 def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_default() -> None:
     config = yaml.safe_load(compose(["seq_len=64"]).yaml)
-    for key in ("mask", "real_share", "source_len", "compile_timeout_s"):
+    for key in ("mask", "padding_fraction", "kv_len", "compile_timeout_s"):
         del config[key]
     assert reproduce_command(config) == "python -m harness sweep seq_len=64"
 
@@ -68,14 +68,14 @@ def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_defaul
     [
         ["paper=flashattention2", "scale=cpu"],
         ["paper=flashattention1", "scale=full", "seq_len=1024", "dtype=bfloat16"],
-        ["together=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]", "d_model=64"],
+        ["points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]", "d_model=64"],
     ],
 )
 def test_a_published_setting_and_points_are_asked_for_as_they_were(overrides: list[str]) -> None:
     first = compose(overrides, for_sweep=True)
     repeated = shlex.split(reproduce_command(yaml.safe_load(first.yaml)))[4:]
     second = compose(repeated, for_sweep=True)
-    assert (first.axes, first.together, first.paper) == (second.axes, second.together, second.paper)
+    assert (first.axes, first.points, first.paper) == (second.axes, second.points, second.paper)
     named = [override for override in overrides if override.partition("=")[0] in ("paper", "scale")]
     assert repeated[: len(named)] == named
 

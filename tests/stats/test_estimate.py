@@ -8,9 +8,9 @@ import pytest
 from harness.stats.estimate import Trial, best_pulse, estimate, estimates, is_quiet
 
 
-def trials(*values: float, pulse_s: float | None = None) -> list[Trial]:
+def trials(*values: float, probe_s: float | None = None) -> list[Trial]:
     """Trials with the given fastest sample, each with a slower one beside it."""
-    return [Trial([value, 2 * value], 0.1, pulse_s) for value in values]
+    return [Trial([value, 2 * value], 0.1, probe_s) for value in values]
 
 
 def test_the_time_is_the_fastest_trials_and_the_median_stands_beside_it() -> None:
@@ -43,26 +43,26 @@ def test_nothing_measured_is_no_estimate(nothing: list[Trial]) -> None:
 
 
 def test_trials_of_a_disturbed_machine_do_not_count_for_the_time_where_there_are_others() -> None:
-    rest = trials(1.0, 1.1, 1.1, 1.1, 1.1, 1.1, pulse_s=1.0)
-    seen = [*rest, *trials(*[1.3] * 12, pulse_s=1.3)]
+    rest = trials(1.0, 1.1, 1.1, 1.1, 1.1, 1.1, probe_s=1.0)
+    seen = [*rest, *trials(*[1.3] * 12, probe_s=1.3)]
     assert estimate(seen, best_pulse(seen)).time_s == estimate(rest).time_s
     assert estimate(seen).time_s > estimate(rest).time_s
     assert estimate(seen, best_pulse(seen)).median_s > estimate(rest).median_s
 
 
 def test_they_do_count_for_the_interval() -> None:
-    rest = trials(1.0, 1.01, pulse_s=1.0)
+    rest = trials(1.0, 1.01, probe_s=1.0)
     assert estimate([*rest, *trials(1.02, 1.02)]).half_width < 0.2
-    assert estimate([*rest, *trials(1.3, 1.3, pulse_s=1.3)], best_pulse_s=1.0).half_width > 1.0
+    assert estimate([*rest, *trials(1.3, 1.3, probe_s=1.3)], best_probe_s=1.0).half_width > 1.0
 
 
 def test_the_fastest_trial_counts_whenever_it_was_taken() -> None:
-    seen = trials(0.9, 1.3, 1.3, pulse_s=1.3) + trials(1.0, 1.01, pulse_s=1.0)
+    seen = trials(0.9, 1.3, 1.3, probe_s=1.3) + trials(1.0, 1.01, probe_s=1.0)
     assert estimate(seen, best_pulse(seen)).time_s == 0.9
 
 
 def test_a_machine_that_was_never_quiet_is_judged_by_what_there_is() -> None:
-    assert estimate(trials(1.30, 1.31, 1.32, pulse_s=1.3), best_pulse_s=1.0).time_s == 1.30
+    assert estimate(trials(1.30, 1.31, 1.32, probe_s=1.3), best_probe_s=1.0).time_s == 1.30
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 9, 20, 61])
@@ -76,5 +76,5 @@ def test_many_cases_at_once_are_each_estimated_as_if_alone(number: int) -> None:
         for case in zip(values.tolist(), medians.tolist(), pulses.tolist(), strict=True)
     ]
     middles = np.array([[trial.median_s for trial in case] for case in cases])
-    calm = np.array([[is_quiet(trial.pulse_s, 1.0) for trial in case] for case in cases])
+    calm = np.array([[is_quiet(trial.probe_s, 1.0) for trial in case] for case in cases])
     assert estimates(values, middles, calm) == [estimate(case, 1.0) for case in cases]

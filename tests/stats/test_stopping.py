@@ -10,8 +10,8 @@ from harness.stats.stopping import confirmed, fewest, restless, stop_reason
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 
 
-def trials(*values: float, pulse_s: float = 1.0, wall_s: float = 0.1) -> list[Trial]:
-    return [Trial([value], wall_s, pulse_s) for value in values]
+def trials(*values: float, probe_s: float = 1.0, wall_s: float = 0.1) -> list[Trial]:
+    return [Trial([value], wall_s, probe_s) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_a_number_of_trials_that_is_fixed_beforehand_needs_no_confirmation() -> 
 
 
 def test_agreement_of_disturbed_trials_is_no_precision() -> None:
-    seen = trials(1.3, 1.3, 1.3, 1.3, pulse_s=1.3)
+    seen = trials(1.3, 1.3, 1.3, 1.3, probe_s=1.3)
     assert stop_reason(seen, 1.0, LIMITS) is None
     assert stop_reason([*seen, *seen[:1]], 1.3, LIMITS) == "precise"
 
 
 def test_a_case_disturbed_in_every_round_has_had_its_rounds_but_no_rest() -> None:
-    seen = trials(1.3, 1.3, 1.3, 1.3, 1.3, pulse_s=1.3)
+    seen = trials(1.3, 1.3, 1.3, 1.3, 1.3, probe_s=1.3)
     assert restless(seen, 1.0, LIMITS)
     assert not restless(seen[:4], 1.0, LIMITS)
     assert not restless(seen + trials(1.0, 1.3), 1.0, LIMITS)

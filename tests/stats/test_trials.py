@@ -6,8 +6,8 @@ def test_a_trial_gives_its_fastest_sample() -> None:
 
 
 def test_trials_are_quiet_up_to_a_pulse_somewhat_slower_than_the_best() -> None:
-    rest = [Trial([1.0], pulse_s=1.0), Trial([1.0], pulse_s=QUIET_PULSE)]
-    disturbed = Trial([1.0], pulse_s=1.01 * QUIET_PULSE)
+    rest = [Trial([1.0], probe_s=1.0), Trial([1.0], probe_s=QUIET_PULSE)]
+    disturbed = Trial([1.0], probe_s=1.01 * QUIET_PULSE)
     assert best_pulse([*rest, disturbed]) == 1.0
     assert any_quiet([*rest, disturbed], 1.0) == rest
 

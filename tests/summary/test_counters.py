@@ -10,7 +10,7 @@ from harness.results.table import CaseResult
 CASE = Case("attention.naive", 512, 256, 8)
 
 
-def timed(number: int, time_s: float, faults: float, pulse_s: float = 1e-4, **others: object) -> dict:
+def timed(number: int, time_s: float, faults: float, probe_s: float = 1e-4, **others: object) -> dict:
     """A trial of 10 samples of 2 calls each."""
     return row(
         CASE,
@@ -25,7 +25,7 @@ def timed(number: int, time_s: float, faults: float, pulse_s: float = 1e-4, **ot
         steal_ticks=number,
         machine_ticks=20,
         compile_s=0.0,
-        pulse_s=pulse_s,
+        probe_s=probe_s,
         **others,
     )
 
@@ -45,7 +45,7 @@ def test_faults_are_counted_per_call_and_cpu_time_per_wall_time() -> None:
 
 
 def test_what_was_not_recorded_is_none() -> None:
-    counted = line_of(row(CASE, "time", 1, samples_s=[1.0], pulse_s=None))
+    counted = line_of(row(CASE, "time", 1, samples_s=[1.0], probe_s=None))
     assert counted.minor_faults_per_call is None
     assert counted.sm_clock_mhz is None
     assert counted.host_bound is None
@@ -61,18 +61,18 @@ def test_most_trials_say_whether_the_host_is_the_bound() -> None:
 def test_a_layer_with_two_times_has_two_humps_in_its_line_and_what_goes_with_them() -> None:
     rows = [timed(i, *(0.0046, 12.0) if i % 2 else (0.0082, 4100.0)) for i in range(4)]
     line = line_of(*rows)
-    assert line.humps == 2
-    assert line.hump_cause == "slow trials paid 4,100 page faults a call, fast ones 12"
+    assert line.bimodal
+    assert line.bimodal_cause == "slow trials paid 4,100 page faults a call, fast ones 12"
 
 
 def test_a_machine_with_two_speeds_gives_no_layer_two_humps() -> None:
     rows = [timed(i, *(0.0046, 12.0, 1.0e-4) if i % 2 else (0.0064, 12.0, 1.4e-4)) for i in range(8)]
-    assert line_of(*rows).humps == 1
+    assert line_of(*rows).bimodal is False
 
 
 def test_a_counter_that_some_trials_lack_is_that_of_the_others() -> None:
     trials = [timed(i, 0.001, 10.0 * i, sm_clock_mhz=mhz) for i, mhz in enumerate([None, 1500, 1400, None, 1980])]
-    trials.append(row(CASE, "time", 5, samples_s=[0.001], pulse_s=1e-4))
+    trials.append(row(CASE, "time", 5, samples_s=[0.001], probe_s=1e-4))
     counted = line_of(*trials)
     assert counted.sm_clock_mhz == 1500
     assert counted.minor_faults_per_call == 20.0
@@ -81,4 +81,4 @@ def test_a_counter_that_some_trials_lack_is_that_of_the_others() -> None:
 
 def test_two_trials_are_no_humps_nor_one() -> None:
     line = line_of(timed(1, 0.001, 0.0), timed(2, 0.002, 9000.0))
-    assert (line.humps, line.hump_slow_s, line.hump_cause) == (None, None, None)
+    assert (line.bimodal, line.bimodal_slow_s, line.bimodal_cause) == (None, None, None)

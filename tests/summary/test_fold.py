@@ -15,7 +15,7 @@ CASE = Case("attention.fused", 64, 32, 2)
 
 
 def timed(**fields: Any) -> dict[str, Any]:
-    return {**row(CASE, "time", 1, samples_s=[1.0, 2.0], pulse_s=None), **fields}
+    return {**row(CASE, "time", 1, samples_s=[1.0, 2.0], probe_s=None), **fields}
 
 
 def facts(**fields: Any) -> dict[str, Any]:
@@ -51,8 +51,8 @@ BAD_TIMED = [
     {"wall_s": None},
     {"wall_s": "long"},
     {"wall_s": 0},
-    {"pulse_s": "fast"},
-    {"pulse_s": -1.0},
+    {"probe_s": "fast"},
+    {"probe_s": -1.0},
     {"minor_faults": "many"},
     {"cpu_s": [1.0]},
     {"calls_per_sample": None},
@@ -82,7 +82,7 @@ def test_a_row_with_something_else_in_the_place_of_a_value_is_refused_without_a_
     assert not fold.records
 
 
-@pytest.mark.parametrize("name", ["case", "family", "purpose", "round", "status", "samples_s", "wall_s", "pulse_s"])
+@pytest.mark.parametrize("name", ["case", "family", "purpose", "round", "status", "samples_s", "wall_s", "probe_s"])
 def test_a_timed_row_without_what_it_must_hold_is_refused(name: str) -> None:
     assert not RunAccumulator().add(without(timed(), name))
 

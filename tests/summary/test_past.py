@@ -29,7 +29,7 @@ def write(run: Path, *rows: dict) -> None:
 def test_trials_are_what_they_were(run: Path) -> None:
     write(run, *measured(CASE, 1.0, 8))
     past, notices = read_resume_state(run)
-    assert [(t.value_s, t.median_s, t.wall_s, t.pulse_s) for t in past.trials[CASE]] == [
+    assert [(t.value_s, t.median_s, t.wall_s, t.probe_s) for t in past.trials[CASE]] == [
         (1.0 * (1 + 0.001 * i), (1.0 * (1 + 0.001 * i) + 1.5) / 2, 0.1, 1e-4) for i in range(3)
     ]
     assert (past.facts, past.failures, notices) == (frozenset([CASE]), {}, [])

@@ -18,10 +18,10 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "peak_traced_bytes, tokens_per_s, "
         "flops, flops_full, ops, depth, depth_declared, min_bytes, weights_bytes, inputs_bytes, saved_bytes, "
         "transient_bytes, backend, compile_s, minor_faults_per_call, involuntary_switches, cpu_over_wall, steal_share, "
-        "humps, sm_clock_mhz, "
+        "bimodal, sm_clock_mhz, "
         "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, "
-        "hump_fast_s, hump_slow_s, hump_cause, host_bound, wall_call_s, claims, "
-        "mask, real_share, source_len, host"
+        "bimodal_fast_s, bimodal_slow_s, bimodal_cause, host_bound, wall_call_s, claims, "
+        "mask, padding_fraction, kv_len, host"
     )
 
 
@@ -55,8 +55,8 @@ def test_a_failed_case_keeps_its_reason_and_has_no_time() -> None:
 
 
 def test_the_first_failure_is_the_one_that_is_told() -> None:
-    rows = [row(CASE, "verify", status="wrong", reason="off"), row(CASE, "time", 1, status="error", reason="later")]
-    assert summarise(rows, PRECISION)[0].status == "wrong"
+    rows = [row(CASE, "verify", status="incorrect", reason="off"), row(CASE, "time", 1, status="error", reason="later")]
+    assert summarise(rows, PRECISION)[0].status == "incorrect"
 
 
 def test_a_case_without_all_its_trials_was_interrupted() -> None:
@@ -65,14 +65,14 @@ def test_a_case_without_all_its_trials_was_interrupted() -> None:
 
 
 def test_a_case_that_only_saw_a_slow_machine_is_disturbed_by_the_pulse_of_the_others() -> None:
-    slow = [row(CASE, "time", i, samples_s=[1.3], pulse_s=1.3e-4) for i in range(PRECISION.max_rounds)]
+    slow = [row(CASE, "time", i, samples_s=[1.3], probe_s=1.3e-4) for i in range(PRECISION.max_rounds)]
     others = measured(Case("attention.fused", 128, 32, 2), 0.002, 4096)
     assert [line.stop_reason for line in summarise([*slow, *others], PRECISION)] == ["disturbed", "precise"]
 
 
 def test_a_case_that_stopped_before_the_machine_was_seen_at_its_best_is_disturbed_and_not_interrupted() -> None:
     limits = replace(PRECISION, max_rounds=20)
-    before = [row(CASE, "time", i, samples_s=[1.0], pulse_s=1.3e-4) for i in range(5)]
+    before = [row(CASE, "time", i, samples_s=[1.0], probe_s=1.3e-4) for i in range(5)]
     others = measured(Case("attention.fused", 128, 32, 2), 0.002, 4096)
     assert summarise(before, limits)[0].stop_reason == "precise"
     assert summarise([*before, *others], limits)[0].stop_reason == "disturbed"

@@ -12,7 +12,7 @@ from harness.measure.outcome import MOST_BYTES, InvalidAnswer, check_entries, ou
 from harness.results.aggregate import RunAccumulator
 
 OK = {"status": "ok", "reason": None}
-TIME = {**OK, "samples_s": [1e-3, 2e-3], "calls_per_sample": 4, "pulse_s": 1e-4, "clock_s": 1e-8}
+TIME = {**OK, "samples_s": [1e-3, 2e-3], "calls_per_sample": 4, "probe_s": 1e-4, "clock_s": 1e-8}
 FACTS = {**OK, "peak_bytes": 8, "weights_bytes": 8, "inputs_bytes": 8}
 PURPOSES = ("machine", "describe", "verify", "compile", "facts", "time", "turns", "pulse", "flops", "bandwidth")
 
@@ -82,8 +82,8 @@ def test_samples_that_are_no_times_are_refused(samples: object) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"pulse_s": "1"},
-        {"pulse_s": 0},
+        {"probe_s": "1"},
+        {"probe_s": 0},
         {"calls_per_sample": 0},
         {"minor_faults": "many"},
         {"cpu_s": [1]},

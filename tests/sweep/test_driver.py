@@ -29,7 +29,7 @@ class Pretender:
         self._time, self._verify = time, verify or {"status": "ok", "reason": None}
         self._compile = compile or {"compile_s": 2.5}
         self.asked: list[tuple[str, Case | None]] = []
-        self.pulse_s = 1.0
+        self.probe_s = 1.0
         self.learnt: dict[Case, float | None] = {}
 
     def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Pretender:
         if purpose == "time":
             return {**done, **self._time(case, self.asked.count(("time", case)))}
         if purpose == "pulse":
-            return {**done, "pulse_s": self.pulse_s}
+            return {**done, "probe_s": self.probe_s}
         if purpose == "compile":
             return {**done, **self._compile}
         return {**done, **(self._verify if purpose == "verify" else {"peak_bytes": 1})}
@@ -82,12 +82,12 @@ def sweep(runner: Pretender, cases: list[Case] = CASES, precision: Precision = P
     return log
 
 
-def steady(case: Case, number: int, pulse_s: float | None = 1.0) -> dict[str, Any]:
-    return {"samples_s": [1.0, 1.01], "pulse_s": pulse_s}
+def steady(case: Case, number: int, probe_s: float | None = 1.0) -> dict[str, Any]:
+    return {"samples_s": [1.0, 1.01], "probe_s": probe_s}
 
 
 def jumpy(case: Case, number: int) -> dict[str, Any]:
-    return {"samples_s": [1.0 + 0.5 * number], "pulse_s": 1.0}
+    return {"samples_s": [1.0 + 0.5 * number], "probe_s": 1.0}
 
 
 def test_a_case_stops_once_precise_and_every_trial_is_a_row() -> None:
@@ -135,9 +135,9 @@ def test_one_verification_serves_all_cases_of_a_kind() -> None:
 
 
 def test_a_wrong_layer_is_not_timed() -> None:
-    log = sweep(runner := Pretender(steady, verify={"status": "wrong", "reason": "off"}))
+    log = sweep(runner := Pretender(steady, verify={"status": "incorrect", "reason": "off"}))
     assert runner.order("time") == runner.order("facts") == []
-    assert log.finishes == dict.fromkeys(CASES, "wrong")
+    assert log.finishes == dict.fromkeys(CASES, "incorrect")
 
 
 def test_a_case_that_fails_is_finished_and_the_others_go_on() -> None:
@@ -171,7 +171,7 @@ def test_a_case_has_its_time_limit() -> None:
 def test_a_case_disturbed_in_all_its_rounds_is_repeated_in_a_quiet_moment() -> None:
     def time(case: Case, number: int) -> dict[str, Any]:
         disturbed = case == CASES[0] and number <= PRECISION.max_rounds
-        return {"samples_s": [1.3 if disturbed else 1.0], "pulse_s": 1.3 if disturbed else 1.0}
+        return {"samples_s": [1.3 if disturbed else 1.0], "probe_s": 1.3 if disturbed else 1.0}
 
     log = sweep(runner := Pretender(time))
     counts = Counter(runner.order("time"))
@@ -182,17 +182,17 @@ def test_a_case_disturbed_in_all_its_rounds_is_repeated_in_a_quiet_moment() -> N
 
 def test_patience_with_a_restless_machine_ends() -> None:
     def time(case: Case, number: int) -> dict[str, Any]:
-        return {"samples_s": [1.3], "pulse_s": 1.0 if case == CASES[1] else 1.3}
+        return {"samples_s": [1.3], "probe_s": 1.0 if case == CASES[1] else 1.3}
 
     runner = Pretender(time)
-    runner.pulse_s = 1.3
+    runner.probe_s = 1.3
     sweep(runner)
     assert Counter(runner.order("time"))[CASES[0]] == PRECISION.max_rounds
     assert len(runner.order("pulse")) == pytest.approx(PRECISION.patience_s / 0.25, abs=1)
 
 
 def test_without_a_pulse_nothing_counts_as_disturbed() -> None:
-    sweep(runner := Pretender(lambda case, number: steady(case, number, pulse_s=None)))
+    sweep(runner := Pretender(lambda case, number: steady(case, number, probe_s=None)))
     assert runner.order("pulse") == []
 
 
@@ -222,7 +222,7 @@ def test_a_case_that_cannot_be_compiled_is_finished_and_not_timed() -> None:
 
 
 def test_a_wrong_layer_is_not_compiled_again() -> None:
-    sweep(runner := Pretender(steady, verify={**COMPILED, "status": "wrong", "reason": "off"}))
+    sweep(runner := Pretender(steady, verify={**COMPILED, "status": "incorrect", "reason": "off"}))
     assert runner.order("compile") == []
 
 

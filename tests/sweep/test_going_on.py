@@ -77,11 +77,11 @@ def test_the_machine_at_its_best_is_remembered() -> None:
     """The best probe of an earlier sweep shows that the machine is disturbed now."""
 
     def disturbed(case: Case, number: int) -> dict[str, Any]:
-        return steady(case, number, pulse_s=1.5)
+        return steady(case, number, probe_s=1.5)
 
     past = ResumeState(trials={CASES[0]: DONE}, facts=frozenset(CASES))
     runner = Pretender(disturbed)
-    runner.pulse_s = 1.5
+    runner.probe_s = 1.5
     _, log = go_on(past, runner, CASES[:2])
     assert ("again", 1) in log.phases
 

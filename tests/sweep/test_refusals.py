@@ -12,9 +12,9 @@ FILE = Path(__file__).with_name("refusing.py")
 PLAIN = Case("attention.fused", 16, 8, 2)
 REFUSED = {
     replace(PLAIN, impl="sdpa.naive", mode="decode", mask="causal"): "its input is 3 times as wide as its output",
-    replace(PLAIN, impl="conv.conv1d", num_heads=1, source_len=8): "its forward takes no source",
-    replace(PLAIN, mask="causal", source_len=8): "a source has no later tokens to hide",
-    replace(PLAIN, mode="decode", mask="padding", real_share=0.5): "one token after another has no padding",
+    replace(PLAIN, impl="conv.conv1d", num_heads=1, kv_len=8): "its forward takes no source",
+    replace(PLAIN, mask="causal", kv_len=8): "a source has no later tokens to hide",
+    replace(PLAIN, mode="decode", mask="padding", padding_fraction=0.5): "one token after another has no padding",
     replace(PLAIN, impl="attention.fused.efficient"): "the memory-efficient attention kernel runs on CUDA only",
     Case(f"{FILE}:OnlyEven", 7, 8, 1): "n is odd",
 }

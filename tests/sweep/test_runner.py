@@ -31,7 +31,7 @@ def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Executor, c
     assert outcome["status"] == "ok"
     assert all(sample > 0 for sample in outcome["samples_s"])
     assert outcome["wall_s"] > outcome["sampling_s"]
-    assert {"minor_faults", "involuntary_switches", "cpu_s", "pulse_s"} <= outcome.keys()
+    assert {"minor_faults", "involuntary_switches", "cpu_s", "probe_s"} <= outcome.keys()
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_what_is_right_only_where_it_is_verified_has_no_facts_and_so_no_time(nam
 
 
 def test_padding_may_come_out_as_no_number() -> None:
-    case = late("NoNumbersInPadding", 32, mask="padding", real_share=0.5)
+    case = late("NoNumbersInPadding", 32, mask="padding", padding_fraction=0.5)
     assert collect_metrics(case, seed=0)["peak_bytes"] > 0
 
 

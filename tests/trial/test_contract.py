@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.layer_protocol import source_len, unsupported_reason
+from harness.trial.layer_protocol import kv_len, unsupported_reason
 
 CASE = Case("own:Layer", 8, 4, 1)
 
@@ -52,7 +52,7 @@ class Wide(Recurrent):
         (Plain, {"mode": "train"}, None),
         (Plain, {"mask": "causal"}, "its forward takes neither is_causal nor attn_mask, and it has no causal = True"),
         (Plain, {"mask": "padding"}, "its forward takes no attn_mask, and it has no causal = True"),
-        (Plain, {"source_len": 5}, "its forward takes no source"),
+        (Plain, {"kv_len": 5}, "its forward takes no source"),
         (Plain, {"mode": "decode", "mask": "causal"}, "it has no start and step to decode with"),
         (Masked, {"mask": "causal"}, None),
         (Masked, {"mask": "padding"}, None),
@@ -60,14 +60,14 @@ class Wide(Recurrent):
         (Recurrent, {"mask": "padding"}, None),
         (Recurrent, {"mode": "decode", "mask": "causal"}, None),
         (Recurrent, {"mode": "decode", "mask": "padding"}, "one token after another has no padding"),
-        (Crossing, {"source_len": 5}, None),
-        (Crossing, {"source_len": 5, "mask": "padding"}, None),
+        (Crossing, {"kv_len": 5}, None),
+        (Crossing, {"kv_len": 5, "mask": "padding"}, None),
         (
             Crossing,
-            {"source_len": 5, "mask": "causal"},
+            {"kv_len": 5, "mask": "causal"},
             "a source has no later tokens to hide: a causal mask is of a layer's own input",
         ),
-        (Crossing, {"source_len": 5, "mode": "decode"}, "its start takes no source"),
+        (Crossing, {"kv_len": 5, "mode": "decode"}, "its start takes no source"),
         (Wide, {"mode": "train", "mask": "causal"}, None),
         (
             Wide,
@@ -91,6 +91,6 @@ def test_its_own_reason_comes_first() -> None:
 
 
 def test_a_layer_that_needs_a_source_gets_one_as_long_as_its_input_where_the_case_names_none() -> None:
-    assert source_len(Crossing, CASE) == 8
-    assert source_len(Crossing, replace(CASE, source_len=5)) == 5
-    assert source_len(Plain, CASE) == 0
+    assert kv_len(Crossing, CASE) == 8
+    assert kv_len(Crossing, replace(CASE, kv_len=5)) == 5
+    assert kv_len(Plain, CASE) == 0

@@ -49,7 +49,7 @@ def test_a_layer_is_verified_weighed_and_timed_on_the_gpu(impl: str) -> None:
         for purpose in ("verify", "facts", "time"):
             outcome = runner.run(purpose, case)
             assert outcome["status"] == "ok", outcome["reason"]
-    assert outcome["pulse_s"] is None
+    assert outcome["probe_s"] is None
 
 
 def test_memory_beyond_the_gpus_is_out_of_memory() -> None:

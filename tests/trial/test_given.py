@@ -26,24 +26,22 @@ class Recurrent(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("batch", "share", "lengths"),
+    ("batch", "padding", "lengths"),
     [
-        (1, 0.75, [75]),
-        (1, 0.001, [1]),
-        (3, 1.0, [100, 100, 100]),
-        (3, 0.75, [50, 75, 100]),
+        (1, 0.25, [75]),
+        (1, 0.999, [1]),
+        (3, 0.0, [100, 100, 100]),
+        (3, 0.25, [50, 75, 100]),
         (5, 0.5, [1, 25, 50, 75, 100]),
     ],
 )
-def test_the_real_tokens_of_a_batch_are_spread_evenly_around_their_share(
-    batch: int, share: float, lengths: list[int]
-) -> None:
-    case = Case("own:Layer", 100, 4, 1, batch_size=batch, mask="padding", real_share=share)
+def test_the_real_tokens_of_a_batch_are_spread_evenly(batch: int, padding: float, lengths: list[int]) -> None:
+    case = Case("own:Layer", 100, 4, 1, batch_size=batch, mask="padding", padding_fraction=padding)
     assert real_lengths(case, 100) == lengths
 
 
 def test_real_tokens_come_first() -> None:
-    case = Case("own:Layer", 4, 4, 1, batch_size=2, mask="padding", real_share=0.75)
+    case = Case("own:Layer", 4, 4, 1, batch_size=2, mask="padding", padding_fraction=0.25)
     assert real_tokens(case, 4).tolist() == [[True, True, False, False], [True] * 4]
 
 
@@ -55,12 +53,12 @@ def test_a_causal_mask_is_a_flag_where_there_is_one_and_else_a_tensor() -> None:
 
 
 def test_a_padding_mask_tells_which_keys_are_real_for_every_query() -> None:
-    case = Case("own:Layer", 4, 4, 1, mask="padding", real_share=0.5)
+    case = Case("own:Layer", 4, 4, 1, mask="padding", padding_fraction=0.5)
     assert forward_keywords(Told(), case, None)["attn_mask"].tolist() == [[[[True, True, False, False]]]]
 
 
 def test_padding_is_of_the_source_where_there_is_one_and_then_every_output_counts() -> None:
-    case = Case("own:Layer", 4, 4, 1, mask="padding", real_share=0.5, source_len=2)
+    case = Case("own:Layer", 4, 4, 1, mask="padding", padding_fraction=0.5, kv_len=2)
     source = torch.zeros(1, 2, 4)
     told = forward_keywords(Masked(), case, source)
     assert told["attn_mask"].tolist() == [[[[True, False]]]]
@@ -69,7 +67,7 @@ def test_padding_is_of_the_source_where_there_is_one_and_then_every_output_count
 
 
 def test_outputs_of_padding_do_not_count() -> None:
-    case = Case("own:Layer", 4, 4, 1, mask="padding", real_share=0.5)
+    case = Case("own:Layer", 4, 4, 1, mask="padding", padding_fraction=0.5)
     real = counted_tokens(Masked(), case)
     assert real is not None
     assert real.tolist() == [[[True], [True], [False], [False]]]

@@ -100,7 +100,7 @@ def test_one_that_sees_later_tokens_is_wrong(layer: type, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("layer", [Ignores, Liar])
 def test_one_that_sees_padding_is_wrong(layer: type, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongResult, match="it sees padding that the mask hides: its output is off by"):
-        verified(layer, monkeypatch, mask="padding", real_share=0.5)
+        verified(layer, monkeypatch, mask="padding", padding_fraction=0.5)
 
 
 def test_without_a_mask_there_is_nothing_to_see_too_much_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_without_a_mask_there_is_nothing_to_see_too_much_of(monkeypatch: pytest.
 
 
 def test_what_comes_out_of_padding_is_anybodys_even_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert verified(FillsThePadding, monkeypatch, mask="padding", real_share=0.5)["output_error"] < 1e-6
+    assert verified(FillsThePadding, monkeypatch, mask="padding", padding_fraction=0.5)["output_error"] < 1e-6
 
 
 def test_half_precision_does_not_round_a_wrong_token_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,8 @@ def test_a_layer_that_changes_its_input_is_right_and_each_of_its_samples_is_one_
 def test_masks_are_checked_on_copies(
     layer: type, mode: str, mask: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    share = 0.5 if mask == "padding" else 1.0
-    assert verified(layer, monkeypatch, mode=mode, mask=mask, dtype=dtype, real_share=share)["output_error"] == 0
+    share = 0.5 if mask == "padding" else 0.0
+    assert verified(layer, monkeypatch, mode=mode, mask=mask, dtype=dtype, padding_fraction=share)["output_error"] == 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

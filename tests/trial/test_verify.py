@@ -35,7 +35,7 @@ def test_every_layer_agrees_with_its_reference(runner: Executor, impl: str, mode
 )
 def test_a_wrong_layer_is_wrong_and_says_how(runner: Executor, layer: str, mode: str, reason: str) -> None:
     outcome = runner.run("verify", Case(f"planted:{layer}", 32, 8, 2, mode=mode))
-    assert outcome["status"] == "wrong"
+    assert outcome["status"] == "incorrect"
     assert reason in outcome["reason"]
 
 

@@ -40,7 +40,9 @@ def test_a_layer_that_says_nothing_has_an_input_as_wide_as_its_output() -> None:
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
 @pytest.mark.parametrize("mask", ["none", "causal", "padding"])
 def test_it_is_verified_in_every_mode_and_under_every_mask(mode: str, mask: str) -> None:
-    found = verify(case_of("Weighted", mode=mode, mask=mask, real_share=0.5 if mask == "padding" else 1.0), seed=0)
+    found = verify(
+        case_of("Weighted", mode=mode, mask=mask, padding_fraction=0.5 if mask == "padding" else 0.0), seed=0
+    )
     assert found["output_error"] < 1e-5
     assert found.get("gradient_error", 0) < 1e-5
 
@@ -48,7 +50,7 @@ def test_it_is_verified_in_every_mode_and_under_every_mask(mode: str, mask: str)
 @pytest.mark.parametrize(("mask", "seen"), [("causal", "later tokens"), ("padding", "padding")])
 def test_what_a_mask_must_hide_is_hidden_in_every_part_of_the_input(mask: str, seen: str) -> None:
     with pytest.raises(WrongResult, match=f"it sees {seen} that the mask hides"):
-        verify(case_of("IsToldAndLooks", mask=mask, real_share=0.5 if mask == "padding" else 1.0), seed=0)
+        verify(case_of("IsToldAndLooks", mask=mask, padding_fraction=0.5 if mask == "padding" else 0.0), seed=0)
 
 
 def test_the_gradient_is_of_the_output_and_the_inputs_gradient_as_wide_as_the_input() -> None:

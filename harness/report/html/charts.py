@@ -284,8 +284,8 @@ AXES = {
     "threads": "threads",
     "allocator": "allocator",
     "mask": "mask",
-    "real_share": "real tokens",
-    "source_len": "source m",
+    "padding_fraction": "padding",
+    "kv_len": "source m",
 }
 
 

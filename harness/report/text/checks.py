@@ -75,7 +75,7 @@ def _in_full(case: Case, outcome: Mapping[str, Any]) -> Iterator[str]:
 
 def _named(case: Case) -> str:
     """The case, with the axes that its name in tables leaves out because tables show them elsewhere."""
-    padded = f" real_share={case.real_share:g}" if case.mask == "padding" else ""
+    padded = f" padding_fraction={case.padding_fraction:g}" if case.mask == "padding" else ""
     device = f" {case.device}" if case.device != "cpu" else ""
     return printable(f"{case}{padded} b={case.batch_size} {case.mode} {case.dtype}{device}")
 

@@ -48,7 +48,7 @@ def between_text(lo: float, hi: float, text: Callable[[float], str]) -> str:
 
 # Axes whose values need no name beside them.
 _BARE = ("mode", "dtype", "device")
-_NAMES = {"real_share": "real tokens", "source_len": "source"}
+_NAMES = {"padding_fraction": "padding", "kv_len": "source"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SettingLabel:
     def among(cls, settings: Iterable[Setting]) -> "SettingLabel":
         """Make a label for all the settings that a text mentions."""
         seen = list(dict.fromkeys(settings))
-        axes = ("mode", "dtype", "device", "mask", "threads", "allocator", "real_share", "source_len")
+        axes = ("mode", "dtype", "device", "mask", "threads", "allocator", "padding_fraction", "kv_len")
         return cls(tuple(axis for axis in axes if len({getattr(one, axis) for one in seen}) > 1))
 
     def beside_mode(self) -> "SettingLabel":

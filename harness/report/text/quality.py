@@ -93,13 +93,14 @@ def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
 
 def _bimodal(lines: Iterable[CaseResult]) -> list[str]:
     """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
-    humped = [line for line in lines if line.humps == 2]
+    humped = [line for line in lines if line.bimodal]
     said = [
-        f"two humps: {_which_cases(line)}: {_seconds(line.hump_fast_s)} in some trials, "
-        f"{_seconds(line.hump_slow_s)} in others; {line.hump_cause or 'nothing that was recorded tells them apart'}."
+        f"bimodal: {_which_cases(line)}: {_seconds(line.bimodal_fast_s)} in some trials, "
+        f"{_seconds(line.bimodal_slow_s)} in others; "
+        f"{line.bimodal_cause or 'nothing that was recorded tells them apart'}."
         for line in humped[:_MOST]
     ]
-    return [*said, *_more_text(len(humped), "cases of two humps")]
+    return [*said, *_more_text(len(humped), "bimodal cases")]
 
 
 def _fallbacks(lines: Iterable[CaseResult]) -> list[str]:

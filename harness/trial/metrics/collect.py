@@ -354,7 +354,7 @@ def _claimed(case: Case) -> dict[str, Any]:
     of_it = claims.claims_of_class(registry.load_class(case.impl)) if own else claims.claims_of_impl(case.impl)
     formula = claims.work_of(of_it, case.mode)
     # With a source, the work depends on two lengths, but claims know only one.
-    formula = None if case.source_len else formula
+    formula = None if case.kv_len else formula
     work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
     stated = {name: str(claim) for name, claim in of_it.items()}
     return {"flops_claimed": work, "claims": dumps(stated, ensure_ascii=False) if own and stated else None}

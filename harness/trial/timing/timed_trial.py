@@ -75,7 +75,7 @@ def _on_cpu(work: Workload, trial_s: float, renewal: Renewal, singly: bool) -> t
     before_s = probe_s()
     samples = take_samples(work.call, work.sync, trial_s, renew=renewal, singly=singly)
     # Take the quieter of the two: the fastest samples come from that end of the trial.
-    return samples, {"pulse_s": min(before_s, probe_s()), "cpu_mhz": cpu_mhz()}
+    return samples, {"probe_s": min(before_s, probe_s()), "cpu_mhz": cpu_mhz()}
 
 
 def _on_gpu(work: Workload, trial_s: float, renewal: Renewal, singly: bool) -> tuple[Samples, dict[str, Any]]:
@@ -89,7 +89,7 @@ def _on_gpu(work: Workload, trial_s: float, renewal: Renewal, singly: bool) -> t
     samples, extras = sample_cuda(work.call, trial_s, device, renew=renewal)  # on a GPU each sample is one call anyway
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
-    return samples, {"pulse_s": None, "cpu_mhz": cpu_mhz(), **extras}
+    return samples, {"probe_s": None, "cpu_mhz": cpu_mhz(), **extras}
 
 
 def _rounded(value: Any) -> Any:

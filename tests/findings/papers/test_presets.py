@@ -16,7 +16,7 @@ SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory
 
 def asked(name: str, scale: str) -> tuple[Paper, list[Case]]:
     config = compose([f"paper={name}", f"scale={scale}"], for_sweep=True)
-    cases = list(grid(config.axes, lambda impl: registry.traits(impl).has_heads, config.together))
+    cases = list(grid(config.axes, lambda impl: registry.traits(impl).has_heads, config.points))
     paper = paper_of({"paper": config.paper})
     assert paper is not None
     return paper, cases

@@ -58,7 +58,7 @@ def test_it_names_the_precisions_that_there_are(impl: Impl) -> None:
             "its padding masks are of sequences laid end to end, which is another layout",
         ),
         ("attention.linear.fla", {"d_model": 20}, "its kernels take heads of an even size, not of 5"),
-        ("attention.linear.fla", {"source_len": 9}, "its forward takes no source"),
+        ("attention.linear.fla", {"kv_len": 9}, "its forward takes no source"),
     ],
 )
 def test_it_refuses_in_a_line_what_its_kernels_cannot_do(
@@ -66,6 +66,6 @@ def test_it_refuses_in_a_line_what_its_kernels_cannot_do(
 ) -> None:
     adapter = next(impl for impl in ADAPTERS if impl.name == name)
     monkeypatch.setitem(IMPLS, name, adapter)
-    if "source_len" in changed:
+    if "kv_len" in changed:
         monkeypatch.setattr("impls.adapters.packages.find_spec", lambda package: package)
     assert refused(adapter, **changed) == reason

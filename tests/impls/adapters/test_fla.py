@@ -69,8 +69,8 @@ def _fla(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
 @pytest.mark.parametrize("mask", ["none", "causal", "padding"])
 def test_it_computes_linear_attention(mode: str, mask: str) -> None:
-    share = 0.5 if mask == "padding" else 1.0
-    verify(Case(NAME, 21, 24, 3, batch_size=2, mode=mode, mask=mask, real_share=share), seed=0)
+    share = 0.5 if mask == "padding" else 0.0
+    verify(Case(NAME, 21, 24, 3, batch_size=2, mode=mode, mask=mask, padding_fraction=share), seed=0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -103,15 +103,15 @@ def _flash_attn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
-@pytest.mark.parametrize("given", [{}, {"mask": "causal"}, {"source_len": 9}], ids=str)
+@pytest.mark.parametrize("given", [{}, {"mask": "causal"}, {"kv_len": 9}], ids=str)
 def test_it_computes_attention(mode: str, given: dict[str, Any]) -> None:
     verify(Case(NAME, 21, 24, 3, batch_size=2, mode=mode, dtype="float64", **given), seed=0)
 
 
-@pytest.mark.parametrize("source_len", [0, 9])
-def test_it_decodes(source_len: int) -> None:
-    case = Case(NAME, 21, 24, 3, mode="decode", dtype="float64", mask="causal", source_len=source_len)
-    verify(case if not source_len else Case(**{**case.as_dict(), "mask": "none"}), seed=0)
+@pytest.mark.parametrize("kv_len", [0, 9])
+def test_it_decodes(kv_len: int) -> None:
+    case = Case(NAME, 21, 24, 3, mode="decode", dtype="float64", mask="causal", kv_len=kv_len)
+    verify(case if not kv_len else Case(**{**case.as_dict(), "mask": "none"}), seed=0)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward", "decode"])

@@ -52,11 +52,11 @@ def _xformers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
-@pytest.mark.parametrize("given", [{}, {"mask": "causal"}, {"source_len": 9}], ids=str)
+@pytest.mark.parametrize("given", [{}, {"mask": "causal"}, {"kv_len": 9}], ids=str)
 def test_it_computes_attention(mode: str, given: dict[str, Any]) -> None:
     verify(Case(NAME, 21, 24, 3, batch_size=2, mode=mode, dtype="float64", **given), seed=0)
 
 
-@pytest.mark.parametrize("given", [{"mask": "causal"}, {"source_len": 9}], ids=str)
+@pytest.mark.parametrize("given", [{"mask": "causal"}, {"kv_len": 9}], ids=str)
 def test_it_decodes(given: dict[str, Any]) -> None:
     verify(Case(NAME, 21, 24, 3, mode="decode", dtype="float64", **given), seed=0)

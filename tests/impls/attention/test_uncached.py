@@ -64,7 +64,7 @@ def test_a_token_costs_a_pass_over_all_tokens_so_far_of_which_the_mask_leaves_th
 def test_it_decodes_over_its_own_text_alone() -> None:
     assert "source" in signature(UncachedAttention.forward).parameters
     with pytest.raises(Unsupported, match="its start takes no source"):
-        build(Case("attention.uncached", N, D, H, mode="decode", source_len=5), seed=0)
+        build(Case("attention.uncached", N, D, H, mode="decode", kv_len=5), seed=0)
 
 
 def test_there_is_no_block_around_it() -> None:

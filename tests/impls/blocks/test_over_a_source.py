@@ -38,7 +38,9 @@ def test_options_are_the_rungs_and_not_of_what_stands_in_for_it() -> None:
 @pytest.mark.parametrize("name", [name for name in BLOCK_OF_EACH_KIND if name.startswith("decoder.")])
 @pytest.mark.parametrize("mask", ["none", "padding"])
 def test_a_decoder_has_a_source_of_as_many_tokens_where_none_is_named(name: str, mask: str) -> None:
-    case = Case(name, 10, D, H, batch_size=2, mask=mask, real_share=0.5 if mask == "padding" else 1.0, mode="train")
+    case = Case(
+        name, 10, D, H, batch_size=2, mask=mask, padding_fraction=0.5 if mask == "padding" else 0.0, mode="train"
+    )
     work = build(case, seed=0)
     assert work.source is not None
     assert work.source.shape == (2, 10, D)

@@ -32,7 +32,7 @@ class Refuses(nn.Module):
     [
         ({"dtype": "float16"}, "not in float16"),
         ({"mask": "causal"}, "the attention inside takes neither is_causal nor attn_mask"),
-        ({"mask": "padding", "real_share": 0.5}, "the attention inside takes no attn_mask"),
+        ({"mask": "padding", "padding_fraction": 0.5}, "the attention inside takes no attn_mask"),
         ({}, None),
     ],
 )
@@ -79,9 +79,9 @@ def test_a_padded_source_is_refused_where_the_rung_cannot_be_told_of_padding(
     monkeypatch.setattr(blocks, "inside", lambda case: rung)
     case = Case("decoder.naive", 8, D, H)
     assert Decoder.supports(case) is None
-    padded = replace(case, mask="padding", real_share=0.5)
+    padded = replace(case, mask="padding", padding_fraction=0.5)
     reason = "the attention inside takes a source, and no attn_mask to hide its padding with"
     assert Decoder.supports(padded) == reason
-    assert Decoder.supports(replace(padded, source_len=5)) == reason
+    assert Decoder.supports(replace(padded, kv_len=5)) == reason
     with pytest.raises(Unsupported, match=reason):
         build(padded, seed=0)

@@ -55,7 +55,7 @@ def test_it_computes_what_its_reference_does_in_as_few_programs_as_it_says(
 
 
 def test_a_padding_mask_becomes_a_block_mask_outside_the_call() -> None:
-    case = Case(FLEX, 48, 16, 2, batch_size=3, mask="padding", real_share=0.5)
+    case = Case(FLEX, 48, 16, 2, batch_size=3, mask="padding", padding_fraction=0.5)
     layer = FlexAttention(16, 2)
     real = torch.arange(48)[None] < torch.tensor([[10], [20], [30]])
     given = layer.prepare(torch.zeros(3, 48, 16), attn_mask=real[:, None, None])

@@ -62,7 +62,7 @@ def test_a_script_that_got_in_would_not_run(browser, usual: Path, written: Calla
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_name_and_reason_break_nothing(kind: str, browser, written: Callable[[str], Path]) -> None:
     name = HOSTILE[kind]
-    told = {"facts_unknown": name, "backend_fallback": name, "backend": name, "hump_cause": name, "humps": 2}
+    told = {"facts_unknown": name, "backend_fallback": name, "backend": name, "bimodal_cause": name, "bimodal": True}
     lines = [replace(line, **told) if line.impl == name else line for line in renamed(some_lines(), name)]
     machine = {"cpu": {"model": name}, "environment": {name: name}, "project_commit": name}
     browser.open(written(page(lines, analyse(lines), some_origin(host=name, **machine), [name])))

@@ -69,12 +69,12 @@ def test_of_many_no_unsupported_case_is_marked_and_other_failures_are() -> None:
 
 def test_of_many_no_name_stands_beside_what_has_no_value() -> None:
     some = registry.names()[:12]
-    _, axes, named = drawn(without(many_lines(some), some[1], "wrong", "off"))
+    _, axes, named = drawn(without(many_lines(some), some[1], "incorrect", "off"))
     assert "elman" in names(axes)
     assert "torch" not in names(axes)
     assert not set(some).intersection(named)
     assert crosses(axes) == 0
-    assert TEN[1] in drawn(without(many_lines(TEN), TEN[1], "wrong", "off"))[2]
+    assert TEN[1] in drawn(without(many_lines(TEN), TEN[1], "incorrect", "off"))[2]
 
 
 def test_a_panel_in_which_nothing_is_supported_takes_no_tick_from_the_others() -> None:

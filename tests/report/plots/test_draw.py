@@ -21,7 +21,11 @@ def test_each_mode_has_pictures_of_its_own(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("time*.png")} == {"time_forward.png", "time_train.png"}
 
 
-def test_shares_of_real_tokens_have_files_of_their_own(tmp_path: Path) -> None:
-    draw(tmp_path, [replace(line, mask="padding", real_share=share) for line in a_few() for share in (0.25, 0.75)], {})
+def test_fractions_of_padding_have_files_of_their_own(tmp_path: Path) -> None:
+    draw(
+        tmp_path,
+        [replace(line, mask="padding", padding_fraction=share) for line in a_few() for share in (0.25, 0.75)],
+        {},
+    )
     pictures = {path.name for path in tmp_path.glob("time*.png")}
-    assert pictures == {"time_real_share0.25.png", "time_real_share0.75.png"}
+    assert pictures == {"time_padding_fraction0.25.png", "time_padding_fraction0.75.png"}

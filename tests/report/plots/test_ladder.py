@@ -85,11 +85,11 @@ def test_an_interval_that_knows_nothing_does_not_squeeze_the_dots() -> None:
 def test_what_is_unsupported_everywhere_has_no_row_and_other_failures_are_told_at_theirs() -> None:
     lines = without(many_lines(registry.names()[:14]), ELEVEN[1], "unsupported", "not installed")
     lines = without(lines, ELEVEN[2], "oom", "full", from_n=256)
-    figure = figure_of(without(lines, ELEVEN[4], "wrong", "off"))
+    figure = figure_of(without(lines, ELEVEN[4], "incorrect", "off"))
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert ELEVEN[1] not in names
     told = {names[round(text.get_position()[1])]: text.get_text() for text in figure.axes[1].texts}
-    assert told == {ELEVEN[2]: "oom from n = 256", ELEVEN[4]: "wrong"}
+    assert told == {ELEVEN[2]: "oom from n = 256", ELEVEN[4]: "incorrect"}
 
 
 @pytest.mark.parametrize(

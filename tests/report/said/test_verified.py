@@ -16,11 +16,11 @@ def case(impl: str = "attention.naive", **change: Any) -> Case:
     return Case(**{"impl": impl, "seq_len": 64, "d_model": 64, "num_heads": 4, "batch_size": 2, **change})
 
 
-WRONG = {"status": "wrong", "reason": REASON}
+WRONG = {"status": "incorrect", "reason": REASON}
 FOUND = [
     (case(), OK),
     (case(mode="train"), {**OK, "gradient_error": 1e-6, "gradient_tolerance": 2e-6}),
-    (case(mode="decode", mask="padding", real_share=0.75), {"status": "unsupported", "reason": "has no padding"}),
+    (case(mode="decode", mask="padding", padding_fraction=0.25), {"status": "unsupported", "reason": "has no padding"}),
     (case(LONG), WRONG),
     (case("rnn.elman"), {**OK, "against": "itself in float64", "output_error": 1e-9}),
 ]
@@ -29,7 +29,7 @@ FOUND = [
 def test_what_is_wrong_comes_first_with_its_case_and_its_reason_on_lines_of_their_own() -> None:
     lines = list(verification_summary(FOUND))
     assert lines[0] == LONG
-    assert lines[1].strip() == "n=64 d=64 h=4 b=2 forward float32: wrong"
+    assert lines[1].strip() == "n=64 d=64 h=4 b=2 forward float32: incorrect"
     assert " ".join(line.strip() for line in lines[2 : lines.index("")]) == REASON
 
 
@@ -37,7 +37,7 @@ def test_then_a_layer_has_a_line_with_how_its_cases_ended_and_its_largest_error(
     lines = list(verification_summary(FOUND))
     assert "attention.naive  2 ok, 1 unsupported; largest error 1.0e-06 of 2.0e-06" in lines
     assert "rnn.elman        1 ok; largest error 1.0e-09 of 2.0e-06" in lines
-    assert lines[lines.index(LONG, 1) + 1] == "    1 wrong"
+    assert lines[lines.index(LONG, 1) + 1] == "    1 incorrect"
 
 
 def test_an_error_beside_a_wide_tolerance_is_not_the_largest() -> None:

@@ -25,7 +25,7 @@ def test_identical_code_is_called_slower_or_faster_in_no_run_of_200(kind: str) -
 @pytest.mark.parametrize("kind", ["two-level", "bursty", "heavy-tailed", "of parents"])
 def test_where_every_case_lies_right_at_the_floor_one_run_in_fifty_calls_any_slower_at_most(kind: str) -> None:
     # Promised is one in 200, of a direction; of 150 runs more than four are then as good as impossible.
-    runs = [compare([1 + RULES.floor] * CASES, KINDS[kind], seed) for seed in range(150)]
+    runs = [compare([1 + RULES.threshold] * CASES, KINDS[kind], seed) for seed in range(150)]
     assert sum(any(one.verdict == SLOWER for one in run) for run in runs) <= 4
 
 

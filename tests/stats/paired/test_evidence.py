@@ -68,7 +68,7 @@ def test_who_looks_more_often_must_see_more() -> None:
 def test_what_could_be_seen_is_less_the_more_blocks_and_more_the_more_noise_and_cases() -> None:
     seen = [smallest_detectable(evidence_of(blocks(1.0, number), RULES), 12, RULES) for number in RULES.looks]
     assert seen == sorted(seen, reverse=True)
-    assert RULES.floor < seen[-1] < seen[0]
+    assert RULES.threshold < seen[-1] < seen[0]
     noisy = evidence_of(blocks(1.0, 40, noise=0.03), RULES)
     assert seen[-1] < smallest_detectable(noisy, 12, RULES) < smallest_detectable(noisy, 50, RULES)
 

@@ -61,7 +61,7 @@ def test_it_stops_as_soon_as_it_is_sure() -> None:
 
 
 def test_who_is_not_sure_is_measured_no_more_often_than_allowed() -> None:
-    script = Script([0.0, RULES.log_floor])
+    script = Script([0.0, RULES.log_threshold])
     measured = script.measure()
     assert [len(blocks.first) for blocks in measured.cases] == [8, RULES.most_blocks]
     assert verdicts(measured) == [EQUIVALENT, UNDECIDED]
@@ -99,8 +99,8 @@ def test_the_interval_beside_what_was_measured_again_says_what_its_test_said(shi
         {0: Blocks(list(noise), list(noise))},
     )
     for one in verdicts_of(measured, RULES):
-        assert (one.verdict == SLOWER) == (shift >= 0 and one.evidence.lo > 1 + RULES.floor)
-        assert (one.verdict == FASTER) == (shift < 0 and one.evidence.hi < 1 / (1 + RULES.floor))
+        assert (one.verdict == SLOWER) == (shift >= 0 and one.evidence.lo > 1 + RULES.threshold)
+        assert (one.verdict == FASTER) == (shift < 0 and one.evidence.hi < 1 / (1 + RULES.threshold))
 
 
 @pytest.mark.parametrize("control", [0.2, -0.2])

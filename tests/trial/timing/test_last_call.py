@@ -47,7 +47,7 @@ def case_of(layer: str, n: int = 16, **asked: object) -> Case:
 @pytest.mark.parametrize("layer", KEEPERS)
 def test_a_layer_that_keeps_results_by_a_cheap_key_is_wrong(runner: Executor, layer: str, mode: str) -> None:
     outcome = runner.run("verify", case_of(layer, mode=mode))
-    assert outcome["status"] == "wrong"
+    assert outcome["status"] == "incorrect"
     assert "second input" in outcome["reason"] or "result of an earlier call" in outcome["reason"]
 
 
@@ -196,7 +196,7 @@ def test_an_honest_layer_is_not_accused(impl: str, mode: str, dtype: str) -> Non
 
 
 def test_padding_may_come_out_as_anything() -> None:
-    case = Case("trial.late:NoNumbersInPadding", 12, 8, 1, mask="padding", real_share=0.5)
+    case = Case("trial.late:NoNumbersInPadding", 12, 8, 1, mask="padding", padding_fraction=0.5)
     measure_time(case, 0, 0.002)
 
 

@@ -1,0 +1,91 @@
+"""Former names of axes, keys, columns and statuses, which old files and old commands may still use."""
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+# Sizes as every output prints them.
+SHORT = {"n": "seq_len", "d": "d_model", "h": "num_heads", "b": "batch_size"}
+STATUSES = {"wrong": "incorrect"}
+_NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
+
+
+def complement(value: Any) -> Any:
+    """One minus the value, in nested lists too. Anything else stays, so that a later check names it."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [complement(item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return round(1.0 - value, 12)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _is_two(value: Any) -> Any:
+    return value if value is None or value != value else value == 2
+
+
+def _points(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    return [present(point) if isinstance(point, Mapping) else point for point in value]
+
+
+# The present name of each former name, and what turns the old value into the new one.
+FORMER: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "real_share": ("padding_fraction", complement),
+    "source_len": ("kv_len", _same),
+    "together": ("points", _points),
+    "floor": ("threshold", _same),
+    "pulse_s": ("probe_s", _same),
+    "humps": ("bimodal", _is_two),
+    "hump_fast_s": ("bimodal_fast_s", _same),
+    "hump_slow_s": ("bimodal_slow_s", _same),
+    "hump_cause": ("bimodal_cause", _same),
+}
+
+
+def present(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The items of `data` under their present names. A present name that is there too wins."""
+    renewed = {}
+    for name, value in data.items():
+        new, convert = FORMER.get(name, (name, _same))
+        if new == name or new not in data:
+            renewed[new] = convert(value)
+    return renewed
+
+
+def present_status(status: Any) -> Any:
+    """The present name of a case's status."""
+    return STATUSES.get(status, status) if isinstance(status, str) else status
+
+
+def present_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments under the present, long names. A former name is reported in one line."""
+    for name in given:
+        if name in FORMER:
+            print(f"harness: {_renamed(name)}", file=sys.stderr)
+    return present({SHORT.get(name, name): value for name, value in given.items()})
+
+
+def _renamed(name: str) -> str:
+    new, convert = FORMER[name]
+    return f"{name} is called {new} now" + (f", which is 1 − {name}" if convert is complement else "")
+
+
+def present_option(option: str) -> str:
+    """A `key=value` option under its present name. A former name is reported in one line; a short one is not."""
+    key, equals, value = option.partition("=")
+    name = key.strip().lstrip("+")
+    if not equals or (name not in FORMER and name not in SHORT):
+        return option
+    if name in SHORT:
+        return f"{SHORT[name]}={value}"
+    new, convert = FORMER[name]
+    if convert is complement:
+        value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):g}", value)
+    print(f"harness: {_renamed(name)}", file=sys.stderr)
+    return f"{new}={value}"

@@ -1,0 +1,102 @@
+"""Names of earlier versions are read wherever users have them: commands, files, rows, tables and baselines."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.case import Case
+from harness.config import compose
+from harness.gate.baseline import parse_case
+from harness.measure.session import check_output_directory
+from harness.results.aggregate import RunAccumulator
+from harness.results.table import lines_of_table
+
+
+@pytest.mark.parametrize(
+    ("former", "present", "notice"),
+    [
+        (
+            "real_share=0.75,0.5",
+            "padding_fraction=0.25,0.5",
+            "real_share is called padding_fraction now, which is 1 − ",
+        ),
+        ("real_share=[1,0.9]", "padding_fraction=[0,0.1]", "real_share is called padding_fraction now"),
+        ("source_len=64", "kv_len=64", "source_len is called kv_len now"),
+        (
+            "together=[{seq_len:512,source_len:32}]",
+            "points=[{seq_len:512,kv_len:32}]",
+            "together is called points now",
+        ),
+    ],
+)
+def test_a_former_key_is_taken_and_reported_in_one_line(
+    former: str, present: str, notice: str, capsys: pytest.CaptureFixture
+) -> None:
+    given = compose([former, "mask=padding"], for_sweep=True)
+    said = capsys.readouterr().err
+    assert said.startswith(f"harness: {notice}")
+    assert said.count("\n") == 1
+    wanted = compose([present, "mask=padding"], for_sweep=True)
+    assert (given.axes, given.points, given.yaml) == (wanted.axes, wanted.points, wanted.yaml)
+
+
+def test_sizes_are_taken_by_the_letters_that_every_output_prints(capsys: pytest.CaptureFixture) -> None:
+    given = compose(["n=64,128", "d=32", "h=range(1,5)", "b=2"])
+    wanted = compose(["seq_len=64,128", "d_model=32", "num_heads=range(1,5)", "batch_size=2"])
+    assert given.axes == wanted.axes
+    assert compose(["points=[{n:512,b:32}]"], for_sweep=True).points == ({"seq_len": 512, "batch_size": 32},)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_users_own_file_may_have_former_keys(tmp_path: Path) -> None:
+    (tmp_path / "preset").mkdir()
+    text = "# @package _global_\nimpl: rnn.elman\nreal_share: [0.75, 1.0]\nsource_len: 8\nmask: padding\n"
+    (tmp_path / "preset" / "mine.yaml").write_text(text)
+    axes = compose(["preset=mine"], tmp_path).axes
+    assert (axes["padding_fraction"], axes["kv_len"]) == ((0.25, 0.0), (8,))
+
+
+def test_a_configuration_does_not_store_former_keys() -> None:
+    stored = compose([]).yaml
+    assert not any(name in stored for name in ("real_share", "source_len", "together"))
+
+
+OLD_CASE = {"impl": "rnn.elman", "seq_len": 8, "d_model": 4, "num_heads": 1, "real_share": 0.75, "source_len": 16}
+CASE = Case("rnn.elman", 8, 4, 1, padding_fraction=0.25, kv_len=16)
+
+
+def test_rows_of_an_earlier_version_are_read() -> None:
+    row = {"family": "rnn", "round": 1, "case": OLD_CASE}
+    run = RunAccumulator()
+    assert run.add({**row, "purpose": "time", "status": "ok", "samples_s": [0.5], "wall_s": 1.0, "pulse_s": 0.25})
+    assert run.add({**row, "purpose": "verify", "status": "wrong", "reason": "it is not finite"})
+    assert list(run.cases) == [tuple(CASE.as_dict().values())]
+    assert run.failures == {0: ("incorrect", "it is not finite")}
+    assert run.records[3] == 0.25
+
+
+def test_a_table_of_an_earlier_version_is_read() -> None:
+    times = {"time_s": [1e-3, math.nan], "status": ["ok", "wrong"], "humps": [2, math.nan], "hump_cause": ["a", None]}
+    table = pd.DataFrame({"seq_len": [8, 16], "real_share": [0.75, 1.0], "source_len": [0, 0], **times})
+    first, second = lines_of_table(table)
+    assert (first.padding_fraction, first.bimodal, first.bimodal_cause) == (0.25, True, "a")
+    assert (second.padding_fraction, second.bimodal, second.status) == (0.0, None, "incorrect")
+
+
+def test_a_baseline_of_an_earlier_version_is_read() -> None:
+    present = {**CASE.as_dict()}
+    old = {**present, "real_share": 0.75, "source_len": 16}
+    del old["padding_fraction"], old["kv_len"]
+    assert parse_case(" ".join(f"{name}={value}" for name, value in old.items())) == CASE
+
+
+def test_a_run_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    config = compose(["mask=padding", "padding_fraction=0.25", f"out={tmp_path}"], for_sweep=True)
+    former = config.yaml.replace("padding_fraction: 0.25", "real_share: 0.75").replace("kv_len:", "source_len:")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "config.yaml").write_text(former.replace("points:", "together:"))
+    (tmp_path / "machine.json").write_text(json.dumps({}))
+    assert check_output_directory(tmp_path, config, fresh=False)
