@@ -13,7 +13,6 @@ import pytest
 from harness.background_process import BackgroundProcess
 from harness.checkout import PLACE, search_path
 from harness.errors import UsageError
-from harness.interpreter import Interpreter
 from harness.machine import describe_machine
 from harness.measure import cluster_submit
 from harness.measure.executor import Executor

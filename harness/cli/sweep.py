@@ -129,7 +129,7 @@ examples:
   python -m harness sweep 'impl=glob(attention.*)' seq_len=128,256,512 shape=gpt2
   python -m harness sweep impl=my.module:MyLayer,attention.fused 'seq_len=range(256,2049,256)'
 
-exit status: 0 done; 2 usage; 3 some case is wrong, in error, killed or unfinished; 130 interrupted
+exit status: 0 done; 2 usage; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
 """
 
 

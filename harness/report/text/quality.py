@@ -93,14 +93,14 @@ def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
 
 def _bimodal(lines: Iterable[CaseResult]) -> list[str]:
     """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
-    humped = [line for line in lines if line.bimodal]
+    bimodal = [line for line in lines if line.bimodal]
     said = [
         f"bimodal: {_which_cases(line)}: {_seconds(line.bimodal_fast_s)} in some trials, "
         f"{_seconds(line.bimodal_slow_s)} in others; "
         f"{line.bimodal_cause or 'nothing that was recorded tells them apart'}."
-        for line in humped[:_MOST]
+        for line in bimodal[:_MOST]
     ]
-    return [*said, *_more_text(len(humped), "bimodal cases")]
+    return [*said, *_more_text(len(bimodal), "bimodal cases")]
 
 
 def _fallbacks(lines: Iterable[CaseResult]) -> list[str]:
