@@ -1,10 +1,11 @@
 """Faults of a run's directory during a sweep: full, read-only, renamed or removed."""
 
 import errno
+import json
 import shutil
 from pathlib import Path
 
-from faults.driver import Driver, becomes_true
+from faults.driver import Driver, becomes_true, remaining
 from faults.place import Place
 
 _MOST_LEFT = 2**18
@@ -77,10 +78,19 @@ def _come_to_it(place: Place, driver: Driver | None) -> bool:
     """
     if driver is not None:
         place.wait_for_a_moment(driver)
-        becomes_true(lambda: not driver.runs() or (place.run / "lock.json").exists())
+        becomes_true(lambda: not driver.runs() or _is_held(place))
         if not driver.runs():
             return False
     return place.run.is_dir()
+
+
+def _is_held(place: Place) -> bool:
+    """Whether a process of the present sweep holds the run. A sweep that was killed leaves its lock file behind."""
+    try:
+        holder = json.loads((place.run / "lock.json").read_text())["pid"]
+    except (OSError, ValueError):
+        return False
+    return any(process.pid == holder for process in remaining(place.mark))
 
 
 def _remove(directory: Path) -> None:
