@@ -49,7 +49,7 @@ FORMER: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def present(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The items of `data` under their present names. A present name that is there too wins."""
+    """The items of `data` under their present names. A present name in `data` takes precedence."""
     renewed = {}
     for name, value in data.items():
         new, convert = FORMER.get(name, (name, _same))

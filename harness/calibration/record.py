@@ -93,7 +93,7 @@ def _noise(c: Calibration) -> Iterator[Advice]:
         yield Advice(
             level,
             f"The noise floor is {percent(c.noise_floor)}: two measurements of the same thing lie so far apart once in "
-            f"twenty times, so smaller slow-downs cannot be told from noise with precision={c.precision}. {better}",
+            f"twenty times. Smaller slow-downs are indistinguishable from noise with precision={c.precision}. {better}",
         )
     slow = c.disturbed_share
     if slow is not None and (level := DISTURBED.level(slow)):
@@ -225,7 +225,7 @@ def show_calibration(c: Calibration, console: Console) -> None:
     console.print(Text(what[word], style=_COLOURS[word]))
     limits = {"noise floor": NOISE, "steal": STEAL, "other load": OTHERS, "disturbed trials": DISTURBED}
     told = ", ".join(f"{name} {percent(limit.care)} / {percent(limit.unfit)}" for name, limit in limits.items())
-    console.print(Text(f"(care / not fit above: {told}; and what is said below)", style="dim"))
+    console.print(Text(f"(care / not fit above: {told}; see also the advice below)", style="dim"))
     for one in advice:
         console.print(Text(f"- {one.level}: {one.text}"))
 

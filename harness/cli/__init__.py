@@ -14,20 +14,20 @@ from harness.cli.options import SafeStream
 from harness.errors import UsageError, did_you_mean
 
 COMMANDS = {
-    "sweep": "measure every case of a grid; tables and plots go to results/",
-    "status": "how far a sweep is, from its files: cases, shards, who is measuring; measures nothing",
+    "sweep": "measure every case of a grid; write tables and plots to results/",
+    "status": "show how far a sweep is, from its files: cases, shards, and who is measuring; measures nothing",
     "report": "rebuild the tables and plots of a run from its rows; measures nothing",
-    "export": "write a run as pytest-benchmark's JSON, CSV, Parquet, or for github-action-benchmark",
-    "predict": "what a layer costs at a size that was not measured, with an interval",
-    "recommend": "which layer to use at a size, measured or not, by how much, and how sure that is",
-    "attention-map": "who looks at whom: a layer's attention over the words of a sentence, as a heat map",
-    "gradient-reach": "how far back a layer's last output feels its input: gradients over distance, and their decay",
-    "baseline": "what a run found, as a file to commit and to hold later code against; measures nothing",
-    "check": "measure a baseline's cases again and say what got worse: for CI",
+    "export": "write a run as pytest-benchmark JSON, CSV or Parquet, or for github-action-benchmark",
+    "predict": "predict what a layer costs at a size that was not measured, with an interval",
+    "recommend": "recommend a layer for a size, measured or not: how much faster it is, and how sure that is",
+    "attention-map": "draw which word of a sentence attends to which in a layer, as a heat map",
+    "gradient-reach": "measure how far back a layer's output depends on its input: gradients over distance, and decay",
+    "baseline": "write what a run found to a file to commit, which `check` reads; measures nothing",
+    "check": "measure a baseline's cases again and report what got worse: for CI",
     "compare": "measure two layers, or a layer at two commits, side by side: slower, faster, equivalent or undecided",
-    "list": "the layers that can be measured, and what theory claims of them",
-    "verify": "hold layers' outputs and gradients against a float64 reference",
-    "calibrate": "whether this machine is fit to measure on, and what to change",
+    "list": "list the layers that can be measured, and what theory claims of them",
+    "verify": "compare layers' outputs and gradients with a float64 reference",
+    "calibrate": "report whether this machine is fit to measure on, and what to change",
 }
 # The module of each command, where it has another name. The command `x-y` is its function `run_x_y`.
 _MODULES = {
@@ -39,7 +39,7 @@ _MODULES = {
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130
-_UNSAID = "what was to be said there is lost, and nothing else"
+_UNSAID = "only the printed text is lost, and nothing else"
 
 
 def run_process() -> NoReturn:
@@ -120,7 +120,7 @@ def _help() -> str:
     commands = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
     return (
         "usage: python -m harness <command> [key=value …]\n\n"
-        "What RNN and attention layers cost, measured: time and memory over sequence length, heads and width.\n\n"
+        "Measure what RNN and attention layers cost: time and memory over sequence length, heads and width.\n\n"
         f"{commands}\n\n"
-        "python -m harness <command> --help tells more of each."
+        "`python -m harness <command> --help` describes the options of a command."
     )

@@ -28,18 +28,18 @@ _DEFAULTS = (
 _ONE_VALUE = ("device", "threads", "dtype")
 
 _EPILOG = """\
-What is measured: how far repeated measurements of the same cases lie apart (the noise floor: the smallest slow-down
-that can be told from noise with this precision), FLOP/s by dtype and memory bandwidth, and what a reading of the
-clock takes. What is read: governor, turbo, hyper-threads, quotas, steal, other load. Then plain advice.
+The command measures the noise floor: how far repeated measurements of the same cases lie apart. No smaller slow-down
+can be distinguished from noise at this precision. It also measures FLOP/s by dtype, memory bandwidth, and the cost of
+reading the clock. It reads governor, turbo, hyper-threads, quotas, steal and other load. Then it prints plain advice.
 
-Saved to results/calibration.json, from where every later sweep on this machine takes it into its machine.json.
+The result is saved to results/calibration.json. Every later sweep on this machine copies it into its machine.json.
 
 examples:
   python -m harness calibrate
   python -m harness calibrate precision=standard threads=1
-  python -m harness calibrate impl=my.module:MyLayer seq_len=512      the noise of the case that matters to you
+  python -m harness calibrate impl=my.module:MyLayer seq_len=512      the noise of a case of your own
 
-exit status: 0 done, whatever the verdict; 2 usage; 130 interrupted
+exit status: 0 done, whatever the verdict; 2 usage error; 130 interrupted
 """
 
 
@@ -63,10 +63,18 @@ def run_calibrate(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser("calibrate", "Is this machine fit to measure on? Its noise, its peaks, its settings.", _EPILOG)
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of sweep: precision=… threads=… device=…")
-    parser.add_argument("--out", type=Path, default=record.PATH, metavar="FILE", help=f"instead of {record.PATH}")
-    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
+    parser = Parser(
+        "calibrate", "Report whether this machine is fit to measure on: its noise, peaks and settings.", _EPILOG
+    )
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as in sweep: precision=… threads=… device=…")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.PATH,
+        metavar="FILE",
+        help=f"where to save the result; default: {record.PATH}",
+    )
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
     return parser
 
 
@@ -74,10 +82,12 @@ def _config(overrides: Sequence[str], config_dir: Path | None) -> SweepConfig:
     on_gpu = ("dtype=bfloat16",) if "device=cuda" in overrides else ()  # flash attention has no float32 on a GPU
     config = compose(overrides, config_dir, usual=[*_DEFAULTS, *on_gpu])
     if config.out is not None:
-        raise UsageError(f"out={config.out} is where a sweep goes; a calibration goes to --out FILE")
+        raise UsageError(
+            f"out={config.out} names the directory of a sweep; name the file of a calibration with --out FILE"
+        )
     for axis in _ONE_VALUE:
         if len(config.axes[axis]) > 1:
-            raise UsageError(f"{axis} takes one value here, not several: calibrate for each, with --out FILE")
+            raise UsageError(f"{axis} takes one value here, not several: calibrate once for each, with --out FILE")
     return config
 
 

@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 
 _CHECK_EPILOG = """\
 settings:
-  impl seq_len d_model … kv_len      choose among the file's cases: a value, a list, Hydra's grammar, 'impl=rnn.*'
-  seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict         as in sweep; seed as in FILE
-  out=DIR                                keep what is measured there, a run as that of a sweep
+  impl seq_len d_model … kv_len          choose among the file's cases: a value, a list, Hydra's grammar, 'impl=rnn.*'
+  seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict  as in sweep; seed as in FILE
+  out=DIR                                keep the new measurement in DIR, as a run like that of a sweep
 
 what is judged:
-  flops, operations, depth               no more than they were, to the last digit; less is told, and fine
-  peak memory                            within 1 %
-  the kernel that ran                    a fused one must stay one
-  how memory, flops, depth and time grow the exponents of their laws must not lie above their intervals (of memory: by
-                                         more than 0.1)
+  flops, operations, depth               must not increase at all; a decrease is reported and passes
+  peak memory                            must not grow by more than 1 %
+  the kernel that ran                    must stay fused if it was fused
+  how memory, flops, depth and time grow the exponents of their cost models must not lie above their intervals
+                                         (memory: by more than 0.1)
   claims of theory                       none may be newly refuted
-No time is ever compared with another; how time grows is judged where both laws are determined, and what seems worse
-is measured a second time in new processes before it counts.
+The command never compares two times. It judges how time grows where both cost models are determined. Growth that
+seems worse is measured a second time in new processes before it counts.
 
 examples:
   python -m harness check baseline.json --exact
   python -m harness check baseline.json 'impl=attention.*' seq_len=256,512 --junit check.xml
 
-exit status: 0 nothing got worse; 1 something did; 2 usage, or a file that cannot be read; 3 something could not be
+exit status: 0 nothing got worse; 1 something did; 2 usage error, or an unreadable file; 3 something could not be
 measured; 130 interrupted
 """
 
 
 def run_check(arguments: Sequence[str]) -> int:
     """Run the check and return its exit status."""
-    parser = Parser("check", "Measure the cases of a baseline again, and say what got worse.", _CHECK_EPILOG)
-    parser.add_argument("file", type=Path, metavar="FILE", help="what `python -m harness baseline` has written")
+    parser = Parser("check", "Measure the cases of a baseline again, and report what got worse.", _CHECK_EPILOG)
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
-    parser.add_argument("--exact", action="store_true", help="only what repeats exactly: nothing is timed")
+    parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
     add_outputs(parser)
     options = parser.parse_intermixed_args(arguments)
     # Imported here so that `--help` does not load the code that reads files and measures.
@@ -102,14 +102,15 @@ def _judged_outcomes(
 
 
 _BASELINE_EPILOG = """\
-The file is JSON, one small thing a line and always in the same order: commit it, and read its diff.
-`python -m harness check FILE` measures its cases again and says what got worse. Times stand in it as information.
+The file is JSON with one entry per line, always in the same order. Commit it, and read its diff.
+`python -m harness check FILE` measures its cases again and reports what got worse. The times in the file are for
+information only.
 
 examples:
   python -m harness baseline results/latest -o baseline.json
   python -m harness baseline results/latest | diff baseline.json -
 
-exit status: 0 done; 2 usage, or a run without any case that could be measured
+exit status: 0 done; 2 usage error, or a run without any case that could be measured
 """
 
 
@@ -120,10 +121,10 @@ _BY_CHANCE = ("timeout", "killed")
 def run_baseline(arguments: Sequence[str]) -> int:
     """Write the known facts of a run's cases to a file that `check` reads."""
     parser = Parser(
-        "baseline", "What a run found, as a file to hold later code against. Measures nothing.", _BASELINE_EPILOG
+        "baseline", "Write what a run found to a file that `check` reads. Measures nothing.", _BASELINE_EPILOG
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
-    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="where to; without, it is printed")
+    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="where to write; default: standard output")
     options = parser.parse_args(arguments)
     # Imported here so that `--help` does not load the code that fits laws.
     import harness
@@ -137,18 +138,16 @@ def run_baseline(arguments: Sequence[str]) -> int:
     for notice in stored.notices:
         print(f"harness: {notice}", file=sys.stderr)
     if not any(line.status == "ok" for line in stored.lines):
-        raise UsageError(
-            f"{options.run} has no case that could be measured: there is nothing to hold later code against"
-        )
+        raise UsageError(f"{options.run} has no case that could be measured: its baseline would be empty")
     if all(line.flops is None and line.ops is None and line.peak_bytes is None for line in stored.lines):
-        raise UsageError(f"{options.run} has times alone: a baseline is of facts, which a sweep takes")
+        raise UsageError(f"{options.run} has only times: a baseline needs facts, which `sweep` measures")
     for line in stored.lines:
         if line.status in _BY_CHANCE:
-            said = f"{subject_of(line.case)}: {line.status}: kept as such, and never judged; better measure it again"
+            said = f"{subject_of(line.case)}: {line.status}: `check` never judges this case; measure it again"
             print(f"harness: {said}", file=sys.stderr)
     seed = stored.config.get("seed", 0)
     if type(seed) is not int:
-        raise UsageError(f"{options.run}: seed={seed} in config.yaml is no number")
+        raise UsageError(f"{options.run}: seed={seed} in config.yaml is not a whole number")
     laws = fit_laws(stored.lines)
     found = baseline_of(stored.lines, laws, verdicts(stored.lines, laws), stored.machine, seed, harness.__version__)
     if options.out is None:

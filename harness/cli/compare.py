@@ -29,36 +29,36 @@ _EPILOG = """\
 what is compared:
   impl=A,B                               layer B with layer A, at every size
   ref=main                               the layers of the working tree with those of a branch, tag or commit, which is
-                                         checked out beside it; impl=… chooses layers, your own too
+                                         checked out beside it; impl=… chooses layers, including your own
 
 settings:
-  seq_len d_model num_heads … kv_len the axes, as in sweep; allocator=steady unless given: page faults are not timed
-  preset=… shape=… device=… precision=…  as in sweep; of the precision only timeout_s
-  threshold=0.03                         a change no larger than this does not matter
-  blocks=120                             a case that is undecided after so many stays so; what is slower or faster may
-                                         get as many again
-  minutes=20                             the timing ends after so long, half of it for what turns out slower or faster;
-                                         what is undecided then stays so
+  seq_len d_model num_heads … kv_len     the axes, as in sweep; allocator=steady by default, which times no page faults
+  preset=… shape=… device=… precision=…  as in sweep; of the precision, only timeout_s applies
+  threshold=0.03                         the smallest change that matters
+  blocks=120                             a case that is undecided after 120 blocks stays undecided; a slower or faster
+                                         case may get as many again
+  minutes=20                             end the timing after 20 minutes; the second half confirms slower and faster
+                                         cases; a case that is undecided by then stays undecided
   out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
 
-Each case ends as slower, faster, equivalent or undecided; what is slower or faster has been measured a second time in
-new processes. In each comparison some cases are measured against themselves as well: if that shows a difference,
-nothing is concluded.
+Each case ends as slower, faster, equivalent or undecided. Slower and faster cases are measured a second time in new
+processes. Each comparison also measures some cases against themselves, as a control. If the control shows a
+difference, nothing is concluded.
 
 examples:
   python -m harness compare impl=attention.naive,attention.fused seq_len=256,1024
   python -m harness compare ref=origin/main impl=my.module:MyLayer seq_len=128,512 --markdown comparison.md
 
-exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something does; 2 usage; 3 something could not be
-measured, or the control failed; 130 interrupted
+exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something does; 2 usage error; 3 something could
+not be measured, or the control failed; 130 interrupted
 """
 
 
 def run_compare(arguments: Sequence[str]) -> int:
     """Run the comparison and return its exit status."""
-    parser = Parser("compare", "Measure two layers, or two commits, side by side.", _EPILOG)
+    parser = Parser("compare", "Measure two layers, or a layer at two commits, side by side.", _EPILOG)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
-    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
     add_outputs(parser)
     options = parser.parse_intermixed_args(arguments)
     # Imported here so that `--help` does not load the code that measures.
@@ -75,9 +75,7 @@ def run_compare(arguments: Sequence[str]) -> int:
     try:
         comparison, properties, lacking = _compare(asked, out, console)
     except KeyboardInterrupt:
-        print(
-            f"harness: interrupted; {out} holds what was measured until then, and nothing is concluded", file=sys.stderr
-        )
+        print(f"harness: interrupted; {out} holds the measurements so far, and nothing is concluded", file=sys.stderr)
         return INTERRUPTED
     return _report_comparison(options, asked.title, out, comparison, properties, lacking, console)
 

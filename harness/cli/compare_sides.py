@@ -113,7 +113,7 @@ def _rules(own: dict[str, str]) -> Rules:
     most = _number("blocks", own.get("blocks", str(known.most_blocks)))
     if not _LEAST_THRESHOLD <= threshold < _LARGEST_THRESHOLD:
         raise UsageError(
-            f"threshold={own['threshold']}: it takes a share from {_LEAST_THRESHOLD} on and below 1, 0.03 of 3 %"
+            f"threshold={own['threshold']}: it takes a number from {_LEAST_THRESHOLD} on and below 1; 0.03 means 3 %"
         )
     least = known.looks[0]
     if not least <= most <= _MOST_BLOCKS or most != int(most):
@@ -203,7 +203,9 @@ def _lacking(impl: str, base: Mapping[str, Any], head: Mapping[str, Any], ref: s
     if base["status"] == "ok":
         return None
     if _is_absent(impl, base["reason"]):
-        return Outcome(impl, TIME, UNDECIDED, "", "", f"it is not there at {ref}: nothing to hold it against")
+        return Outcome(
+            impl, TIME, UNDECIDED, "", "", f"the layer does not exist at {ref}: there is nothing to compare it with"
+        )
     return Outcome(impl, TIME, UNMEASURED, "", "", f"at {ref}: {base['status']}: {base['reason']}")
 
 

@@ -34,27 +34,29 @@ _ATTENTION_MAP_TABLE = "attention_map.csv"
 
 _ATTENTION_MAP_EPILOG = """\
 keys:
-  impl=attention.packed       a layer with attention_weights(x, attn_mask); your own too: module:Class
-  d_model=64 num_heads=4      its size
-  mask=none|causal            causal: no word looks at a later one
-  seed=0                      draws the layer's weights, unless it loads its own: it has learned nothing
-  out=DIR                     a new directory, or a run, to whose plots/ the pictures go; else results/<time>
+  impl=attention.packed       a layer with attention_weights(x, attn_mask); for one of your own: module:Class
+  d_model=64 num_heads=4      the sizes of the layer
+  mask=none|causal            causal: no word attends to a later one
+  seed=0                      draws the layer's weights, which are untrained; a layer that loads its own keeps them
+  out=DIR                     a new directory, or a run whose plots/ gets the pictures; default: results/<time>
 
-The sentence is split on white space. Each word's vector is drawn from a generator that the word itself seeds (the same
-word has the same vector), and sinusoidal positions are added.
+The sentence is split on white space. Each word seeds the generator that draws its vector, so equal words have equal
+vectors. Sinusoidal positions are added.
 
 examples:
   python -m harness attention-map "the cat sat on the mat"
   python -m harness attention-map "the cat sat on the mat" mask=causal num_heads=1 out=results/latest
 
-exit status: 0 done; 2 usage, or a layer that has no attention to look at
+exit status: 0 done; 2 usage error, or a layer without attention weights
 """
 
 
 def run_attention_map(arguments: Sequence[str]) -> int:
     """Draw the attention matrix of a layer."""
     parser = Parser(
-        "attention-map", "The attention matrix of a layer as a labelled heat map, a head each.", _ATTENTION_MAP_EPILOG
+        "attention-map",
+        "Draw the attention matrix of a layer as labelled heat maps, one per head.",
+        _ATTENTION_MAP_EPILOG,
     )
     parser.add_argument("sentence", help="words, in quotes")
     parser.add_argument("keys", nargs="*", metavar="key=value")
@@ -100,7 +102,7 @@ def run_attention_map(arguments: Sequence[str]) -> int:
 def _words(sentence: str) -> list[str]:
     words = sentence.split()
     if len(words) == 1 and words[0].partition("=")[0] in _ATTENTION_MAP_KEYS and "=" in words[0]:
-        raise UsageError(f"'{words[0]}' is no sentence: it comes first, in quotes")
+        raise UsageError(f"'{words[0]}' is not a sentence: give the sentence first, in quotes")
     if not words:
         raise UsageError("the sentence is empty: give its words, in quotes")
     if len(words) > _MOST_WORDS:
@@ -177,19 +179,21 @@ _GRADIENT_REACH_TABLE = "gradient_reach.csv"
 _GRADIENT_REACH_EPILOG = f"""\
 keys:
   impl={_IMPLS}
-                                      layers, your own too: module:Class
-  seq_len=128 d_model=32 num_heads=4  their size
-  seeds=8                             how often weights and input are drawn anew
-  out=DIR                             a new directory, or a run, to whose plots/ the picture goes; else results/<time>
+                                      layers; for one of your own: module:Class
+  seq_len=128 d_model=32 num_heads=4  the sizes of the layers
+  seeds=8                             how often to draw new weights and inputs
+  out=DIR                             a new directory, or a run whose plots/ gets the picture; default: results/<time>
 
-Measured by autograd in float64, causally where a layer can be told so. The rate is what each step back keeps, fitted to
-the logarithm over the distance, with a 95 % interval between seeds.
+Autograd computes the gradients in float64, with a causal mask if the layer supports one. The rate is the factor that
+remains after each step back. It is fitted to the logarithm over the distance, with a 95 % confidence interval between
+seeds.
 
 examples:
   python -m harness gradient-reach
   python -m harness gradient-reach impl=rnn.elman,my.module:MyLayer seq_len=256 seeds=16
 
-exit status: 0 done; 2 usage, or no layer that it could be measured of; 3 done, but of some it could not
+exit status: 0 done; 2 usage error, or no layer could be measured;
+3 done, but a layer was incorrect, in error or killed
 """
 
 
@@ -197,7 +201,7 @@ def run_gradient_reach(arguments: Sequence[str]) -> int:
     """Measure and draw how far back gradients reach."""
     parser = Parser(
         "gradient-reach",
-        "How far back the last output feels its input: ‖∂h_n/∂x_t‖ over n − t.",
+        "Measure how far back the last output depends on its input: ‖∂h_n/∂x_t‖ over n − t.",
         _GRADIENT_REACH_EPILOG,
     )
     parser.add_argument("keys", nargs="*", metavar="key=value")

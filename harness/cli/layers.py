@@ -26,7 +26,7 @@ _BLOCKS = {
 
 def run_list(arguments: Sequence[str]) -> int:
     """Print the registered layers."""
-    Parser("list", "The layers that can be measured, and what theory claims of them.").parse_args(arguments)
+    Parser("list", "List the layers that can be measured, and what theory claims of them.").parse_args(arguments)
     console = Console()
     rungs = [impl for impl in IMPLS.values() if impl.family not in _BLOCKS]
     console.print(_layers(rungs))
@@ -65,22 +65,22 @@ def _claims(rungs: Iterable[Impl], claims: Sequence[str], caption: str) -> Table
 _VERIFY_DEFAULTS = ("seq_len=64", "d_model=64", "num_heads=4", "batch_size=2", "mode=train")
 
 _VERIFY_EPILOG = """\
-What is wrong is told first, each case with its reason; then a line a layer.
+The output lists the failed cases first, each with its reason, and then prints one line per layer.
 
 examples:
   python -m harness verify impl=my.module:MyLayer mode=train,decode mask=none,causal,padding
   python -m harness verify --all impl=attention.fused
 
-exit status: 0 done; 2 usage; 3 some case is not what it must be
+exit status: 0 done; 2 usage error; 3 some case failed
 """
 
 
 def run_verify(arguments: Sequence[str]) -> int:
     """Verify every case of a small grid. Returns 3 if a case fails."""
-    parser = Parser("verify", "Hold layers' outputs and gradients against a float64 reference.", _VERIFY_EPILOG)
+    parser = Parser("verify", "Compare layers' outputs and gradients with a float64 reference.", _VERIFY_EPILOG)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="the axes of sweep, such as impl=… dtype=…")
-    parser.add_argument("-v", "--all", action="store_true", help="every case, with its errors or its reason")
-    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
+    parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
     options = parser.parse_intermixed_args(arguments)
     # Imported here so that `--help` and `list` do not load the code that measures.
     from harness.config import compose
@@ -100,5 +100,5 @@ def run_verify(arguments: Sequence[str]) -> int:
         print(*verification_lines(found), "", sep="\n")
     print(*verification_summary(found), sep="\n")
     if not options.all and any(outcome["status"] == "unsupported" for _, outcome in found):
-        print("With --all it is told why a case is unsupported.")
+        print("Use --all to see why a case is unsupported.")
     return DONE if all(outcome["status"] in ("ok", "unsupported") for _, outcome in found) else CASES_FAILED

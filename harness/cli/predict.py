@@ -30,25 +30,27 @@ _Found = tuple["FittedLaw", "Prediction"]
 
 _PREDICT_EPILOG = """\
 keys:
-  impl                                    a layer of the run, or several: attention.fused,rnn.torch; all, if not given
+  impl                                    a layer of the run, or several: attention.fused,rnn.torch; default: all
   seq_len                                 the length, or several: 1024,4096; it need not have been measured
-  d_model num_heads batch_size            as measured, if there is one value of each; need not have been either
+  d_model num_heads batch_size            sizes that need not have been measured; default: the run's, if it has only one
   mode dtype device threads allocator mask padding_fraction kv_len
-                                          which of the run's settings, where there are several; mode=forward
+                                          choose the setting if the run has several; default: mode=forward
 
-A pytest-benchmark JSON stands in for a run if its benchmarks say their seq_len in extra_info.
+You can use a pytest-benchmark JSON instead of a run if its benchmarks give seq_len in extra_info.
 
 examples:
   python -m harness predict results/latest impl=attention.fused seq_len=8192,16384
   python -m harness predict results/latest seq_len=3000 d_model=256 num_heads=8 mode=train
 
-exit status: 0 done; 2 usage, or a size of which the run cannot say anything
+exit status: 0 done; 2 usage error, or the run allows no prediction at any of the sizes
 """
 
 
 def run_predict(arguments: Sequence[str]) -> int:
     """Print the cost of a layer at each size."""
-    parser = Parser("predict", "What a layer costs at a size that was not measured. Measures nothing.", _PREDICT_EPILOG)
+    parser = Parser(
+        "predict", "Predict what a layer costs at a size that was not measured. Measures nothing.", _PREDICT_EPILOG
+    )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(arguments)
@@ -160,25 +162,27 @@ _GUESS = 100
 _RECOMMEND_EPILOG = """\
 keys:
   seq_len                                 the length, or several: 1024,4096; it need not have been measured
-  d_model num_heads batch_size            as measured, if there is one value of each; need not have been either
-  memory=8GiB                             leave out what may need more, beyond weights and inputs
+  d_model num_heads batch_size            sizes that need not have been measured; default: the run's, if it has only one
+  memory=8GiB                             leave out layers that may need more, beyond weights and inputs
   mode dtype device threads allocator mask padding_fraction kv_len
-                                          which of the run's settings, where there are several; mode=forward
+                                          choose the setting if the run has several; default: mode=forward
 
-A pytest-benchmark JSON stands in for a run if its benchmarks say their seq_len in extra_info.
+You can use a pytest-benchmark JSON instead of a run if its benchmarks give seq_len in extra_info.
 
 examples:
   python -m harness recommend results/latest seq_len=4096 d_model=512 num_heads=8
   python -m harness recommend results/latest seq_len=1024 d_model=256 num_heads=4 memory=64MiB mode=train
 
-exit status: 0 done; 2 usage, or no layer fits
+exit status: 0 done; 2 usage error, or no layer fits
 """
 
 
 def run_recommend(arguments: Sequence[str]) -> int:
     """Print the recommended layer at each size."""
     parser = Parser(
-        "recommend", "Which layer to use at a size, by how much, and how sure. Measures nothing.", _RECOMMEND_EPILOG
+        "recommend",
+        "Recommend a layer for a size: how much faster it is, and how sure. Measures nothing.",
+        _RECOMMEND_EPILOG,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("keys", nargs="*", metavar="key=value")
@@ -227,7 +231,7 @@ def _refusal(found: "Recommendation", memory: int | None) -> str | None:
             f"no layer is sure to fit into memory={formatting.size(memory)}: {least.impl} needs least, "
             f"up to {formatting.size(least.memory.hi if least.memory else 0.0)}"
         )
-    return f"nothing can be said there: {found.unknown[0][0]}: {found.unknown[0][1]}"
+    return f"no prediction is possible there: {found.unknown[0][0]}: {found.unknown[0][1]}"
 
 
 def _show_recommendation(found: "Recommendation", where: "SizeRequest", memory: int | None, console: Console) -> None:
@@ -258,7 +262,7 @@ def recommend_sentences(found: "Recommendation", where: "SizeRequest", memory: i
         reach = f" ({found.ratio_lo:.2f} to {found.ratio_hi:.2f})" if known else ""
         said.append(
             f"{found.ratio:.2f} times as fast as {found.ranked[1].impl}{reach}; {found.how_sure}: the fastest in "
-            f"{100 * found.share:.0f} of 100 draws from what is known of each."
+            f"{100 * found.share:.0f} of 100 draws from the intervals of all layers."
         )
     for one in found.too_large:
         if one.memory is not None and memory is not None:

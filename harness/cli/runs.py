@@ -17,8 +17,8 @@ def run_report(arguments: Sequence[str]) -> int:
     """Rebuild a run's tables and plots and print its answer."""
     parser = Parser("report", "Rebuild the tables and plots of a run from its rows. Measures nothing.")
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
-    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to; into the run, if not given")
-    parser.add_argument("--no-plots", action="store_true", help="tables and reports alone: seconds less")
+    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to write; default: into the run")
+    parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
     options = parser.parse_args(arguments)
     path, out = options.run, options.out
     _check(path, out)
@@ -39,23 +39,23 @@ def run_report(arguments: Sequence[str]) -> int:
 def _check(run: Path, out: Path | None) -> None:
     """Raise UsageError without a directory to write to, or if it contains another run, whose tables would be lost."""
     if out is None and run.is_file():
-        raise UsageError(f"{run} is a file: say where the report is to go, with -o DIR")
+        raise UsageError(f"{run} is a file: name a directory for the report with -o DIR")
     if out is not None and (out / "config.yaml").exists() and out.resolve() != run.resolve():
         raise UsageError(f"{out} is another run: name a directory of its own with -o DIR")
 
 
 _EXPORT_EPILOG = """\
 formats:
-  pytest-benchmark          as its --benchmark-json: for pytest-benchmark compare, and to be read back here
-  csv                       the summary, a line a case
-  parquet                   the same, typed, with units; needs -o, or something other than a terminal
+  pytest-benchmark          as its --benchmark-json writes it: for pytest-benchmark compare; this harness reads it too
+  csv                       the summary, one line per case
+  parquet                   the same with types and units; needs -o, or standard output that is not a terminal
   github-action-benchmark   time and peak memory, as its tool customSmallerIsBetter reads them
 
 examples:
   python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json
   python -m harness export results/latest --format parquet -o layers.parquet
 
-exit status: 0 done; 2 usage, or a run with nothing to export
+exit status: 0 done; 2 usage error, or a run with nothing to export
 """
 
 
@@ -63,8 +63,8 @@ def run_export(arguments: Sequence[str]) -> int:
     """Write a run in another tool's format."""
     parser = Parser("export", "Write a run in another tool's format. Measures nothing.", _EXPORT_EPILOG)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
-    parser.add_argument("--format", required=True, metavar="FORMAT", help="one of those below")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to; standard output, if not given")
+    parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write; default: standard output")
     options = parser.parse_intermixed_args(arguments)
     # Imported here so that `--help` does not load the code that reads runs.
     from harness.export import BINARY, check_format, export
@@ -73,7 +73,7 @@ def run_export(arguments: Sequence[str]) -> int:
     name, out = options.format, options.out
     check_format(name)
     if out is None and name in BINARY and sys.stdout.isatty():
-        raise UsageError(f"{name} is nothing for a terminal: name a file with -o FILE")
+        raise UsageError(f"{name} cannot be printed to a terminal: name a file with -o FILE")
     stored = read_run_directory(options.run)
     exported = export(stored, name)
     for notice in [*stored.notices, *exported.notices]:

@@ -75,7 +75,7 @@ def sizes_requested(given: dict[str, str], laws: Iterable[FittedLaw], run: objec
     lengths = [whole_number("seq_len", text) for text in dict.fromkeys(given["seq_len"].split(","))]
     timed = [law.series for law in laws if law.series.metric == "time"]
     if not timed:
-        raise UsageError(f"{run} has no times to go by")
+        raise UsageError(f"{run} has no times to predict from")
     setting = _setting(run, [series.setting for series in timed], given)
     there = [series for series in timed if series.setting == setting]
     if "impl" in given:  # the sizes of other layers do not matter

@@ -20,16 +20,17 @@ from harness.results.table import CaseResult
 from harness.store.directory import holder
 
 _STATUS_EPILOG = """\
-A case is finished once it has all its trials, or has failed; until then it is begun, or nothing of it is there.
+A case is finished once it has all its trials, or has failed. Before that, it counts as `begun` if it has rows, and as
+`not yet` if it has none.
 
-exit status: 0, however far it is; 2 for what is no run
+exit status: 0, whatever the progress; 2 usage error, or a directory that is not a run
 """
 
 
 def run_status(arguments: Sequence[str]) -> int:
     """Show the progress of a run."""
-    parser = Parser("status", "How far a sweep is, from its files alone.", _STATUS_EPILOG)
-    parser.add_argument("run", type=Path, metavar="RUN")
+    parser = Parser("status", "Show how far a sweep is, from its files alone. Measures nothing.", _STATUS_EPILOG)
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
     path = parser.parse_args(arguments).run
     store.check_run(path)
     stored = read_run_directory(path)
@@ -83,11 +84,11 @@ def _ago(state: State | None) -> str:
 def _writer(path: Path) -> str:
     who, alive = holder(path)
     if who is None:
-        return "No process of this command holds it now."
+        return "No process is measuring this run now."
     if alive is None:
-        return f"It is held by {who} of which nothing can be told here."
+        return f"The lock names {who.rstrip(',')}. Only that machine can tell whether the process still runs."
     return (
-        f"It is being measured by {who.rstrip(',')}."
+        f"Measured now by {who.rstrip(',')}."
         if alive
-        else f"{who} has not come to its end, and is gone: the same command goes on."
+        else f"{who} stopped before its end. Run the same command to continue."
     )

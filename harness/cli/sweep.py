@@ -102,34 +102,34 @@ _BAD = ("incorrect", "error", "killed")
 _UNFINISHED = "interrupted"
 
 _EPILOG = """\
-settings (a value, a list, or Hydra's sweep grammar on the axes):
+settings (each axis takes a value, a list, or Hydra's sweep grammar):
   impl seq_len d_model num_heads batch_size dtype device threads         the axes
-  mode=forward|train|backward|decode                                     … what one call is; decode: one token
-  mask=none|causal|padding  padding_fraction=0.25  kv_len=N                … who sees whom; cross-attention
-  allocator=default|steady|fresh                                         … page faults as they come, never, always
-  preset=ladder                                                          every rung, and some blocks
-  shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 a real layer's sizes
-  points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]    points, instead of every combination
-  paper=NAME scale=full|cpu                                              a published setting, and its figures beside
-  precision=quick|standard|strict                                        how well, and for how long; its parts are
+  mode=forward|train|backward|decode                                     … what one call is; decode: one more token
+  mask=none|causal|padding  padding_fraction=0.25  kv_len=N              … which tokens see which; cross-attention
+  allocator=default|steady|fresh                                         … page faults: now and then, never, every call
+  preset=ladder                                                          every layer of the ladder, and some blocks
+  shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 the sizes of a real layer
+  points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]      these points, not every combination
+  paper=NAME scale=full|cpu                                              a published setting, with its figures
+  precision=quick|standard|strict                                        target interval and limits; its parts are
   precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
-  grow=seq_len                                                           double n until a layer gives out
+  grow=seq_len                                                           double n until time or memory runs out
   out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
 
-a run that is there already is gone on with: only what is missing is measured
-  retry=timeout,error                                                    … and these ends are tried again
-  --fresh                                                                … or it is set aside, and all is measured
+`out=DIR` continues an existing run and measures only the missing trials.
+  retry=timeout,error                                                    re-run the cases with these statuses too
+  --fresh                                                                set the old run aside, and measure anew
 
 on a cluster (launcher.partition|account|time|gres|cpus_per_task|exclusive|array_parallelism|setup|apart):
-  launcher=slurm threads=N                                               every shard an array task of Slurm
-  wait=false                                                             … submit, and return
+  launcher=slurm threads=N                                               one Slurm array task per shard
+  wait=false                                                             submit the shards, and return
 
 examples:
   python -m harness sweep
   python -m harness sweep 'impl=glob(attention.*)' seq_len=128,256,512 shape=gpt2
   python -m harness sweep impl=my.module:MyLayer,attention.fused 'seq_len=range(256,2049,256)'
 
-exit status: 0 done; 2 usage; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
+exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
 """
 
 
@@ -179,7 +179,7 @@ def run_sweep(arguments: Sequence[str]) -> int:
             trials = _measure(cases, traits, config, runner, out, past, console)
             lines = _report(out, not options.no_plots, console)
     if trials is None:
-        print("harness: interrupted; what was measured until then is reported", file=sys.stderr)
+        print("harness: interrupted; the measurements so far are reported", file=sys.stderr)
         return INTERRUPTED
     return _status(cases, lines, trials, config, out)
 
@@ -203,14 +203,14 @@ def _elsewhere(
 
 
 def _parser() -> Parser:
-    parser = Parser("sweep", "Measure every case of a grid; tables and plots go to results/.", _EPILOG)
+    parser = Parser("sweep", "Measure every case of a grid. Write tables and plots to results/.", _EPILOG)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--dry-run", action="store_true", help="print the cases and the expected time; measure nothing")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
-    parser.add_argument("--fresh", action="store_true", help="measure anew where a run is, which is set aside")
-    parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`: seconds less")
-    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own beside conf/")
-    parser.add_argument("-m", "--multirun", action="store_true", help="accepted and not needed: axes always sweep")
+    parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
+    parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`, which saves seconds")
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
+    parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
     return parser
 
 
@@ -229,7 +229,7 @@ def _new(out: Path, config: SweepConfig, machine: dict[str, Any], fresh: bool) -
     """
     if store.is_run(out) or store.lacks_config(out):
         if not fresh:
-            raise UsageError(f"out={out}: another sweep was there just now: the same command again goes on with it")
+            raise UsageError(f"out={out}: another sweep has just created this run: repeat the command to continue it")
         print(f"harness: what was in {out} is now in {store.set_aside(out)}", file=sys.stderr)
     calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
     store.create(out, config.yaml, {**machine, **calibration})

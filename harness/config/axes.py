@@ -145,7 +145,7 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
     left = [point for point in points if all(point[axis] in values for axis, values in asked.items())]
     if not left:
         wanted = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in asked.items())
-        raise UsageError(f"{wanted}: none of points is there; they are {'; '.join(map(_point_text, points))}")
+        raise UsageError(f"{wanted}: no point matches; the points are {'; '.join(map(_point_text, points))}")
     return tuple(left)
 
 

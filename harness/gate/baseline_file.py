@@ -322,7 +322,7 @@ def _where(key: str, of_time: bool, known: tuple[str, ...] = ()) -> FindingId:
     if known and name.what not in known:
         raise ValueError(f"a law is of one of {', '.join(known)}")
     if (name.what == TIMED) is not of_time:
-        raise ValueError("what is of time stands in `timed`, and nothing else does")
+        raise ValueError("`timed` must hold everything about time, and nothing else")
     return name
 
 

@@ -17,9 +17,9 @@ _ENDINGS = {"markdown": ".md", "junit": ".xml", "json": ".json"}
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """Add the flags `--markdown FILE`, `--junit FILE` and `--json FILE` to a command."""
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary for people")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, a test case a judgement")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was judged")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per verdict")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every verdict as JSON")
 
 
 def check_outputs(options: argparse.Namespace) -> None:

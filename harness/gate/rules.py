@@ -80,7 +80,7 @@ _SLACK = {"memory": RESOLUTION, "flops": 0.005, "depth": 0.005, TIMED: 0.0}
 # Kernels that never write the n × n scores, or the intermediates of a recurrent step, to memory.
 FUSED = ("flash", "efficient", "cudnn", "oneDNN")
 
-_NOT_BEFORE = "it was not known before: nothing to hold it against"
+_NOT_BEFORE = "no earlier value is known, so this one cannot be judged"
 
 Finding = tuple[str, str]  # the verdict and its reason; the reason is empty if the numbers suffice
 

@@ -89,7 +89,7 @@ def wait_for(
             if one.job is not None:
                 cancel(one.job)
             if one.number < launcher.attempts:
-                tell(f"shard {one.shard.index}: {fate}; what is left of it is submitted again")
+                tell(f"shard {one.shard.index}: {fate}; its unfinished cases are submitted again")
                 waiting.append((one.shard, one.number + 1))
             else:
                 tell(f"shard {one.shard.index}: {fate}, for the {one.number}. time: given up")
@@ -123,7 +123,7 @@ def _look(one: _Try, launcher: Launcher, now_s: float) -> str | None:
     if one.begun and silent_s > launcher.silence_s:
         return f"nothing was heard of it for {silent_s:.0f} s"
     if one.job is not None and not one.begun and silent_s > launcher.queue_s:
-        return f"its job {one.job.job_id} has not begun in {silent_s:.0f} s"
+        return f"its job {one.job.job_id} has not started in {silent_s:.0f} s"
     return None
 
 
@@ -163,7 +163,7 @@ def launch_on_cluster(
         jobs = submit_all(missing, config.launcher, folder) if missing else []
         for shard, job in zip(missing, jobs, strict=True):
             tell(f"shard {shard.index}: job {job.job_id}")
-        tell(f"python -m harness status {out} tells how far it is; python -m harness report {out} what was found")
+        tell(f"python -m harness status {out} shows the progress; python -m harness report {out} shows the results")
         return False
     jobs_here: list[Job] = []
 
@@ -188,8 +188,8 @@ def _interrupted(out: Path, config: SweepConfig, jobs: Sequence[Job | None]) -> 
     if config.launcher.cluster == SLURM:
         if left:
             numbers = " ".join(job.job_id for job in left)
-            told = f"`python -m harness status {out}` tells how far they are, `scancel {numbers}` ends them"
-            print(f"harness: its jobs go on: {told}", file=sys.stderr)
+            told = f"`python -m harness status {out}` shows their progress, `scancel {numbers}` ends them"
+            print(f"harness: its jobs continue: {told}", file=sys.stderr)
         return
     for job in left:
         _cancel(job)
@@ -198,7 +198,7 @@ def _interrupted(out: Path, config: SweepConfig, jobs: Sequence[Job | None]) -> 
         time.sleep(0.05)
     still = [job.job_id for job in left if not has_ended(job, config.launcher)]
     told = f"processes {' '.join(still)} have not ended yet" if still else "its shards have been ended"
-    print(f"harness: {told}; the same command goes on with {out}", file=sys.stderr)
+    print(f"harness: {told}; run the same command to continue {out}", file=sys.stderr)
 
 
 def check_cluster_settings(config: SweepConfig) -> None:

@@ -192,7 +192,7 @@ def _measure(shard: Shard, given: int | None) -> None:
         past, _ = read_resume_state(run)
         # Times from another kind of machine cannot be combined with times from this one.
         others = [host for host, other in store.machines(run).items() if unlike(other, machine)]
-        why = f"begun on another kind of machine than {platform.node()}"
+        why = f"started on another kind of machine than {platform.node()}"
         past = past.reopening(config.retry).without_times_of(others, why)
         writer = store.RowWriter(run)
         try:

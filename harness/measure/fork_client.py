@@ -380,7 +380,7 @@ class TurnTrial:
 
     def _outcome(self, sent: bytes | None) -> dict[str, Any]:
         if self._parent.trial != self._process:
-            return failed("killed", "another trial was begun before it was ended")
+            return failed("killed", "another trial started before this one ended")
         try:
             return self._parent.end(sent, self._timeout_s)
         except ForkServerLost as error:

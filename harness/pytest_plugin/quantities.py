@@ -353,7 +353,7 @@ class Quantity:
             lines = self._source.lines(self._metric == "time", again)
             self._known = fit_quantity(lines, self._metric, self._source.asked.letter)
             if self._known is None:
-                unknown = next((line.facts_unknown for line in lines if line.facts_unknown), "nothing of it was seen")
+                unknown = next((line.facts_unknown for line in lines if line.facts_unknown), "no value was measured")
                 pytest.fail(f"{self._name} is not known: {unknown}")
             self._source.tell(self._metric, str(self._known))
         return self._known

@@ -128,7 +128,7 @@ class FlexAttention(AttentionParameters):
         keys = case.kv_len or case.seq_len
         if case.device == "cpu" and keys < _BLOCK and keys % 16 == 8:
             # Observed in torch 2.11 and 2.13 with AVX2: each run gives different numbers, or none.
-            return f"flex_attention's kernel for the CPU reads what nobody has written where there are {keys} keys"
+            return f"flex_attention's kernel for the CPU reads uninitialised memory with {keys} keys"
         head_dim = case.d_model // case.num_heads
         if case.device == "cuda" and head_dim < _LEAST_HEAD_ON_GPU:
             return f"flex_attention takes heads of {_LEAST_HEAD_ON_GPU} or more on a GPU, and these are of {head_dim}"

@@ -15,7 +15,7 @@ from itertools import combinations
 
 import big_o
 import numpy as np
-from scaling.costs import DOUBLING, attention, grid, noisy
+from fit.costs import DOUBLING, attention, grid, noisy
 
 from harness.fit.laws import Floats, Sizes, Term
 from harness.fit.select import UNDETERMINED, fit_law, law_name

@@ -14,7 +14,7 @@ from harness.measure.executor import Executor
 
 ODD = "[red] $x$ 😀 שלום naïve 你好 </text> a\u202eb the the"
 SMALL = ["d_model=8", "num_heads=2"]
-LAYERS = "trial.inside.layers"
+LAYERS = "trial.inspection.layers"
 
 
 class Lent:
@@ -117,7 +117,10 @@ def test_in_a_run_the_pictures_go_to_its_plots_and_a_second_map_takes_the_firsts
         ([""], "the sentence is empty"),
         ([" \t "], "the sentence is empty"),
         (["word " * 129], "the sentence has 129 words: a picture shows 128 at most"),
-        (["impl=attention.naive", "the cat"], "'impl=attention.naive' is no sentence: it comes first, in quotes"),
+        (
+            ["impl=attention.naive", "the cat"],
+            "'impl=attention.naive' is not a sentence: give the sentence first, in quotes",
+        ),
         (["the", "cat"], "'cat' is not of the form key=value"),
         (["the cat", "heads=2"], "unknown key 'heads'"),
         (["the cat", "mask=padding"], "unknown mask 'padding'; known: none, causal"),

@@ -44,7 +44,7 @@ def test_it_is_saved_and_goes_with_later_sweeps_of_the_same_threads(elsewhere: P
     [
         (["threads=1,2"], "threads takes one value here"),
         (["dtype=float32,bfloat16"], "dtype takes one value here"),
-        (["out=here"], "a calibration goes to --out FILE"),
+        (["out=here"], "name the file of a calibration with --out FILE"),
         (["precision=exact"], "unknown precision 'exact'"),
         (["impl=attention.fused", "num_heads=3"], "not divisible by num_heads=3"),
         (["impl=planted:Absent"], "planted has no class 'Absent'"),

@@ -137,7 +137,7 @@ def test_an_unchanged_working_tree_passes_and_a_layer_new_in_it_is_left_out(
     assert list(frame.impl) == ["compared_layer:Layer"]
     assert set(frame.verdict) <= {"equivalent", "undecided"}
     assert set(frame.flops_verdict) == {"equivalent"}
-    assert "newer_layer:Layer: it is not there at main: nothing to hold it against." in out
+    assert "newer_layer:Layer: the layer does not exist at main: there is nothing to compare it with." in out
     assert worktrees() == 1
 
 
@@ -160,7 +160,7 @@ def test_a_layer_that_one_side_cannot_measure_is_no_pass_and_one_that_is_new_is_
         "cured": ("unmeasured", "No module named 'not_installed'"),
         "broken": ("unmeasured", "head: error: SyntaxError"),
         "compared": ("unmeasured", "head: error: RuntimeError: no such luck"),
-        "newer": ("undecided", "it is not there at HEAD: nothing to hold it against"),
+        "newer": ("undecided", "the layer does not exist at HEAD: there is nothing to compare it with"),
     }
     assert found.keys() == expected.keys()
     for name, (verdict, reason) in expected.items():
@@ -202,9 +202,9 @@ def test_what_cannot_be_held_against_another_commit_is_2(
         (["impl=rnn.torch", "impl=rnn.elman"], "compare takes two layers"),
         ([], "compare takes two layers"),
         (["impl=rnn.torch,rnn.ellman"], "did you mean 'rnn.elman'?"),
-        (["impl=rnn.torch,rnn.elman", "threshold=0"], "threshold=0: it takes a share from 0.001 on and below 1"),
-        (["impl=rnn.torch,rnn.elman", "threshold=1"], "threshold=1: it takes a share"),
-        (["impl=rnn.torch,rnn.elman", "threshold=nan"], "threshold=nan: it takes a share"),
+        (["impl=rnn.torch,rnn.elman", "threshold=0"], "threshold=0: it takes a number from 0.001 on and below 1"),
+        (["impl=rnn.torch,rnn.elman", "threshold=1"], "threshold=1: it takes a number"),
+        (["impl=rnn.torch,rnn.elman", "threshold=nan"], "threshold=nan: it takes a number"),
         (["impl=rnn.torch,rnn.elman", "threshold=x"], "threshold=x is not a number"),
         (["impl=rnn.torch,rnn.elman", "blocks=3"], "blocks=3: it takes a whole number from 8 to 1000"),
         (["impl=rnn.torch,rnn.elman", "blocks=8.5"], "blocks=8.5: it takes a whole number"),
@@ -262,7 +262,7 @@ def test_ended_halfway_it_leaves_neither_worktree_nor_process(repository: Path) 
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
-    said = "harness: interrupted; found holds what was measured until then, and nothing is concluded\n"
+    said = "harness: interrupted; found holds the measurements so far, and nothing is concluded\n"
     assert (process.returncode, err) == (130, said)
     assert worktrees() == 1
     assert [one.pid for one in psutil.process_iter() if _marked(one, mark)] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exchange.exports import make_run, strict
+from export.exports import make_run, strict
 
 from harness.cli import main
 from harness.export import FORMATS

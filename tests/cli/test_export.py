@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from exchange.exports import SIZES, make_run
+from export.exports import SIZES, make_run
 
 import harness
 from harness.cli import main
@@ -104,7 +104,7 @@ def test_a_report_of_a_file_needs_a_place_and_takes_none_from_a_run(
 ) -> None:
     before = sorted(path.name for path in run.iterdir())
     assert main(["report", str(file)]) == 2
-    assert "say where the report is to go, with -o DIR" in capsys.readouterr().err
+    assert "name a directory for the report with -o DIR" in capsys.readouterr().err
     assert main(["report", str(file), "-o", str(run)]) == 2
     assert "is another run: name a directory of its own" in capsys.readouterr().err
     assert main(["report", str(file), "-o", str(file)]) == 2

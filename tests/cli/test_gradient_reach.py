@@ -11,7 +11,7 @@ from harness.cli import inspect, main
 from harness.measure.executor import Executor
 
 SMALL = ["seq_len=24", "d_model=8", "num_heads=2", "seeds=4"]
-LAYERS = "trial.inside.layers"
+LAYERS = "trial.inspection.layers"
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,7 @@ def test_without_waiting_it_submits_and_shards_are_measured_one_after_the_other_
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "python -m harness status run tells how far it is" in done.stdout
+    assert "python -m harness status run shows the progress" in done.stdout
     deadline = time.monotonic() + 60
     while len([path for path in Path("run/shards").glob("0*.json") if "ended" in path.read_text()]) < 2:
         assert time.monotonic() < deadline
@@ -132,7 +132,7 @@ def test_an_interrupted_command_takes_its_shards_with_it() -> None:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[0] == "harness: its shards have been ended; the same command goes on with run"
+    assert err.splitlines()[0] == "harness: its shards have been ended; run the same command to continue run"
     assert "Traceback" not in err
     deadline = time.monotonic() + 60
     while psutil.pid_exists(shard):

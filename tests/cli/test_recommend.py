@@ -163,7 +163,7 @@ def test_what_is_no_run_or_holds_no_times_is_said_to_be_so(tmp_path: Path, capsy
     assert "is not a run" in capsys.readouterr().err
     empty = write(tmp_path / "empty", [])
     assert main(["recommend", str(empty), *size]) == 2
-    assert "has no times to go by" in capsys.readouterr().err
+    assert "has no times to predict from" in capsys.readouterr().err
 
 
 def test_one_size_and_a_failure_are_enough_to_repeat_what_was_measured(

@@ -12,7 +12,7 @@ from faults.table import LAYERS
 
 _DONE, _REFUSED, _CASES_FAILED, _INTERRUPTED = 0, 2, 3, 130
 # A sweep with a case of these statuses is not done: see the exit statuses in `harness.cli`.
-_BAD = ("incorrect", "incorrect", "error", "killed")
+_BAD = ("incorrect", "error", "killed")
 _FINAL = ("ok", "oom")
 # Parts of notices on stderr about data that the sweep continues without. These are not errors.
 _NOTICES = ("left out", "counts once", "cannot be read", "holds no machine")

@@ -117,7 +117,12 @@ class Place:
     def take_back(self) -> None:
         """Undo the faults, as a user would before continuing the sweep."""
         while self.undo:
-            self.undo.pop()()
+            undo = self.undo.pop()
+            try:
+                undo()
+            except FileNotFoundError:
+                if not self.removed:  # another fault has removed the run, and with it what was damaged
+                    raise
 
     def kill_what_remains(self) -> None:
         for process in remaining(self.mark):

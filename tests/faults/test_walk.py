@@ -46,7 +46,7 @@ def test_a_run_that_is_done_has_nothing_wrong(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "summary", "incorrect"),
+    ("status", "said", "summary", "wrong"),
     [
         (1, "", FUSED + ELMAN, "it ended with 1 and not with 0, 3"),
         (0, "Traceback (most recent call last):\n", FUSED + ELMAN, "a traceback"),

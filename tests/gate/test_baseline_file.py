@@ -104,7 +104,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "an exponent that is a text": (lambda held: of_law(held).update(exponent_n="1"), "exponent_n is the text '1'"),
     "an interval beside its exponent": (lambda held: of_law(held).update(exponent_n=9.0), "between its ends"),
     "a law of nothing known": (lambda held: rename(held["laws"], "of=memory", "of=beauty"), "a law is of one of"),
-    "a law of time among the exact": (lambda held: rename(held["laws"], "of=memory", "of=time"), "stands in `timed`"),
+    "a law of time among the exact": (
+        lambda held: rename(held["laws"], "of=memory", "of=time"),
+        "`timed` must hold everything about time",
+    ),
     "a law of no case": (lambda held: rename(held["laws"], "attention.", "detention."), "of no case that it names"),
     "a verdict that is none": (
         lambda held: next(iter(held["claims"].values())).update(verdict="true"),

@@ -121,7 +121,7 @@ def test_a_node_that_dies_costs_no_case_and_no_row(cluster: Cluster, sweep: Swee
         process.kill()
         process.wait()
         cluster.start()
-    assert "is over (NODE_FAIL); what is left of it is submitted again" in said
+    assert "is over (NODE_FAIL); its unfinished cases are submitted again" in said
     sweep.is_whole()
     assert all(sweep.lines()[name][: len(lines)] == lines for name, lines in kept.items())
     assert len(sweep.lines()) == 3

@@ -125,7 +125,7 @@ def _notes(of_impl: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
         yield ""
         yield "An error is relative to the reference's norm, beside what is tolerated."
     for against, names in without.items():
-        yield from _wrapped(f"Without a reference, held against {against}: {', '.join(names)}.")
+        yield from _wrapped(f"Without a reference, compared with {against}: {', '.join(names)}.")
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

@@ -138,7 +138,7 @@ def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
     wall = f", {formatting.seconds(slowest.wall_call_s)} for {_which_cases(slowest)}" if slowest.wall_call_s else ""
     return [
         f"host-bound: {_which_cases(bound[0])}{_other_cases(bound)}: launching takes longer than the GPU's work, "
-        f"of which the table tells; calls back to back take wall_call_s{wall}."
+        f"whose time the table shows; calls back to back take wall_call_s{wall}."
     ]
 
 

@@ -1,0 +1,199 @@
+"""Which layer to use, from predictions that the test chooses."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+from analysis.fitted import fitted, law
+from rows import usual_lines
+
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.predict import Recommendation, probability_first_is_least, recommend
+from harness.analysis.series import setting_of
+from harness.fit.laws import Term
+from harness.results.table import CaseResult
+
+LINES = usual_lines()
+SETTING = setting_of(LINES[0])
+SIZE = (512, 256, 8, 1)
+NAIVE, FUSED, RNN = "attention.naive", "attention.fused", "rnn.torch"
+
+
+@dataclass(frozen=True)
+class Said:
+    value: float
+    lo: float
+    hi: float
+    measured: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def within(value: float, share: float) -> Said:
+    return Said(value, value / (1 + share), value * (1 + share))
+
+
+def laws(metrics: tuple[str, ...] = ("time", "memory")) -> list[FittedLaw]:
+    any_law = law({Term(n=1, d=1): 1.0})
+    return [
+        fitted([line for line in LINES if line.impl == impl], metric, any_law)
+        for impl in (NAIVE, FUSED, RNN)
+        for metric in metrics
+    ]
+
+
+def recommended(
+    times: Mapping[str, Said], memories: Mapping[str, Said] | None = None, limit: int | None = None
+) -> Recommendation:
+    said = {"time": times, "memory": memories or dict.fromkeys(times, within(1e6, 0.1))}
+
+    def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Said:
+        return said[one.series.metric][one.series.impl]
+
+    return recommend(LINES, laws(), SETTING, SIZE, limit, predict)
+
+
+TIMES = {NAIVE: within(4e-3, 0.01), FUSED: within(1e-3, 0.01), RNN: within(2e-3, 0.01)}
+
+
+def test_the_fastest_is_recommended_with_how_many_times_as_fast_it_is() -> None:
+    found = recommended(TIMES)
+    assert [one.impl for one in found.ranked] == [FUSED, RNN, NAIVE]
+    assert found.ratio == pytest.approx(2.0)
+    reach = math.hypot(math.log(1.01), math.log(1.01))
+    assert (found.ratio_lo, found.ratio_hi) == (
+        pytest.approx(2 * math.exp(-reach)),
+        pytest.approx(2 * math.exp(reach)),
+    )
+    assert (found.share, found.how_sure) == (1.0, "sure")
+
+
+def test_it_is_a_toss_up_where_both_may_be_the_faster() -> None:
+    found = recommended(TIMES | {RNN: within(1.001e-3, 0.2)})
+    assert found.share == pytest.approx(0.5, abs=0.03)
+    assert found.how_sure == "a toss-up"
+
+
+def test_it_is_likely_where_the_difference_is_about_its_uncertainty() -> None:
+    # Apart by one standard deviation of their difference: Φ(1) = 0.84.
+    apart = math.sqrt(2) * math.log(1.2) / 1.96
+    found = recommended(TIMES | {FUSED: within(1e-3, 0.2), RNN: within(1e-3 * math.exp(apart), 0.2)})
+    assert found.share == pytest.approx(0.841, abs=0.01)
+    assert found.how_sure == "likely"
+
+
+def test_a_third_that_may_be_the_fastest_makes_the_first_less_sure() -> None:
+    two = recommended(TIMES | {FUSED: within(1e-3, 0.2), RNN: within(1.1e-3, 0.2)})
+    three = recommended(TIMES | {FUSED: within(1e-3, 0.2), RNN: within(1.1e-3, 0.2), NAIVE: within(1.1e-3, 0.2)})
+    assert three.share < two.share
+
+
+def test_each_side_of_an_interval_has_its_own_spread() -> None:
+    slower_at_most = Said(1e-3, 0.99e-3, 2e-3)
+    faster_at_most = Said(1e-3, 0.5e-3, 1.01e-3)
+    other = within(1.2e-3, 0.01)
+    assert probability_first_is_least([slower_at_most, other]) < probability_first_is_least([faster_at_most, other])
+
+
+def test_what_was_measured_once_is_known_within_no_bounds() -> None:
+    once = Said(1e-3, 0.0, math.inf, measured=True)
+    assert probability_first_is_least([once, within(2e-3, 0.01)]) == pytest.approx(0.5, abs=0.02)
+    found = recommended(TIMES | {FUSED: once})
+    assert (found.ratio_lo, found.ratio_hi, found.how_sure) == (0.0, math.inf, "a toss-up")
+
+
+def test_the_share_is_the_same_each_time() -> None:
+    costs = [within(1e-3, 0.2), within(1.1e-3, 0.2)]
+    assert probability_first_is_least(costs) == probability_first_is_least(costs)
+
+
+def test_what_may_need_more_memory_than_there_is_is_left_out() -> None:
+    memories = {NAIVE: within(100, 0.1), FUSED: within(1000, 0.1), RNN: within(990, 0.01)}
+    found = recommended(TIMES, memories, limit=1050)
+    assert [one.impl for one in found.ranked] == [RNN, NAIVE]
+    assert [one.impl for one in found.too_large] == [FUSED]
+    nothing = recommended(TIMES, memories, limit=1)
+    assert (nothing.ranked, len(nothing.too_large), nothing.share) == ((), 3, None)
+
+
+def test_an_impl_whose_memory_is_not_known_passes_no_limit() -> None:
+    known = [one for one in laws() if (one.series.impl, one.series.metric) != (FUSED, "memory")]
+    said = {"time": TIMES, "memory": dict.fromkeys(TIMES, within(100, 0.1))}
+    found = recommend(LINES, known, SETTING, SIZE, 200, lambda one, *size: said[one.series.metric][one.series.impl])
+    assert [one.impl for one in found.ranked] == [RNN, NAIVE]
+    assert (found.too_large, found.unknown) == ((), ((FUSED, "its memory is not known, nor whether it fits"),))
+
+
+def test_without_a_limit_an_impl_without_a_law_of_memory_is_left_in() -> None:
+    found = recommend(LINES, laws(("time",)), SETTING, SIZE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
+    assert len(found.ranked) == 3
+    assert {one.memory for one in found.ranked} == {None}
+
+
+def test_one_alone_is_the_only_one() -> None:
+    found = recommend(LINES, laws()[:2], SETTING, SIZE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
+    assert (len(found.ranked), found.share, found.how_sure) == (1, None, "the only one")
+
+
+def test_a_layer_without_heads_is_asked_for_at_its_one() -> None:
+    asked: dict[str, int] = {}
+
+    def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Said:
+        asked[one.series.impl] = h
+        return TIMES[one.series.impl]
+
+    recommend(LINES, laws(), SETTING, SIZE, None, predict)
+    assert asked == {NAIVE: 8, FUSED: 8, RNN: 1}
+
+
+def test_an_impl_of_which_nothing_can_be_said_is_named_with_the_reason() -> None:
+    def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Said:
+        if one.series.impl == RNN:
+            raise ValueError("batch_size=4 was asked and only batch_size=1 measured")
+        return TIMES[one.series.impl]
+
+    found = recommend(LINES, laws(), SETTING, (512, 256, 8, 4), None, predict)
+    assert [one.impl for one in found.ranked] == [FUSED, NAIVE]
+    assert found.unknown == ((RNN, "batch_size=4 was asked and only batch_size=1 measured"),)
+
+
+def test_other_settings_have_no_say() -> None:
+    other = setting_of(LINES[0]).__class__("train", "float32", "cpu", "none", 1, "default")
+    assert recommend(LINES, laws(), other, SIZE, None, lambda *size: TIMES[FUSED]).ranked == ()
+
+
+def failed(impl: str, **at: object) -> list[CaseResult]:
+    """The lines, with that impl having run out of memory at that size."""
+    return [
+        replace(line, status="oom", reason="can't allocate", time_s=None, **at)
+        if line.impl == impl and (line.seq_len, line.d_model) == SIZE[:2]
+        else line
+        for line in LINES
+    ]
+
+
+@pytest.mark.parametrize("impl", [FUSED, RNN])
+def test_what_failed_at_that_very_size_is_not_recommended_there(impl: str) -> None:
+    found = recommend(failed(impl), laws(), SETTING, SIZE, None, lambda one, *size: TIMES[one.series.impl])
+    assert impl not in [one.impl for one in found.ranked]
+    assert (len(found.ranked), found.unknown) == (2, ((impl, "oom there: can't allocate"),))
+
+
+@pytest.mark.parametrize("elsewhere", [{"seq_len": 4096}, {"dtype": "bfloat16"}, {"batch_size": 2}])
+def test_what_failed_elsewhere_is_recommended(elsewhere: dict[str, object]) -> None:
+    lines = failed(FUSED, **elsewhere)
+    found = recommend(lines, laws(), SETTING, SIZE, None, lambda one, *size: TIMES[one.series.impl])
+    assert (found.ranked[0].impl, found.unknown) == (FUSED, ())
+
+
+def test_equal_costs_are_a_toss_up() -> None:
+    known = Said(1e-3, 1e-3, 1e-3)
+    assert probability_first_is_least([known, known]) == 0.5
+    assert probability_first_is_least([known, known, known]) == pytest.approx(1 / 3)
+    assert probability_first_is_least([known, known, Said(2e-3, 2e-3, 2e-3)]) == 0.5
+
+
+def test_two_costs_of_one_trial_each_are_a_toss_up_however_far_apart() -> None:
+    once, later = Said(1e-3, 0.0, math.inf), Said(1.0, 0.0, math.inf)
+    assert probability_first_is_least([once, later]) == pytest.approx(0.5, abs=0.02)
+    assert probability_first_is_least([once, later, later]) == pytest.approx(1 / 3, abs=0.02)

@@ -1,0 +1,66 @@
+"""Claims, ours and somebody's own, and what becomes of them together."""
+
+from dataclasses import replace
+
+import pytest
+from analysis.measured import attention, measured, verdict
+
+from harness.analysis.fitted_laws import fit_laws
+from harness.analysis.verdicts import COLUMNS, VERDICTS, claims_table, verdicts
+
+
+def test_the_stated_work_of_somebodys_own_layer_is_held_against_the_count() -> None:
+    of = measured("their:Layer", attention)
+    assert verdicts(of, []) == []
+    told = [replace(line, flops_claimed=line.flops) for line in of]
+    assert verdict("work", told).verdict == "confirmed"
+    wrong = [replace(line, flops_claimed=line.flops + 1) for line in of]
+    assert verdict("work", wrong).verdict == "refuted"
+
+
+def test_the_claims_in_the_rows_of_somebodys_own_layer_are_judged_as_ours_are() -> None:
+    stated = '{"work": "8nd² + 4n²d", "depth": "n", "memory": "nd"}'
+    of = measured("their:Layer", attention, memory=lambda n, d, h: 4 * n * n, depth=lambda n, d, h: n, claims=stated)
+    found = {one.quantity: (one.claimed, one.verdict) for one in verdicts(of, [])}
+    time = found.pop("time")
+    assert time[1] == "undetermined"
+    assert found == {
+        "work": ("8nd² + 4n²d", "confirmed"),
+        "memory": ("O(nd)", "refuted"),
+        "depth": ("O(n)", "confirmed"),
+    }
+
+
+@pytest.mark.parametrize("stated", ['{"work": "8nd^^2"}', '["work"]', "no JSON"])
+def test_claims_that_cannot_be_read_are_undetermined_with_the_reason(stated: str) -> None:
+    one = verdict("work", measured("their:Layer", attention, claims=stated))
+    assert (one.verdict, "is no sum of terms" in one.reason) == ("undetermined", True)
+
+
+def test_settings_are_judged_apart() -> None:
+    of = measured("attention.fused", attention, depth=lambda n, d, h: 5)
+    wrong = [replace(line, dtype="bfloat16", flops=1, flops_full=1) for line in of]
+    found = {one.setting.dtype: one.verdict for one in verdicts(of + wrong, []) if one.quantity == "work"}
+    assert found == {"float32": "confirmed", "bfloat16": "refuted"}
+
+
+def test_failures_alone_leave_everything_undetermined() -> None:
+    failed = [
+        replace(line, status="error", reason="it broke", time_s=None, peak_bytes=None)
+        for line in measured("attention.fused")
+    ]
+    found = verdicts(failed, fit_laws(failed))
+    assert {one.quantity for one in found} == {"work", "memory", "depth", "path", "time"}
+    assert {one.verdict for one in found} == {"undetermined"}
+    assert all(one.reason for one in found)
+    assert verdicts([], []) == []
+
+
+def test_the_table_has_a_row_a_claim() -> None:
+    found = verdicts(measured("attention.fused", attention, depth=lambda n, d, h: 5), [])
+    table = claims_table(found)
+    assert tuple(table.columns) == COLUMNS
+    assert list(table.quantity) == ["work", "memory", "depth", "path", "time"]
+    assert set(table.verdict) <= set(VERDICTS)
+    assert set(table["mode"]) == {"forward"}
+    assert list(claims_table([]).columns) == list(COLUMNS)
