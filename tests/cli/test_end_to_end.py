@@ -124,8 +124,8 @@ def test_verify_fails_a_planted_wrong_layer(
     monkeypatch.chdir(tmp_path)
     assert main(["verify", "impl=planted:ForgetsTheScale,attention.naive"]) == 3
     out = capsys.readouterr().out
-    assert out.startswith("planted:ForgetsTheScale n=64 d=64 h=4 b=2 train float32: wrong\n    output is off by ")
-    assert "\nplanted:ForgetsTheScale  1 wrong\n" in out
+    assert out.startswith("planted:ForgetsTheScale n=64 d=64 h=4 b=2 train float32: incorrect\n    output is off by ")
+    assert "\nplanted:ForgetsTheScale  1 incorrect\n" in out
 
 
 def test_a_sweep_goes_on_when_its_reader_has_seen_enough(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def ended(arguments: Sequence[str], stdout: int) -> tuple[int, str]:
 
 def notice_of(run: Path, arguments: Sequence[str]) -> str:
     """What a command that reads the run says of it."""
-    return f"harness: {run} has no rows/: rebuilt from results.csv, which holds one line per case\n" * (
+    return f"harness: {run} has no rows/: rebuilt from summary.csv, which holds one line per case\n" * (
         str(run) in arguments
     )
 

@@ -94,7 +94,7 @@ def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Pa
     shutil.rmtree(tmp_path / "run" / "rows")
     read = read_run_directory(tmp_path / "run")
     assert read.lines == whole.lines
-    assert read.notices == [f"{tmp_path / 'run'} has no rows/: rebuilt from results.csv, which holds one line per case"]
+    assert read.notices == [f"{tmp_path / 'run'} has no rows/: rebuilt from summary.csv, which holds one line per case"]
 
 
 @pytest.mark.parametrize(
