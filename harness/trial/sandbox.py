@@ -234,12 +234,12 @@ def unlink_noted() -> None:
     open before its answer (`note_used`).
     """
     patterns = os.fsdecode(_noted[:].rstrip(b"\0")).split("\0")
-    _noted[:] = bytes(len(_noted))
     for pattern in filter(None, patterns):
         for left in _DIRECTORY.glob(pattern):
             with contextlib.suppress(OSError):
                 if left.stat().st_mtime >= _BEGAN:  # containers may share this directory but not process numbers
                     left.unlink()
+    _noted[:] = bytes(len(_noted))  # last: the supervisor may kill the fork server here, and then does the same
 
 
 def _is_since(entry: os.DirEntry[str], began: float, owner: int) -> bool:

@@ -27,7 +27,7 @@ def flag(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def impatient(flag: Path) -> Iterator[Executor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FLAG, str(flag))
-        with Executor(seed=0, trial_s=0.01, timeout_s=1.5, memory_limit=2**29) as runner:
+        with Executor(seed=0, trial_s=0.01, timeout_s=4, memory_limit=2**29) as runner:
             yield runner
 
 
@@ -84,7 +84,7 @@ def test_it_is_warmed_takes_turns_and_ends(impatient: Executor, case: Case) -> N
     [
         ("Raises", "error", "no such luck"),
         ("KillsItself", "killed", "by SIGKILL"),
-        ("Sleeps", "timeout", "no result after 1.5 s"),
+        ("Sleeps", "timeout", "no result after 4 s"),
     ],
 )
 def test_what_goes_wrong_during_a_turn_is_told(
