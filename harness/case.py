@@ -91,9 +91,11 @@ class Case:
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
         """The case that `as_dict` wrote. Axes added since then get their defaults, and renamed ones are converted.
 
-        Raises KeyError if a field without a default is missing.
+        Raises KeyError if a field without a default is missing, and TypeError if `data` is no mapping.
         """
-        if not _FORMER_AXES.isdisjoint(data):
+        if not isinstance(data, Mapping):
+            raise TypeError("a case is an object")
+        if not FORMER_AXES.isdisjoint(data):
             data = present(data)
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
@@ -113,7 +115,7 @@ def _small(length: int) -> int:
 # Axes that are not sizes. Cases that differ along one of them are never compared with each other.
 SETTINGS = ("mode", "dtype", "device", "threads", "allocator", "mask", "padding_fraction", "kv_len")
 AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
-_FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
+FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 # The value of an axis that is not given.
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) if field.default is not MISSING}
 

@@ -5,9 +5,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from harness.errors import UsageError
+
 # Sizes as every output prints them.
 SHORT = {"n": "seq_len", "d": "d_model", "h": "num_heads", "b": "batch_size"}
 STATUSES = {"wrong": "incorrect"}
+# Options of commands. The other former names are columns.
+_OPTIONS = ("real_share", "source_len", "together", "floor")
+# A value, or a list of them: what else Hydra's grammar has, such as a range, has no complement.
+_PLAIN = re.compile(r"[\d.,eE+\-\[\]\s]*")
 _NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
 
 
@@ -17,7 +23,10 @@ def complement(value: Any) -> Any:
         return [complement(item) for item in value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    return round(1.0 - value, 12)
+    try:
+        return round(1.0 - value, 12)
+    except OverflowError:
+        return value
 
 
 def _same(value: Any) -> Any:
@@ -25,7 +34,7 @@ def _same(value: Any) -> Any:
 
 
 def _is_two(value: Any) -> Any:
-    return value if value is None or value != value else value == 2
+    return None if value is None or str(value) in ("nan", "<NA>") else value == 2
 
 
 def _points(value: Any) -> Any:
@@ -77,15 +86,20 @@ def _renamed(name: str) -> str:
 
 
 def present_option(option: str) -> str:
-    """A `key=value` option under its present name. A former name is reported in one line; a short one is not."""
+    """A `key=value` option under its present name. A former name is reported in one line; a short one is not.
+
+    Raises UsageError for a value of which one minus the value cannot be written.
+    """
     key, equals, value = option.partition("=")
     name = key.strip().lstrip("+")
-    if not equals or (name not in FORMER and name not in SHORT):
+    if not equals or (name not in _OPTIONS and name not in SHORT):
         return option
     if name in SHORT:
         return f"{SHORT[name]}={value}"
     new, convert = FORMER[name]
     if convert is complement:
+        if not _PLAIN.fullmatch(value):
+            raise UsageError(f"{option}: {_renamed(name)}: give {new}=…")
         value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):g}", value)
     print(f"harness: {_renamed(name)}", file=sys.stderr)
     return f"{new}={value}"

@@ -9,6 +9,7 @@ import pytest
 
 from harness.case import Case
 from harness.config import compose
+from harness.errors import UsageError
 from harness.gate.baseline import parse_case
 from harness.measure.session import check_output_directory
 from harness.results.aggregate import RunAccumulator
@@ -100,3 +101,27 @@ def test_a_run_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(former.replace("points:", "together:"))
     (tmp_path / "machine.json").write_text(json.dumps({}))
     assert check_output_directory(tmp_path, config, fresh=False)
+
+
+@pytest.mark.parametrize("value", ["range(0.1,0.9,0.2)", "${mode}", "null"])
+def test_a_former_value_without_a_complement_is_refused_with_the_present_name(value: str) -> None:
+    with pytest.raises(UsageError, match=r"which is 1 − real_share: give padding_fraction=…"):
+        compose([f"real_share={value}", "mask=padding"])
+
+
+@pytest.mark.parametrize("case", [["real_share"], "real_share", 5, {**OLD_CASE, "real_share": 10**400}])
+def test_a_damaged_row_with_former_names_is_left_out(case: object) -> None:
+    row = {"family": "rnn", "round": 1, "case": case, "purpose": "verify", "status": "wrong", "reason": "no"}
+    assert not RunAccumulator().add(row)
+
+
+def test_a_baseline_with_a_former_column_in_place_of_an_axis_is_refused() -> None:
+    with pytest.raises(ValueError, match="'humps=2' is not of the form axis=value"):
+        parse_case("impl=rnn.elman seq_len=8 d_model=4 num_heads=1 humps=2")
+
+
+def test_a_former_column_may_have_missing_values_of_pandas() -> None:
+    table = pd.DataFrame({"seq_len": [8], "time_s": [1e-3], "humps": [1]}).convert_dtypes()
+    table.loc[0, "humps"] = pd.NA
+    (line,) = lines_of_table(table)
+    assert line.bimodal is None

@@ -11,7 +11,7 @@ from harness import registry
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.series import Setting
 from harness.analysis.verdicts import Verdict
-from harness.case import AXES, DEFAULTS, Case
+from harness.case import AXES, DEFAULTS, FORMER_AXES, Case
 from harness.config.axes import check_axes
 from harness.fit.laws import Range
 from harness.former_names import FORMER
@@ -109,7 +109,7 @@ def _parts(key: str, first: str) -> dict[str, str]:
     parts = {"impl": impl.removeprefix("impl=")}
     for word in f"{first}={others}".split(" "):
         name, equals, value = word.partition("=")
-        if not equals or not value or name in parts or name not in (*AXES, *FORMER, "of"):
+        if not equals or not value or name in parts or name not in (*AXES, *FORMER_AXES, "of"):
             raise ValueError(f"'{word}' is not of the form axis=value")
         parts[name] = value
     return {FORMER[name][0] if name in FORMER else name: _present_value(name, text) for name, text in parts.items()}
