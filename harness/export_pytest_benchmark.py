@@ -20,7 +20,7 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.export import Exported, as_json, axes_of_line, overrides, plain_cells
 from harness.formatting import printable
-from harness.results.aggregate import read_run
+from harness.results.accumulate_rows import read_run
 from harness.results.run_directory import StoredRun
 from harness.results.summarise import Trials
 from harness.results.table import CaseResult

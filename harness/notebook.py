@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.analyse import Analysis, analyse
+from harness.analysis.claims_table import claims_table
 from harness.analysis.crossovers import crossovers_table
 from harness.analysis.fitted_laws import fit_laws, laws_table
 from harness.analysis.published_claims import published_table
 from harness.analysis.roofline import why_no_roof
-from harness.analysis.verdicts import claims_table
 from harness.errors import UsageError
 from harness.report.facets import PanelSetting, panel_settings
 from harness.results.run_directory import read_run_directory

@@ -12,7 +12,7 @@ from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import parse_case
 from harness.measure.session import check_output_directory
-from harness.results.aggregate import RunAccumulator
+from harness.results.accumulate_rows import RunAccumulator
 from harness.results.table import lines_of_table
 
 

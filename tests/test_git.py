@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.git import worktree
+from harness.worktree import worktree
 
 
 def git(*arguments: str) -> str:

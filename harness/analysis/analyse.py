@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from harness.analysis.claims_table import Verdict, verdicts
 from harness.analysis.crossovers import Crossover, crossovers
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
 from harness.analysis.papers import Paper, paper_of
@@ -12,7 +13,6 @@ from harness.analysis.predict import HeldOut, hold_out
 from harness.analysis.published_claims import FigureComparison, JudgedClaim, figures_beside, judge_claims
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
-from harness.analysis.verdicts import Verdict, verdicts
 from harness.results.table import CaseResult
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from harness.analysis.claim_rules import judge_depth, judge_path
 from harness.analysis.claims import CONFIRMED, REFUTED, UNDETERMINED, degree
-from harness.analysis.exact_claims import judge_depth, judge_path
+from harness.analysis.claims_table import OWN_FORMULA, Verdict
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.series import Setting, series_groups
-from harness.analysis.verdicts import OWN_FORMULA, Verdict
 from harness.claims import WorkTerm, parse, work_of_next_token, work_text
 from harness.results.table import CaseResult
 from impls.registry import IMPLS

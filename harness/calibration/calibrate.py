@@ -33,7 +33,7 @@ from harness.errors import UsageError
 from harness.machine import cpu_model
 from harness.measure.scheduler import Scheduler, TrialRunner, Watcher
 from harness.registry import Traits
-from harness.results.aggregate import trial_of_row
+from harness.results.accumulate_rows import trial_of_row
 from harness.stats.estimate import Trial, any_quiet, best_pulse, estimate
 
 # Three copies give three pairs for the cost of three measurements. Each repeat has its own fork server.

@@ -18,8 +18,8 @@ from harness.gate.publish import add_outputs, check_outputs, publish_outcomes
 if TYPE_CHECKING:
     from harness.case import Case
     from harness.gate.baseline import Baseline
+    from harness.gate.check_rules import Outcome
     from harness.gate.remeasure import Remeasurement
-    from harness.gate.rules import Outcome
 
 _CHECK_EPILOG = """\
 settings:
@@ -60,9 +60,9 @@ def run_check(arguments: Sequence[str]) -> int:
     from harness.cli.filters import choose_cases, split_filters
     from harness.config import compose
     from harness.gate.baseline_file import read_baseline
+    from harness.gate.check_rules import exit_status
     from harness.gate.remeasure import Remeasurement
     from harness.gate.reporters import show_outcomes
-    from harness.gate.rules import exit_status
 
     check_outputs(options)
     was = read_baseline(options.file)
@@ -128,8 +128,8 @@ def run_baseline(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     # Imported here so that `--help` does not load the code that fits laws.
     import harness
+    from harness.analysis.claims_table import verdicts
     from harness.analysis.fitted_laws import fit_laws
-    from harness.analysis.verdicts import verdicts
     from harness.gate.baseline import baseline_of, subject_of
     from harness.gate.baseline_file import baseline_text, write_baseline
     from harness.results.run_directory import read_run_directory

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.cli.compare_sides import ComparisonRequest
+    from harness.gate.check_rules import Outcome
     from harness.gate.compare import Comparison
-    from harness.gate.rules import Outcome
 
 
 _EPILOG = """\
@@ -88,7 +88,7 @@ def _compare(
     from harness.gate.compare import compare_sides
     from harness.measure.interleaved import BlockLog, Pair, Timing, time_pairs
     from harness.measure.progress import PairScreen
-    from harness.stats.paired_test import MeasuredBlocks
+    from harness.stats.paired_verdicts import MeasuredBlocks
     from harness.store import Lock
 
     with ExitStack() as stack:
@@ -121,9 +121,9 @@ def _report_comparison(
 ) -> int:
     from harness.files import to_csv
     from harness.formatting import printable
+    from harness.gate.check_rules import exit_status
     from harness.gate.compare import comparison_table, outcomes_of
     from harness.gate.reporters import comparison_sentences, show_comparison
-    from harness.gate.rules import exit_status
 
     (out / "comparison.csv").write_text(to_csv(comparison_table(comparison)), encoding="utf-8")
     show_comparison(title, comparison, console)

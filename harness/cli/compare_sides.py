@@ -17,9 +17,8 @@ from harness.case import AXES, Case, collapsed
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.former_names import present_option
+from harness.gate.check_rules import Outcome
 from harness.gate.compare import TIME
-from harness.gate.rules import Outcome
-from harness.git import Worktree, worktree
 from harness.machine import describe_machine
 from harness.measure.executor import Executor
 from harness.measure.interleaved import Sides, prepare_pairs
@@ -28,7 +27,8 @@ from harness.measure.session import COMPILE_CACHE, check_devices, describe_impl,
 from harness.registry import Traits
 from harness.results.summarise import summarise_run
 from harness.results.table import CaseResult
-from harness.stats.paired_test import UNDECIDED, UNMEASURED, Rules
+from harness.stats.paired_verdicts import UNDECIDED, UNMEASURED, Rules
+from harness.worktree import Worktree, worktree
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 _OWN = ("ref", "threshold", "blocks", "minutes")

@@ -19,9 +19,9 @@ from harness.registry import unsupported_reason
 from harness.store.directory import RESULTS, check_run
 
 if TYPE_CHECKING:
-    from harness.fit.decay import Decay
+    from harness.fit.gradient_decay import Decay
     from harness.measure.executor import Executor
-    from harness.report.plots.inspection import Norms, Weights
+    from harness.report.attention_and_gradients import Norms, Weights
 
 
 _ATTENTION_MAP_KEYS = ("impl", "d_model", "num_heads", "mask", "seed", "out")
@@ -79,7 +79,7 @@ def run_attention_map(arguments: Sequence[str]) -> int:
         started.start()
         import numpy as np
 
-        from harness.report.plots.inspection import attention_map, fonts_for
+        from harness.report.attention_and_gradients import attention_map, fonts_for
         from harness.report.plots.style import save
 
         case = with_heads_chosen(case, started)
@@ -155,7 +155,7 @@ def _show_attention_map(words: Sequence[str], weights: "Weights", whose: str) ->
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.report.plots.inspection import label_text
+    from harness.report.attention_and_gradients import label_text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("word", overflow="fold")
@@ -220,8 +220,8 @@ def run_gradient_reach(arguments: Sequence[str]) -> int:
     seeds = positive_number(given, "seeds", 8, _MOST_SEEDS)
     with short_executor() as started:
         started.start()
-        from harness.fit.decay import decay
-        from harness.report.plots.inspection import gradient_reach
+        from harness.fit.gradient_decay import decay
+        from harness.report.attention_and_gradients import gradient_reach
         from harness.report.plots.style import save
 
         norms, own, failed = _measure(

@@ -12,8 +12,8 @@ from itertools import product
 
 import numpy as np
 
+from harness.fit.fit_law import leading, subset_fits
 from harness.fit.laws import AXES, Break, Coefficient, Law, Sizes, Term, design, varying_axes
-from harness.fit.select import leading, subset_fits
 
 # d/h is the width of a head.
 _POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}

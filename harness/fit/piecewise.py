@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import fdtri, stdtrit
 
+from harness.fit.fit_law import ROUNDING, Fits, all_subsets, fit_law
 from harness.fit.laws import Break, Floats, Law, Range, Sizes, Term, candidate_terms, design, varying_axes, weights_of
-from harness.fit.select import ROUNDING, Fits, all_subsets, fit_law
 
 # Significance level of a break. It is low and divided by the number of n, because many n are tried.
 _REJECTED_BELOW = 1e-4

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_type_hints
 
 from harness import registry
+from harness.analysis.claims_table import Verdict
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.series import Setting
-from harness.analysis.verdicts import Verdict
 from harness.case import AXES, DEFAULTS, FORMER_AXES, Case
 from harness.config.axes import check_axes
 from harness.fit.laws import Range

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.analysis.claims_table import VERDICTS
 from harness.analysis.series import METRICS
-from harness.analysis.verdicts import VERDICTS
 from harness.case import FAILURES
 from harness.errors import UsageError, did_you_mean
 from harness.files import read_text, write_atomically

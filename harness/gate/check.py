@@ -8,7 +8,7 @@ from typing import Any
 from harness import formatting
 from harness.case import Case
 from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, group, size_label, subject_of
-from harness.gate.rules import (
+from harness.gate.check_rules import (
     IMPROVED,
     PASSED,
     PEAK_TOLERANCE,
@@ -22,7 +22,7 @@ from harness.gate.rules import (
     judge_law,
     no_longer_rises,
 )
-from harness.stats.paired_test import UNMEASURED
+from harness.stats.paired_verdicts import UNMEASURED
 
 KERNEL = "kernel"
 # By column: the quantity's name, and the function that formats its numbers.

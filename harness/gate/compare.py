@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from harness import formatting
 from harness.case import AXES, Case
 from harness.gate.baseline import subject_of
-from harness.gate.rules import IMPROVED, PASSED, PEAK_TOLERANCE, REGRESSION, Outcome, judge_count
+from harness.gate.check_rules import IMPROVED, PASSED, PEAK_TOLERANCE, REGRESSION, Outcome, judge_count
 from harness.results.table import CaseResult
-from harness.stats import paired_test
-from harness.stats.paired_test import (
+from harness.stats import paired_verdicts
+from harness.stats.paired_verdicts import (
     UNDECIDED,
     UNMEASURED,
     Control,
@@ -155,9 +155,9 @@ def _why_not(was: CaseResult | None, now: CaseResult | None) -> str:
 
 TIME, MEMORY, FLOPS = "time", "peak memory", "flops"
 _OF_TIME = {
-    paired_test.SLOWER: REGRESSION,
-    paired_test.FASTER: IMPROVED,
-    paired_test.EQUIVALENT: PASSED,
+    paired_verdicts.SLOWER: REGRESSION,
+    paired_verdicts.FASTER: IMPROVED,
+    paired_verdicts.EQUIVALENT: PASSED,
     UNDECIDED: UNDECIDED,
     UNMEASURED: UNMEASURED,
 }
@@ -204,7 +204,7 @@ def _time(name: str, one: ComparedCase, control: str) -> Outcome:
     return Outcome(name, TIME, verdict, "", ratio_text(one.time), f"{one.verdict}: {reason}")
 
 
-def ratio_text(time: paired_test.Verdict) -> str:
+def ratio_text(time: paired_verdicts.Verdict) -> str:
     """The time ratio with its interval: `×1.052 (1.041 to 1.063)`. Empty without blocks."""
     found = time.evidence
     if not found.blocks:
@@ -214,7 +214,7 @@ def ratio_text(time: paired_test.Verdict) -> str:
     return f"×{found.ratio:.3f} ({found.lo:.3f} to {found.hi:.3f})"
 
 
-def smallest_visible_difference(time: paired_test.Verdict) -> str:
+def smallest_visible_difference(time: paired_verdicts.Verdict) -> str:
     """A phrase that names the smallest slow-down this measurement would have detected."""
     least = time.smallest_detectable
     if least == float("inf"):

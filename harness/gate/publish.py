@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.gate.rules import Outcome
+    from harness.gate.check_rules import Outcome
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 _ENDINGS = {"markdown": ".md", "junit": ".xml", "json": ".json"}

@@ -10,8 +10,8 @@ from rich.console import Console
 
 import harness
 from harness import registry, store
+from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.verdicts import verdicts
 from harness.case import AXES, Case
 from harness.config import SweepConfig
 from harness.errors import UsageError

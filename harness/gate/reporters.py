@@ -14,9 +14,17 @@ from rich.table import Table
 
 from harness import formatting
 from harness.formatting import escape_markdown, printable
+from harness.gate.check_rules import (
+    IMPROVED,
+    PASSED,
+    REGRESSION,
+    Outcome,
+    counted_outcomes,
+    exit_status,
+    ordered_outcomes,
+)
 from harness.gate.compare import HELD, ComparedCase, Comparison, pair_label, ratio_text
-from harness.gate.rules import IMPROVED, PASSED, REGRESSION, Outcome, counted_outcomes, exit_status, ordered_outcomes
-from harness.stats.paired_test import EQUIVALENT, FASTER, SLOWER, UNDECIDED, UNMEASURED
+from harness.stats.paired_verdicts import EQUIVALENT, FASTER, SLOWER, UNDECIDED, UNMEASURED
 
 OUTCOME_SCHEMA = 1
 

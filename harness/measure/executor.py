@@ -300,8 +300,8 @@ def serve_questions() -> None:
     """
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)  # output of a layer must not mix with the answers
-        from harness.trial.handlers import outcome_of_exception
         from harness.trial.layer_protocol import unsupported_in_sweep
+        from harness.trial.trial_kinds import outcome_of_exception
 
         for group in json.load(sys.stdin):
             answered = [

@@ -25,7 +25,7 @@ from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
 from harness.measure.scheduler import RowSink, Scheduler, Watcher
 from harness.registry import Traits
-from harness.stats.paired_test import BlockFailed, MeasuredBlocks, Rules, measure_blocks
+from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules, measure_blocks
 
 _T = TypeVar("_T")
 _ORDERS = ("ABBA", "BAAB")

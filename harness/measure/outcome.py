@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.case import FAILURES
-from harness.results.aggregate import facts_of_row, record_of_row
+from harness.results.accumulate_rows import facts_of_row, record_of_row
 
 # The rest of a larger answer is not read.
 MOST_BYTES = 64 * 2**20

@@ -24,7 +24,7 @@ from harness.case import Case
 from harness.config import Precision
 from harness.config.axes import LARGEST
 from harness.registry import Traits, unsupported_reason
-from harness.results.aggregate import REOPEN, read_run, trial_of_row
+from harness.results.accumulate_rows import REOPEN, read_run, trial_of_row
 from harness.results.summarise import Trials, duplicate_row_notices
 from harness.stats.estimate import Trial, any_quiet, best_pulse
 from harness.stats.stopping import restless, stop_reason

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.analysis.analyse import Analysis, analyse
+from harness.analysis.claims_table import claims_table
 from harness.analysis.crossovers import crossovers_table
 from harness.analysis.fitted_laws import laws_table
 from harness.analysis.published_claims import judged_claims_table, published_table
-from harness.analysis.verdicts import claims_table
 from harness.errors import UsageError
 from harness.files import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots

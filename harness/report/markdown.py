@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from harness.analysis.analyse import Analysis, PublishedFindings
+from harness.analysis.claims_table import VERDICTS
 from harness.analysis.roofline import points_above_roof
-from harness.analysis.verdicts import VERDICTS
 from harness.formatting import code, escape_markdown
 from harness.report.provenance import Provenance, hardware, provenance_facts
 from harness.report.text import checks, laws

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.case import AXES, Case
-from harness.results.aggregate import FACTS, RECORD, RunAccumulator, read_run
+from harness.results.accumulate_rows import FACTS, RECORD, RunAccumulator, read_run
 from harness.results.table import COLUMNS, CaseResult
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
 from harness.stats.estimate import QUIET_PULSE, Estimate, estimates

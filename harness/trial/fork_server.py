@@ -23,10 +23,10 @@ import time
 from typing import NoReturn
 
 from harness import registry
-from harness.trial import compilation, handlers, sandbox
-from harness.trial.handlers import run_trial
+from harness.trial import compilation, sandbox, trial_kinds
 from harness.trial.messages import give_notice, send
 from harness.trial.supervisor import REFUSED
+from harness.trial.trial_kinds import run_trial
 
 MAX_REQUEST = 65536
 
@@ -71,7 +71,7 @@ def _prepare(message: bytes) -> None:
     if case.get("mode") in ("train", "backward"):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
     if request.get("own_module"):
-        handlers.preload_module(case["impl"])
+        trial_kinds.preload_module(case["impl"])
     if request.get("compiles"):
         compilation.preload_compiler(case["device"])
     if request.get("own_module") or request.get("compiles"):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from harness import registry
 from harness.case import Case
-from harness.trial.kept_results import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.layer_protocol import case_to_verify, output_dtype, unsupported_reason
+from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.tolerance import WrongResult, check_error, check_output, largest_norm, tolerance
 from harness.trial.workload import (
     Workload,

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from rows import lines
 
+from harness.analysis.claims_table import Verdict, verdicts
 from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.verdicts import Verdict, verdicts
 from harness.case import Case
 from harness.results.table import CaseResult
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from analysis.measured import Cost, attention, measured, verdict
 
+from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.verdicts import verdicts
 
 
 def test_work_is_confirmed_when_every_count_is_the_claim_times_the_batch() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from analysis.measured import Cost, measured, verdict
 
-from harness.analysis.exact_claims import judge_memory
+from harness.analysis.claim_rules import judge_memory
 from harness.claims import parse
 from harness.fit.laws import Term
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import points_above_roof, roof_points, roofs
 from harness.analysis.table1 import table1
-from harness.analysis.verdicts import verdicts
 from harness.results.table import CaseResult, lines_of_table
 
 RUN = Path(__file__).resolve().parents[2] / "results" / "published" / "cpu-2-cores"

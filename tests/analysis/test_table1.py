@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from analysis.measured import Cost, attention, measured
 
+from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
-from harness.analysis.verdicts import verdicts
 from harness.results.table import CaseResult
 
 

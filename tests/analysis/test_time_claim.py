@@ -6,7 +6,7 @@ import pytest
 from analysis.fitted import fitted, law
 from analysis.measured import attention, measured, verdict
 
-from harness.analysis.verdicts import Verdict
+from harness.analysis.claims_table import Verdict
 from harness.fit.laws import Law, Term
 
 N2D, ND2, ND, N = Term(n=2, d=1), Term(n=1, d=2), Term(n=1, d=1), Term(n=1)

@@ -16,9 +16,9 @@ from harness.case import Case
 from harness.config import compose
 from harness.gate.baseline import Baseline
 from harness.gate.check import judge_baseline
+from harness.gate.check_rules import REGRESSION, Outcome, exit_status
 from harness.gate.remeasure import Remeasurement
 from harness.gate.reporters import alike_outcomes
-from harness.gate.rules import REGRESSION, Outcome, exit_status
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512, 1024)]
 UNCHANGED = "nothing: the layer as it was"

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.measure.interleaved import controls_among
-from harness.stats.paired_test import FASTER, SLOWER, TakeBlock, controls_of, measure_blocks, verdicts_of
+from harness.stats.paired_verdicts import FASTER, SLOWER, TakeBlock, controls_of, measure_blocks, verdicts_of
 
 ALIKE = int(os.environ.get("HARNESS_BENCH_ALIKE", "40"))
 PLANTED = int(os.environ.get("HARNESS_BENCH_PLANTED", "12"))

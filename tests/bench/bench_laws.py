@@ -17,8 +17,8 @@ import big_o
 import numpy as np
 from fit.costs import DOUBLING, attention, grid, noisy
 
+from harness.fit.fit_law import UNDETERMINED, fit_law, law_name
 from harness.fit.laws import Floats, Sizes, Term
-from harness.fit.select import UNDETERMINED, fit_law, law_name
 
 DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "100"))
 NOISES = (0.0, 0.01, 0.03, 0.10)

@@ -18,7 +18,7 @@ from bench.chosen import impls, lengths, others
 from ladder import case_of
 
 from harness.measure.executor import Executor
-from harness.results.aggregate import FACTS, facts_of_row
+from harness.results.accumulate_rows import FACTS, facts_of_row
 from harness.trial.workload import build
 from impls.registry import IMPLS
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from fit.costs import DOUBLING, attention, grid, noisy
 
+from harness.fit.fit_law import fit_law, law_name
 from harness.fit.laws import Sizes, Term, candidate_terms, smoothed_weights
-from harness.fit.select import fit_law, law_name
 
 ATTENTION = {Term(n=1, d=2): 8e-13, Term(n=2, d=1): 4e-13}
 THREE_WIDTHS = (512, 1024, 2048)

@@ -6,13 +6,13 @@ from typing import Any
 
 from rows import usual_lines
 
+from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.verdicts import verdicts
 from harness.case import Case
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
 from harness.gate.check import judge_baseline
-from harness.gate.rules import Outcome
+from harness.gate.check_rules import Outcome
 from harness.results.table import CaseResult
 
 IMPL = "attention.fused"

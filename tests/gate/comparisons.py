@@ -10,7 +10,7 @@ from harness.case import Case
 from harness.gate.compare import Comparison, compare_sides
 from harness.results.summarise import summarise
 from harness.results.table import CaseResult
-from harness.stats.paired_test import Blocks, MeasuredBlocks, Rules
+from harness.stats.paired_verdicts import Blocks, MeasuredBlocks, Rules
 
 RULES = Rules()
 CASE = Case("attention.fused", seq_len=64, d_model=16, num_heads=2, allocator="steady")

@@ -8,7 +8,7 @@ from gate.baselines import CASES, MEMORY, TIME, baseline, facts, law, wanting
 from harness.case import Case
 from harness.gate.baseline import Baseline, ClaimKept, Facts, FindingId, group
 from harness.gate.check import check_remarks, doubtful_cases, judge_baseline, with_confirmation
-from harness.gate.rules import Outcome, exit_status
+from harness.gate.check_rules import Outcome, exit_status
 
 
 def changed(**values: object) -> Baseline:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 
+from harness.gate.check_rules import exit_status
 from harness.gate.compare import outcomes_of, pair_label, ratio_text, smallest_visible_difference
-from harness.gate.rules import exit_status
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from harness.fit.laws import Range
 from harness.gate.baseline import ClaimKept
-from harness.gate.rules import PEAK_TOLERANCE, judge_claim, judge_count, judge_exponent, judge_kernel
+from harness.gate.check_rules import PEAK_TOLERANCE, judge_claim, judge_count, judge_exponent, judge_kernel
 
 
 @pytest.mark.parametrize(

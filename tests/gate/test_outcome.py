@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.gate.rules import VERDICTS, Outcome, counted_outcomes, exit_status, ordered_outcomes
+from harness.gate.check_rules import VERDICTS, Outcome, counted_outcomes, exit_status, ordered_outcomes
 
 
 def outcomes(*verdicts: str) -> list[Outcome]:

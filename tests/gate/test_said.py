@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from harness.errors import UsageError
+from harness.gate.check_rules import VERDICTS, Outcome
 from harness.gate.publish import add_outputs, check_outputs, publish_outcomes
 from harness.gate.reporters import junit_xml, outcomes_json, outcomes_markdown, show_outcomes
-from harness.gate.rules import VERDICTS, Outcome
 
 NASTY = "a|b <i>& \x00\x1b[31m \ud800\ufffe [red] `x` \n## heading @somebody"
 FOUND = [Outcome(f"rnn.elman n={8 * i}", "flops", verdict, "1", "2", NASTY) for i, verdict in enumerate(VERDICTS)]

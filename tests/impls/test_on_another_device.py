@@ -154,7 +154,7 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
 
     monkeypatch.setattr(torch, "equal", lambda one, other: True)  # there are no values there
     monkeypatch.setattr("harness.trial.verify.largest_norm", lambda tensors: 1.0)
-    for module in ("verify", "kept_results"):
+    for module in ("verify", "reuse_between_calls"):
         monkeypatch.setattr(f"harness.trial.{module}.check_error", check)
     with AnotherDevice():
         verify(replace(case, batch_size=2, device="cuda"), seed=0)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.case import Case
 from harness.measure.executor import Executor
-from harness.trial.handlers import is_on_gpu
+from harness.trial.trial_kinds import is_on_gpu
 
 pytestmark = pytest.mark.usefixtures("forked_parents")
 LAYER = """

@@ -6,13 +6,13 @@ from dataclasses import replace
 from rows import usual_lines
 
 from harness.analysis.analyse import Analysis
+from harness.analysis.claims_table import Verdict
 from harness.analysis.crossovers import Crossover
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.analysis.series import Series, Setting
 from harness.analysis.table1 import BeyondRow, Cell, Table1Row
-from harness.analysis.verdicts import Verdict
 from harness.fit.laws import Coefficient, Law, Range, Term
 from harness.report.provenance import Provenance
 from harness.results.table import CaseResult

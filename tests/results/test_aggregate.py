@@ -8,7 +8,7 @@ import pytest
 from rows import PRECISION, measured, row
 
 from harness.case import Case
-from harness.results.aggregate import RunAccumulator
+from harness.results.accumulate_rows import RunAccumulator
 from harness.results.summarise import _lines_of, summarise
 
 CASE = Case("attention.fused", 64, 32, 2)

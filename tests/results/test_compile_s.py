@@ -6,7 +6,7 @@ import pytest
 from rows import PRECISION, measured, row
 
 from harness.case import Case
-from harness.results.aggregate import RunAccumulator
+from harness.results.accumulate_rows import RunAccumulator
 from harness.results.summarise import summarise
 
 CASE = Case("attention.fused", 64, 32, 2)

@@ -11,8 +11,8 @@ from store.reading import new_run
 from harness import store
 from harness.background_process import BackgroundProcess
 from harness.case import Case
-from harness.results import aggregate
-from harness.results.aggregate import accumulate_share, read_run
+from harness.results import accumulate_rows
+from harness.results.accumulate_rows import accumulate_share, read_run
 from harness.results.summarise import _lines_of, summarise, summarise_run
 
 ROWS = [
@@ -68,7 +68,7 @@ def test_a_helper_finds_what_its_parent_found(run: Path, tmp_path: Path, monkeyp
 
     alone = summarise_run(run, PRECISION)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.results.aggregate.accumulate_share", counted)
+    monkeypatch.setattr("harness.results.accumulate_rows.accumulate_share", counted)
     fold, notices = read_run(run, 2)
     assert (_lines_of(fold, PRECISION), notices) == alone
     assert len(shares) == 1  # the helper read the other share
@@ -82,9 +82,9 @@ def test_an_interrupted_reader_leaves_no_helper_behind(run: Path, monkeypatch: p
         interpreters.append(start(share))
         return interpreters[-1]
 
-    start, interpreters = aggregate._started, []
-    monkeypatch.setattr(aggregate, "_started", started)
-    monkeypatch.setattr("harness.results.aggregate.accumulate_share", interrupted)
+    start, interpreters = accumulate_rows._started, []
+    monkeypatch.setattr(accumulate_rows, "_started", started)
+    monkeypatch.setattr("harness.results.accumulate_rows.accumulate_share", interrupted)
     with pytest.raises(KeyboardInterrupt):
         read_run(run, 3)
     assert len(interpreters) == 2

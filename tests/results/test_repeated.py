@@ -12,7 +12,7 @@ from store.reading import new_run
 from harness import store
 from harness.case import Case
 from harness.measure.scheduler import read_resume_state
-from harness.results.aggregate import read_run
+from harness.results.accumulate_rows import read_run
 from harness.results.summarise import Trials, duplicate_row_notices, summarise_run
 from harness.store import SCHEMA
 

@@ -6,7 +6,7 @@ from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Un
 from torch._inductor.exc import InvalidCxxCompiler
 
 from harness.trial.compilation import CompiledAgain, NotCompiled
-from harness.trial.handlers import outcome_of_exception
+from harness.trial.trial_kinds import outcome_of_exception
 
 
 def of_backend(inner: Exception) -> Exception:

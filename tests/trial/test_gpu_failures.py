@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.trial import handlers, sandbox
-from harness.trial.handlers import outcome_of_exception
+from harness.trial import sandbox, trial_kinds
+from harness.trial.trial_kinds import outcome_of_exception
 
 # As Triton words it.
 TOO_LARGE = (
@@ -72,6 +72,6 @@ def test_what_asks_for_a_gpu_has_room_for_a_cuda_context(
 ) -> None:
     limits: list[int | None] = []
     monkeypatch.setattr(sandbox, "enter_sandbox", lambda limit, temporary: limits.append(limit))
-    monkeypatch.setattr(handlers, "_measure", lambda request: {})
-    handlers.run_trial({"purpose": purpose, "memory_limit": 2**20, "sent_at": 0.0})
+    monkeypatch.setattr(trial_kinds, "_measure", lambda request: {})
+    trial_kinds.run_trial({"purpose": purpose, "memory_limit": 2**20, "sent_at": 0.0})
     assert limits == [limit]

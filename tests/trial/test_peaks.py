@@ -7,7 +7,7 @@ import pytest
 
 from harness.case import DTYPES, Case
 from harness.measure.executor import Executor
-from harness.trial.peaks import best_rate, last_cache_bytes
+from harness.trial.peak_rates import best_rate, last_cache_bytes
 
 
 class Machine:

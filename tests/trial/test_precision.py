@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial import peaks
+from harness.trial import peak_rates
 from harness.trial.workload import build, exact_float32
 
 
@@ -62,9 +62,9 @@ def test_a_layer_is_built_for_exact_products_whatever_its_module_has_set(roundin
 
 
 def test_the_peak_of_float32_is_that_of_exact_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peaks, "SIZES", (8,))
+    monkeypatch.setattr(peak_rates, "SIZES", (8,))
     rounds_as_a_training_script_does()
-    peaks.take_flops(Case("-", 1, 1, 1), 0.001, None)
+    peak_rates.take_flops(Case("-", 1, 1, 1), 0.001, None)
     assert is_exact()
 
 

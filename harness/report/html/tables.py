@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness import formatting
+from harness.analysis.claims_table import Verdict
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import HeldOut
 from harness.analysis.table1 import BeyondRow, Cell, Table1Row
-from harness.analysis.verdicts import Verdict
 from harness.report.html.charts import time_band
 from harness.report.text import laws as law_text
 from harness.report.text.costs import METRIC_NAMES, SettingLabel, between_text, cost_text

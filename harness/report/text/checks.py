@@ -11,9 +11,9 @@ from typing import Any
 
 from harness import formatting
 from harness.analysis.analyse import PublishedFindings
+from harness.analysis.claims_table import VERDICTS
 from harness.analysis.papers import QUANTITIES
 from harness.analysis.published_claims import NOT_MEASURED, FigureComparison, JudgedClaim
-from harness.analysis.verdicts import VERDICTS
 from harness.case import FAILURES, Case
 from harness.formatting import printable
 

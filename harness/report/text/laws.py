@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from harness import formatting
 from harness.analysis.claims import REFUTED
+from harness.analysis.claims_table import VERDICTS, Verdict
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import HeldOut, scores
-from harness.analysis.verdicts import VERDICTS, Verdict
-from harness.fit.decay import FLOOR, Decay, Rate
+from harness.fit.gradient_decay import FLOOR, Decay, Rate
 from harness.fit.laws import Range
 from harness.report.text.costs import METRIC_NAMES, SettingLabel, between_text
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness import formatting
-from harness.analysis.exact_claims import is_masked
+from harness.analysis.claim_rules import is_masked
 from harness.case import GROWING, Case
 from harness.formatting import printable
 from harness.results.table import CaseResult

@@ -28,7 +28,7 @@ from harness.trial.environment import set_allocator
 from harness.trial.layer_protocol import output_dtype
 from harness.trial.metrics.depth_and_traffic import Depth, Traffic, UntrackedWrites
 from harness.trial.metrics.flops import Flops
-from harness.trial.metrics.kernels import Fallback, Work, backend_name
+from harness.trial.metrics.opaque_kernels import Fallback, Work, backend_name
 from harness.trial.metrics.operations import Observer, Storages, tensors_of
 from harness.trial.tolerance import check_finite, check_output
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens

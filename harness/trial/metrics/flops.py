@@ -1,8 +1,8 @@
 """FLOPs of a call. A multiply-add counts as 2; elementwise operations and reductions are not counted.
 
-The formulas here count matrix products and FlexAttention, and those of `harness.trial.metrics.kernels` all other opaque
-kernels. Torch's own registry counts convolutions and everything else that it has a formula for. Plain products ignore
-masks: attention written out does its full work under a causal mask, and is counted so.
+The formulas here count matrix products and FlexAttention, and those of `harness.trial.metrics.opaque_kernels` all
+other opaque kernels. Torch's own registry counts convolutions and everything else that it has a formula for. Plain
+products ignore masks: attention written out does its full work under a causal mask, and is counted so.
 
 Operators without a formula make the count unknown instead of too small. These are operators from a user's namespace,
 all higher-order operators but FlexAttention's, and linear-algebra solvers.
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from harness.errors import UsageError
-from harness.trial.metrics.kernels import KERNELS, Arguments, Kernel, Work
+from harness.trial.metrics.opaque_kernels import KERNELS, Arguments, Kernel, Work
 from harness.trial.metrics.operations import Observer, Operation
 
 # FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.

@@ -16,8 +16,8 @@ from typing import Any
 from harness.case import Case
 from harness.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
 from harness.trial.environment import affinity_mover, cpu_mhz, probe_s, randomize_heap, settle_heap, usage
-from harness.trial.kept_results import Renewal, check_call_times, check_last_call, take_last_call
 from harness.trial.messages import send
+from harness.trial.reuse_between_calls import Renewal, check_call_times, check_last_call, take_last_call
 from harness.trial.timing.sampler import (
     CLOCK_SHARE,
     LEAST_CALL_S,
@@ -34,8 +34,9 @@ from harness.trial.workload import Workload, build
 def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> dict[str, Any]:
     """Take samples for about `trial_s` seconds. Also time the probe and count the interference.
 
-    With `check`, test afterwards whether the timed calls returned kept results (see `harness.trial.kept_results`).
-    Raises WrongResult if they did, and CompiledAgain if the layer was compiled again while it was timed.
+    With `check`, test afterwards whether the timed calls returned kept results: see
+    `harness.trial.reuse_between_calls`. Raises WrongResult if they did, and CompiledAgain if the layer was
+    compiled again while it was timed.
     """
     began = monotonic()
     held = randomize_heap()

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.measure.executor import Executor
 from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
-from harness.stats.paired_test import MeasuredBlocks, Rules, controls_of, verdicts_of
+from harness.stats.paired_verdicts import MeasuredBlocks, Rules, controls_of, verdicts_of
 
 RULES = Rules()
 

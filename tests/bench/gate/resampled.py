@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from bench.gate.recorded import Recorded
 
-from harness.stats.paired_test import TakeBlock
+from harness.stats.paired_verdicts import TakeBlock
 
 _STRETCH = 4
 

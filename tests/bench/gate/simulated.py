@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.stats.paired_test import TakeBlock
+from harness.stats.paired_verdicts import TakeBlock
 
 Floats = NDArray[np.float64]
 # A block has so many orders of four turns; so many blocks of a case share their parents.

@@ -14,7 +14,7 @@ from harness.config import Precision
 from harness.measure.executor import Executor
 from harness.measure.scheduler import Scheduler
 from harness.registry import traits
-from harness.results.aggregate import trial_of_row
+from harness.results.accumulate_rows import trial_of_row
 from harness.stats.estimate import Estimate, Trial, best_pulse, estimate
 
 # Every case gets all its rounds: what is compared is the estimate, at a given wall time.

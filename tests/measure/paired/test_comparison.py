@@ -14,7 +14,7 @@ from harness.measure import interleaved, progress
 from harness.measure.fork_client import Turn
 from harness.measure.interleaved import Block, BlockLog, Pair, Side, Sides, Timing, controls_among, time_pairs
 from harness.measure.progress import PairScreen
-from harness.stats.paired_test import BlockFailed, MeasuredBlocks, Rules
+from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules
 
 A, B = (Case(impl, seq_len=16, d_model=16, num_heads=2) for impl in ("rnn.torch", "rnn.elman"))
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from harness.fit.decay import Decay, Rate
+from harness.fit.gradient_decay import Decay, Rate
 from harness.report.text.laws import gradient_reach_sentence, half_distance, reach_interval
 
 SURE = Rate(0.8, 0.79, 0.81)

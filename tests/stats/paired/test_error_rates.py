@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from stats.paired.simulated import KINDS, Machine, Noise, quiet
 
-from harness.stats.paired_test import EQUIVALENT, FASTER, SLOWER, Rules, Verdict, measure_blocks, verdicts_of
+from harness.stats.paired_verdicts import EQUIVALENT, FASTER, SLOWER, Rules, Verdict, measure_blocks, verdicts_of
 
 RULES = Rules()
 CASES, CONTROLS = 12, (0, 4, 8)

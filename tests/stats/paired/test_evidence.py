@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from harness.stats.paired_test import Evidence, Rules, evidence_of, is_decided, smallest_detectable
+from harness.stats.paired_verdicts import Evidence, Rules, evidence_of, is_decided, smallest_detectable
 
 RULES = Rules()
 

@@ -1,6 +1,6 @@
 """Benjamini and Hochberg's rule, by examples worked out by hand."""
 
-from harness.stats.paired_test import false_discovery_control
+from harness.stats.paired_verdicts import false_discovery_control
 
 
 def test_a_p_is_held_against_its_rank() -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from harness.stats.paired_test import (
+from harness.stats.paired_verdicts import (
     EQUIVALENT,
     FASTER,
     SLOWER,

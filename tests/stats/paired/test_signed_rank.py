@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import wilcoxon
 
-from harness.stats.paired_test import p_value_above, p_value_below, pseudomedian, signed_rank_interval, walsh_averages
+from harness.stats.paired_verdicts import (
+    p_value_above,
+    p_value_below,
+    pseudomedian,
+    signed_rank_interval,
+    walsh_averages,
+)
 
 
 @pytest.mark.parametrize("number", [1, 5, 8, 13, 40])

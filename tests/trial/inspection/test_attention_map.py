@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.trial.inspection import attention_map
+from harness.trial.attention_and_gradients import attention_map
 from harness.trial.tolerance import WrongResult
 from harness.trial.workload import Unsupported
 

@@ -7,7 +7,7 @@ import torch
 
 from harness import registry
 from harness.case import Case
-from harness.trial.inspection import gradient_reach
+from harness.trial.attention_and_gradients import gradient_reach
 from harness.trial.tolerance import WrongResult
 from harness.trial.workload import Unsupported, build
 

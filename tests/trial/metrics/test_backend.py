@@ -4,7 +4,7 @@ import pytest
 
 from harness.case import Case
 from harness.measure.executor import Executor
-from harness.trial.metrics.kernels import BACKEND_NAMES, backend_name
+from harness.trial.metrics.opaque_kernels import BACKEND_NAMES, backend_name
 
 
 @pytest.mark.parametrize(

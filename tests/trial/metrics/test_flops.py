@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from harness.case import Case
 from harness.measure.executor import Executor
 from harness.trial.metrics.flops import Flops
-from harness.trial.metrics.kernels import KERNELS, Work, causal_pairs
+from harness.trial.metrics.opaque_kernels import KERNELS, Work, causal_pairs
 from harness.trial.metrics.operations import Observer, Storages
 
 B, N, D, H = 2, 10, 8, 2

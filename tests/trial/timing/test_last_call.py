@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.case import Case
 from harness.measure.executor import Executor
-from harness.trial.kept_results import (
+from harness.trial.reuse_between_calls import (
     Renewal,
     check_call_times,
     check_last_call,
@@ -32,7 +32,9 @@ KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsByS
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("harness.trial.kept_results.compilations", lambda: 0)  # other tests may have compiled here
+    monkeypatch.setattr(
+        "harness.trial.reuse_between_calls.compilations", lambda: 0
+    )  # other tests may have compiled here
     monkeypatch.setattr(timed_trial, "compiler_loaded", lambda: False)
     torch.set_grad_enabled(True)
     yield

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from harness.analysis.claim_rules import is_masked, judge_depth, judge_memory, judge_path, judge_work
 from harness.analysis.claims import CONFIRMED, REFUTED, UNDETERMINED, Judgement, claims_of, judge_time
-from harness.analysis.exact_claims import is_masked, judge_depth, judge_memory, judge_path, judge_work
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.series import Setting, series_groups
 from harness.claims import Polynomial, parse, work_of

@@ -10,7 +10,7 @@ from harness.case import Case
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 from harness.gate.baseline_file import AXES
-from harness.stats.paired_test import UNDECIDED, UNMEASURED
+from harness.stats.paired_verdicts import UNDECIDED, UNMEASURED
 
 PASSED = "passed"
 REGRESSION = "regression"

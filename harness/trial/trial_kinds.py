@@ -18,12 +18,12 @@ from harness import checkout, claims, registry
 from harness.case import Case
 from harness.errors import UsageError
 from harness.trial import compilation, sandbox
+from harness.trial.attention_and_gradients import attention_map, gradient_reach
 from harness.trial.compilation import TOO_LARGE, compilations, compile_failure, compiled_anew, measure_compilation
 from harness.trial.environment import probe_s, set_allocator
-from harness.trial.inspection import attention_map, gradient_reach
 from harness.trial.messages import restore_builtins
 from harness.trial.metrics.collect import collect_metrics
-from harness.trial.peaks import take_bandwidth, take_flops
+from harness.trial.peak_rates import take_bandwidth, take_flops
 from harness.trial.timing.timed_trial import measure_time, take_turns
 from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
