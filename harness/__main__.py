@@ -1,6 +1,6 @@
 """Entry point of `python -m harness`."""
 
-from harness.cli import run_process
+from harness.cli.commands import run_process
 
 if __name__ == "__main__":
     run_process()

@@ -1,14 +1,37 @@
-"""A second Python interpreter that works in parallel to this one.
+"""Further Python interpreters: where they import their code from, and one that works in parallel to this one.
 
-The interpreter is started from scratch. A fork would copy threads and locks of a parent that may have plotted, logged
+The latter is started from scratch. A fork would copy threads and locks of a parent that may have plotted, logged
 or multiplied matrices. `multiprocessing` would run the caller's main module a second time.
 """
 
-import subprocess
+import os
 import sys
-from typing import IO, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
-from harness.checkout import search_path
+if TYPE_CHECKING:
+    pass
+
+# The directory that holds the packages `harness` and `impls`.
+PLACE = Path(__file__).resolve().parents[1]
+_PACKAGES = ("harness", "impls")
+
+
+def search_path(path: Sequence[str]) -> list[str]:
+    """A copy of `path` with `PLACE` before every other directory that has a package of the same name.
+
+    Every process that the harness starts then imports the same code. One checkout may be installed in the environment
+    while another one runs, for example from the current directory. The order is unchanged apart from that. At the
+    front, `PLACE` could hide a module of the user.
+    """
+    for index, entry in enumerate(path):
+        directory = Path(entry or os.curdir)
+        if any((directory / package / "__init__.py").is_file() for package in _PACKAGES):
+            here = directory.resolve() == PLACE
+            return [*path] if here else [*path[:index], str(PLACE), *path[index:]]
+    return [*path, str(PLACE)]
+
 
 # `os._exit` skips the cleanup of torch and the plotting libraries, which takes half a second. The kernel frees their
 # memory faster.
@@ -30,6 +53,8 @@ class BackgroundProcess:
     """
 
     def __init__(self, module: str, function: str, stdin: int | IO[Any], stdout: int) -> None:
+        import subprocess  # here: `--help` and `list` search for layers and start no process
+
         program = _PROGRAM.format(
             path=search_path([str(place) for place in sys.path]), module=module, function=function
         )

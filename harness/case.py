@@ -1,9 +1,13 @@
-"""A case, which is one point of a grid, and the grid itself."""
+"""A case, which is one point of a grid, the table of its axes, and the grid itself.
+
+Everything that depends on the axes derives from the table: keys of commands, checks of values, settings, columns, and
+the texts that name a case. A new axis is a new field of `Case`.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
+from typing import Any, get_type_hints
 
 from harness.former_names import FORMER, present
 
@@ -14,11 +18,50 @@ ALLOCATORS = ("default", "steady", "fresh")
 MASKS = ("none", "causal", "padding")
 # Statuses of a case that ends without measurements.
 FAILURES = ("oom", "timeout", "killed", "unsupported", "incorrect", "error")
-# Axes along which a sweep can extend the grid by doubling the size.
-GROWING = ("seq_len", "d_model", "batch_size")
+# Those that make the exit status 3. `check` reports a change to one of them whatever the status was before.
+BAD_STATUSES = ("incorrect", "error", "killed")
 # Long enough for several blocks of any blocked kernel in `impls`. A float64 reference still takes only milliseconds.
 _SMALL_SEQ_LEN = 256
 _SMALL_BATCH = 2
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a case: its values, its names and what else depends on them.
+
+    - `type`: of its values. `default`: the value of an axis that is not given, or MISSING if it must be given.
+    - `values`: all valid texts, or empty for any text.
+    - `least`, `most`: the valid numbers. A fraction is below `most`. A size above `most` is a typing error.
+    - `letter`: the symbol in formulas and in the names of cases. `label`: its name on the report's page.
+    - `phrase`: a value in words. `quiet`: values that titles leave out, because they are the usual ones.
+    - `is_setting`: cases that differ along it are never compared with each other.
+    - `of_layer`: the layer's constructor has a parameter of this name, if the layer can vary along the axis.
+    - `own`: the layer's own value, as a formula, where the value is the default.
+    - `divides`: the axis whose value must be a multiple of this one's.
+    - `unit`: of its numbers, for files that other tools read. `help`: for `--help`.
+    """
+
+    name: str
+    type: type
+    default: Any
+    values: tuple[str, ...] = ()
+    least: float = 1
+    most: float = 0
+    letter: str = ""
+    label: str = ""
+    phrase: Callable[[Any], str] = str
+    quiet: tuple[Any, ...] = ()
+    is_setting: bool = False
+    of_layer: bool = False
+    own: str = ""
+    divides: str = ""
+    unit: str = ""
+    help: str = ""
+
+
+def _axis(default: Any = MISSING, **known: Any) -> Any:
+    """A field of `Case`. Its metadata are the fields of its `Axis`."""
+    return field(default=default, metadata=known)
 
 
 @dataclass(frozen=True, order=True)
@@ -39,19 +82,64 @@ class Case:
     `kv_len` is the length of a source that is attended to. At 0 a layer attends to its own input.
     """
 
-    impl: str
-    seq_len: int
-    d_model: int
-    num_heads: int
-    batch_size: int = 1
-    mode: str = "forward"
-    dtype: str = "float32"
-    device: str = "cpu"
-    threads: int = 1
-    allocator: str = "default"
-    mask: str = "none"
-    padding_fraction: float = 0.0
-    kv_len: int = 0
+    impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
+    seq_len: int = _axis(most=10**9, letter="n", label="length n", unit="token", help="sequence length n")
+    d_model: int = _axis(most=10**6, letter="d", label="width d", help="width d")
+    num_heads: int = _axis(most=10**6, letter="h", label="heads h", of_layer=True, divides="d_model", help="heads h")
+    batch_size: int = _axis(1, most=10**6, letter="b", label="batch b", phrase="batch {}".format, help="batch size b")
+    mode: str = _axis(
+        "forward", values=MODES, label="mode", is_setting=True, help="what one call is; decode: one more token"
+    )
+    dtype: str = _axis("float32", values=DTYPES, label="dtype", is_setting=True, help="of weights and inputs")
+    device: str = _axis("cpu", values=DEVICES, label="device", is_setting=True, help="where the layer runs")
+    threads: int = _axis(
+        1,
+        most=1024,
+        label="threads",
+        phrase=lambda t: f"{t} thread{'s' if t > 1 else ''}",
+        is_setting=True,
+        help="CPU threads, by default all usable CPUs",
+    )
+    allocator: str = _axis(
+        "default",
+        values=ALLOCATORS,
+        label="allocator",
+        phrase="{} allocator".format,
+        quiet=("default",),
+        is_setting=True,
+        help="page faults: now and then, never, every call",
+    )
+    mask: str = _axis(
+        "none",
+        values=MASKS,
+        label="mask",
+        phrase=lambda mask: "no mask" if mask == "none" else mask,
+        quiet=("none", "padding"),
+        is_setting=True,
+        help="which tokens a token may attend to",
+    )
+    padding_fraction: float = _axis(
+        0.0,
+        least=0,
+        most=1,
+        label="padding",
+        phrase=lambda fraction: f"{100 * fraction:.0f} % padding",
+        quiet=(0.0,),
+        is_setting=True,
+        help="how much of a padded batch is padding",
+    )
+    kv_len: int = _axis(
+        0,
+        least=0,
+        most=10**9,
+        letter="m",
+        label="source m",
+        phrase=lambda m: f"source of {m}" if m else "no source",
+        quiet=(0,),
+        is_setting=True,
+        unit="token",
+        help="cross-attention: the length of the source; 0: none",
+    )
 
     @property
     def key(self) -> str:
@@ -78,9 +166,8 @@ class Case:
         return replace(self, **changed)
 
     def __str__(self) -> str:
-        source = f" m={self.kv_len}" if self.kv_len else ""
-        mask = f" {self.mask}" if self.mask != "none" else ""
-        return f"{self.impl} n={self.seq_len}{source} d={self.d_model} h={self.num_heads}{mask}"
+        """The readable form: the impl, its sizes, and whatever is unusual. No two cases have the same."""
+        return f"{self.impl} {readable(self.as_dict())}"
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, as a row stores them."""
@@ -112,12 +199,70 @@ def _small(length: int) -> int:
     return tile * ((_SMALL_SEQ_LEN // tile - 1) | 1)  # an odd number of tiles: 255, 254, 252, 248, … 256
 
 
-# Axes that are not sizes. Cases that differ along one of them are never compared with each other.
-SETTINGS = ("mode", "dtype", "device", "threads", "allocator", "mask", "padding_fraction", "kv_len")
-AXES: tuple[str, ...] = tuple(field.name for field in fields(Case))
+def _table() -> dict[str, Axis]:
+    types = get_type_hints(Case)
+    return {one.name: Axis(one.name, types[one.name], one.default, **one.metadata) for one in fields(Case)}
+
+
+# The table of axes, in the order of a case's key.
+AXES: dict[str, Axis] = _table()
+# Axes along which cases are never compared with each other.
+SETTINGS = tuple(name for name, axis in AXES.items() if axis.is_setting)
+# Axes along which a sweep can extend the grid by doubling the size.
+GROWING = ("seq_len", "d_model", "batch_size")
 FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 # The value of an axis that is not given.
-DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Case) if field.default is not MISSING}
+DEFAULTS: dict[str, Any] = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
+# The axis of each letter: `n` is short for `seq_len`.
+LETTERS = {axis.letter: name for name, axis in AXES.items() if axis.letter}
+# Those of the axes along which a cost model can be fitted.
+SIZES = {letter: name for letter, name in LETTERS.items() if not AXES[name].is_setting}
+# Titles name what is computed first, then how. Names of cases begin with n and m.
+_HOW = ("dtype", "batch_size", "device", "threads", "allocator")
+_TITLE_ORDER = (*(name for name in AXES if name not in _HOW), *_HOW)
+_READABLE_ORDER = tuple(dict.fromkeys(("seq_len", "kv_len", *LETTERS.values(), *AXES)))
+
+
+def readable(values: Mapping[str, Any]) -> str:
+    """The sizes among the values of some axes, and whatever is unusual: `n=2048 d=128 h=8 b=4 train threads=2`."""
+    words = []
+    for name in _READABLE_ORDER:
+        if name == "impl" or name not in values or values[name] == DEFAULTS.get(name):
+            continue
+        axis, value = AXES[name], values[name]
+        words.append(value if axis.type is str else f"{axis.letter or name}={value}")
+    return " ".join(words)
+
+
+def setting_text(values: Mapping[str, Any]) -> str:
+    """The values of some axes in words, for a title: `forward, causal, float32, batch 4, cpu, 2 threads`.
+
+    Left out are usual values, and on a GPU the number of CPU threads.
+    """
+    hidden = () if values["device"] == "cpu" else ("threads",)
+    shown = (name for name in _TITLE_ORDER if name in values and name not in hidden)
+    return ", ".join(AXES[name].phrase(values[name]) for name in shown if values[name] not in AXES[name].quiet)
+
+
+_SettingValues: Any = make_dataclass(
+    "Setting", [(name, AXES[name].type, DEFAULTS[name]) for name in SETTINGS], frozen=True, order=True
+)
+
+
+class Setting(_SettingValues):
+    """What all points of a series have in common besides the layer: a value for every axis in `SETTINGS`."""
+
+    @classmethod
+    def of(cls, case: Any) -> "Setting":
+        """The setting of a case, or of anything with its axes as attributes."""
+        return cls(*(getattr(case, name) for name in SETTINGS))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The values by axis."""
+        return {name: getattr(self, name) for name in SETTINGS}
+
+    def __repr__(self) -> str:
+        return f"Setting({setting_text(self.as_dict())})"
 
 
 def grid(
@@ -139,6 +284,10 @@ def grid(
                 yield case
 
 
+# The axes of a layer's constructor, for a layer without heads.
+_OF_NO_HEADS: dict[str, Any] = {name: DEFAULTS.get(name, 1) for name, axis in AXES.items() if axis.of_layer}
+
+
 def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
     """The canonical form of a case: equivalent cases collapse to the same one.
 
@@ -147,7 +296,7 @@ def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
     and a causal mask are one case. Without the mask `padding`, nothing is padded.
     """
     if not has_heads(case.impl):
-        case = replace(case, num_heads=1)
+        case = replace(case, **_OF_NO_HEADS)
     if case.device == "cuda":
         case = replace(case, allocator="default")
     if case.mode == "decode" and case.mask != "padding":

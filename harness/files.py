@@ -103,10 +103,12 @@ def make_scratch() -> Path:
     Remove those left by processes that have ended. The name also identifies the host and the PID namespace. Several
     hosts or namespaces may share the parent directory, and each numbers its processes independently.
     """
+    import psutil  # which reading a file does not need
+
     ours = f"{_PREFIX}{zlib.crc32(f'{platform.node()} {_pid_namespace()}'.encode()) & 0xFFFFF:x}-"
     for left in Path(tempfile.gettempdir()).glob(f"{ours}*-*"):
         number = left.name.removeprefix(ours).partition("-")[0]
-        if number.isdigit() and not _is_running(int(number)):
+        if number.isdigit() and not psutil.pid_exists(int(number)):
             remove_scratch(left)
     return Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-"))
 
@@ -120,16 +122,6 @@ def remove_scratch(directory: Path) -> None:
                     with contextlib.suppress(OSError):
                         os.chmod(path, 0o700)
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's process
-        pass
-    return True
 
 
 def _pid_namespace() -> int:

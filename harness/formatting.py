@@ -3,9 +3,10 @@
 import html
 import re
 import unicodedata
+from collections.abc import Sequence
 
 # Numbers with units are short enough for a table or an axis.
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
 _MULTIPLES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -13,30 +14,39 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def seconds(value: float) -> str:
     """`0.00213` -> `2.13 ms`."""
-    if value == 0:
-        return "0 s"
-    scale, unit = next(((scale, unit) for scale, unit in _SECONDS if abs(value) >= scale), _SECONDS[-1])
-    return f"{three(value / scale)} {unit}"
+    return _scaled(value, _SECONDS) if value else "0 s"
 
 
 def size(value: float) -> str:
     """Bytes in powers of 1024: `6291456` -> `6.00 MiB`."""
-    for unit in _BYTES:
-        if abs(value) < 1024 or unit == _BYTES[-1]:
-            break
-        value /= 1024
-    return f"{value:.0f} B" if unit == "B" else f"{three(value)} {unit}"
+    return (
+        f"{value:.0f} B"
+        if abs(value) < 1024
+        else _scaled(value, [(scale, unit) for unit, scale in reversed(BYTE_UNITS.items())])
+    )
 
 
-def count(value: float) -> str:
-    """A whole number with all digits, as long as a float holds them: `1073741824` -> `1,073,741,824`."""
-    return f"{value:,.0f}" if abs(value) < 2**53 else power_of_ten(value)
+def duration(value: float) -> str:
+    """Seconds as a time to wait: `90 s`, `12 min` or `3.4 h`."""
+    if value < 120:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def count(value: float, most: float = 2**53) -> str:
+    """A whole number with all digits below `most`, as long as a float holds them: `1073741824` -> `1,073,741,824`."""
+    return f"{value:,.0f}" if abs(value) < most else power_of_ten(value)
 
 
 def flops_rate(value: float) -> str:
     """FLOP/s in powers of 1000: `2.04e11` -> `204 GFLOP/s`."""
-    scale, prefix = next(((scale, prefix) for scale, prefix in _MULTIPLES if abs(value) >= scale), _MULTIPLES[-1])
-    return f"{three(value / scale)} {prefix}FLOP/s"
+    return _scaled(value, [(scale, f"{prefix}FLOP/s") for scale, prefix in _MULTIPLES])
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """The value in the first of the units, in descending order, that is at most as large; else in the last one."""
+    scale, unit = next((one for one in units if abs(value) >= one[0]), units[-1])
+    return f"{three(value / scale)} {unit}"
 
 
 def share(value: float) -> str:

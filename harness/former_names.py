@@ -1,20 +1,9 @@
 """Former names of axes, keys, columns and statuses, which old files and old commands may still use."""
 
-import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.errors import UsageError
-
-# Sizes as every output prints them.
-SHORT = {"n": "seq_len", "d": "d_model", "h": "num_heads", "b": "batch_size"}
 STATUSES = {"wrong": "incorrect"}
-# Options of commands. The other former names are columns.
-_OPTIONS = ("real_share", "source_len", "together", "floor")
-# A value, or a list of them: what else Hydra's grammar has, such as a range, has no complement.
-_PLAIN = re.compile(r"[\d.,eE+\-\[\]\s]*")
-_NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
 
 
 def complement(value: Any) -> Any:
@@ -70,36 +59,3 @@ def present(data: Mapping[str, Any]) -> dict[str, Any]:
 def present_status(status: Any) -> Any:
     """The present name of a case's status."""
     return STATUSES.get(status, status) if isinstance(status, str) else status
-
-
-def present_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments under the present, long names. A former name is reported in one line."""
-    for name in given:
-        if name in FORMER:
-            print(f"harness: {_renamed(name)}", file=sys.stderr)
-    return present({SHORT.get(name, name): value for name, value in given.items()})
-
-
-def _renamed(name: str) -> str:
-    new, convert = FORMER[name]
-    return f"{name} is called {new} now" + (f", which is 1 − {name}" if convert is complement else "")
-
-
-def present_option(option: str) -> str:
-    """A `key=value` option under its present name. A former name is reported in one line; a short one is not.
-
-    Raises UsageError for a value of which one minus the value cannot be written.
-    """
-    key, equals, value = option.partition("=")
-    name = key.strip().lstrip("+")
-    if not equals or (name not in _OPTIONS and name not in SHORT):
-        return option
-    if name in SHORT:
-        return f"{SHORT[name]}={value}"
-    new, convert = FORMER[name]
-    if convert is complement:
-        if not _PLAIN.fullmatch(value):
-            raise UsageError(f"{option}: {_renamed(name)}: give {new}=…")
-        value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):g}", value)
-    print(f"harness: {_renamed(name)}", file=sys.stderr)
-    return f"{new}={value}"

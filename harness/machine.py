@@ -11,23 +11,20 @@ from typing import Any
 
 import psutil
 
-from harness.checkout import PLACE
+from harness.background_process import PLACE
 from harness.errors import UsageError
 
 _LIBRARIES = (
-    "attn-harness",
-    "torch",
-    "numpy",
-    "scipy",
-    "pandas",
-    "hydra-core",
-    "seaborn",
-    "matplotlib",
-    "rich",
-    "psutil",
+    *("attn-harness", "torch", "numpy", "scipy", "pandas", "hydra-core"),
+    *("seaborn", "matplotlib", "rich", "psutil"),
+)
+# Beginnings of the names of environment variables that may change times.
+_VARIABLES = (
+    *("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_"),
+    *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
 )
 # Entries of the trial's answer that do not describe torch.
-_NOT_OF_TORCH = ("status", "reason", "wall_s", "start_s", "harness")
+_NOT_OF_TORCH = ("start_s", "harness")
 # Name of each decisive property, and its part and key in the description.
 _DECISIVE = (
     ("processor", "cpu", "model"),
@@ -42,14 +39,14 @@ def usable_cpus() -> int | None:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def describe_machine(torch: dict[str, Any], usable: int | None = None) -> dict[str, Any]:
-    """Describe the CPU, memory, kernel, libraries and commits. `torch` is the answer of a trial about torch.
+def describe_machine(torch: Mapping[str, Any], usable: int | None = None) -> dict[str, Any]:
+    """Describe the CPU, memory, kernel, libraries and commits. `torch` holds what a trial found out about it.
 
     `usable` is the earlier number of usable CPUs, if this process has been bound to fewer since. Raises UsageError if
     the trial ran with the harness of another directory.
     """
     of_trials = torch.get("harness")
-    if torch.get("status") == "ok" and of_trials != str(PLACE):
+    if of_trials != str(PLACE):
         raise UsageError(
             f"trials use the harness in {of_trials or 'another directory'}, and this process the one in {PLACE}: "
             f"uninstall the other one, or set 'PYTHONPATH={PLACE}'"
@@ -61,19 +58,19 @@ def describe_machine(torch: dict[str, Any], usable: int | None = None) -> dict[s
             "cores": psutil.cpu_count(logical=False),
             "threads": psutil.cpu_count(logical=True),
             "usable": usable or usable_cpus(),
-            "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "governor": read_setting("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             "mhz": _mhz(),
             "load_average": os.getloadavg(),
         },
         "memory_bytes": psutil.virtual_memory().total,
         "memory_available_bytes": psutil.virtual_memory().available,
-        "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "huge_pages": read_setting("/sys/kernel/mm/transparent_hugepage/enabled"),
         "kernel": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
         "python": sys.version.split()[0],
         "torch": {name: value for name, value in torch.items() if name not in _NOT_OF_TORCH},
         "libraries": {name: _version(name) for name in _LIBRARIES},
-        "environment": {name: value for name, value in sorted(os.environ.items()) if _matters(name)},
+        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)},
         "project": str(PLACE),
         "project_commit": _project_commit(PLACE),
         "trials_project": of_trials,
@@ -88,21 +85,22 @@ def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     Both arguments are results of `describe_machine`, possibly read from a damaged file.
     """
     found = []
-    for name, part, key in _DECISIVE:
-        then, today = (_entry(one, part, key) for one in (before, now))
+    for name, of, key in _DECISIVE:
+        then, today = (part(one, of).get(key) for one in (before, now))
         if then != today:
             found.append(f"{name} {then} before and {today} now")
     return found
 
 
-def _entry(machine: Mapping[str, Any], part: str, key: str) -> Any:
-    holder = machine.get(part)
-    return holder.get(key) if isinstance(holder, Mapping) else None
+def part(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """One part of a machine's description, such as `cpu`; empty if a damaged file holds anything else there."""
+    found = machine.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def cpu_model() -> str:
     """The name of the processor, as the kernel reports it."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (read_setting("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
@@ -116,7 +114,8 @@ def _mhz() -> float | None:
     return frequency.current if frequency else None
 
 
-def _read(path: str) -> str | None:
+def read_setting(path: str | Path) -> str | None:
+    """The text of a file of the kernel; None if it is absent or may not be read."""
     try:
         return Path(path).read_text().strip()
     except OSError:
@@ -128,24 +127,6 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _matters(name: str) -> bool:
-    return name.startswith(
-        (
-            "OMP_",
-            "MKL_",
-            "KMP_",
-            "GOMP_",
-            "ATEN_",
-            "TORCH_",
-            "PYTORCH_",
-            "CUDA_",
-            "MALLOC_",
-            "GLIBC_TUNABLES",
-            "LD_PRELOAD",
-        )
-    )
 
 
 def _project_commit(place: Path) -> str | None:

@@ -1,7 +1,7 @@
 """A run in a notebook: `run = harness.load("results/latest")`, then `run.table`, `run.laws`, `run.plot.time()`."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,31 +13,17 @@ from harness.analysis.fitted_laws import fit_laws, laws_table
 from harness.analysis.published_claims import published_table
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
-from harness.report.facets import PanelSetting, panel_settings
-from harness.results.run_directory import read_run_directory
-from harness.results.table import CaseResult, lines_of_table, table
+from harness.report.panels import MEMORY, TIME, PanelSetting, panel_settings
+from harness.results.columns import lines_of_table, table
+from harness.results.stored_run import StoredRun, read_run_directory
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 
-class Run:
+class Run(StoredRun):
     """A run measured earlier. Reading it measures nothing and writes nothing."""
-
-    def __init__(
-        self,
-        path: Path,
-        lines: list[CaseResult],
-        machine: dict[str, Any],
-        notices: Sequence[str],
-        config: dict[str, Any] | None = None,
-    ) -> None:
-        self.path = path
-        self.lines = lines
-        self.machine = machine
-        self.notices = list(notices)
-        self.config = config or {}
 
     def __repr__(self) -> str:
         impls = dict.fromkeys(line.impl for line in self.lines)
@@ -88,27 +74,25 @@ class Plots:
 
     def time(self, **setting: Any) -> "Picture":
         """Time of one call against n. `setting` selects one of several settings: `mode="train"`."""
-        from harness.report.plots.cost_axes import TIME
         from harness.report.plots.curves import curves
 
         return self._picture(lambda one: curves(one, TIME), setting)
 
     def memory(self, **setting: Any) -> "Picture":
         """Peak memory of one call against n."""
-        from harness.report.plots.cost_axes import MEMORY
         from harness.report.plots.curves import curves
 
         return self._picture(lambda one: curves(one, MEMORY), setting)
 
     def speedup(self, **setting: Any) -> "Picture":
         """How many times as fast as naive attention each layer is."""
-        from harness.report.plots.speedup import speedup
+        from harness.report.plots.overviews import speedup
 
         return self._picture(speedup, setting)
 
     def roofline(self, **setting: Any) -> "Picture":
         """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
-        from harness.report.plots.roofline import roofline
+        from harness.report.plots.overviews import roofline
 
         found = self._run.findings
         if not found.roofs:
@@ -116,9 +100,9 @@ class Plots:
         return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
 
     def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
-        known = {name for line in self._run.lines[:1] for name in vars(line)}
-        if wanted.keys() - known:
-            raise UsageError(f"no setting {', '.join(sorted(wanted.keys() - known))}: mode, dtype, device, threads, …")
+        unknown = wanted.keys() - {name for line in self._run.lines[:1] for name in vars(line)}
+        if unknown:
+            raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")
         lines = [line for line in self._run.lines if all(getattr(line, k) == v for k, v in wanted.items())]
         every = panel_settings(lines)
         if not every:
@@ -150,8 +134,7 @@ class Picture:
 
 def load(path: str | Path) -> Run:
     """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
-    stored = read_run_directory(Path(path))
-    return Run(stored.path, stored.lines, stored.machine, stored.notices, stored.config)
+    return Run(**vars(read_run_directory(Path(path))))
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":

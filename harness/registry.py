@@ -1,26 +1,38 @@
-"""Find and import a layer by its name, and compute digests of the files that define it.
+"""Find a layer by its name: its class and reference, the claims of theory, and digests of its files.
 
 A name is that of a registered layer, or the user's own as `module:Class` or `path/to/a.py:Class`.
+
+A claim is a formula in n, d and h, shown as written and evaluated exactly. It may also contain the letter of any other
+size that a layer's constructor takes. The value at a case replaces that letter.
+
+`work` counts the FLOPs of a forward pass over one sequence, `work_train` those of forward and backward. For one token,
+with n in all, the claim is `work_decode`. A multiply-add is 2, and elementwise work is not counted.
+
+The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at the peak beyond weights and input are
+`memory`. The sequential depth is `depth`. Operations on the longest path between two positions are `path`.
 """
 
 import hashlib
 import importlib
 import os
+import re
 import sys
 import sysconfig
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import impls
-from harness.case import Case
+from harness.case import AXES, LETTERS, SETTINGS, Case
 from harness.errors import UsageError, did_you_mean
 from harness.files import read_bytes
-from impls.registry import IMPLS
+from harness.polynomial import Polynomial, constant, parse
+from impls.registry import IMPLS, Impl
 
 
 def load_file(file: Path) -> ModuleType:
@@ -99,7 +111,6 @@ def is_foreign(name: str) -> bool:
 def is_in_a_file(name: str) -> bool:
     """Whether `name` refers to a layer in a file, `their/file.py:TheirLayer`."""
     place, _, attribute = name.rpartition(":")
-    # A slash is required: `layers.py:Layer` means the module `py` in the package `layers`.
     return "/" in place and place.endswith(".py") and _is_dotted(attribute)
 
 
@@ -115,6 +126,8 @@ def check_name(name: str) -> None:
     """
     if is_foreign(name):
         module, _, attribute = name.partition(":")
+        if module.endswith(".py") and "/" not in module:
+            raise UsageError(f"impl '{name}': a layer in a file needs the file's path: impl=./{name}")
         if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
             raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif name not in IMPLS:
@@ -163,12 +176,10 @@ def load_reference(name: str) -> type | None:
     The registry names the reference of a registered layer. A user's own layer may have an attribute `reference`: a
     class, `module:Class`, or the name of a registered layer, whose reference then applies.
     """
-    if name in IMPLS:
-        return _load(IMPLS[name].reference)
-    reference = getattr(_load(name), "reference", None)
-    if isinstance(reference, str):
-        return _load(IMPLS[reference].reference) if reference in IMPLS else _load(reference)
-    return reference
+    found = _reference_entry(name)
+    if isinstance(found, Impl):
+        found = found.reference
+    return _load(found) if isinstance(found, str) else found
 
 
 def build_options(name: str) -> dict[str, Any]:
@@ -181,8 +192,14 @@ def reference_options(name: str) -> dict[str, Any]:
 
     A user's own layer may name a registered layer as its reference. The arguments are then those of that layer.
     """
-    of_whom = name if name in IMPLS else getattr(_load(name), "reference", None)
-    return dict(IMPLS[of_whom].reference_options) if isinstance(of_whom, str) and of_whom in IMPLS else {}
+    found = _reference_entry(name)
+    return dict(found.reference_options) if isinstance(found, Impl) else {}
+
+
+def _reference_entry(name: str) -> Any:
+    """The registry entry with the layer's reference, or else the attribute `reference` of a user's own layer."""
+    reference = name if name in IMPLS else getattr(_load(name), "reference", None)
+    return IMPLS.get(reference, reference) if isinstance(reference, str) else reference
 
 
 def _load(target: str) -> type:
@@ -209,8 +226,10 @@ def _classes_in(module: ModuleType) -> str:
 
 def unsupported_reason(case: Case, has_heads: bool) -> str | None:
     """Why the case is impossible, judging from its numbers alone; None if they allow it."""
-    if has_heads and case.d_model % case.num_heads:
-        return f"d_model={case.d_model} is not divisible by num_heads={case.num_heads}"
+    for name, axis in AXES.items():
+        value = getattr(case, name)
+        if axis.divides and has_heads and value and getattr(case, axis.divides) % value:
+            return f"{axis.divides}={getattr(case, axis.divides)} is not divisible by {name}={value}"
     return None
 
 
@@ -279,14 +298,77 @@ def _imported_from(file: str, directory: Path) -> str:
 def _digest(files: list[Path]) -> str:
     """Digest of the contents of the files. An unreadable file counts as empty."""
     digest = hashlib.sha256()
-    for content in _file_bytes(files):
+    for file in files:
+        try:
+            content = read_bytes(file)
+        except OSError:  # inside an archive, removed since, or not a regular file
+            content = b""
         digest.update(len(content).to_bytes(8) + content)
     return digest.hexdigest()[:_SHOWN_DIGITS]
 
 
-def _file_bytes(files: list[Path]) -> Iterator[bytes]:
-    for file in files:
-        try:
-            yield read_bytes(file)
-        except OSError:  # inside an archive, removed since, or not a regular file
-            yield b""
+CLAIMS = ("work", "work_train", "work_decode", "memory", "depth", "path")
+# Claims of an order, so `O(…)` around the formula adds nothing.
+BY_ORDER = ("memory", "depth", "path")
+_BIG_O = re.compile(r"\s*O\((.*)\)\s*")
+# Letters of settings, each with its axis.
+_SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].of_layer and name in SETTINGS}
+
+
+def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
+    """The claimed FLOPs of one call in `mode`; None without a claim. Those of `backward` are training minus forward."""
+    if mode == "backward":
+        train, forward = claims.get("work_train"), claims.get("work")
+        return train - forward if train and forward else None
+    return claims.get({"forward": "work"}.get(mode, f"work_{mode}"))
+
+
+def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
+    """The claims of a registered layer, by their names in `CLAIMS`, at a case or setting, or at the default sizes.
+
+    Raises KeyError for any other name.
+    """
+    letters = _values_of_letters(at, IMPLS[name].own_sizes)
+    return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
+
+
+def _values_of_letters(at: Any, own_sizes: Mapping[str, Fraction]) -> dict[str, Polynomial]:
+    """What to replace each letter of a setting by: its value, or the layer's own size for the default value."""
+    values = {}
+    for letter, axis in _SETTING_LETTERS.items():
+        value = getattr(at, axis.name, axis.default)
+        own = parse(axis.own) * constant(own_sizes.get(axis.name, Fraction(1)))
+        values[letter] = own if value == axis.default else constant(value)
+    return values
+
+
+def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
+    """The claims in the attribute `claims` of a user's own layer, at a case or setting; empty without that attribute.
+
+    Raises UsageError if `claims` is not a mapping, and for an unknown claim or an unparsable formula.
+    """
+    claims = {}
+    letters = _values_of_letters(at, {})
+    stated = getattr(layer_class, "claims", {})
+    if not isinstance(stated, Mapping):
+        raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")
+    for claim, text in stated.items():
+        if claim not in CLAIMS:
+            raise UsageError(
+                f"unknown claim '{claim}'{did_you_mean(str(claim), CLAIMS)} (there are {', '.join(CLAIMS)})"
+            )
+        claims[claim] = _claimed(claim, str(text), letters)
+    return claims
+
+
+def _claimed(claim: str, text: str, letters: Mapping[str, Polynomial]) -> Polynomial:
+    of_order = _BIG_O.fullmatch(text)
+    if of_order and claim not in BY_ORDER:
+        raise UsageError(
+            f"claims['{claim}'] is '{text}': an order is no count, and work is claimed to the last digit, as "
+            f"8nd² + 4n²d; {', '.join(BY_ORDER)} may be O(…)"
+        )
+    try:
+        return parse(of_order[1] if of_order else text, letters)
+    except UsageError as error:
+        raise UsageError(f"claims['{claim}']: {error}") from error

@@ -146,6 +146,6 @@ def _git(directory: Path, *arguments: str, refused: str, **environment: str) -> 
     except FileNotFoundError as error:
         raise UsageError(f"{refused}: there is no git here") from error
     if done.returncode:
-        said = " ".join(done.stderr.split())[:300]
-        raise UsageError(f"{refused}: {said}" if said else refused)
+        message = " ".join(done.stderr.split())[:300]
+        raise UsageError(f"{refused}: {message}" if message else refused)
     return done.stdout.strip()

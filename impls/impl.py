@@ -1,7 +1,11 @@
 """One registry entry: a layer described as data. Importing this file does not import torch."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
+
+# Some fields of an entry by name, which several entries share.
+Claims = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,9 @@ class Impl:
     into h_0, which saves the recurrence one product (2d²). A kernel that did not store its scores computes them again.
     The backward pass of fused attention therefore has 5 products of n²d instead of 4.
 
+    A claim may contain the letter of a further size that the constructor takes. `own_sizes` is for layers whose default
+    is not the usual one: the ratio of both, by the constructor's name.
+
     `kind` is the layer's row of table 1, one of `KINDS`, or empty.
     `compiled`: the layer's first call compiles.
     `package`: the import name of a package that is required beside torch.
@@ -48,6 +55,7 @@ class Impl:
     has_heads: bool = True
     compiled: bool = False
     package: str = ""
+    own_sizes: dict[str, Fraction] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     reference_options: dict[str, Any] = field(default_factory=dict)
 

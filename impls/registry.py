@@ -15,10 +15,10 @@ __all__ = ["IMPLS", "Impl"]
 
 IMPLS: dict[str, Impl] = {
     impl.name: impl
-    for rungs in (
+    for entries in (
         *(RNN, COMPILED_RNN),
         *(ATTENTION, COMPILED_ATTENTION, UNCACHED, LINEAR, SDPA),
         *(CONV, ADAPTERS, BLOCKS, STACKS),
     )
-    for impl in rungs
+    for impl in entries
 }

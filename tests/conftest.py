@@ -4,10 +4,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from forked_parents import Origin
+from forked_servers import Origin
 
 from harness.case import Case
 from harness.measure import fork_client
@@ -17,6 +18,55 @@ from harness.measure.executor import Executor
 # a handler instead. Child processes do not inherit a handler, so tests can interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
+
+
+# Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
+_SLOW = (
+    *("faults/", "slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
+    # Whole commands.
+    *(f"cli/test_{name}.py" for name in ("attention_map", "calibrate", "changed_code", "command_lines", "compare")),
+    *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "launched", "papers", "steady")),
+    *("pytest_plugin/test_elsewhere.py", "pytest_plugin/test_measuring.py", "pytest_plugin/test_quiet.py"),
+    *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
+    "export/test_bench_registry.py",
+    # A browser.
+    *(f"report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_")),
+    # Many trials in processes of their own, or many calls of a layer.
+    *(f"measure/test_{name}.py" for name in ("executor", "executor_compiled", "own_module", "turn_trial")),
+    *(f"trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),
+    *(f"trial/metrics/test_{name}.py" for name in ("facts", "memory_split", "unseen")),
+    *("trial/timing/test_last_call.py", "trial/timing/cuda/test_sample.py", "impls/test_on_another_device.py"),
+    # Whole commands beside quick tests.
+    *("cli/test_letters.py::test_a_layer_is_measured", "cli/test_usage.py::test_a_reader_that_goes_away"),
+    *("cli/test_usage.py::test_a_dry_run_prints", "cli/test_export.py::test_a_report_is_made"),
+    *(
+        "export/test_pytest_benchmark.py",
+        "report/plots/test_draw.py",
+        "report/plots/test_ladder.py::test_a_run_of_many",
+    ),
+    # Every other block, and a second reduced precision.
+    "impls/test_layers.py::test_a_block_around_any_other",
+    # Simulations of statistics.
+    *(
+        "stats/paired/test_error_rates.py",
+        "stats/test_coverage.py",
+        "calibration/test_noise.py",
+        "fit/test_prediction.py",
+    ),
+    *("fit/test_piecewise.py::test_a_law_that_only_bends", "fit/test_piecewise.py::test_a_law_of_four_terms"),
+    *("fit/test_fit.py::test_the_intervals", "fit/test_exponent.py::test_the_interval"),
+    *("stats/test_bimodality.py::test_noise", "stats/test_stopping.py::test_a_case_is_precise_when"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests in `_SLOW` as slow."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            name = f"{item.path.relative_to(here).as_posix()}::{item.name}"
+            if name.startswith(_SLOW):
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +84,7 @@ def origin() -> Iterator[Origin]:
 
 
 @pytest.fixture(scope="module")
-def forked_parents(origin: Origin) -> Iterator[None]:
+def forked_servers(origin: Origin) -> Iterator[None]:
     """Fork the fork servers of this process from `origin` instead of starting them. For tests of their use."""
     stand_in = SimpleNamespace(**vars(subprocess) | {"Popen": origin.begin})
     with pytest.MonkeyPatch.context() as patch:

@@ -5,8 +5,8 @@ from typing import Any
 
 from harness.case import Case
 from harness.config import Precision
+from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.results.table import CaseResult
 
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=3, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
 FAMILIES = {"rnn": "rnn", "attention": "attention"}

@@ -70,7 +70,7 @@ def test_a_case_survives_its_row() -> None:
     case = Case("rnn.elman", 8, 4, 1, mode="train", threads=2)
     assert Case.from_dict(case.as_dict()) == case
     with pytest.raises(KeyError):
-        Case.from_dict(dict.fromkeys(AXES[1:], 1))
+        Case.from_dict(dict.fromkeys([*AXES][1:], 1))
 
 
 @pytest.mark.parametrize(("n", "small"), [(1, 1), (256, 256), (257, 255), (788, 252), (640, 128), (2048, 256)])

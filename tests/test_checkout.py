@@ -10,17 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.background_process import BackgroundProcess
-from harness.checkout import PLACE, search_path
+from harness.background_process import PLACE, BackgroundProcess, search_path
 from harness.errors import UsageError
 from harness.machine import describe_machine
-from harness.measure import cluster_submit
+from harness.measure import cluster_launch
 from harness.measure.executor import Executor
 
 TINY = ["impl=rnn.elman", "seq_len=8", "d_model=8", "threads=1", "precision.trial_s=0.01", "precision.patience_s=0"]
 SWEEP = ["sweep", "--no-plots", *TINY, "precision.min_rounds=1", "precision.max_rounds=1"]
 # As an installed script has it, whose directory comes first and not the current one.
-SCRIPT = ["-P", "-c", "import sys; from harness.cli import main; sys.exit(main())"]
+SCRIPT = ["-P", "-c", "import sys; from harness.cli.commands import main; sys.exit(main())"]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +95,7 @@ def test_a_trial_uses_this_harness_where_another_checkout_comes_first_on_the_sea
         monkeypatch.setattr(sys, "path", path)
     given = path if of_layers else None
     with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=given) as runner:
-        assert runner.run("machine")["harness"] == str(PLACE)
+        assert runner.run("machine").values["harness"] == str(PLACE)
 
 
 def test_jobs_and_helper_processes_use_this_harness_where_another_checkout_comes_first(
@@ -107,7 +106,7 @@ def test_jobs_and_helper_processes_use_this_harness_where_another_checkout_comes
     helper = BackgroundProcess("where", "say", subprocess.DEVNULL, subprocess.PIPE)
     assert helper.process is not None
     assert Path(helper.process.communicate()[0].decode().strip()) == PLACE / "harness" / "__init__.py"
-    [path] = cluster_submit._map(SimpleNamespace(map_array=lambda _, paths, __: paths), print, [None])
+    [path] = cluster_launch._map(SimpleNamespace(map_array=lambda _, paths, __: paths), print, [None])
     assert path.index(str(PLACE)) < path.index(str(other))
 
 

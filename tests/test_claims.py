@@ -4,8 +4,9 @@ from typing import ClassVar
 
 import pytest
 
-from harness import claims
+from harness import registry
 from harness.errors import UsageError
+from harness.polynomial import parse
 from impls.registry import IMPLS
 
 
@@ -31,13 +32,13 @@ from impls.registry import IMPLS
     ],
 )
 def test_a_formula_is_evaluated_exactly(text: str, value: int) -> None:
-    formula = claims.parse(text)
+    formula = parse(text)
     assert formula(n=10, d=3, h=2) == value
     assert str(formula) == text
 
 
 def test_large_values_lose_no_digit() -> None:
-    assert claims.parse("8nd² + 1")(n=10**9 + 7, d=10**9 + 9) == 8 * (10**9 + 7) * (10**9 + 9) ** 2 + 1
+    assert parse("8nd² + 1")(n=10**9 + 7, d=10**9 + 9) == 8 * (10**9 + 7) * (10**9 + 9) ** 2 + 1
 
 
 @pytest.mark.parametrize(
@@ -64,36 +65,36 @@ def test_large_values_lose_no_digit() -> None:
 )
 def test_what_is_no_formula_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no sum of terms in n, d and h"):
-        claims.parse(text)
+        parse(text)
 
 
 def test_what_is_no_whole_number_is_no_count() -> None:
     with pytest.raises(ValueError, match="n/h is no whole number at n = 3, d = 1, h = 2"):
-        claims.parse("n/h")(n=3, d=1, h=2)
+        parse("n/h")(n=3, d=1, h=2)
 
 
 def test_a_backward_pass_claims_what_training_does_less_a_forward_pass() -> None:
-    of = claims.claims_of_impl("attention.fused")
-    assert str(claims.work_of(of, "backward")) == "16nd² + 10n²d"
-    assert str(claims.work_of(claims.claims_of_impl("rnn.elman"), "backward")) == "8nd² − 2d²"
-    assert claims.work_of({"work": of["work"]}, "backward") is None
-    assert claims.work_of(of, "decode") is of["work_decode"]
+    of = registry.claims_of_impl("attention.fused")
+    assert str(registry.work_of(of, "backward")) == "16nd² + 10n²d"
+    assert str(registry.work_of(registry.claims_of_impl("rnn.elman"), "backward")) == "8nd² − 2d²"
+    assert registry.work_of({"work": of["work"]}, "backward") is None
+    assert registry.work_of(of, "decode") is of["work_decode"]
     assert str(of["work"] - of["work"]) == "0"
 
 
 def test_every_registered_impl_claims_something() -> None:
     for name in IMPLS:
-        assert claims.claims_of_impl(name)
+        assert registry.claims_of_impl(name)
 
 
 def test_somebodys_own_layer_may_claim_what_it_likes_of_what_there_is() -> None:
     class Theirs:
         claims: ClassVar = {"work": "2nd²", "depth": "1"}
 
-    found = claims.claims_of_class(Theirs)
+    found = registry.claims_of_class(Theirs)
     assert found["work"](n=3, d=2) == 24
     assert set(found) == {"work", "depth"}
-    assert claims.claims_of_class(object) == {}
+    assert registry.claims_of_class(object) == {}
 
 
 def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
@@ -101,7 +102,7 @@ def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
         claims: ClassVar = {"works": "nd"}
 
     with pytest.raises(UsageError, match="unknown claim 'works'; did you mean 'work'"):
-        claims.claims_of_class(Theirs)
+        registry.claims_of_class(Theirs)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +117,8 @@ def test_a_claim_that_cannot_be_read_is_named_with_its_part_and_what_is_taken(
     stated: dict[str, str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        claims.claims_of_class(type("Theirs", (), {"claims": stated}))
+        registry.claims_of_class(type("Theirs", (), {"claims": stated}))
 
 
 def test_what_is_claimed_by_order_may_be_written_as_an_order() -> None:
-    assert str(claims.claims_of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"
+    assert str(registry.claims_of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"

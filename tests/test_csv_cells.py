@@ -14,8 +14,8 @@ from harness.config import compose
 from harness.export import export
 from harness.files import escaped_cell, from_csv, to_csv, unescaped
 from harness.report.build import build
-from harness.results.run_directory import StoredRun, read_run_directory
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
+from harness.results.stored_run import StoredRun, read_run_directory
 
 FORMULAS = [
     "=1+1",

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,9 +12,9 @@ from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import parse_case
-from harness.measure.session import check_output_directory
+from harness.measure.session import OutputDirectory
 from harness.results.accumulate_rows import RunAccumulator
-from harness.results.table import lines_of_table
+from harness.results.columns import lines_of_table
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_run_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "config.yaml").write_text(former.replace("points:", "together:"))
     (tmp_path / "machine.json").write_text(json.dumps({}))
-    assert check_output_directory(tmp_path, config, fresh=False)
+    assert OutputDirectory.of(replace(config, out=tmp_path)).continues
 
 
 @pytest.mark.parametrize("value", ["range(0.1,0.9,0.2)", "${mode}", "null"])

@@ -26,6 +26,11 @@ def test_a_malformed_name_of_somebodys_own_layer_is_refused(name: str) -> None:
         registry.check_name(name)
 
 
+def test_a_file_without_a_path_gets_one() -> None:
+    with pytest.raises(UsageError, match=r"^impl 'mix\.py:Mix': .* path: impl=\./mix\.py:Mix$"):
+        registry.check_name("mix.py:Mix")
+
+
 def test_somebodys_own_layer_may_name_one_of_ours_as_its_reference() -> None:
     assert registry.load_reference("planted:ForgetsTheScale") is registry.load_reference("attention.naive")
     assert registry.load_reference("planted:Identity") is None

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.cli import COMMANDS, main
-from harness.cli.compare_sides import read_comparison_request
-from harness.cli.filters import split_filters
+from harness.cli.commands import COMMANDS, main
+from harness.cli.gates import read_comparison_request
 from harness.config import compose
+from harness.gate.check import split_filters
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "ci.md"

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from harness.analysis.claims_table import Verdict, verdicts
+from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.crossovers import Crossover, crossovers
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.analysis.papers import Paper, paper_of
+from harness.analysis.paper_files import Paper, read_paper
 from harness.analysis.predict import HeldOut, hold_out
 from harness.analysis.published_claims import FigureComparison, JudgedClaim, figures_beside, judge_claims
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Analysis:
     """
 
     laws: list[FittedLaw] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[ClaimVerdict] = field(default_factory=list)
     table1: list[Table1Row] = field(default_factory=list)
     beyond_table1: list[BeyondRow] = field(default_factory=list)
     crossovers: list[Crossover] = field(default_factory=list)
@@ -51,11 +51,12 @@ def analyse(
     The run's machine.json is `machine`; its calibration is needed for the roofline. The run's config.yaml is `config`;
     it may hold what a paper has published for the setting. Raises UsageError if the published part cannot be read.
     """
-    paper = paper_of(config)
     held_out = hold_out(lines)
     laws = [replace(fitted, holdout_error=_error(fitted, held_out)) for fitted in fit_laws(lines)]
     known = roofs(machine or {})
     found = verdicts(lines, laws)
+    paper = paper_of(config or {})
+    published = PublishedFindings(paper, figures_beside(paper, lines), judge_claims(paper, lines)) if paper else None
     return Analysis(
         laws=laws,
         verdicts=found,
@@ -65,9 +66,7 @@ def analyse(
         held_out=held_out,
         roofs=known,
         roof_points=roof_points(lines, known),
-        published=PublishedFindings(paper, figures_beside(paper, lines), judge_claims(paper, lines))
-        if paper is not None
-        else None,
+        published=published,
     )
 
 
@@ -78,3 +77,8 @@ def _error(fitted: FittedLaw, held_out: Sequence[HeldOut]) -> float | None:
         abs(one.error) for one in held_out if (one.impl, one.setting, one.metric) == (own.impl, own.setting, own.metric)
     ]
     return median(errors) if errors else None
+
+
+def paper_of(config: Mapping[str, Any]) -> Paper | None:
+    """Return the paper in a run's configuration; None if it has none. Raises UsageError if it cannot be read."""
+    return read_paper(config["paper"]) if config.get("paper") else None

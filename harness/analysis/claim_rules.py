@@ -1,30 +1,118 @@
-"""Verdicts on claims of FLOPs, sequential depth, path length and memory, from counts that repeat exactly.
+"""Judge claims of FLOPs, sequential depth, path length and memory by counts that repeat exactly.
 
-FLOPs must equal the claim to the last digit. The other claims are orders, whose constants are free.
+FLOPs must equal the claim to the last digit. The other claims are orders. An order leaves the constant of each of its
+terms free, so its scaling exponent is a range.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
+from types import SimpleNamespace
 
-from harness.analysis.claims import (
-    CONFIRMED,
-    REFUTED,
-    RESOLUTION,
-    UNDETERMINED,
-    WIDEST,
-    Judgement,
-    degree,
-    differ_beyond_doubt,
-    exponent_between,
-    log_sizes,
-    signed_exponent,
-    size_of,
-)
-from harness.claims import Polynomial, Term
-from harness.fit.laws import Law, Range
-from harness.results.table import CaseResult
+import numpy as np
+
+from harness.case import SIZES
+from harness.fit.laws import Floats, Law, Range
+from harness.polynomial import Polynomial, Term
+from harness.results.columns import CaseResult
+
+CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
+
+# The constants of a claim's terms are free, but one may be at most this many times another. One word or one
+# multiply-add more or less makes such a difference.
+FREE_FACTOR = 2.0
+# Tolerance of an exponent. A claim leaves out terms of lower order, which shift the exponent by this much.
+RESOLUTION = 0.1
+# With a wider interval than this (±0.25), an exponent could be that of another order.
+WIDEST = 0.5
+
+Size = tuple[int, int, int]  # n, d, h
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a claim (confirmed, refuted or undetermined), what was measured, and the reason."""
+
+    measured: str
+    verdict: str
+    reason: str
+
+
+def differ_beyond_doubt(sizes: Iterable[int]) -> list[int]:
+    """Return the largest size, the largest of at most half of it, and so on, in ascending order.
+
+    Between closer sizes, growth cannot be distinguished from rounding up to whole blocks.
+    """
+    found: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        if not found or 2 * size <= found[-1]:
+            found.append(size)
+    return found[::-1]
+
+
+def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
+    """Return d log claim / d log axis at a size, and its range over the free constants."""
+    terms, values = _growing_terms(claim, size)
+    powers = np.array([getattr(term, axis) for term in terms])
+    return _over_constants(len(values), lambda free: free @ (values * powers) / (free @ values))
+
+
+def exponent_between(claim: Polynomial, axis: str, small: Size, large: Size) -> Range:
+    """Return the claim's scaling exponent between two sizes, and its range over the free constants.
+
+    `large` is larger than `small` along the axis.
+    """
+    (_, start), (_, end) = (_growing_terms(claim, size) for size in (small, large))
+    at = "ndh".index(axis)
+    run = math.log(large[at] / small[at])
+    return _over_constants(len(start), lambda free: np.log(free @ end / (free @ start)) / run)
+
+
+def _growing_terms(claim: Polynomial, size: Size) -> tuple[list[Term], Floats]:
+    """The positive terms, and their values at a size.
+
+    A subtracted term, as in 12nd² − 2d², is of lower order. A claim of 0 counts as constant.
+    """
+    n, d, h = size
+    at = SimpleNamespace(n=n, d=d, h=float(h), b=1, log=math.log2(max(n, 2)))
+    growing = {term: value for term, value in claim.coefficients.items() if value > 0} or {Term(): 1}
+    return list(growing), np.array([float(value * term(at)) for term, value in growing.items()])
+
+
+def _over_constants(number: int, exponent: Callable[[Floats], Floats]) -> Range:
+    """The exponent with the constants as claimed, and its range over all allowed constants.
+
+    The exponent is a ratio of sums that are linear in the constants, so its extremes lie at the corners.
+    """
+    side = math.sqrt(FREE_FACTOR)
+    corners = exponent(np.array([*product((1 / side, side), repeat=number)]))
+    return Range(float(exponent(np.ones(number))), float(corners.min()), float(corners.max()))
+
+
+def size_of(line: CaseResult) -> Size:
+    """Return the (n, d, h) of a line."""
+    return line.seq_len, line.d_model, line.num_heads
+
+
+def _along(lines: Iterable[CaseResult], axis: str) -> list[dict[int, CaseResult]]:
+    """The lines by their size along an axis, in ascending order, for each combination of the other sizes."""
+    groups: dict[tuple[int, ...], dict[int, CaseResult]] = {}
+    for line in lines:
+        others = tuple(getattr(line, name) for other, name in SIZES.items() if other != axis)
+        groups.setdefault(others, {})[getattr(line, SIZES[axis])] = line
+    return [dict(sorted(found.items())) for found in groups.values()]
+
+
+def signed_exponent(value: float) -> str:
+    """Format an exponent with two decimals and a true minus sign."""
+    return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
+
+
+def exponent_interval(found: Range) -> str:
+    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`."""
+    return f"{signed_exponent(found.value)} ({signed_exponent(found.lo)} to {signed_exponent(found.hi)})"
+
 
 # A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.
 _PADDED_TO = 8
@@ -38,12 +126,17 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
     """
     counted = [line for line in lines if line.flops is not None]
     if not counted:
-        why = next((line.facts_unknown for line in lines if line.facts_unknown), None) or _failed(lines)
+        unknown = [line.facts_unknown for line in lines if line.facts_unknown]
+        failed = [f"{line.status}: {line.reason}" for line in lines if line.status != "ok"]
+        why = next(iter(unknown + failed), "it was not taken")
         return Judgement("", UNDETERMINED, f"its work is not known: {why}")
-    plain = [line for line in counted if not _padded(line)]
+    plain = [line for line in counted if line.device != "cuda" or not (line.d_model // line.num_heads) % _PADDED_TO]
     if not plain:
         return Judgement("", UNDETERMINED, "on a GPU its head sizes are padded to a multiple of 8, and counted so")
-    measured = str(law) if law is not None and law.exact and law.determined and not law.breaks else _count(plain[-1])
+    last = plain[-1]
+    measured = f"{last.flops:,} at n = {last.seq_len}, d = {last.d_model}"
+    if law is not None and law.exact and law.determined and not law.breaks:
+        measured = str(law)
     claiming = [(line, claimed) for line in plain if (claimed := _claimed(line, claim)) is not None]
     if not claiming:
         return Judgement(measured, UNDETERMINED, "no case that was counted claims anything")
@@ -52,15 +145,15 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
             which = f"n = {line.seq_len}, d = {line.d_model}, h = {line.num_heads}"
             if is_masked(line):
                 # Some layers compute a masked pass in another way, such as parallel linear attention.
-                said = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} at {which}"
-                return Judgement(measured, UNDETERMINED, said)
+                text = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} at {which}"
+                return Judgement(measured, UNDETERMINED, text)
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
     cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
     if len(claiming) < len(plain):
         cases = f"{len(claiming)} of {cases}, the others claim nothing"
     if any(claimed not in (line.flops, line.flops_full) for line, claimed in claiming):
-        said = f"between a half and all of what is claimed in {cases}: what the mask hides is left out"
-        return Judgement(measured, CONFIRMED, said)
+        text = f"between a half and all of what is claimed in {cases}: what the mask hides is left out"
+        return Judgement(measured, CONFIRMED, text)
     return Judgement(measured, CONFIRMED, f"to the last digit in {cases}")
 
 
@@ -77,21 +170,7 @@ def _supports(line: CaseResult, claimed: int) -> bool:
 
 
 def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
-    if claim is None:
-        return line.flops_claimed
-    return line.batch_size * claim(line.seq_len, line.d_model, line.num_heads)
-
-
-def _padded(line: CaseResult) -> bool:
-    return line.device == "cuda" and bool((line.d_model // line.num_heads) % _PADDED_TO)
-
-
-def _count(line: CaseResult) -> str:
-    return f"{line.flops:,} at n = {line.seq_len}, d = {line.d_model}"
-
-
-def _failed(lines: Sequence[CaseResult]) -> str:
-    return next((f"{line.status}: {line.reason}" for line in lines if line.status != "ok"), "it was not taken")
+    return line.batch_size * claim(*size_of(line)) if claim else line.flops_claimed
 
 
 def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
@@ -102,18 +181,17 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """
     series = _over_n(lines)
     if not series:
-        return Judgement(_depths(lines), UNDETERMINED, "its depth is not known at two n or more")
-    power, log, declared = degree(claim, "n"), log_sizes(claim), _declared_share(lines)
-    longest = max(series, key=len)
+        known = [f"{line.depth} at n = {line.seq_len}" for line in lines if line.depth is not None]
+        return Judgement(known[-1] if known else "", UNDETERMINED, "its depth is not known at two n or more")
+    (power, log), declared = claim.growth("n"), _declared_share(lines)
     others = [(depths, _doubt_text(depths, power, log)) for depths in series if not _follows_order(depths, power, log)]
-    for depths, doubt in sorted(others, key=lambda other: bool(other[1])):
-        if doubt:
-            return Judgement(_law_text(depths), UNDETERMINED, f"{_first_and_last(depths)}{doubt}{declared}")
-        said = (
-            f"{_first_and_last(depths)}: exponent {_order(depths):.2f} where the claim has {'log n' if log else power}"
-        )
-        return Judgement(_law_text(depths), REFUTED, f"{said}{declared}")
-    return Judgement(_law_text(longest), CONFIRMED, f"{_first_and_last(longest)}{declared}")
+    if not others:
+        longest = max(series, key=len)
+        return Judgement(_law_text(longest), CONFIRMED, f"{_first_and_last(longest)}{declared}")
+    depths, doubt = min(others, key=lambda other: bool(other[1]))
+    text = doubt or f": exponent {_order(depths):.2f} where the claim has {'log n' if log else power}"
+    verdict = UNDETERMINED if doubt else REFUTED
+    return Judgement(_law_text(depths), verdict, f"{_first_and_last(depths)}{text}{declared}")
 
 
 def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
@@ -125,7 +203,7 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     series = _over_n(lines)
     if not series:
         return Judgement("", UNDETERMINED, "its depth, which bounds the path, is not known at two n or more")
-    power, log, longest = degree(claim, "n"), log_sizes(claim), max(series, key=len)
+    (power, log), longest = claim.growth("n"), max(series, key=len)
     measured = f"at most {_law_text(longest)}"
     chain = f"no way is longer than the longest chain of operations, {_first_and_last(longest)}{_declared_share(lines)}"
     if all(_follows_order(depths, power, log) for depths in series):
@@ -171,12 +249,8 @@ def _doubt_text(depths: Mapping[int, int], power: int, log: int = 0) -> str:
 
 def _over_n(lines: Sequence[CaseResult]) -> list[Mapping[int, int]]:
     """The depth by n, for each (d, h, b) where it is known at two or more n."""
-    groups: dict[tuple[int, int, int], dict[int, int]] = {}
-    for line in lines:
-        if line.depth is not None:
-            at = (line.d_model, line.num_heads, line.batch_size)
-            groups.setdefault(at, {})[line.seq_len] = line.depth
-    return [dict(sorted(depths.items())) for depths in groups.values() if len(depths) > 1]
+    known = [line for line in lines if line.depth is not None]
+    return [{n: line.depth or 0 for n, line in found.items()} for found in _along(known, "n") if len(found) > 1]
 
 
 def _order(depths: Mapping[int, int]) -> float:
@@ -202,8 +276,7 @@ def _law_text(depths: Mapping[int, int]) -> str:
     (n1, y1), (n2, y2) = list(depths.items())[:2]
     step, rest = divmod(y2 - y1, n2 - n1)
     if len(depths) > 2 and not rest and _straight(depths):
-        start = y1 - step * n1
-        return f"{step if step > 1 else ''}n" + (f" {'+' if start > 0 else '−'} {abs(start)}" if start else "")
+        return str(Polynomial({Term(n=1): step}) + Polynomial({Term(): y1 - step * n1}))
     return f"{depths[max(depths)]} at n = {max(depths)}"
 
 
@@ -214,11 +287,6 @@ def _first_and_last(depths: Mapping[int, int]) -> str:
     return f"{depths[small]} at n = {small} and {depths[large]} at n = {large}"
 
 
-def _depths(lines: Sequence[CaseResult]) -> str:
-    known = [line for line in lines if line.depth is not None]
-    return f"{known[-1].depth} at n = {known[-1].seq_len}" if known else ""
-
-
 def _declared_share(lines: Sequence[CaseResult]) -> str:
     """A note on the part of the depth that kernels declare and that cannot be observed; empty if none."""
     most = max((line.depth_declared or 0 for line in lines), default=0)
@@ -226,7 +294,6 @@ def _declared_share(lines: Sequence[CaseResult]) -> str:
 
 
 _ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-_AXES = {"n": "seq_len", "d": "d_model", "h": "num_heads"}
 
 
 def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
@@ -241,56 +308,45 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         return Judgement("", UNDETERMINED, "its peak memory is not known: it allocates memory outside torch")
     if not known:
         return Judgement("", UNDETERMINED, "its peak memory is not known")
-    measured: list[str] = []
-    open_questions: list[str] = []
-    compared: list[str] = []
-    along = {axis: _stretches(ends, axis, claim) for axis in _AXES if (ends := _ends_of_stretch(known, axis, claim))}
-    within = any(_within_term(along.values(), term) for term in claim.terms if term.coefficient > 0)
-    for axis in _AXES:
-        if axis not in along:
-            if degree(claim, axis):
-                open_questions.append(f"{axis} was not varied by a factor of two")
-            continue
-        measured.append(f"{axis}^{signed_exponent(along[axis][0].slope)}")
-        verdict, said = _judge_axis(axis, along[axis], within)
-        if verdict == REFUTED:
-            return Judgement("·".join(measured), REFUTED, said)
-        (open_questions if verdict == UNDETERMINED else compared).append(said)
-    if open_questions:
-        return Judgement("·".join(measured), UNDETERMINED, "; ".join([*open_questions, _stretch_text(known, claim)]))
-    return Judgement("·".join(measured), CONFIRMED, "; ".join([*compared, _stretch_text(known, claim)]))
+    along = {axis: _stretches(ends, axis, claim) for axis in "ndh" if (ends := _ends_of_stretch(known, axis, claim))}
+    within = any(_within_term(along, term) for term, value in claim.coefficients.items() if value > 0)
+    measured = ""
+    text: dict[str, list[str]] = {UNDETERMINED: [], CONFIRMED: []}
+    for axis in "ndh":
+        power, _ = claim.growth(axis)
+        if axis in along:
+            measured += f"{'·' if measured else ''}{axis}^{signed_exponent(along[axis][0].slope)}"
+            verdict, reason = _judge_axis(axis, power, along[axis], within)
+            if verdict == REFUTED:
+                return Judgement(measured, REFUTED, reason)
+            text[verdict].append(reason)
+        elif power:
+            text[UNDETERMINED].append(f"{axis} was not varied by a factor of two")
+    verdict = UNDETERMINED if text[UNDETERMINED] else CONFIRMED
+    return Judgement(measured, verdict, "; ".join([*text[verdict], _stretch_text(known, claim)]))
 
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Growth from one size to a larger one along an axis.
+    """Growth between two sizes along an axis, `where` in words.
 
-    `slope` is the measured exponent, `expected` that of the claim, and `power` the axis's highest power in the claim.
+    `slope` is the measured exponent, `expected` that of the claim.
     """
 
-    axis: str
-    small: CaseResult
-    large: CaseResult
+    slope: float
     expected: Range
-    power: int
+    where: str
 
-    @property
-    def slope(self) -> float:
-        run = math.log(getattr(self.large, _AXES[self.axis]) / getattr(self.small, _AXES[self.axis]))
-        return math.log((self.large.peak_bytes or 1) / (self.small.peak_bytes or 1)) / run
+    @classmethod
+    def between(cls, small: CaseResult, large: CaseResult, axis: str, claim: Polynomial) -> "_Stretch":
+        sizes = [getattr(line, SIZES[axis]) for line in (small, large)]
+        slope = math.log((large.peak_bytes or 1) / (small.peak_bytes or 1)) / math.log(sizes[1] / sizes[0])
+        expected = exponent_between(claim, axis, size_of(small), size_of(large))
+        return cls(slope, expected, " and ".join(f"{axis} = {size}" for size in sizes))
 
     @property
     def faster(self) -> bool:
         return self.slope > self.expected.hi + RESOLUTION
-
-    @property
-    def like_a_term(self) -> bool:
-        """Whether one term of the claim grows this fast. The other terms affect `expected` but may be absent."""
-        return self.slope <= self.power + RESOLUTION
-
-    @property
-    def where(self) -> str:
-        return " and ".join(f"{self.axis} = {getattr(line, _AXES[self.axis])}" for line in (self.small, self.large))
 
     def __str__(self) -> str:
         return f"{signed_exponent(self.slope)} where the claim has {signed_exponent(self.expected.value)}"
@@ -302,55 +358,46 @@ def _stretches(ends: Sequence[CaseResult], axis: str, claim: Polynomial) -> list
     These are the stretch before it and the upper half of all sizes. The upper half begins at or below the geometric
     middle and holds at least three sizes.
     """
-    at = [getattr(line, _AXES[axis]) for line in ends]
+    at = [getattr(line, SIZES[axis]) for line in ends]
     half = max((i for i in range(len(ends) - 2) if at[i] ** 2 <= at[0] * at[-1]), default=0)
     pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
-    return [
-        _Stretch(
-            axis,
-            ends[i],
-            ends[j],
-            exponent_between(claim, axis, size_of(ends[i]), size_of(ends[j])),
-            degree(claim, axis),
-        )
-        for i, j in pairs
-    ]
+    return [_Stretch.between(ends[i], ends[j], axis, claim) for i, j in pairs]
 
 
-def _within_term(along: Iterable[Sequence[_Stretch]], term: Term) -> bool:
+def _within_term(along: Mapping[str, Sequence[_Stretch]], term: Term) -> bool:
     """Whether this term alone bounds the growth along every axis. The claim's other terms may then be absent."""
     return all(
-        max(stretches[0].slope, stretches[-1].slope) <= getattr(term, stretches[0].axis) + RESOLUTION
-        for stretches in along
+        max(stretches[0].slope, stretches[-1].slope) <= getattr(term, axis) + RESOLUTION
+        for axis, stretches in along.items()
     )
 
 
-def _judge_axis(axis: str, stretches: Sequence[_Stretch], within: bool) -> tuple[str, str]:
-    """The verdict along one axis and the reason.
+def _judge_axis(axis: str, power: int, stretches: Sequence[_Stretch], within: bool) -> tuple[str, str]:
+    """The verdict along one axis and the reason. The axis's highest power in the claim is `power`.
 
     A single step, such as a workspace, is not growth: some stretches do not contain it.
     """
     last, half = stretches[0], stretches[-1]
-    said = f"{axis}: {last}"
+    text, of_term = f"{axis}: {last}", f", and a term of it {axis}^{power}"
     if last.slope < last.expected.lo - RESOLUTION and (within or not half.faster):
-        return CONFIRMED, f"{said}, so it grows more slowly"
+        return CONFIRMED, f"{text}, so it grows more slowly"
     if within:
-        return CONFIRMED, f"{said}, and a term of it {axis}^{last.power}" if last.faster else said
+        return CONFIRMED, f"{text}{of_term}" if last.faster else text
     if last.faster and len(stretches) == 1:
-        return UNDETERMINED, f"{said}: two {axis} cannot tell growth from a step"
+        return UNDETERMINED, f"{text}: two {axis} cannot tell growth from a step"
     others = [one for one in stretches if not one.faster]
-    if not others and last.like_a_term:
-        return UNDETERMINED, f"{said}, and a term of it {axis}^{last.power}: larger {axis} would tell"
+    if not others and last.slope <= power + RESOLUTION:  # one term grows this fast, and the others may be absent
+        return UNDETERMINED, f"{text}{of_term}: larger {axis} would tell"
     if not others:
-        return REFUTED, f"{said}, between {last.where}"
+        return REFUTED, f"{text}, between {last.where}"
     if last.faster or half.faster:
         one = last if last.faster else half
         but = f"but {others[0]}, between {others[0].where}"
         return UNDETERMINED, f"{axis}: {one}, between {one.where}, {but}: larger {axis} would tell"
     allowed = last.expected
     if allowed.hi - allowed.lo > WIDEST and last.slope > allowed.lo + RESOLUTION:
-        return UNDETERMINED, f"{said}, or anything from {allowed.lo:.2f} to {allowed.hi:.2f} as constants are"
-    return CONFIRMED, said
+        return UNDETERMINED, f"{text}, or anything from {allowed.lo:.2f} to {allowed.hi:.2f} as constants are"
+    return CONFIRMED, text
 
 
 def _ends_of_stretch(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> list[CaseResult] | None:
@@ -359,22 +406,14 @@ def _ends_of_stretch(lines: Iterable[CaseResult], axis: str, claim: Polynomial) 
     Of several series the one with the largest claim is taken. Between closer sizes, memory allocated in blocks stays
     the same or jumps.
     """
-    groups: dict[tuple[int, ...], dict[int, CaseResult]] = {}
-    others = [name for name in (*_AXES.values(), "batch_size") if name != _AXES[axis]]
-    for line in lines:
-        group = groups.setdefault(tuple(getattr(line, name) for name in others), {})
-        group[getattr(line, _AXES[axis])] = line
-    series = [[group[at] for at in found] for group in groups.values() if len(found := differ_beyond_doubt(group)) > 1]
+    series = [[by[at] for at in found] for by in _along(lines, axis) if len(found := differ_beyond_doubt(by)) > 1]
     return max(series, key=lambda ends: (claim(*size_of(ends[-1])), size_of(ends[-1])), default=None)
 
 
 def _stretch_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
     """The smallest and largest number of measured words for each claimed word, as text."""
-    ratios = [
-        (line.peak_bytes or 0) / (_ITEM_BYTES[line.dtype] * line.batch_size * claim(*size_of(line)))
-        for line in lines
-        if claim(*size_of(line)) > 0
-    ]
+    claimed = [(line, _ITEM_BYTES[line.dtype] * line.batch_size * claim(*size_of(line))) for line in lines]
+    ratios = [(line.peak_bytes or 0) / size for line, size in claimed if size > 0]
     if not ratios:
         return "it claims no memory"
     least, most = (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}" for ratio in (min(ratios), max(ratios)))

@@ -1,22 +1,26 @@
 """`claims.csv`: what theory claims of each layer, compared with the measurements."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.analysis.claim_rules import is_masked, judge_depth, judge_memory, judge_path, judge_work
-from harness.analysis.claims import CONFIRMED, REFUTED, UNDETERMINED, Judgement, claims_of, judge_time
-from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.series import Setting, series_groups
-from harness.claims import Polynomial, parse, work_of
+from harness.analysis import claim_rules
+from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_interval, size_of
+from harness.analysis.fitted_laws import FittedLaw, series_groups
+from harness.case import SETTINGS, Setting
 from harness.errors import UsageError
-from harness.fit.laws import Law
-from harness.results.table import CaseResult
+from harness.fit.laws import Range, exponent_of
+from harness.polynomial import Polynomial, parse
+from harness.registry import BY_ORDER, claims_of_impl, work_of
+from harness.results.columns import CaseResult
+from impls.registry import IMPLS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-VERDICTS = (CONFIRMED, REFUTED, UNDETERMINED)
+VERDICTS = (claim_rules.CONFIRMED, claim_rules.REFUTED, UNDETERMINED)
 # The claims that are judged in each mode. Depth, path and memory are claimed of a forward pass.
 _BY_MODE = {
     "forward": ("work", "memory", "depth", "path"),
@@ -24,13 +28,12 @@ _BY_MODE = {
     "backward": ("work_backward",),
     "decode": ("work_decode",),
 }
-_BY_ORDER = ("memory", "depth", "path")
 # Stands for a claim of FLOPs that is made case by case and not as one polynomial.
 OWN_FORMULA = "its own formula"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """One claim and the verdict on it.
 
     `quantity`: `work`, `work_train`, `work_backward`, `work_decode`, `memory`, `depth`, `path` or `time`. The claim of
@@ -47,7 +50,7 @@ class Verdict:
     reason: str
 
 
-def verdicts(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[Verdict]:
+def verdicts(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[ClaimVerdict]:
     """Judge every claim of every layer, in each setting whose mode the claim covers.
 
     Time is judged in every mode that has a claim of work.
@@ -57,8 +60,32 @@ def verdicts(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[Ver
     for (impl, setting), members in series_groups(lines).items():
         of_time, of_work = (fitted.get((impl, setting, metric)) for metric in ("time", "flops"))
         for quantity, claimed, judgement in _verdict_row(members, setting.mode, of_time, of_work):
-            found.append(Verdict(impl, setting, quantity, claimed, **vars(judgement)))
+            found.append(ClaimVerdict(impl, setting, quantity, claimed, **vars(judgement)))
     return found
+
+
+def claims_of(lines: Iterable[CaseResult]) -> dict[str, str]:
+    """Return the claims of these lines' layer, as text by name.
+
+    The claims of a built-in layer come from the registry, those of other layers from their rows.
+    """
+    for line in lines:
+        if line.impl in IMPLS:
+            return {name: str(claim) for name, claim in claims_of_impl(line.impl, line).items()}
+        if line.claims:
+            return _stated_growth(line.claims)
+    return {}
+
+
+def _stated_growth(text: str) -> dict[str, str]:
+    """The claims in a row. A row edited by hand may be malformed; its text is then passed on as unreadable claims."""
+    try:
+        stated = json.loads(text)
+    except ValueError:
+        stated = None
+    if not isinstance(stated, dict):
+        return dict.fromkeys(("work", "work_train"), text)
+    return {str(name): str(claim) for name, claim in stated.items()}
 
 
 def _verdict_row(
@@ -67,20 +94,21 @@ def _verdict_row(
     """Yield (quantity, claim as text, judgement) for each claim of one layer in one setting."""
     stated = claims_of(lines)
     read, unreadable = _read(stated)
-    law = of_work.law if of_work is not None else None
+    judges = {"memory": claim_rules.judge_memory, "depth": claim_rules.judge_depth, "path": claim_rules.judge_path}
+    judge_work = partial(claim_rules.judge_work, law=of_work.law if of_work else None)
     if lines[0].kv_len:  # claims cover only self-attention over one length, not a source of another length
         return
     if mode == "backward" and (difference := work_of(read, mode)):
         read["work_backward"] = difference
         stated = {**stated, "work_backward": str(difference)}
     for quantity in _BY_MODE.get(mode, ()):
-        text = f"O({stated.get(quantity)})" if quantity in _BY_ORDER else stated.get(quantity, OWN_FORMULA)
+        text = f"O({stated.get(quantity)})" if quantity in BY_ORDER else stated.get(quantity, OWN_FORMULA)
         if quantity in unreadable:
             yield quantity, text, Judgement("", UNDETERMINED, unreadable[quantity])
         elif quantity in read:
-            yield quantity, text, _judge(quantity, lines, read[quantity], law)
-        elif quantity not in _BY_ORDER and any(line.flops_claimed is not None for line in lines):
-            yield quantity, text, judge_work(lines, None, law)
+            yield quantity, text, _without_mask(lines, judges.get(quantity, judge_work)(lines, read[quantity]))
+        elif quantity not in BY_ORDER and any(line.flops_claimed is not None for line in lines):
+            yield quantity, text, judge_work(lines, None)
     work = work_of(read, mode)
     if work is not None and mode in _BY_MODE:
         # Decoding one token is one step, however many tokens came before.
@@ -99,26 +127,62 @@ def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, s
     return read, unreadable
 
 
-def _judge(quantity: str, lines: Sequence[CaseResult], claim: Polynomial, law: Law | None) -> Judgement:
-    by_order = {"memory": judge_memory, "depth": judge_depth, "path": judge_path}
-    if quantity not in by_order:
-        return judge_work(lines, claim, law)
-    return _without_mask(lines, by_order[quantity](lines, claim))
-
-
 def _without_mask(lines: Sequence[CaseResult], one: Judgement) -> Judgement:
     """Turn a refutation under a mask into undetermined, because claims are of a pass without a mask."""
-    if one.verdict == REFUTED and is_masked(lines[0]):
+    if one.verdict == claim_rules.REFUTED and claim_rules.is_masked(lines[0]):
         return replace(one, verdict=UNDETERMINED, reason=f"claimed without a mask; under this one, {one.reason}")
     return one
 
 
-_SETTING = tuple(field.name for field in fields(Setting))
-COLUMNS = ("impl", "mode", "quantity", "claimed", "measured", "verdict", "reason", *_SETTING[1:])
+def judge_time(
+    lines: Sequence[CaseResult], fitted: FittedLaw | None, work: Polynomial, depth: Polynomial | None
+) -> tuple[str, Judgement]:
+    """Return the exponent claimed of time, as text, and the judgement on it.
+
+    At the largest size, time must grow with n as the claimed work does, or as the claimed depth if that grows faster.
+    The cost of a multiply-add is free and may differ from term to term.
+    """
+    timed = [line for line in lines if line.time_s is not None]
+    at = max(timed or lines, key=lambda line: (line.batch_size * work(*size_of(line)), size_of(line)))
+    # A layer that does n steps one after another needs time for each of them, however little work they are.
+    of_work, steps = claim_rules.exponent_at(work, "n", size_of(at)), float(depth.growth("n")[0]) if depth else 0.0
+    expected = Range(max(of_work.value, steps), max(of_work.lo, steps), max(of_work.hi, steps))
+    where = f"at n = {at.seq_len}, d = {at.d_model}"
+    claimed = f"n^{expected.value:.2f} {where}"
+    if fitted is None or not timed:
+        return claimed, Judgement("", UNDETERMINED, "it has no law of time" if timed else "it was not timed")
+    found = exponent_of(fitted.law, "n", *size_of(at), at.batch_size)
+    if found is None:
+        return claimed, Judgement("", UNDETERMINED, "n was not varied")
+    measured = f"n^{exponent_interval(found)}"
+    free = f" ({expected.lo:.2f} to {expected.hi:.2f} as constants are)" if expected.hi - expected.lo > 0.01 else ""
+    allowed = f"{expected.value:.2f}{free}, {claim_rules.RESOLUTION:g} either way"
+    text = f"measured exponent {exponent_interval(found)} where the claim has {allowed}, {where}"
+    verdict, doubt = _compare_time(found, expected, fitted)
+    return claimed, Judgement(measured, verdict, f"{text}: {doubt}" if doubt else text)
 
 
-def claims_table(found: Iterable[Verdict]) -> "pd.DataFrame":
+def _compare_time(found: Range, expected: Range, fitted: FittedLaw) -> tuple[str, str]:
+    """The verdict on a measured exponent, and the reason for any doubt."""
+    if not fitted.law.determined:
+        return UNDETERMINED, f"its law is not determined, {fitted.law.reason}"
+    if not found.hi - found.lo <= claim_rules.WIDEST:
+        return UNDETERMINED, "the interval is too wide to tell"
+    if found.lo <= expected.hi + claim_rules.RESOLUTION and found.hi >= expected.lo - claim_rules.RESOLUTION:
+        anything = f"anything from {expected.lo:.2f} to {expected.hi:.2f} would agree, larger n would tell"
+        is_open = expected.hi - expected.lo > claim_rules.WIDEST
+        return (UNDETERMINED, anything) if is_open else (claim_rules.CONFIRMED, "")
+    if found.hi < expected.lo:
+        # Time cannot keep growing more slowly than the work. Other costs still dominate at these sizes.
+        return UNDETERMINED, "calls and launches, paid whatever the work, still weigh: larger n would tell"
+    return claim_rules.REFUTED, ""
+
+
+COLUMNS = ("impl", "mode", "quantity", "claimed", "measured", "verdict", "reason", *SETTINGS[1:])
+
+
+def claims_table(found: Iterable[ClaimVerdict]) -> "pd.DataFrame":
     """Return the verdicts as a tidy DataFrame."""
     import pandas as pd
 
-    return pd.DataFrame([{**vars(one), **asdict(one.setting)} for one in found], columns=list(COLUMNS))
+    return pd.DataFrame([{**vars(one), **one.setting.as_dict()} for one in found], columns=list(COLUMNS))

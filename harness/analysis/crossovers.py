@@ -6,13 +6,14 @@ these n, the gap and both ends of its interval are interpolated linearly in log 
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness import registry
-from harness.analysis.series import Point, Setting, series_of, setting_of
-from harness.results.table import CaseResult
+from harness.analysis.fitted_laws import series_of
+from harness.case import SETTINGS, Setting
+from harness.results.columns import CaseResult
 from impls.registry import IMPLS
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class CostRatio:
     value: float
     lo: float
     hi: float
+
+    @property
+    def ratio(self) -> tuple[float, float, float]:
+        """The ratio itself and its interval."""
+        return math.exp(self.value), math.exp(self.lo), math.exp(self.hi)
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,13 @@ def ratio_at(n: float, cost: tuple[float, float, float], other: tuple[float, flo
     """
     (value, lo, hi), (other_value, other_lo, other_hi) = cost, other
     middle = math.log(value / other_value)
-    down = math.hypot(_distance(lo, value), _distance(other_value, other_hi))
-    up = math.hypot(_distance(value, hi), _distance(other_lo, other_value))
+    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi))
+    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value))
     return CostRatio(n, middle, middle - down, middle + up)
 
 
-def _distance(small: float, large: float) -> float:
+def log_distance(small: float, large: float) -> float:
+    """Return log(large / small); infinite without a bound: if `small` is 0 or `large` is infinite."""
     return math.log(large / small) if small > 0 and large < math.inf else math.inf
 
 
@@ -139,25 +146,20 @@ class Crossover:
 
     def __str__(self) -> str:
         """Describe the crossover in words, without the names of the layers."""
-        at_all = f"n = {self.measured_from}" + (
-            f" to {self.measured_to}" if self.measured_to > self.measured_from else ""
-        )
+        several = self.measured_to > self.measured_from
+        at_all = f"n = {self.measured_from}" + (f" to {self.measured_to}" if several else "")
         if self.seq_len == 0:
-            return f"at every n measured, {at_all}" if self.measured_to > self.measured_from else f"at {at_all}"
+            return f"at every n measured, {at_all}" if several else f"at {at_all}"
         if self.seq_len is not None:
-            reach = f" ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f})"
-            return f"from n = {self.seq_len:.0f}{reach if self.seq_len_lo != self.seq_len_hi else ''} on"
+            reach = f" ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f})" if self.seq_len_lo != self.seq_len_hi else ""
+            return f"from n = {self.seq_len:.0f}{reach} on"
         if self.seq_len_lo == self.measured_to:
-            return f"not below {self.measured_to}" if self.measured_to > self.measured_from else f"not at {at_all}"
+            return f"not below {self.measured_to}" if several else f"not at {at_all}"
         if self.seq_len_hi is not None:
             return f"undecided: from n = {self.seq_len_hi:.0f} on; below, the intervals overlap"
         if self.seq_len_lo:
             return f"undecided: not at n = {self.seq_len_lo:.0f}; above, the intervals overlap"
         return f"undecided: the intervals overlap at {at_all}"
-
-
-# One layer's costs by number of heads and n.
-_Costs = dict[int, dict[int, Point]]
 
 
 def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
@@ -170,21 +172,19 @@ def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
     without = layers_without_heads(of_run)
     groups: dict[tuple[Setting, int, int], dict[str, list[CaseResult]]] = {}
     for line in of_run:
-        group = groups.setdefault((setting_of(line), line.batch_size, line.d_model), {})
+        group = groups.setdefault((Setting.of(line), line.batch_size, line.d_model), {})
         group.setdefault(line.impl, []).append(line)
     found = []
     for (setting, batch_size, d_model), members in groups.items():
         for metric in METRICS:
-            costs = {impl: _costs(own, metric) for impl, own in members.items()}
+            costs = {impl: _costs(own, metric, impl in without) for impl, own in members.items()}
             for slower, faster in itertools.permutations(costs, 2):
-                for h in _common_heads(slower, faster, costs, without):
-                    of_slower = _cost_at(costs[slower], h, slower in without)
-                    of_faster = _cost_at(costs[faster], h, faster in without)
+                with_heads = [{h for h, _ in costs[impl]} for impl in (slower, faster) if impl not in without]
+                for h in sorted(set.intersection(*with_heads) if with_heads else {1}):
+                    of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
                     both = sorted(of_slower.keys() & of_faster.keys())
                     if both:
-                        over = find_overtaking(
-                            [ratio_at(n, _is_known(of_slower[n]), _is_known(of_faster[n])) for n in both]
-                        )
+                        over = find_overtaking([ratio_at(n, of_slower[n], of_faster[n]) for n in both])
                         pair = (slower, faster, setting, metric, d_model, h, batch_size)
                         found.append(Crossover(*pair, over.n, over.lo, over.hi, both[0], both[-1]))
     return found
@@ -208,36 +208,35 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     }
 
 
-def _costs(lines: Iterable[CaseResult], metric: str) -> _Costs:
-    costs: _Costs = {}
+# A cost and its interval.
+_Known = tuple[float, float, float]
+
+
+def _costs(lines: Iterable[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Known]:
+    """One layer's costs by number of heads, 0 for a layer without heads, and n.
+
+    A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out.
+    A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0.
+    """
     series = series_of(lines, metric)
-    for point in series.points if series else ():
-        costs.setdefault(point.h, {})[point.n] = point
-    return costs
+    return {
+        (0 if headless else point.h, point.n): (point.value, point.lo, point.hi) if point.value > 0 else (1.0,) * 3
+        for point in (series.points if series else ())
+        if not headless or point.h == 1
+    }
 
 
-def _common_heads(one: str, other: str, costs: Mapping[str, _Costs], without: Collection[str]) -> list[int]:
-    with_heads = [set(costs[impl]) for impl in (one, other) if impl not in without]
-    return sorted(set.intersection(*with_heads) if with_heads else {1})
-
-
-def _cost_at(costs: _Costs, h: int, is_headless: bool) -> dict[int, Point]:
-    return costs.get(1 if is_headless else h, {})
-
-
-def _is_known(point: Point) -> tuple[float, float, float]:
-    """The cost and its interval. A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0."""
-    return (point.value, point.lo, point.hi) if point.value > 0 else (1.0, 1.0, 1.0)
+def _along_n(costs: Mapping[tuple[int, int], _Known], h: int) -> dict[int, _Known]:
+    return {n: cost for (heads, n), cost in costs.items() if heads in (h, 0)}
 
 
 _FIRST = ("slower", "faster", "metric", "d_model", "num_heads", "seq_len", "seq_len_lo", "seq_len_hi")
-_SETTING = tuple(field.name for field in fields(Setting))
-COLUMNS = (*_FIRST, "batch_size", *_SETTING, "measured_from", "measured_to", "in_words")
+COLUMNS = (*_FIRST, "batch_size", *SETTINGS, "measured_from", "measured_to", "in_words")
 
 
 def crossovers_table(found: Iterable[Crossover]) -> "pd.DataFrame":
     """Return the crossovers as a tidy DataFrame: `crossovers.csv`. The column `in_words` says what the numbers mean."""
     import pandas as pd
 
-    rows = [{**vars(one), **asdict(one.setting), "in_words": str(one)} for one in found]
+    rows = [{**vars(one), **one.setting.as_dict(), "in_words": str(one)} for one in found]
     return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -1,23 +1,134 @@
-"""The law of each series: its fitted terms, how sure they are, and how well the law predicts the points."""
+"""The results of a run as series of costs over n, d, h and b, and the law of each series.
+
+A law has fitted terms, says how sure they are, and predicts the costs at other sizes.
+"""
 
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.case import SETTINGS, SIZES, Setting
 from harness.fit.integer_laws import exact_pieces
-from harness.fit.laws import Floats, Law, Range, Sizes, Term, exponent_of, smoothed_weights, spreads_of
+from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, smoothed_weights, spreads_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
-from harness.results.table import CaseResult
+from harness.polynomial import AXES, Term
+from harness.results.columns import CaseResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# METRICS get a law in `laws.csv`. COUNTS are exact, and their terms are those expected of a layer's time.
+METRICS = ("time", "memory", "flops", "depth")
+COUNTS = ("flops", "depth", "ops", "traffic")
+_COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "ops", "traffic": "min_bytes"}
 
-from harness.analysis.series import COUNTS, METRICS, Point, Series, series_groups, series_of
+
+@dataclass(frozen=True)
+class Point:
+    """A cost at a size with its 95 % interval. For an exact cost, `value`, `lo` and `hi` are equal.
+
+    A single trial gives no interval: `lo` is then 0 and `hi` infinite.
+    """
+
+    n: int
+    d: int
+    h: int
+    b: int
+    value: float
+    lo: float
+    hi: float
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """The size as (n, d, h, b)."""
+        return self.n, self.d, self.h, self.b
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations."""
+
+    impl: str
+    setting: Setting
+    metric: str
+    points: tuple[Point, ...]
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of the points."""
+        return Sizes.of(point.size for point in self.points)
+
+    @property
+    def values(self) -> Floats:
+        """The costs of the points, shape (points,)."""
+        return np.array([point.value for point in self.points], dtype=float)
+
+    @property
+    def spreads(self) -> Floats | None:
+        """The relative standard errors of the points, shape (points,); None if the costs are exact."""
+        if self.metric != "time":
+            return None
+        return smoothed_weights(spreads_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
+
+    @property
+    def largest(self) -> Point:
+        """The point with the largest n. Ties go to the larger width, then heads, then batch size."""
+        return max(self.points, key=lambda point: point.size)
+
+
+def series_groups(lines: Iterable[CaseResult]) -> dict[tuple[str, Setting], list[CaseResult]]:
+    """Group the lines by layer and setting, in the order of the lines."""
+    found: dict[tuple[str, Setting], list[CaseResult]] = {}
+    for line in lines:
+        found.setdefault((line.impl, Setting.of(line)), []).append(line)
+    return found
+
+
+def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
+    """Return the series of one metric from lines of the same layer and setting; None if no line has the metric.
+
+    Memory is unknown at every size if the layer allocates outside torch at one size. At smaller sizes the part outside
+    torch may be too small to be noticed.
+    """
+    held = list(lines)
+    if metric == "memory" and any(line.allocates_outside_torch for line in held):
+        return None
+    points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
+    return Series(held[0].impl, Setting.of(held[0]), metric, tuple(points)) if points else None
+
+
+def point_of(line: CaseResult, metric: str) -> Point | None:
+    """Return the line's cost in one metric; None if it was not measured."""
+    size = (line.seq_len, line.d_model, line.num_heads, line.batch_size)
+    if metric != "time":
+        value = getattr(line, _COLUMNS[metric])
+        return Point(*size, value, value, value) if value is not None else None
+    if line.time_s is None:
+        return None
+    if line.time_lo_s is None or line.time_hi_s is None:
+        return Point(*size, line.time_s, 0.0, math.inf)
+    return Point(*size, line.time_s, line.time_lo_s, line.time_hi_s)
+
+
+# This many doublings or more outside the measured sizes, a prediction is a guess.
+FAR = 2.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A cost in seconds or bytes with its 95 % interval. `measured` says whether exactly this size was measured."""
+
+    value: float
+    lo: float
+    hi: float
+    measured: bool
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,10 +147,125 @@ class FittedLaw:
     exponent_d: Range | None
     holdout_error: float | None = None
 
-    @property
-    def cv_error(self) -> float | None:
-        """The relative error of predicting sizes left out of the fit; 0 for an exact law."""
-        return self.law.cv_error
+    def predict(self, n: int, d: int, h: int, b: int) -> Prediction:
+        """Return the cost at a size.
+
+        This is the measured cost if exactly this size was measured. Otherwise it is the prediction, but no less than
+        the lower bound of any smaller size. Raises ValueError with the reason if the law cannot predict the size. One
+        such size differs along an axis of which only one value was measured.
+        """
+        for point in self.series.points:
+            if point.size == (n, d, h, b):
+                return Prediction(point.value, point.lo, point.hi, measured=True)
+        found = [piece.predict(n, d, h, b) for piece in self._pieces if piece.after < n < piece.until]
+        one = found[0] if len(found) == 1 else _either(*found)
+        # More heads share the same width and may cost less: only sizes with the same number of heads count.
+        smaller = (point for point in self._rising if point.n <= n and point.d <= d and point.h == h and point.b <= b)
+        least = max((point.lo for point in smaller), default=0.0)
+        return replace(one, value=max(one.value, least), lo=max(one.lo, least), hi=max(one.hi, least))
+
+    @cached_property
+    def _pieces(self) -> list["_Piece"]:
+        """The pieces of the series between the law's breaks. Between two pieces, both predict."""
+        edges = [0.0, *(found.n for found in self.law.breaks), math.inf]
+        pieces: list[_Piece] = []
+        for start, until in pairwise(edges):
+            points = tuple(point for point in self.series.points if start <= point.n < until)
+            after = max(point.n for point in pieces[-1].points) if pieces else 0
+            pieces.append(_Piece(self, points, after, until))
+        return pieces
+
+    @cached_property
+    def _rising(self) -> list[Point]:
+        """The points beyond the largest n that cost more than a larger size. Up to there, costs may fall."""
+        points = self.series.points
+        sizes, ends = np.array([point.size for point in points]), np.array([point.hi for point in points])
+        fell = 0.0
+        for point, size in zip(points, sizes, strict=True):
+            larger = (sizes >= size).all(axis=1) & (sizes[:, AXES.index("h")] == point.h)
+            if (ends[larger] < point.lo).any():
+                fell = max(fell, point.n)
+        return [point for point in points if point.n > fell]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The points between two breaks of a law. The piece predicts costs between `after` and `until`, both excluded."""
+
+    fitted: FittedLaw
+    points: tuple[Point, ...]
+    after: float
+    until: float
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        """The last piece has the series' own law. All points of the series show how far to trust it."""
+        one, law, expected = self.fitted.series, self.fitted.law, self.fitted.expected
+        if self.until == math.inf:
+            return predictor_of(one, law, expected)
+        one = replace(one, points=self.points)
+        below = law_of(one, expected)
+        if below is None:
+            raise ValueError(f"no law is known of n below {self.until:g}")
+        return predictor_of(one, below, expected)
+
+    def predict(self, *size: int) -> Prediction:
+        predict = self._predictor
+        values = dict(zip(AXES, zip(*(point.size for point in self.points), strict=True), strict=True))
+        # No law can predict the cost along an axis of which one value was measured.
+        fixed = [
+            f"{SIZES[axis]}={wanted} was requested and only {SIZES[axis]}={values[axis][0]:g} measured"
+            for axis, wanted in zip(AXES, size, strict=True)
+            if {wanted} != set(values[axis]) and len(set(values[axis])) == 1
+        ]
+        if fixed:
+            raise ValueError("; ".join(fixed))
+        predicted = predict(*size)
+        if predicted.value <= 0:
+            raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
+        return Prediction(predicted.value, predicted.lo, predicted.hi, False, _warnings(self.points, predict, *size))
+
+
+def _either(below: Prediction, above: Prediction) -> Prediction:
+    between = "between the sizes measured here another law begins: the interval holds both"
+    return Prediction(
+        math.sqrt(below.value * above.value),
+        min(below.lo, above.lo),
+        max(below.hi, above.hi),
+        False,
+        tuple(dict.fromkeys((between, *below.warnings, *above.warnings))),
+    )
+
+
+def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tuple[str, ...]:
+    warnings = []
+    wanted = dict(zip(AXES, size, strict=True))
+    for axis, highest in predict.highest.items():
+        factor = max(wanted[axis] / highest, predict.lowest[axis] / wanted[axis])
+        if math.log2(factor) >= FAR:
+            warnings.append(
+                f"far outside what was measured: {SIZES[axis]}={wanted[axis]:g} is {factor:.3g} times beyond "
+                f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
+            )
+        values = len({point.size[AXES.index(axis)] for point in points})
+        if factor > 1 and values == 2:
+            warnings.append(f"{SIZES[axis]} took 2 values only: how the cost grows with it is known from these alone")
+    if not predict.law.determined:
+        # If several axes vary, another axis than n may leave the law undetermined.
+        more = _further_warnings(points, wanted["n"]) if set(predict.highest) == {"n"} else ""
+        warnings.append(f"the law is undetermined: {predict.law.reason}{more}")
+    return tuple(warnings)
+
+
+def _further_warnings(points: Sequence[Point], most: float) -> str:
+    """Advice on what to measure to determine the law: the next two doublings of n.
+
+    The second one is left out if it exceeds the requested n.
+    """
+    sizes = sorted({point.n for point in points})
+    beyond = [n for n in (2 * sizes[-1], 4 * sizes[-1]) if n <= max(most, 2 * sizes[-1])]
+    number = f"{len(sizes)} value{'s' if len(sizes) > 1 else ''} of seq_len"
+    return f"; {number} from {sizes[0]} to {sizes[-1]}: measure seq_len={','.join(map(str, beyond))} too"
 
 
 def fit_laws(lines: Iterable[CaseResult]) -> list[FittedLaw]:
@@ -56,7 +282,9 @@ def laws_of_layer(lines: Sequence[CaseResult]) -> Iterator[FittedLaw]:
     for metric in METRICS:
         found = counted.get(metric) or _with_law(lines, metric, expected)
         if found:
-            yield _fitted(*found, expected)
+            one, law = found
+            size = one.largest.size
+            yield FittedLaw(one, law, expected, exponent_of(law, "n", *size), exponent_of(law, "d", *size))
 
 
 def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
@@ -84,46 +312,18 @@ def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
     Counts and bytes get an exact law if one exists, else a fitted one. Time is fitted with the terms of the layer's
     exact counts, as long as these explain it.
     """
-    points = [point for point in one.points if point.value > 0]
-    if len(points) < len(one.points) or not points:
+    if not one.points or any(point.value <= 0 for point in one.points):
         return None
-    sizes = sizes_of(points)
-    values = np.array([point.value for point in points], dtype=float)
-    if one.metric != "time":
-        law = exact_pieces(sizes, [int(point.value) for point in points])
-        return law or fit_pieces(sizes, values)
-    return fit_pieces(sizes, values, spreads_of_points(points), expected)
+    if one.metric == "time":
+        return fit_pieces(one.sizes, one.values, one.spreads, expected)
+    return exact_pieces(one.sizes, [int(point.value) for point in one.points]) or fit_pieces(one.sizes, one.values)
 
 
 def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     """Return the predictor of the series at other sizes."""
-    values = np.array([point.value for point in one.points], dtype=float)
-    known = spreads_of_points(one.points) if one.metric == "time" else None
-    found = predictor(sizes_of(one.points), values, known, expected if one.metric == "time" else (), law)
+    found = predictor(one.sizes, one.values, one.spreads, expected if one.metric == "time" else (), law)
     # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
     return replace(found, drift=0.0) if law.exact and one.metric in COUNTS else found
-
-
-def sizes_of(points: Sequence[Point]) -> Sizes:
-    """Return the sizes of the points."""
-    return Sizes.of(point.size for point in points)
-
-
-def spreads_of_points(points: Sequence[Point]) -> Floats:
-    """Return the relative standard error of each point."""
-    return smoothed_weights(
-        spreads_of(np.array([point.lo for point in points]), np.array([point.hi for point in points]))
-    )
-
-
-def largest_size(points: Sequence[Point]) -> Point:
-    """Return the point with the largest n. Ties go to the larger width, then heads, then batch size."""
-    return max(points, key=lambda point: point.size)
-
-
-def _fitted(one: Series, law: Law, expected: tuple[Term, ...]) -> FittedLaw:
-    at = largest_size(one.points).size
-    return FittedLaw(one, law, expected, exponent_of(law, "n", *at), exponent_of(law, "d", *at))
 
 
 def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
@@ -133,54 +333,40 @@ def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
     return pd.DataFrame([_row(fitted) for fitted in laws], columns=list(COLUMNS))
 
 
+_FIRST = ("mode", "dtype", "device", "mask")
 COLUMNS = (
-    *("impl", "mode", "dtype", "device", "mask", "metric", "law", "terms"),
+    *("impl", *_FIRST, "metric", "law", "terms"),
     *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
     *("cv_error", "holdout_error", "determined"),
-    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max", "threads", "allocator"),
-    *("padding_fraction", "kv_len"),
+    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max"),
+    *(name for name in SETTINGS if name not in _FIRST),
 )
 
 
 def _row(fitted: FittedLaw) -> dict[str, Any]:
     one, law = fitted.series, fitted.law
-    setting = one.setting
     sizes = [point.n for point in one.points]
+    # JSON has no infinity, so an unbounded end is null.
+    terms = {
+        str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi if c.hi < math.inf else None} for c in law.coefficients
+    }
     return {
+        **one.setting.as_dict(),
+        **{name: getattr(law, name) for name in ("cv_error", "determined", "exact")},
         "impl": one.impl,
-        "mode": setting.mode,
-        "dtype": setting.dtype,
-        "device": setting.device,
-        "mask": setting.mask,
         "metric": one.metric,
         "law": str(law),
-        "terms": json.dumps(
-            {str(c.term): {"value": c.value, "lo": c.lo, "hi": _finite(c.hi)} for c in law.coefficients},
-            ensure_ascii=False,
-        ),
-        **_range("exponent_n", fitted.exponent_n),
-        **_range("exponent_d", fitted.exponent_d),
-        "cv_error": law.cv_error,
+        "terms": json.dumps(terms, ensure_ascii=False),
+        **_ends("exponent_n", fitted.exponent_n),
+        **_ends("exponent_d", fitted.exponent_d),
         "holdout_error": fitted.holdout_error,
-        "determined": law.determined,
         "reason": law.reason or None,
-        "exact": law.exact,
         "breaks": json.dumps([b.n for b in law.breaks]) if law.breaks else None,
         "points": len(one.points),
         "seq_len_min": min(sizes),
         "seq_len_max": max(sizes),
-        "threads": setting.threads,
-        "allocator": setting.allocator,
-        "padding_fraction": setting.padding_fraction,
-        "kv_len": setting.kv_len,
     }
 
 
-def _range(name: str, value: Range | None) -> dict[str, float | None]:
-    ends = (value.value, value.lo, value.hi) if value else (None, None, None)
-    return dict(zip((name, f"{name}_lo", f"{name}_hi"), ends, strict=True))
-
-
-def _finite(value: float) -> float | None:
-    """The value, or None if infinite: JSON has no infinity, so an unbounded end is null."""
-    return value if math.isfinite(value) else None
+def _ends(name: str, found: Range | None) -> dict[str, float]:
+    return {name: found.value, f"{name}_lo": found.lo, f"{name}_hi": found.hi} if found else {}

@@ -8,11 +8,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis.claims import CONFIRMED, REFUTED, UNDETERMINED, Judgement
+from harness.analysis.claim_rules import CONFIRMED, REFUTED, UNDETERMINED, Judgement
 from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
-from harness.analysis.papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
+from harness.analysis.paper_files import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
 from harness.case import AXES
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ def measured_value(
         return [_divided(one.line, one, other) for one, other in both if other is not None]
     mine = sorted((line for line in lines if line.impl == of and is_at_size(line, at)), key=lambda line: line.seq_len)
     if not over:
-        return [MeasuredValue(line, *_known(line, quantity)) for line in mine]
+        return [_known(line, quantity) for line in mine]
     any_heads = bool({of, over} & layers_without_heads(lines))
     others = {_place(line, any_heads): line for line in lines if line.impl == over}
     pairs = [(line, others.get(_place(line, any_heads))) for line in mine]
@@ -69,15 +69,14 @@ def _place(line: CaseResult, any_heads: bool, but: Collection[str] = ()) -> tupl
     return (*(getattr(line, axis) for axis in axes), any_heads or "num_heads" in but or line.num_heads)
 
 
-def _known(line: CaseResult, quantity: str) -> tuple[Known | None, str]:
+def _known(line: CaseResult, quantity: str) -> MeasuredValue:
     known = QUANTITIES[quantity].of(line)
-    return known, "" if known is not None else line.status if line.status != "ok" else "not measured"
+    return MeasuredValue(line, known, "" if known else line.status if line.status != "ok" else "not measured")
 
 
 def _ratio(line: CaseResult, other: CaseResult, quantity: str) -> MeasuredValue:
-    mine, its = (MeasuredValue(one, *_known(one, quantity)) for one in (line, other))
-    named = (replace(one, ended=one.ended and f"{one.line.impl} {one.ended}") for one in (mine, its))
-    return _divided(line, *named)
+    both = (_known(one, quantity) for one in (line, other))
+    return _divided(line, *(replace(one, ended=one.ended and f"{one.line.impl} {one.ended}") for one in both))
 
 
 def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
@@ -86,8 +85,7 @@ def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> Meas
         return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
     if min(one.known[0], other.known[0]) <= 0:
         return MeasuredValue(line, None, "nothing to divide")
-    between = ratio_at(line.seq_len, one.known, other.known)
-    return MeasuredValue(line, (math.exp(between.value), math.exp(between.lo), math.exp(between.hi)), "")
+    return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known).ratio, "")
 
 
 _Points = Sequence[tuple[CaseResult, Known]]
@@ -107,15 +105,16 @@ def judge_claims(paper: Paper, lines: Sequence[CaseResult]) -> list[JudgedClaim]
 
 
 def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
-    found = measured_value(lines, claim.quantity, claim.of, claim.over, claim.at, claim.against)
+    found = measured_value(lines, claim.quantity, *claim.of, claim.at, claim.against)
     if not found:
         return Judgement("", UNDETERMINED, "no case of it was measured")
     known: _Points = [(one.line, one.known) for one in found if one.known is not None]
     if not known:
         return Judgement("", UNDETERMINED, f"no number was measured: {found[0].ended}")
-    known = _along_n(known) if claim.kind in ("exponent", "overtakes") else _widest(known)
-    judge = {"about": _about, "at_least": _bound, "at_most": _bound, "exponent": _exponent, "overtakes": _overtakes}
-    return judge[claim.kind](claim, known)
+    along_n = {"exponent": _exponent, "overtakes": _overtakes}
+    if claim.kind in along_n:
+        return along_n[claim.kind](claim, _along_n(known))
+    return _value_claim(claim, _widest(known))
 
 
 _OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
@@ -135,35 +134,32 @@ def _along_n(points: _Points) -> _Points:
     return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
 
 
-def _about(claim: Claim, points: _Points) -> Judgement:
+def _verdict(known: Known, least: float, most: float) -> str:
+    """Confirmed if the whole interval lies between the bounds, refuted if none of it does."""
+    _, lo, hi = known
+    if hi < least or lo > most:
+        return REFUTED
+    return CONFIRMED if least <= lo and hi <= most else UNDETERMINED
+
+
+def _value_claim(claim: Claim, points: _Points) -> Judgement:
+    """Judge whether all points lie between two bounds. One point outside refutes the claim."""
     (wanted,) = claim.wanted
-    least, most = wanted * (1 - claim.within), wanted * (1 + claim.within)
-    return _within(points, least, most, f"{_number(wanted)} ± {100 * claim.within:.0f} %")
-
-
-def _bound(claim: Claim, points: _Points) -> Judgement:
-    (wanted,) = claim.wanted
-    if claim.kind == "at_least":
-        return _within(points, wanted, math.inf, f"{_number(wanted)} or more")
-    return _within(points, -math.inf, wanted, f"{_number(wanted)} or less")
-
-
-def _within(points: _Points, least: float, most: float, said: str) -> Judgement:
-    """Judge whether all points lie between two bounds.
-
-    The claim is confirmed if all intervals lie inside, and refuted if one lies outside.
-    """
+    number, within = _number(wanted), claim.within
+    least, most, sentence = {
+        "about": (wanted * (1 - within), wanted * (1 + within), f"{number} ± {100 * within:.0f} %"),
+        "at_least": (wanted, math.inf, f"{number} or more"),
+        "at_most": (-math.inf, wanted, f"{number} or less"),
+    }[claim.kind]
     text = ", ".join(_claim_at(line, known, several=len(points) > 1) for line, known in points)
-    outside = [(line, known) for line, known in points if known[2] < least or known[1] > most]
-    if outside:
-        line, known = outside[0]
-        return Judgement(text, REFUTED, f"at n = {line.seq_len} it is {_number(known[0])}, and not {said}")
-    open_ = [line for line, known in points if not least <= known[1] <= known[2] <= most]
-    if open_:
-        return Judgement(
-            text, UNDETERMINED, f"the interval at n = {open_[0].seq_len} holds numbers that are not {said}"
-        )
-    return Judgement(text, CONFIRMED, f"{said}{' at every n' if len(points) > 1 else ''}")
+    first = {_verdict(known, least, most): (line.seq_len, known) for line, known in reversed(points)}
+    if REFUTED in first:
+        n, known = first[REFUTED]
+        return Judgement(text, REFUTED, f"at n = {n} it is {_number(known[0])}, and not {sentence}")
+    if UNDETERMINED in first:
+        n, _ = first[UNDETERMINED]
+        return Judgement(text, UNDETERMINED, f"the interval at n = {n} holds numbers that are not {sentence}")
+    return Judgement(text, CONFIRMED, f"{sentence}{' at every n' if len(points) > 1 else ''}")
 
 
 def _exponent(claim: Claim, points: _Points) -> Judgement:
@@ -172,21 +168,18 @@ def _exponent(claim: Claim, points: _Points) -> Judgement:
         return Judgement("", UNDETERMINED, "n was not varied alone")
     small, large = sorted(by_n)[-2:]
     run = math.log(large / small)
-    (v0, lo0, hi0), (v1, lo1, hi1) = by_n[small], by_n[large]
-    if min(v0, lo0, v1, lo1) <= 0 or math.inf in (hi0, hi1):
+    if min(*by_n[small][:2], *by_n[large][:2]) <= 0 or math.inf in (by_n[small][2], by_n[large][2]):
         return Judgement("", UNDETERMINED, "one trial has no interval")
-    down = math.hypot(math.log(v1 / lo1), math.log(hi0 / v0)) / run
-    up = math.hypot(math.log(hi1 / v1), math.log(v0 / lo0)) / run
-    value = math.log(v1 / v0) / run
-    reach = f" ({value - down:.2f} to {value + up:.2f})" if down + up > 0.005 else ""
+    gap = ratio_at(large, by_n[large], by_n[small])
+    value, lo, hi = power = (gap.value / run, gap.lo / run, gap.hi / run)
+    reach = f" ({lo:.2f} to {hi:.2f})" if hi - lo > 0.005 else ""
     text = f"n^{value:.2f}{reach} from n = {small} to {large}"
     (wanted,) = claim.wanted
-    said = f"{wanted:g} ± {claim.within:g}"
-    if value + up < wanted - claim.within or value - down > wanted + claim.within:
-        return Judgement(text, REFUTED, f"the power is not {said}")
-    if value - down >= wanted - claim.within and value + up <= wanted + claim.within:
-        return Judgement(text, CONFIRMED, f"the power is {said}")
-    return Judgement(text, UNDETERMINED, f"the power may be {said}, and may be another")
+    sentence = f"{wanted:g} ± {claim.within:g}"
+    verdict = _verdict(power, wanted - claim.within, wanted + claim.within)
+    if verdict == UNDETERMINED:
+        return Judgement(text, verdict, f"the power may be {sentence}, and may be another")
+    return Judgement(text, verdict, f"the power is {'not ' if verdict == REFUTED else ''}{sentence}")
 
 
 def _overtakes(claim: Claim, points: _Points) -> Judgement:
@@ -194,22 +187,21 @@ def _overtakes(claim: Claim, points: _Points) -> Judgement:
         CostRatio(line.seq_len, *(math.log(end) if end > 0 else -math.inf for end in known)) for line, known in points
     ]
     over, (least, most) = find_overtaking(gaps), claim.wanted
-    said = f"from an n between {least:.0f} and {most:.0f} on" if least > 0 else f"from n = {most:.0f} on at the latest"
+    sentence = f"the paper has it from an n between {least:.0f} and {most:.0f} on"
+    if least <= 0:
+        sentence = f"the paper has it from n = {most:.0f} on at the latest"
     largest, smallest = gaps[-1].n, gaps[0].n
     if over.n == 0:  # it was above before the smallest n
         earlier = CONFIRMED if least <= 0 else REFUTED if smallest <= least else UNDETERMINED
         verdict = earlier if smallest <= most else UNDETERMINED
-        return Judgement(f"at every n measured, from {smallest:.0f} on", verdict, f"the paper has it {said}")
+        return Judgement(f"at every n measured, from {smallest:.0f} on", verdict, sentence)
     if over.n is not None and over.lo is not None and over.hi is not None:
         text = f"from n = {over.n:.0f} ({over.lo:.0f} to {over.hi:.0f}) on"
-        outside = over.lo > most or over.hi < least
-        inside = over.lo >= least and over.hi <= most
-        verdict = REFUTED if outside else CONFIRMED if inside else UNDETERMINED
-        return Judgement(text, verdict, f"the paper has it {said}")
+        return Judgement(text, _verdict((over.n, over.lo, over.hi), least, most), sentence)
     if over.lo == largest:
         verdict = REFUTED if largest >= most else UNDETERMINED
-        return Judgement(f"not below n = {largest:.0f}", verdict, f"the paper has it {said}")
-    return Judgement("undecided: the intervals overlap", UNDETERMINED, f"the paper has it {said}")
+        return Judgement(f"not below n = {largest:.0f}", verdict, sentence)
+    return Judgement("undecided: the intervals overlap", UNDETERMINED, sentence)
 
 
 def _claim_at(line: CaseResult, known: Known, several: bool) -> str:
@@ -226,19 +218,8 @@ def _number(value: float) -> str:
 
 
 COLUMNS = (
-    "claim",
-    "verdict",
-    "measured",
-    "reason",
-    "kind",
-    "quantity",
-    "impl",
-    "over",
-    "at",
-    "against",
-    "wanted",
-    "within",
-    "source",
+    *("claim", "verdict", "measured", "reason", "kind", "quantity"),
+    *("impl", "over", "at", "against", "wanted", "within", "source"),
 )
 
 
@@ -248,17 +229,15 @@ def judged_claims_table(found: Sequence[JudgedClaim]) -> "pd.DataFrame":
 
     rows = [
         {
+            **vars(one.claim),
             **vars(one.judgement),
             "claim": one.claim.says,
             "kind": one.claim.kind,
-            "quantity": one.claim.quantity,
-            "impl": one.claim.of,
-            "over": one.claim.over,
+            "impl": one.claim.of[0],
+            "over": one.claim.of[1],
             "at": size_text(one.claim.at),
             "against": size_text(one.claim.against),
             "wanted": " ".join(f"{number:g}" for number in one.claim.wanted),
-            "within": one.claim.within,
-            "source": one.claim.source,
         }
         for one in found
     ]
@@ -313,24 +292,17 @@ def published_table(found: Sequence[FigureComparison]) -> "pd.DataFrame":
 
 
 def _published_row(one: FigureComparison) -> dict[str, object]:
-    figure, line = one.figure, one.measured
-    known = line.known if line is not None else None
+    figure, found = one.figure, one.measured
+    known = found.known if found else None
     return {
-        "table": figure.table,
-        "quantity": figure.quantity,
+        **vars(figure),
         "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
         "impl": figure.of,
-        "over": figure.over,
         "at": size_text(figure.at),
         "published": figure.value,
         "published_ended": figure.ended,
-        "measured": known[0] if known else None,
-        "measured_lo": known[1] if known else None,
-        "measured_hi": known[2] if known else None,
-        "measured_ended": "" if known else line.ended if line is not None else NOT_MEASURED,
+        **dict(zip(("measured", "measured_lo", "measured_hi"), known or (None, None, None), strict=True)),
+        "measured_ended": "" if known else found.ended if found else NOT_MEASURED,
         "ratio": one.ratio,
-        "case": line.line.case.key if line is not None else "",
-        "hardware": figure.hardware,
-        "source": figure.source,
-        "second_hand": figure.second_hand,
+        "case": found.line.case.key if found else "",
     }

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from harness.analysis.series import Setting, setting_of
-from harness.results.table import CaseResult
+from harness.case import Setting
+from harness.results.columns import CaseResult
 
 # Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
 _BUFFER_TO_CACHE = 4
@@ -21,18 +21,16 @@ _BUFFER_TO_CACHE = 4
 class Roof:
     """The FLOP/s and bytes per second that calibration measured for one dtype, device and number of threads.
 
-    `cache_bytes` is the size of the last-level cache. With 0, nothing is assumed to stay in it.
+    Both may be up to `noise` times as high. `cache_bytes` is the size of the last-level cache. With 0, nothing is
+    assumed to stay in it.
     """
 
     dtype: str
     device: str
     threads: int
     peak_flops_per_s: float
-    peak_lo: float
-    peak_hi: float
     bandwidth_bytes_per_s: float
-    bandwidth_lo: float
-    bandwidth_hi: float
+    noise: float
     cache_bytes: int = 0
 
     def at(self, flops_per_byte: float) -> float:
@@ -44,8 +42,8 @@ class Roof:
 class RoofPoint:
     """One case under its roof: FLOPs per byte (least traffic), and FLOP/s with the interval of its time.
 
-    The roof allows the case `roof_flops_per_s`. This exceeds `Roof.at` if part of the traffic stays in the cache. The
-    case reaches a fraction `share` of it. The limit is named by `bound`: `compute` or `memory`.
+    The case reaches a fraction `share` of what the roof allows. This exceeds `Roof.at` if part of the traffic stays in
+    the cache. The limit is named by `bound`: `compute` or `memory`.
     """
 
     line: CaseResult
@@ -58,7 +56,6 @@ class RoofPoint:
     share_lo: float
     share_hi: float
     bound: str
-    roof_flops_per_s: float = 0.0
 
 
 def roofs(machine: Mapping[str, Any]) -> list[Roof]:
@@ -70,12 +67,7 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
     noise = 1 + made["noise_floor"]
     cache = made["bandwidth"].get("cache_bytes") or made["bandwidth"].get("buffer_bytes", 0) // _BUFFER_TO_CACHE
     return [
-        Roof(
-            *(dtype, made["device"], made["threads"]),
-            *(peak, peak, peak * noise),
-            *(bandwidth, bandwidth, bandwidth * noise),
-            cache,
-        )
+        Roof(dtype, made["device"], made["threads"], peak, bandwidth, noise, cache)
         for dtype, peak in made["peak_flops_per_s"].items()
     ]
 
@@ -112,25 +104,14 @@ def _kind(of: CaseResult | Roof) -> tuple[str, str, int]:
 def _point(line: CaseResult, roof: Roof, flops: int, flops_per_byte: float, time_s: float) -> RoofPoint:
     crossing = share_at_ridge(line, roof.cache_bytes)
     memory = flops_per_byte / crossing if crossing else inf
-    allowed, most, least = (
-        min(peak, memory * bandwidth)
-        for peak, bandwidth in (
-            (roof.peak_flops_per_s, roof.bandwidth_bytes_per_s),
-            (roof.peak_hi, roof.bandwidth_hi),
-            (roof.peak_lo, roof.bandwidth_lo),
-        )
-    )
-    reached = flops / time_s
+    allowed, reached = roof.at(memory), flops / time_s
     lo = flops / line.time_hi_s if line.time_hi_s else 0.0
     hi = flops / line.time_lo_s if line.time_lo_s else inf
     return RoofPoint(
-        line,
-        setting_of(line),
-        flops_per_byte,
+        *(line, Setting.of(line), flops_per_byte),
         *(reached, lo, hi),
-        *(reached / allowed, lo / most, hi / least),
-        "memory" if memory * roof.bandwidth_bytes_per_s < roof.peak_flops_per_s else "compute",
-        allowed,
+        *(reached / allowed, lo / (allowed * roof.noise), hi / allowed),
+        "memory" if allowed < roof.peak_flops_per_s else "compute",
     )
 
 

@@ -13,28 +13,25 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from harness.calibration.machine_state import (
-    BackgroundLoad,
-    MachineState,
-    background_load,
-    read_machine_state,
-    take_snapshot,
-)
+from harness.calibration import machine_state
 from harness.case import DTYPES, Case
 from harness.config import Precision
 from harness.errors import UsageError
 from harness.machine import cpu_model
-from harness.measure.scheduler import Scheduler, TrialRunner, Watcher
+from harness.measure.executor import Executor
+from harness.measure.outcome import TrialOutcome
+from harness.measure.scheduler import TrialRunner, Watcher
+from harness.measure.session import Session
 from harness.registry import Traits
-from harness.results.accumulate_rows import trial_of_row
-from harness.stats.estimate import Trial, any_quiet, best_pulse, estimate
+from harness.results.row import trial_of_row
+from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
 
 # Three copies give three pairs for the cost of three measurements. Each repeat has its own fork server.
 COPIES = 3
@@ -71,15 +68,31 @@ class _Log:
         self.failures: dict[Replicate, str] = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
-        twin = Replicate(**{name: row["case"][name] for name in _FIELDS})
+        twin = Replicate(**row["case"])
         if row["status"] != "ok":
             self.failures[twin] = f"{Case.from_dict(row['case'])}: {row['status']}: {row['reason']}"
             return
         self.trials.setdefault(twin, []).append(trial_of_row(row))
         self.clocks_s.append(row["clock_s"])
 
+    def all_trials(self) -> list[Trial]:
+        return [trial for trials in self.trials.values() for trial in trials]
 
-_FIELDS = tuple(field.name for field in fields(Replicate))
+
+@dataclass(frozen=True)
+class Plan:
+    """What to calibrate with. All `cases` share device, threads and dtype. `name` is the precision's name."""
+
+    cases: Sequence[Case]
+    traits: Mapping[str, Traits]
+    precision: Precision
+    name: str
+    seed: int
+
+
+RunnerFor = Callable[[float], AbstractContextManager[Executor]]
+WatcherFor = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
+Say = Callable[[str], None]
 
 
 def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate]:
@@ -88,41 +101,34 @@ def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate
 
 
 def measure_replicates(
-    cases: Sequence[Case],
-    traits: Mapping[str, Traits],
-    precision: Precision,
-    repeat: Callable[[Callable[[TrialRunner, Watcher], None]], None],
-    copies: int = COPIES,
-    repeats: int = REPEATS,
+    plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Say, copies: int = COPIES, repeats: int = REPEATS
 ) -> Replicates:
-    """Make the A/A run. `repeat` calls its argument with a fresh runner and a watcher for that repeat."""
-    logs: list[_Log] = []
-
-    def sweep(runner: TrialRunner, watcher: Watcher) -> None:
-        log = _Log()
-        seed = len(logs)  # so that each repeat has its own order within rounds
-        logs.append(log)
-        Scheduler(replicates_of(cases, copies), traits, precision, runner, log, watcher, seed).time_in_rounds()
-
-    for _ in range(repeats):
-        repeat(sweep)
-    return gather_replicates(cases, logs)
+    """Make the A/A run. Each repeat has a runner and a watcher of its own. The arguments are as for `calibrate`."""
+    twins = replicates_of(plan.cases, copies)
+    logs = [_Log() for _ in range(repeats)]
+    for number, log in enumerate(logs):
+        say(f"noise: repeat {number + 1} of {repeats}, {len(plan.cases)} cases {copies} times each")
+        with runner_for(plan.precision.trial_s) as runner, watcher_for(twins) as watcher:
+            session = Session(runner, plan.precision, seed=0)
+            session.traits.update(plan.traits)
+            session.measure(twins, log, watcher, "time", order=number)
+    return _gathered(plan.cases, logs)
 
 
-def gather_replicates(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
+def _gathered(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
     """The estimates of all repeats, each computed as in a sweep of its own.
 
     A copy that failed has no estimate.
     """
     result = Replicates(times_s={case: [] for case in cases})
-    everything = [trial for log in logs for trials in log.trials.values() for trial in trials]
-    best = best_pulse(everything)
+    everything = [trial for log in logs for trial in log.all_trials()]
+    best = best_probe(everything)
     if best is not None:
-        result.disturbed_share = 1 - len(any_quiet(everything, best)) / len(everything)
+        result.disturbed_share = 1 - float(are_quiet(everything, best).mean())
     clocks_s = [clock_s for log in logs for clock_s in log.clocks_s]
     result.clock_s = median(clocks_s) if clocks_s else None
     for log in logs:
-        best_of_repeat = best_pulse([trial for trials in log.trials.values() for trial in trials])
+        best_of_repeat = best_probe(log.all_trials())
         for case in cases:
             good = [twin for twin in log.trials if twin not in log.failures and Case.from_dict(twin.as_dict()) == case]
             result.times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in sorted(good)])
@@ -203,7 +209,8 @@ def _interval(ratios: Sequence[Sequence[float]]) -> tuple[float, float]:
         for _ in range(_DRAWS)
     ]
     tail = (1 - CONFIDENCE) / 2
-    return math.expm1(float(np.quantile(drawn, tail))), math.expm1(float(np.quantile(drawn, 1 - tail)))
+    lo, hi = np.quantile(drawn, (tail, 1 - tail))
+    return math.expm1(lo), math.expm1(hi)
 
 
 def _quantile(values: np.ndarray, share: float) -> float:
@@ -243,18 +250,8 @@ class Calibration:
     peak_sizes: dict[str, int]
     bandwidth: dict[str, Any]
     failures: tuple[str, ...]
-    load: BackgroundLoad
-    state: MachineState
-
-    @property
-    def noise_floor(self) -> float:
-        """The smallest slow-down that noise alone seldom reaches, as a share."""
-        return self.noise.floor
-
-    @property
-    def bandwidth_bytes_per_s(self) -> float | None:
-        """Bytes read and written per second, the better of copy and triad; None if not measured."""
-        return self.bandwidth.get("bandwidth_bytes_per_s")
+    load: machine_state.BackgroundLoad
+    state: machine_state.MachineState
 
 
 # A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, 0.4 s with `quick`.
@@ -263,22 +260,7 @@ PEAK_TRIALS = 4
 PEAK_ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to calibrate with. All `cases` share device, threads and dtype. `name` is the precision's name."""
-
-    cases: Sequence[Case]
-    traits: Mapping[str, Traits]
-    precision: Precision
-    name: str
-    seed: int
-
-
-RunnerFor = Callable[[float], AbstractContextManager[TrialRunner]]
-WatcherFor = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
-
-
-def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callable[[str], None]) -> Calibration:
+def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Say) -> Calibration:
     """Measure the machine, in about a minute with `quick`: read its settings, make the A/A run, then measure its peaks.
 
     What else runs is recorded during the A/A run.
@@ -287,21 +269,21 @@ def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: C
     a repeat's progress. `say` receives what comes next. Raises UsageError if no case could be timed twice.
     """
     began = time.monotonic()
-    state = read_machine_state()
+    state = machine_state.read_machine_state()
     one = plan.cases[0]
-    before = take_snapshot()
-    twins = _aa(plan, runner_for, watcher_for, say)
-    load = background_load(before, take_snapshot())
+    before = machine_state.take_snapshot()
+    twins = measure_replicates(plan, runner_for, watcher_for, say)
+    load = machine_state.background_load(before, machine_state.take_snapshot())
     blocks = [times for repeats in twins.times_s.values() for times in repeats]
     if twins.clock_s is None or all(len(times) < 2 for times in blocks):
         raise UsageError(f"no case could be timed twice: {'; '.join(twins.failures)}")
     say("peaks: matrix products and memory")
     with runner_for(PEAK_TRIALS * plan.precision.trial_s) as runner:
-        torch = runner.run("machine")
+        torch = runner.run("machine").values
         flops, bandwidth = _peaks(one, runner)
     outcomes = {**{f"peak of {dtype}": outcome for dtype, outcome in flops.items()}, "bandwidth": bandwidth}
-    failures = [f"{what}: {o['status']}: {o['reason']}" for what, o in outcomes.items() if o["status"] != "ok"]
-    good = {dtype: outcome for dtype, outcome in flops.items() if outcome["status"] == "ok"}
+    failures = [f"{what}: {o.status}: {o.reason}" for what, o in outcomes.items() if not o.ok]
+    good = {dtype: outcome.values for dtype, outcome in flops.items() if outcome.ok}
     return Calibration(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         host=platform.node(),
@@ -328,10 +310,7 @@ def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: C
     )
 
 
-RunOutcome = dict[str, Any]
-
-
-def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, RunOutcome], RunOutcome]:
+def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, TrialOutcome], TrialOutcome]:
     """The outcomes of the best rounds: FLOP/s by dtype, and the bandwidth.
 
     A measurement that failed in any round counts as failed.
@@ -344,21 +323,9 @@ def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, RunOutcome], RunO
     return best, _best([bandwidth for _, bandwidth in rounds], "bandwidth_bytes_per_s")
 
 
-def _best(outcomes: Sequence[RunOutcome], rate: str) -> RunOutcome:
-    failed = [outcome for outcome in outcomes if outcome["status"] != "ok"]
-    return failed[0] if failed else max(outcomes, key=lambda outcome: outcome[rate])
-
-
-def _aa(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Callable[[str], None]) -> Replicates:
-    copies = replicates_of(plan.cases)
-    number = itertools.count(1)
-
-    def repeat(sweep: Callable[[TrialRunner, Watcher], None]) -> None:
-        say(f"noise: repeat {next(number)} of {REPEATS}, {len(plan.cases)} cases {COPIES} times each")
-        with runner_for(plan.precision.trial_s) as runner, watcher_for(copies) as watcher:
-            sweep(runner, watcher)
-
-    return measure_replicates(plan.cases, plan.traits, plan.precision, repeat)
+def _best(outcomes: Sequence[TrialOutcome], rate: str) -> TrialOutcome:
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    return failed[0] if failed else max(outcomes, key=lambda outcome: outcome.values[rate])
 
 
 def _carrier(like: Case, dtype: str) -> Case:
@@ -374,8 +341,6 @@ def _by_case(twins: Replicates) -> dict[str, float]:
     return {case.key: math.expm1(most) for case, most in apart.items() if most is not None}
 
 
-def _measured(outcome: Mapping[str, Any]) -> dict[str, Any]:
+def _measured(outcome: TrialOutcome) -> dict[str, Any]:
     """A trial's measurements without its status and durations; empty if the trial failed."""
-    if outcome["status"] != "ok":
-        return {}
-    return {name: value for name, value in outcome.items() if name not in ("status", "reason", "wall_s", "start_s")}
+    return {name: value for name, value in outcome.values.items() if outcome.ok and name != "start_s"}

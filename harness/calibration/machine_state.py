@@ -5,12 +5,13 @@ many of them cannot be read.
 """
 
 import os
-import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from harness.machine import read_setting
 
 _CPUS = "sys/devices/system/cpu"
 # Settings for which None can also mean that no limit exists.
@@ -42,19 +43,20 @@ class MachineState:
 
 def read_machine_state(root: Path = Path("/")) -> MachineState:
     """Read the machine's settings now."""
-    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    # Not every system can bind a process to CPUs.
+    usable = getattr(psutil.Process(), "cpu_affinity", lambda: [*range(os.cpu_count() or 1)])()
     quota, quota_is_known = cpu_quota(root)
     found = {
         "usable_cores": usable_cores(root, usable),
         "governors": _distinct(root, f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor"),
-        "scaling_driver": _read(root / _CPUS / "cpu0/cpufreq/scaling_driver"),
+        "scaling_driver": read_setting(root / _CPUS / "cpu0/cpufreq/scaling_driver"),
         "turbo": turbo(root),
         "smt": _flag(root / _CPUS / "smt/active"),
         "virtual": virtual(root),
-        "clocksource": _read(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "huge_pages": _chosen(_read(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        "clocksource": read_setting(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "huge_pages": _chosen(read_setting(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         "cpu_quota": quota,
-        "on_battery": on_battery(root),
+        "on_battery": on_battery(),
     }
     unreadable = [name for name, value in found.items() if value is None and name not in _NONE_MEANS_NONE]
     if not quota_is_known:
@@ -70,7 +72,7 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
 
 def usable_cores(root: Path, cpus: list[int]) -> int | None:
     """The number of physical cores behind the given CPUs: hyper-threads of one core count once."""
-    siblings = [_read(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus]
+    siblings = [read_setting(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus]
     return None if None in siblings else len(set(siblings))
 
 
@@ -82,7 +84,7 @@ def turbo(root: Path) -> bool | None:
 
 def virtual(root: Path) -> bool | None:
     """Whether this is a virtual machine. x86 CPUs report it among their flags."""
-    flags = [line for line in (_read(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags")]
+    flags = [line for line in (read_setting(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags")]
     return "hypervisor" in flags[0].split() if flags else None
 
 
@@ -94,7 +96,7 @@ def cpu_quota(root: Path) -> tuple[float | None, bool]:
     """
     quotas: list[float] = []
     known = False
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+    for line in (read_setting(root / "proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
@@ -114,39 +116,30 @@ def cpu_quota(root: Path) -> tuple[float | None, bool]:
 
 def _limit(group: Path) -> float | None:
     """A group's quota in CPUs; 0 if it has none, None if the group cannot be read."""
-    words = (_read(group / "cpu.max") or "").split()
+    words = (read_setting(group / "cpu.max") or "").split()
     if not words:
-        words = [_read(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+        words = [read_setting(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
     if not all(words):
         return None
     return 0.0 if words[0] in ("max", "-1") else int(words[0]) / int(words[1])
 
 
-def on_battery(root: Path) -> bool | None:
-    """Whether a battery is discharging. False if the machine has none."""
-    supplies = root / "sys/class/power_supply"
-    if not supplies.is_dir():
-        return None
-    return any(
-        _read(supply / "type") == "Battery" and _read(supply / "status") == "Discharging"
-        for supply in supplies.iterdir()
-    )
-
-
-def _read(path: Path) -> str | None:
+def on_battery() -> bool | None:
+    """Whether the machine runs on its battery. False if it has none."""
     try:
-        return path.read_text().strip()
-    except OSError:  # absent or not permitted: the caller reports "not readable"
+        battery = psutil.sensors_battery()
+    except (OSError, AttributeError):  # hidden by a container, or not known on this system
         return None
+    return battery is not None and battery.power_plugged is False
 
 
 def _flag(path: Path) -> bool | None:
-    text = _read(path)
+    text = read_setting(path)
     return None if text is None else text == "1"
 
 
 def _distinct(root: Path, pattern: str) -> tuple[str, ...] | None:
-    return tuple(sorted({text for path in root.glob(pattern) if (text := _read(path))})) or None
+    return tuple(sorted({text for path in root.glob(pattern) if (text := read_setting(path))})) or None
 
 
 def _chosen(text: str | None) -> str | None:
@@ -202,33 +195,26 @@ class BackgroundLoad:
 
 def take_snapshot() -> Snapshot:
     """The counters now. Take one before the first child process starts, and one after the last has ended."""
-    times = psutil.cpu_times()
+    times = psutil.cpu_times()._asdict()
     swap = psutil.swap_memory()
-    idle_s = times.idle + getattr(times, "iowait", 0.0)
-    steal_s = getattr(times, "steal", None)
-    busy_s = times.user + times.system + sum(getattr(times, name, 0.0) for name in ("nice", "irq", "softirq"))
-    own = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Snapshot(
-        at_s=time.monotonic(),
-        total_s=busy_s + idle_s + (steal_s or 0.0),
-        busy_s=busy_s,
-        steal_s=steal_s,
-        own_s=sum(usage.ru_utime + usage.ru_stime for usage in own),
-        swapped_bytes=swap.sin + swap.sout,
-        others=_others(),
-    )
-
-
-def _others() -> dict[tuple[int, float], tuple[str, float]]:
+    busy_s = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
     ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    found = {}
+    others = {}
     for process in psutil.process_iter(["pid", "name", "create_time", "cpu_times"]):
         info = process.info
         if info["pid"] not in ours and info["cpu_times"] is not None:
-            times = info["cpu_times"]
-            cpu_s = times.user + times.system + times.children_user + times.children_system
-            found[info["pid"], info["create_time"]] = (info["name"] or "?", cpu_s)
-    return found
+            used = info["cpu_times"]
+            cpu_s = used.user + used.system + used.children_user + used.children_system
+            others[info["pid"], info["create_time"]] = (info["name"] or "?", cpu_s)
+    return Snapshot(
+        at_s=time.monotonic(),
+        total_s=busy_s + times["idle"] + times.get("iowait", 0.0) + times.get("steal", 0.0),
+        busy_s=busy_s,
+        steal_s=times.get("steal"),
+        own_s=sum(os.times()[:4]),
+        swapped_bytes=swap.sin + swap.sout,
+        others=others,
+    )
 
 
 def background_load(before: Snapshot, after: Snapshot) -> BackgroundLoad:

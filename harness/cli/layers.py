@@ -1,17 +1,14 @@
 """The commands `list`, which prints the registered layers, and `verify`, which checks layers against a reference."""
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from harness.case import Case, grid
-from harness.cli import CASES_FAILED, DONE
-from harness.cli.options import Parser
-from harness.registry import unsupported_reason
-from impls.impl import Impl
+from harness.case import Case
+from harness.cli.commands import CASES_FAILED, DONE
 from impls.registry import IMPLS
 
 _WORK = ("work", "work_train", "work_decode")
@@ -24,78 +21,51 @@ _BLOCKS = {
 }
 
 
-def run_list(arguments: Sequence[str]) -> int:
+def run_list(options: argparse.Namespace) -> int:
     """Print the registered layers."""
-    Parser("list", "List the layers that can be measured, and what theory claims of them.").parse_args(arguments)
-    console = Console()
-    rungs = [impl for impl in IMPLS.values() if impl.family not in _BLOCKS]
-    console.print(_layers(rungs))
-    console.print(
-        _claims(rungs, _WORK, "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted")
-    )
-    console.print(_claims(rungs, _ORDERS, "by order; memory in words, beyond weights and input"))
-    return DONE
-
-
-def _layers(rungs: Iterable[Impl]) -> Table:
-    table = Table(
-        caption="your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)", caption_justify="left"
-    )
-    table.add_column("impl", no_wrap=True)
-    table.add_column("what it is")
-    for impl in rungs:
-        table.add_row(impl.name, impl.summary)
+    layers = [impl for impl in IMPLS.values() if impl.family not in _BLOCKS]
+    described = [(impl.name, impl.summary) for impl in layers]
     for family, what in _BLOCKS.items():
         inside = [name.removeprefix(f"{family}.") for name, impl in IMPLS.items() if impl.family == family]
-        table.add_row(f"{family}.…", f"{what}; around {', '.join(inside)}")
-    return table
+        described.append((f"{family}.…", f"{what}; around {', '.join(inside)}"))
 
+    def claimed(claims: Sequence[str]) -> list[tuple[str, ...]]:
+        return [(impl.name, *(getattr(impl, claim) for claim in claims)) for impl in layers]
 
-def _claims(rungs: Iterable[Impl], claims: Sequence[str], caption: str) -> Table:
-    table = Table(caption=caption, caption_justify="left")
-    table.add_column("impl", no_wrap=True)
-    for claim in claims:
-        table.add_column(claim.replace("_", ", "))
-    for impl in rungs:
-        table.add_row(impl.name, *(getattr(impl, claim) for claim in claims))
-    return table
+    exactly = "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted"
+    console = Console()
+    for headings, rows, caption in (
+        (["what it is"], described, "your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)"),
+        ([claim.replace("_", ", ") for claim in _WORK], claimed(_WORK), exactly),
+        (_ORDERS, claimed(_ORDERS), "by order; memory in words, beyond weights and input"),
+    ):
+        table = Table(Column("impl", no_wrap=True), *headings, caption=caption, caption_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    return DONE
 
 
 # Small, quick and the same for every user; any axis can be overridden. `train` checks gradients too.
 _VERIFY_DEFAULTS = ("seq_len=64", "d_model=64", "num_heads=4", "batch_size=2", "mode=train")
 
-_VERIFY_EPILOG = """\
-The output lists the failed cases first, each with its reason, and then prints one line per layer.
 
-examples:
-  python -m harness verify impl=my.module:MyLayer mode=train,decode mask=none,causal,padding
-  python -m harness verify --all impl=attention.fused
-
-exit status: 0 done; 2 usage error; 3 some case failed
-"""
-
-
-def run_verify(arguments: Sequence[str]) -> int:
+def run_verify(options: argparse.Namespace) -> int:
     """Verify every case of a small grid. Returns 3 if a case fails."""
-    parser = Parser("verify", "Compare layers' outputs and gradients with a float64 reference.", _VERIFY_EPILOG)
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="the axes of sweep, such as impl=… dtype=…")
-    parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
-    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
-    options = parser.parse_intermixed_args(arguments)
-    # Imported here so that `--help` and `list` do not load the code that measures.
+    # Imported here so that `list` does not load the code that measures.
     from harness.config import compose
-    from harness.measure.session import check_devices, describe_impl, runner_of
-    from harness.report.text.checks import verification_lines, verification_summary
+    from harness.measure.outcome import TrialOutcome
+    from harness.measure.session import Session
+    from harness.report.text.cautions import verification_lines, verification_summary
 
     config = compose(options.overrides, options.config_dir, usual=_VERIFY_DEFAULTS)
     found: list[tuple[Case, dict[str, Any]]] = []
-    with runner_of(config, None) as runner:
-        check_devices(config, runner)
-        traits = {impl: describe_impl(impl, runner) for impl in config.axes["impl"]}
-        for case in grid(config.axes, lambda impl: traits[impl].has_heads):
-            reason = unsupported_reason(case, traits[case.impl].has_heads)
-            outcome = {"status": "unsupported", "reason": reason} if reason else runner.run("verify", case)
-            found.append((case, outcome))
+    with Session.of(config) as session:
+        session.check_devices(config)
+        for case in session.cases(config):
+            reason = session.unsupported_reason(case)
+            outcome = TrialOutcome("unsupported", reason) if reason else session.executor.run("verify", case)
+            found.append((case, outcome.entries))
     if options.all:
         print(*verification_lines(found), "", sep="\n")
     print(*verification_summary(found), sep="\n")

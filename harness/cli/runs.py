@@ -1,39 +1,58 @@
-"""The commands `report RUN [-o DIR]` and `export RUN --format FORMAT [-o FILE]`, which read a run."""
+"""The commands `report RUN`, `export RUN` and `status RUN`, which read a run."""
 
+import argparse
 import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from harness.cli import DONE
-from harness.cli.options import Parser
+from harness.case import Case
+from harness.cli.commands import DONE
 from harness.errors import UsageError
+from harness.export import BINARY, check_format, export
+from harness.formatting import duration
+from harness.measure.cluster_shards import read_plan, read_state
 from harness.report.background_plots import BackgroundPlots
+from harness.report.document import Table, show
+from harness.results import run_directory
+from harness.results.columns import CaseResult
+from harness.results.run_directory import holder
+from harness.results.stored_run import read_run_directory
+
+if TYPE_CHECKING:
+    from harness.report.report_data import Contents
 
 
-def run_report(arguments: Sequence[str]) -> int:
+def run_report(options: argparse.Namespace) -> int:
     """Rebuild a run's tables and plots and print its answer."""
-    parser = Parser("report", "Rebuild the tables and plots of a run from its rows. Measures nothing.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a pytest-benchmark JSON")
-    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to write; default: into the run")
-    parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
-    options = parser.parse_args(arguments)
-    path, out = options.run, options.out
-    _check(path, out)
-    with nullcontext() if options.no_plots else BackgroundPlots() as studio:
+    _check(options.run, options.out)
+    contents, written = write_report(options.run, not options.no_plots, options.out)
+    for notice in contents.notices:
+        print(f"harness: {notice}", file=sys.stderr)
+    show_report(contents, options.out or options.run, written, Console())
+    return DONE
+
+
+def write_report(run: Path, plots: bool, out: Path | None = None) -> "tuple[Contents, list[str]]":
+    """Write the report of a run. Returns its contents and the names of its files."""
+    with BackgroundPlots() if plots else nullcontext() as drawing:
         # Imported here: the process that draws loads its libraries meanwhile.
         from harness.report.build import build
-        from harness.report.terminal import show_answer
 
-        report = build(path, studio, out)
-    for notice in report.notices:
-        print(f"harness: {notice}", file=sys.stderr)
-    console = Console()
-    show_answer(report.lines, report.findings, console)
-    console.out(f"{out or path}: {', '.join(report.written)}", highlight=False)
-    return DONE
+        return build(run, drawing, out)
+
+
+def show_report(contents: "Contents", directory: Path, written: Sequence[str], console: Console) -> None:
+    """Print the answer of a report and the names of its files."""
+    from harness.report.report_data import show_answer  # loads what fits cost models
+
+    show_answer(contents, console)
+    console.out(f"{directory}: {', '.join(written)}", highlight=False)
 
 
 def _check(run: Path, out: Path | None) -> None:
@@ -44,32 +63,8 @@ def _check(run: Path, out: Path | None) -> None:
         raise UsageError(f"{out} is another run: name a directory of its own with -o DIR")
 
 
-_EXPORT_EPILOG = """\
-formats:
-  pytest-benchmark          as its --benchmark-json writes it: for pytest-benchmark compare; this harness reads it too
-  csv                       the summary, one line per case
-  parquet                   the same with types and units; needs -o, or standard output that is not a terminal
-  github-action-benchmark   time and peak memory, as its tool customSmallerIsBetter reads them
-
-examples:
-  python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json
-  python -m harness export results/latest --format parquet -o layers.parquet
-
-exit status: 0 done; 2 usage error, or a run with nothing to export
-"""
-
-
-def run_export(arguments: Sequence[str]) -> int:
+def run_export(options: argparse.Namespace) -> int:
     """Write a run in another tool's format."""
-    parser = Parser("export", "Write a run in another tool's format. Measures nothing.", _EXPORT_EPILOG)
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, such as results/latest")
-    parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write; default: standard output")
-    options = parser.parse_intermixed_args(arguments)
-    # Imported here so that `--help` does not load the code that reads runs.
-    from harness.export import BINARY, check_format, export
-    from harness.results.run_directory import read_run_directory
-
     name, out = options.format, options.out
     check_format(name)
     if out is None and name in BINARY and sys.stdout.isatty():
@@ -92,3 +87,53 @@ def _write(out: Path, content: bytes) -> None:
         out.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{out}: {error.strerror}") from error
+
+
+def run_status(options: argparse.Namespace) -> int:
+    """Show the progress of a run."""
+    path = options.run
+    run_directory.check_run(path)
+    stored = read_run_directory(path)
+    lines = {line.case: line for line in stored.lines}
+    plan, who = read_plan(path), holder(path)
+    shards = [] if plan is None else [_shards(path, plan, lines)]
+    writer = [_writer(*who)] if plan is None or who[0] is not None else []  # shards hold no lock: states name processes
+    show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console())
+    return DONE
+
+
+def _counts(lines: Sequence[CaseResult]) -> str:
+    if not lines:
+        return "no case has rows yet"
+    finished = sum(map(_is_finished, lines))
+    failed = Counter(line.status for line in lines if line.status != "ok")
+    text = "".join(f", {number} {status}" for status, number in sorted(failed.items()))
+    return f"{len(lines)} cases have rows: {finished} finished{text}, {len(lines) - finished} begun"
+
+
+def _is_finished(line: CaseResult) -> bool:
+    return line.stop_reason != "interrupted"
+
+
+def _shards(path: Path, plan: Sequence[Sequence[Case]], lines: dict[Case, CaseResult]) -> Table:
+    rows = []
+    for index, cases in enumerate(plan):
+        known = [lines[case] for case in cases if case in lines]
+        finished = sum(map(_is_finished, known))
+        state = read_state(path, index)
+        where = (state.state, state.host, state.job or f"process {state.pid}") if state else ("waiting", "", "")
+        ago = f"{duration(max(0.0, time.time() - state.at))} ago" if state else ""
+        numbers = (finished, len(known) - finished, len(cases) - len(known))
+        rows.append((str(index), *where, *map(str, numbers), ago))
+    texts, numeric = ("shard", "state", "host", "job"), ("finished", "begun", "not yet")
+    return Table({**dict.fromkeys(texts, ""), **dict.fromkeys(numeric, "n"), "last word": ""}, rows)
+
+
+def _writer(who: str | None, alive: bool | None) -> str:
+    if who is None:
+        return "No process is measuring this run now."
+    if alive is None:
+        return f"The lock names {who.rstrip(',')}. Only that machine can tell whether the process still runs."
+    if alive:
+        return f"Measured now by {who.rstrip(',')}."
+    return f"{who} stopped before its end. Run the same command to continue."

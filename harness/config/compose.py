@@ -1,45 +1,21 @@
 """Compose and check a configuration from `conf/`, the user's own directory and the command line, or compare two."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.case import AXES
-from harness.config.axes import Point, check_axes, check_axis, check_points
-from harness.config.files import (
-    PAPER,
-    as_yaml,
-    check_paper,
-    check_user_files,
-    composed,
-    conf_directory,
-    groups,
-    keys,
-    scaled,
-    type_error_message,
-)
-from harness.config.overrides import key_of, split
-from harness.config.schema import (
-    HERE,
-    Launcher,
-    Precision,
-    SweepConfig,
-    check_bytes,
-    check_grow,
-    check_launcher,
-    check_mask_settings,
-    check_out,
-    check_precision,
-    check_retry,
-    check_seconds,
-    check_seed,
-    threads_of,
-)
+from harness.config import schema
+from harness.config.hydra_adapter import UserFiles, check_paper, groups, key_of, one_line, scaled, split
+from harness.config.schema import Launcher, SweepConfig
 from harness.errors import UsageError
-from harness.former_names import present_option
+from harness.former_names import FORMER
+from harness.key_value_options import SettingError, check_axes, check_axis, check_points, present_option
 
 
 def compose(
@@ -57,84 +33,85 @@ def compose(
 
 
 def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool, usual: Sequence[str]) -> SweepConfig:
-    directories = [conf_directory()]
-    if config_dir is not None:
-        if not config_dir.is_dir():
-            raise UsageError(f"--config-dir {config_dir}: no such directory")
-        directories.append(config_dir)
-    overrides, usual = ([present_option(option) for option in options] for options in (overrides, usual))
-    given, scale = overrides, list[str]()
-    if for_sweep:
-        overrides, scale = scaled(overrides, directories)
-    asked = {key_of(override) for override in overrides}
-    overrides = [*(override for override in usual if key_of(override) not in asked), *overrides]
-    axes, rest = split(overrides, keys(for_sweep), groups(directories, for_sweep))
-    rest += scale
-    if config_dir is not None:
-        check_user_files(config_dir, rest, axes)
-    config = composed(rest, config_dir)
+    if config_dir is not None and not config_dir.is_dir():
+        raise UsageError(f"--config-dir {config_dir}: no such directory")
+    typed = [present_option(option) for option in overrides]
+    rest, scale = scaled(typed, config_dir) if for_sweep else (typed, list[str]())
+    by_key = {key_of(text): text for text in rest}
+    usual = [text for text in map(present_option, usual) if key_of(text) not in by_key]
+    values, choices = split([*usual, *rest], schema.keys(for_sweep), groups(config_dir, for_sweep))
+    files = UserFiles(config_dir, [*choices, *scale])
+    config = files.compose([*choices, *scale])
     try:
-        for axis, values in axes.items():
-            OmegaConf.update(config, axis, values, merge=False)
-        plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
+        for key, value in values.items():
+            OmegaConf.update(config, key, value, merge=False)
+        plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
-        raise UsageError(type_error_message(error, overrides)) from error
-    OmegaConf.update(config, "retry", None)  # which cases are retried now is not part of how a run is made
-    points = _check_points(config, plain, axes)
-    paper = check_paper(plain[PAPER], given)
-    OmegaConf.update(config, PAPER, paper or None, merge=False)
-    launcher = check_launcher(Launcher(**plain["launcher"]))
-    _check_elsewhere(launcher, plain["wait"], overrides)
-    if launcher.cluster != HERE and plain["threads"] is None:
-        plain["threads"] = threads_of(launcher)
-    checked = check_axes({axis: plain[axis] for axis in AXES})
-    check_mask_settings(asked, checked)
-    return SweepConfig(
-        axes=checked,
-        points=points,
-        paper=paper,
-        precision=check_precision(Precision(**plain["precision"])),
-        out=check_out(plain["out"]),
-        seed=check_seed(plain["seed"]),
-        memory_limit=check_bytes(plain["memory_limit"]),
-        compile_timeout_s=check_seconds(plain["compile_timeout_s"]),
-        grow=_check_grow(plain["grow"], points, paper),
-        retry=check_retry(plain["retry"]),
-        launcher=launcher,
-        wait=plain["wait"],
-        yaml=as_yaml(config),
-    )
+        raise UsageError(_omegaconf_message(error, by_key)) from error
+    try:
+        own = {"overrides": typed, **({"config_dir": str(config_dir)} if config_dir else {})}
+        return _checked(config, plain, values, by_key, own)
+    except SettingError as error:
+        if any(f"{key}.".startswith(f"{error.key}.") for key in by_key):
+            raise
+        former = [name for name, (new, _) in FORMER.items() if new == error.key]
+        names = (error.key.rpartition(".")[2], *former)
+        raise UsageError(f"{files.source(*names, value=error.value)}{error}") from error
 
 
-def _check_points(config: DictConfig, plain: dict[str, Any], asked: dict[str, Any]) -> tuple[Point, ...]:
-    """The checked `points`. Their values are also written to the axes, in both forms of the configuration."""
-    points = check_points(plain["points"], {axis: check_axis(axis, asked[axis]) for axis in asked if axis in AXES})
-    for axis in points[0] if points else ():
-        plain[axis] = list(dict.fromkeys(point[axis] for point in points))
-        OmegaConf.update(config, axis, plain[axis], merge=False)
-    if points:
-        OmegaConf.update(config, "points", list(points), merge=False)
-    return points
+def _omegaconf_message(error: OmegaConfBaseException, typed: Mapping[str, str]) -> str:
+    """An error of OmegaConf in one line: what is wrong, and in which override, if an override is the cause."""
+    key = str(error.full_key or "")
+    text = one_line(str(error).partition("full_key:")[0])
+    return f"{one_line(typed.get(key, key))}: {text}" if key else text
 
 
-def _check_grow(axis: str | None, points: Sequence[Point], paper: dict[str, Any]) -> str | None:
-    """Check as `check_grow` does. Raises UsageError too if `axis` is one of the axes of `points`.
+def _checked(
+    config: DictConfig,
+    plain: dict[str, Any],
+    values: Mapping[str, Any],
+    typed: Mapping[str, str],
+    own: Mapping[str, Any],
+) -> SweepConfig:
+    """The checked configuration. `values` and `typed` are the user's, by key; a new run stores `own` too.
 
-    Which sizes go with one beyond the last point is not defined.
+    Raises SettingError for an invalid setting, and UsageError for settings that do not go together.
     """
-    if check_grow(axis) is not None and points and axis in points[0]:
+    points = check_points(plain["points"], {axis: check_axis(axis, values[axis]) for axis in values if axis in AXES})
+    if points:
+        # The values of the points are also those of the axes.
+        of_points = {axis: list(dict.fromkeys(point[axis] for point in points)) for axis in points[0]}
+        plain |= of_points
+        config.update({"points": list(points), **of_points})
+    paper = check_paper(plain[schema.PAPER], own["overrides"])
+    # Which cases are retried now is not part of how a run is made.
+    config.update({schema.PAPER: paper or None, "retry": None})
+    text = OmegaConf.to_yaml(config)
+    more = {"yaml": text, "record": text + yaml.safe_dump(own, allow_unicode=True, sort_keys=False), "axes": {}}
+    settings = {name: value for name, value in plain.items() if name not in AXES}
+    found = schema.checked({**settings, **more, "points": points, "paper": paper}, typed)
+    _check_elsewhere(found.launcher, found.wait, typed.values())
+    if found.launcher.cluster != schema.HERE and plain["threads"] is None:
+        plain["threads"] = schema.threads_of(found.launcher)
+    missing = OmegaConf.missing_keys(config)
+    axes = check_axes({axis: plain[axis] for axis in AXES if axis not in missing})
+    if missing:
+        raise UsageError(schema.no_value(min(missing)))
+    schema.check_mask_settings(typed, axes)
+    if points and found.grow in points[0]:
+        # Which sizes go with one beyond the last point is not defined.
         whose = f" of paper={paper['name']}" if paper else ""
         sizes = " ".join(f"{name}=…" for name in points[0])
         raise UsageError(
-            f"grow={axis}: none of points{whose} says what goes with a larger {axis}: leave grow out, or give "
-            f"points=null {sizes}"
+            f"grow={found.grow}: none of points{whose} says what goes with a larger {found.grow}: leave grow out, "
+            f"or give points=null {sizes}"
         )
-    return axis
+    return replace(found, axes=axes)
 
 
-def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Sequence[str]) -> None:
+def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Iterable[str]) -> None:
     """Raise UsageError for settings of a cluster when trials run on this machine: they would have no effect."""
-    if launcher.cluster != HERE:
+    if launcher.cluster != schema.HERE:
         return
     idle = [text for text in overrides if text.lstrip("+").startswith("launcher.") and "launcher.cluster=" not in text]
     idle += [] if wait else ["wait=false"]
@@ -144,7 +121,7 @@ def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Sequence[str]) -
 
 # These settings say where a sweep writes, which part of the work it does now, and what others have published. None of
 # them affects what is measured or how.
-_NOT_COMPARED = ("out", "retry", "launcher", "wait", "paper")
+_NOT_COMPARED = ("out", "retry", "launcher", "wait", "paper", "overrides", "config_dir")
 _COMPARED = ("paper.name", "paper.scale")
 
 
@@ -160,6 +137,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"
         for name in names
         if listed_names(then.get(name)) != listed_names(today.get(name))
+        and _as_text(then.get(name)) != _as_text(today.get(name))  # 67108864 may be stored as a text
     ]
 
 

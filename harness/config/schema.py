@@ -1,21 +1,70 @@
-"""The settings of a sweep: their schema for Hydra, the checked configuration, and the check of each setting.
+"""The settings of a sweep, as a typed model that pydantic checks.
 
 An invalid value is an error of one line. Options without effect are errors too, instead of being ignored silently.
 """
 
-import math
+import difflib
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import MISSING
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
-from harness.case import AXES, FAILURES, GROWING, SETTINGS
-from harness.config.axes import flattened
+from harness.case import AXES, DEFAULTS, FAILURES, GROWING, SETTINGS
 from harness.errors import UsageError, did_you_mean
+from harness.formatting import BYTE_UNITS
 from harness.former_names import present_status
+from harness.key_value_options import SettingError, bytes_in, flattened
+
+HERE, SLURM, PROCESSES = "here", "slurm", "processes"
+# With less memory, the process of a layer would not reach its first line.
+LEAST_MEMORY = 16 * 2**20
+_LONGEST = 300
+SCALE, PAPER = "scale", "paper"
+# Settings that a command other than `sweep` would ignore.
+SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "points", PAPER)
+
+
+# The text of a ValueError below follows `key=value` in the message.
+def _one_of(known: Collection[str]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in known:
+            raise ValueError(did_you_mean(value, known))
+        return value
+
+    return AfterValidator(check)
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _directory(out: Any) -> Any:
+    if out == "":
+        raise ValueError(": name a directory")
+    # File systems reject NUL, terminals reject half of a surrogate pair, and messages about a run have one line.
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in str(out)):
+        raise ValueError(": a control character, or a byte that is not UTF-8, is in it")
+    return _text(out)
+
+
+def _bytes(text: Any) -> int | None:
+    found = None if text is None else bytes_in(str(text))
+    if text is not None and (found is None or not LEAST_MEMORY <= found < 2**62):
+        raise ValueError(f": give bytes, or a number with {', '.join(BYTE_UNITS)}; 16MiB at least")
+    return found
+
+
+def _statuses(given: Any) -> list[Any]:
+    return [present_status(str(status)) for status in ([] if given is None else flattened(given))]
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
 
 @dataclass
@@ -30,13 +79,15 @@ class Precision:
     measured again in quiet moments. The sweep waits `patience_s` in all for these moments.
     """
 
-    target: float = MISSING
-    min_rounds: int = MISSING
-    max_rounds: int = MISSING
-    trial_s: float = MISSING
-    timeout_s: float = MISSING
-    case_s: float = MISSING
-    patience_s: float = MISSING
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    target: Positive
+    min_rounds: Count
+    max_rounds: Count
+    trial_s: Positive
+    timeout_s: Positive
+    case_s: Positive
+    patience_s: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 @dataclass
@@ -49,53 +100,22 @@ class Launcher:
     jobs in all.
     """
 
-    cluster: str = "here"
-    partition: str | None = None
-    account: str | None = None
-    time: int = 240
-    gres: str | None = None
-    cpus_per_task: int | None = None
-    exclusive: bool = False
-    array_parallelism: int = 16
-    setup: list[str] = field(default_factory=list)
-    apart: list[str] = field(default_factory=lambda: list(SETTINGS))
-    attempts: int = 3
-    silence_s: float = 1800.0
-    queue_s: float = 86400.0
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
-
-@dataclass
-class SweepSchema:
-    """The content of `conf/sweep.yaml`: the axes (a value or a list each), and the settings of the whole sweep."""
-
-    impl: Any = MISSING
-    seq_len: Any = MISSING
-    d_model: Any = MISSING
-    num_heads: Any = MISSING
-    batch_size: Any = MISSING
-    mode: Any = MISSING
-    dtype: Any = MISSING
-    device: Any = MISSING
-    threads: Any = None
-    allocator: Any = MISSING
-    mask: Any = MISSING
-    padding_fraction: Any = MISSING
-    kv_len: Any = MISSING
-    points: Any = None
-    paper: Any = None
-    precision: Precision = field(default_factory=Precision)
-    out: str | None = None
-    seed: int = 0
-    memory_limit: str | None = None
-    compile_timeout_s: float = 900.0
-    grow: str | None = None
-    retry: Any = None
-    launcher: Launcher = field(default_factory=Launcher)
-    wait: bool = True
-    # Former names, which a user's own files may still use: see `harness.former_names`.
-    real_share: Any = None
-    source_len: Any = None
-    together: Any = None
+    cluster: Annotated[Text, _one_of((HERE, SLURM, PROCESSES))] = HERE
+    partition: Text | None = None
+    account: Text | None = None
+    # Below 5 minutes, submitit ends a job before anything is measured.
+    time: Annotated[int, Field(strict=True, ge=5)] = 240
+    gres: Text | None = None
+    cpus_per_task: Count | None = None
+    exclusive: Annotated[bool, Strict()] = False
+    array_parallelism: Count = 16
+    setup: list[Text] = field(default_factory=list)
+    apart: list[Annotated[Text, _one_of(AXES)]] = field(default_factory=lambda: list(SETTINGS))
+    attempts: Count = 3
+    silence_s: Positive = 1800.0
+    queue_s: Positive = 86400.0
 
 
 @dataclass(frozen=True)
@@ -110,45 +130,116 @@ class SweepConfig:
     not timed, may take `compile_timeout_s` seconds. Sizes along the axis `grow` are doubled until a layer fails.
     A continued sweep re-runs the cases whose status is in `retry`. Without `wait`, the command submits the shards and
     ends.
+
+    `yaml` is the configuration as text. `record` is what a new run stores: the configuration, and what the user typed.
     """
 
     axes: dict[str, tuple[Any, ...]]
     points: tuple[dict[str, Any], ...]
     paper: dict[str, Any]
     precision: Precision
-    out: Path | None
-    seed: int
-    memory_limit: int | None
-    compile_timeout_s: float
-    grow: str | None
-    retry: tuple[str, ...]
+    out: Annotated[Path, BeforeValidator(_directory)] | None
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+    memory_limit: Annotated[int | None, BeforeValidator(_bytes)]
+    compile_timeout_s: Positive
+    grow: Annotated[str, _one_of(GROWING)] | None
+    retry: Annotated[tuple[Annotated[str, _one_of(FAILURES)], ...], BeforeValidator(_statuses)]
     launcher: Launcher
-    wait: bool
+    wait: Annotated[bool, Strict()]
     yaml: str
+    record: str
 
 
-HERE, SLURM, PROCESSES = "here", "slurm", "processes"
-# Lower limits. With `time` below 5 minutes, submitit ends a job before anything is measured.
-_LEAST = {"time": 5, "cpus_per_task": 1, "array_parallelism": 1, "attempts": 1}
-_SECONDS = ("silence_s", "queue_s")
+# What the files of `conf/` are merged into, in the order of a run's config.yaml. By default, all usable CPUs are used.
+PLAIN: dict[str, Any] = {
+    **dict.fromkeys(AXES, MISSING),
+    **DEFAULTS,
+    "threads": None,
+    "points": None,
+    "paper": None,
+    "precision": {part.name: MISSING for part in fields(Precision)},
+    "out": None,
+    "seed": 0,
+    "memory_limit": None,
+    "compile_timeout_s": 900.0,
+    "grow": None,
+    "retry": None,
+    "launcher": asdict(Launcher()),
+    "wait": True,
+}
+_MODEL = TypeAdapter(SweepConfig)
+# By the first word of pydantic's name for an error.
+_TAKES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list of texts",
+    "dataclass": "settings, each `key: value`",
+    "finite": "a number above 0",
+    "path": "a text",
+}
+_LIMITS = {"greater_than": "above {:g}", "greater_than_equal": "from {:g} on", "less_than": "below {}"}
 
 
-def check_launcher(launcher: Launcher) -> Launcher:
-    """Return `launcher` unchanged. Raises UsageError for the first invalid setting."""
-    if launcher.cluster not in (HERE, SLURM, PROCESSES):
-        known = (HERE, SLURM, PROCESSES)
-        raise UsageError(f"launcher.cluster={launcher.cluster}{did_you_mean(launcher.cluster, known)}")
-    for name, least in _LEAST.items():
-        value = getattr(launcher, name)
-        if value is not None and value < least:
-            raise UsageError(f"launcher.{name}={value}: it takes a whole number from {least} on")
-    for name in _SECONDS:
-        if not 0 < getattr(launcher, name) < math.inf:
-            raise UsageError(f"launcher.{name}={getattr(launcher, name)}: it takes a number above 0")
-    for axis in launcher.apart:
-        if axis not in AXES:
-            raise UsageError(f"launcher.apart: {axis}{did_you_mean(axis, AXES)}")
-    return launcher
+def checked(settings: Mapping[str, Any], typed: Mapping[str, str]) -> SweepConfig:
+    """The settings as a checked configuration. `typed` has what the user typed, by key, for messages.
+
+    Raises SettingError for the first invalid setting.
+    """
+    try:
+        config = _MODEL.validate_python(settings)
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda one: one["input"] == MISSING)
+        key, value = ".".join(part for part in first["loc"] if isinstance(part, str)), first["input"]
+        if value == MISSING:
+            raise UsageError(no_value(key)) from error
+        raise SettingError(_message(key, value, first["type"], first.get("ctx", {}), typed), key, value) from error
+    least, most = config.precision.min_rounds, config.precision.max_rounds
+    if most < least:
+        raise UsageError(f"precision.max_rounds={most} is below precision.min_rounds={least}")
+    return config
+
+
+def no_value(key: str) -> str:
+    """The message for a setting without a value."""
+    return f"{key} has no value: no file that is chosen says one; give {key}=…"
+
+
+def _message(key: str, value: Any, kind: str, limits: Mapping[str, Any], typed: Mapping[str, str]) -> str:
+    """What is wrong with a setting, from the kind of pydantic's error and its context."""
+    if kind == "unexpected_keyword_argument":
+        return f"unknown key '{key}'{nearest(key, keys(for_sweep=True))}"
+    text = f"{key}={value if str(value).isprintable() else ascii(value)}"[:_LONGEST]
+    if kind == "value_error":
+        return f"{text}{limits['error']}"
+    if kind in _LIMITS:
+        limit = next(iter(limits.values()))
+        words = f"a {'whole ' * isinstance(limit, int)}number {_LIMITS[kind].format(limit)}"
+    else:
+        words = _TAKES.get(kind.partition("_")[0], "another kind of value")
+        plain: Any = PLAIN
+        for part in key.split("."):
+            plain = plain.get(part) if isinstance(plain, Mapping) else plain
+        words += ", or null" if plain is None else ""
+    return f"{' '.join(typed.get(key, text).split())[:_LONGEST]}: it takes {words}"
+
+
+def keys(for_sweep: bool) -> list[str]:
+    """The names of all settings. Those that only a sweep supports, such as `grow`, are included only `for_sweep`."""
+    top = [name for name in PLAIN if for_sweep or name not in SWEEPS_ALONE]
+    parts = [f"{name}.{part}" for name in top for part in (PLAIN[name] if isinstance(PLAIN[name], dict) else ())]
+    return [*top, *([SCALE] if for_sweep else ()), *parts]
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """A suggestion for an unknown name. For `precision.foo`: the nearest part of `precision`, or all its parts."""
+    group, dot, part = name.rpartition(".")
+    parts = [key.removeprefix(group + dot) for key in known if dot and key.startswith(group + dot)]
+    if not parts:
+        return did_you_mean(name, known)
+    near = difflib.get_close_matches(part, parts, n=1)
+    return f"; did you mean '{group}.{near[0]}'?" if near else f"; known: {group}.{'|'.join(parts)}"
 
 
 def threads_of(launcher: Launcher) -> int:
@@ -163,116 +254,25 @@ def threads_of(launcher: Launcher) -> int:
     return launcher.cpus_per_task
 
 
-# With less memory, the process of a layer would not reach its first line.
-LEAST_MEMORY = 16 * 2**20
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-
-
-def check_out(out: str | None) -> Path | None:
-    """The directory that a sweep writes to, or None if it is not set."""
-    if out is None:
-        return None
-    if not out:
-        raise UsageError("out=: name a directory")
-    # File systems reject NUL, terminals reject half of a surrogate pair, and messages about a run have one line.
-    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in out):
-        raise UsageError(f"out={out!a}: a control character, or a byte that is not UTF-8, is in it")
-    return Path(out)
-
-
-def check_seed(seed: int) -> int:
-    """The seed of weights and inputs."""
-    if not 0 <= seed < 2**63:
-        raise UsageError(f"seed={seed}: it takes whole numbers from 0 to 2^63 - 1")
-    return seed
-
-
-def check_bytes(text: str | None) -> int | None:
-    """The number of bytes in a text such as `"8GiB"`, or in a plain number; None if not set."""
-    if text is None:
-        return None
-    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
-    try:
-        value = int(float(text.removesuffix(unit)) * _UNITS.get(unit, 1))
-    except (ValueError, OverflowError):
-        value = 0
-    if not LEAST_MEMORY <= value < 2**62:
-        raise UsageError(f"memory_limit={text}: give bytes, or a number with {', '.join(_UNITS)}; 16MiB at least")
-    return value
-
-
-def check_seconds(seconds: float) -> float:
-    """The time limit of a trial that compiles, in seconds."""
-    if not 0 < seconds < float("inf"):
-        raise UsageError(f"compile_timeout_s={seconds}: it takes a number above 0")
-    return seconds
-
-
-def check_grow(axis: str | None) -> str | None:
-    """The axis along which sizes are doubled, or None."""
-    if axis is not None and axis not in GROWING:
-        raise UsageError(f"grow={axis}{did_you_mean(axis, GROWING)}")
-    return axis
-
-
-def check_retry(statuses: Any) -> tuple[str, ...]:
-    """The statuses of the cases to re-run."""
-    chosen = tuple(present_status(str(status)) for status in ([] if statuses is None else flattened(statuses)))
-    for status in chosen:
-        if status not in FAILURES:
-            raise UsageError(f"retry={status}{did_you_mean(status, FAILURES)}")
-    return chosen
-
-
-def check_precision(precision: Precision) -> Precision:
-    """Return `precision` unchanged, after checking each part by itself and the two numbers of rounds together."""
-    check_parts(asdict(precision))
-    if precision.max_rounds < precision.min_rounds:
-        raise UsageError(
-            f"precision.max_rounds={precision.max_rounds} is below precision.min_rounds={precision.min_rounds}"
-        )
-    return precision
-
-
-def check_parts(precision: Mapping[str, float]) -> None:
-    """Check parts of a precision, each by itself. Raises UsageError for the first invalid one."""
-    for name, value in precision.items():
-        if name == "patience_s" and value == 0:
-            continue  # waiting is optional
-        if not 0 < value < float("inf"):
-            raise UsageError(f"precision.{name}={value}: it takes a number above 0")
-
-
-# By the name of the setting, for checking a single one.
-CHECKS: dict[str, Callable[[Any], Any]] = {
-    "out": check_out,
-    "seed": check_seed,
-    "memory_limit": check_bytes,
-    "compile_timeout_s": check_seconds,
-    "grow": check_grow,
-    "retry": check_retry,
-}
-
-
-def check_mask_settings(asked: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
     """Raise UsageError for an explicit mask, or fraction of padding, that no case would have.
 
-    `asked` are the axes that the user has set, `axes` the values of all axes. Defaults may be without effect, because
+    `chosen` are the axes that the user has set, `axes` the values of all axes. Defaults may be without effect, because
     the user did not choose them.
     """
     if "padding" in axes["mask"]:
         return
     # Without a mask there is no padding, and the key of the case records that.
-    if "padding_fraction" in asked and any(axes["padding_fraction"]):
-        said = _is_set("padding_fraction", axes)
-        raise UsageError(f"{said} says how much of a padded batch is padding: give mask=padding too, or leave it out")
-    if "mask" in asked and set(axes["mode"]) == {"decode"}:
+    if "padding_fraction" in chosen and any(axes["padding_fraction"]):
+        text = _is_set("padding_fraction", axes)
+        raise UsageError(f"{text} says how much of a padded batch is padding: give mask=padding too, or leave it out")
+    if "mask" in chosen and set(axes["mode"]) == {"decode"}:
         seen = {"none" if source else "causal" for source in axes["kv_len"]}
         if not seen.intersection(axes["mask"]):
             why = "comes after all others" if "causal" in seen else "sees all of a source"
             instead = " or ".join(f"mask={mask}" for mask in sorted(seen))
-            said = _is_set("mask", axes)
-            raise UsageError(f"{said}: with mode=decode a token {why}: give {instead}, or leave mask out")
+            text = _is_set("mask", axes)
+            raise UsageError(f"{text}: with mode=decode a token {why}: give {instead}, or leave mask out")
 
 
 def _is_set(axis: str, axes: Mapping[str, Sequence[Any]]) -> str:

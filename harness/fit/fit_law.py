@@ -10,25 +10,15 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
-from harness.fit.laws import (
-    LAW_ERROR,
-    Coefficient,
-    Floats,
-    Hidden,
-    Law,
-    Sizes,
-    Term,
-    candidate_terms,
-    design,
-    varying_axes,
-    weights_of,
-)
+from harness.fit import laws
+from harness.fit.laws import LAW_ERROR, Floats, Law, Sizes
+from harness.polynomial import Term, leading
 
 MOST_TERMS = 4
 # Residuals below this share of the cost are rounding and count as none.
@@ -61,9 +51,18 @@ class Fits:
         """The variance of the residuals, shape (fits,), at least that of rounding."""
         return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
 
+    @cached_property
+    def best(self) -> int:
+        """The fit with the smallest variance of the residuals."""
+        return int(np.argmin(self.variance))
+
     def terms_of(self, which: int) -> tuple[int, ...]:
         """Return the indices of the candidates in one fit."""
         return tuple(int(i) for i in self.members[which, : self.size[which]])
+
+    def predicted(self, which: int, design: Floats) -> Floats:
+        """Return the values of one fit, shape (points,)."""
+        return design[:, self.terms_of(which)] @ self.coefficients[which, : self.size[which]]
 
 
 @cache
@@ -170,7 +169,7 @@ def minimal_plausible(fits: Fits) -> list[int]:
     A law is plausible if an F test finds its residuals no larger than those of the best law. A conclusion is determined
     only if all minimal plausible laws agree on it.
     """
-    best = int(np.argmin(fits.variance))
+    best = fits.best
     floor = fits.points * ROUNDING**2
     rss = np.maximum(fits.rss, floor)
     freedom = max(fits.points - int(fits.size[best]), 1)
@@ -186,21 +185,6 @@ def minimal_plausible(fits: Fits) -> list[int]:
     return sorted((which for which, _ in kept), key=lambda which: float(fits.rss[which]))
 
 
-def most_hidden(design: Floats, target: Floats, chosen: Sequence[int]) -> Floats:
-    """The largest coefficient of each candidate term that the points allow, shape (candidates,).
-
-    This is the upper end of the coefficient's interval if the term is added to the chosen ones. It is 0 for the chosen
-    terms themselves.
-    """
-    most = np.zeros(design.shape[1])
-    for candidate in set(range(design.shape[1])) - set(chosen):
-        columns = design[:, [*chosen, candidate]]
-        value, error = last_coefficient(columns, target)
-        freedom = max(len(target) - columns.shape[1], 1)
-        most[candidate] = max(0.0, value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error)
-    return most
-
-
 def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
     """Return the last column's coefficient and its standard error.
 
@@ -214,16 +198,6 @@ def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
     freedom = max(len(target) - columns.shape[1], 1)
     noise = max(float(np.sqrt(residuals @ residuals / freedom)), ROUNDING)
     return float(projected[-1] / triangle[-1, -1]), noise / abs(float(triangle[-1, -1]))
-
-
-def leading(terms: Sequence[Term], axis: str) -> tuple[int, int]:
-    """The growth of the fastest-growing term along an axis: its power and, for n, the power of log n."""
-    return max(growth(term, axis) for term in terms)
-
-
-def growth(term: Term, axis: str) -> tuple[int, int]:
-    """The growth of a term along an axis: its power and, for n, the power of log n."""
-    return term.growth if axis == "n" else (getattr(term, axis), 0)
 
 
 FEWEST_SIZES = 3
@@ -249,20 +223,18 @@ def fit_law(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected
     costs = np.asarray(costs, dtype=float)
     if not len(costs) or not (costs > 0).all():
         raise ValueError("a law needs points, and every cost above zero")
-    axes = varying_axes(sizes)
+    axes = laws.varying_axes(sizes)
     if expected:
         law = _fit(sizes, costs, spreads, tuple(dict.fromkeys(expected)), axes, presumed=True)
         if law.noise <= LAW_ERROR or _as_good_as_any(law, sizes, costs, spreads, axes):
             return law
-    return _fit(sizes, costs, spreads, candidate_terms(axes), axes, presumed=False)
+    return _fit(sizes, costs, spreads, laws.candidate_terms(axes), axes, presumed=False)
 
 
 def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | None, axes: tuple[str, ...]) -> bool:
     """Whether the law remains plausible when compared with laws of all candidate terms."""
-    problem = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*candidate_terms(axes), *law.terms))))
-    own = [problem.terms.index(term) for term in law.terms]
-    wanted = set(own)
-    return any(wanted >= set(problem.fits.terms_of(which)) for which in problem.rivals)
+    problem = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*laws.candidate_terms(axes), *law.terms))))
+    return any(set(law.terms) >= set(problem.terms_of(which)) for which in problem.rivals)
 
 
 class _Problem:
@@ -270,14 +242,13 @@ class _Problem:
 
     def __init__(self, sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...]) -> None:
         self.terms = terms
-        raw = design(terms, sizes)
-        weights = weights_of(costs, spreads)
+        raw = laws.design(terms, sizes)
+        weights = laws.weights_of(costs, spreads)
         # Errors are relative first to the measured costs, then to the law. Relative to the measured costs alone,
         # costs that are low by chance would weigh more.
         for _ in range(2):
             fits = all_subsets(raw * weights[:, None], costs * weights)
-            best = int(np.argmin(fits.variance))
-            weights = weights_of(raw[:, fits.terms_of(best)] @ fits.coefficients[best, : fits.size[best]], spreads)
+            weights = laws.weights_of(fits.predicted(fits.best, raw), spreads)
         self.columns, self.target = raw * weights[:, None], costs * weights
         self.fits: Fits = all_subsets(self.columns, self.target)
         self.rivals = minimal_plausible(self.fits)
@@ -285,14 +256,12 @@ class _Problem:
     def columns_of(self, which: int) -> Floats:
         return self.columns[:, self.fits.terms_of(which)]
 
+    def terms_of(self, which: int) -> list[Term]:
+        return [self.terms[i] for i in self.fits.terms_of(which)]
+
 
 def _fit(
-    sizes: Sizes,
-    costs: Floats,
-    spreads: Floats | None,
-    terms: tuple[Term, ...],
-    axes: tuple[str, ...],
-    presumed: bool,
+    sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...], axes: tuple[str, ...], presumed: bool
 ) -> Law:
     problem = _Problem(sizes, costs, spreads, terms)
     axis = axes[0] if axes else "n"
@@ -326,18 +295,14 @@ def _choose(
     first, then the shortest. An operation done n² times costs time, even if little at the measured sizes.
     """
     errors = {which: omitted_terms(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
-    squares = {which: error**2 for which, error in errors.items()}
-    means = {which: float(square.mean()) for which, square in squares.items()}
+    means = {which: float((error**2).mean()) for which, error in errors.items()}
     best = min(means, key=means.__getitem__)
     if not np.isfinite(means[best]):
         return problem.rivals[0], None
-    allowed = means[best] + float(squares[best].std()) / np.sqrt(len(problem.target))
+    allowed = means[best] + float((errors[best] ** 2).std()) / np.sqrt(len(problem.target))
     within = [which for which in problem.rivals if means[which] <= allowed]
     lacking = {
-        which: sum(
-            leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) != power
-            for axis, power in fastest.items()
-        )
+        which: sum(leading(problem.terms_of(which), axis) != power for axis, power in fastest.items())
         for which in within
     }
     chosen = min(within, key=lambda which: (lacking[which], problem.fits.size[which], means[which]))
@@ -345,7 +310,7 @@ def _choose(
 
 
 def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
-    terms = [problem.terms[i] for i in problem.fits.terms_of(which)]
+    terms = problem.terms_of(which)
     values = problem.fits.coefficients[which, : len(terms)]
     columns = problem.columns_of(which)
     freedom = len(problem.target) - len(terms)
@@ -357,52 +322,51 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
     quantile = float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
     reach = quantile * np.sqrt(np.diag(covariance))
-    order = sorted(range(len(terms)), key=lambda i: (terms[i].growth, terms[i]))
+    order = sorted(range(len(terms)), key=terms.__getitem__)
     coefficients = tuple(
-        Coefficient(terms[i], float(values[i]), max(0.0, float(values[i] - reach[i])), float(values[i] + reach[i]))
+        laws.Coefficient(terms[i], float(values[i]), max(0.0, float(values[i] - reach[i])), float(values[i] + reach[i]))
         for i in order
     )
-    return Law(
-        coefficients,
-        axes,
-        True,
-        "",
-        covariance=covariance[np.ix_(order, order)],
-        quantile=quantile,
-        noise=noise,
-    )
+    ordered = covariance[np.ix_(order, order)]
+    return Law(coefficients, axes, True, "", covariance=ordered, quantile=quantile, noise=noise)
 
 
 def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
     """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
-    members = problem.fits.terms_of(which)
-    off = 1 - problem.columns_of(which) @ problem.fits.coefficients[which, : len(members)] / problem.target
+    off = 1 - problem.fits.predicted(which, problem.columns) / problem.target
     off = off * problem.target  # imprecise points count less
     slope, error = last_coefficient(np.stack([problem.target, np.log(values) * problem.target], axis=1), off)
-    reach = float(stdtrit(max(len(off) - len(members) - 1, 1), (1 + CONFIDENCE) / 2)) * error
+    reach = float(stdtrit(max(len(off) - int(problem.fits.size[which]) - 1, 1), (1 + CONFIDENCE) / 2)) * error
     return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
 
 
-def _hidden(problem: _Problem, chosen: int) -> tuple[Hidden, ...]:
-    """The terms that are not in the law and not ruled out, except those that are negligible at every point."""
-    most = most_hidden(problem.columns, problem.target, problem.fits.terms_of(chosen))
-    parts = most * (problem.columns / problem.target[:, None]).max(axis=0)
-    return tuple(
-        Hidden(term, float(coefficient), float(part))
-        for term, coefficient, part in zip(problem.terms, most, parts, strict=True)
-        if part > _EMPTY
-    )
+def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
+    """The terms that are not in the law and not ruled out, except those that are negligible at every point.
+
+    The largest coefficient of a term that the points allow is the upper end of its interval if the term is added to
+    the law.
+    """
+    members, found = problem.fits.terms_of(chosen), []
+    for candidate, term in enumerate(problem.terms):
+        if candidate not in members:
+            value, error = last_coefficient(problem.columns[:, [*members, candidate]], problem.target)
+            freedom = max(len(problem.target) - len(members) - 1, 1)
+            most = max(0.0, value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error)
+            part = most * float((problem.columns[:, candidate] / problem.target).max())
+            if part > _EMPTY:
+                found.append(laws.Hidden(term, most, part))
+    return tuple(found)
 
 
-def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[Hidden]) -> str:
+def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[laws.Hidden]) -> str:
     """Why the leading term along the axis is undetermined; empty if it is determined."""
     if distinct < FEWEST_SIZES:
         return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
-    ways = {leading([problem.terms[i] for i in problem.fits.terms_of(which)], axis) for which in problem.rivals}
+    ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}
     if len(ways) > 1:
         return f"the points do not tell laws led by {_rival_laws(ways, axis)} apart"
     top = ways.pop()
-    faster = [one for one in hidden if growth(one.term, axis) > top and one.part > HIDDEN_PART]
+    faster = [one for one in hidden if one.term.growth(axis) > top and one.part > HIDDEN_PART]
     if faster:
         worst = max(faster, key=lambda one: one.part)
         return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"
@@ -412,18 +376,3 @@ def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[
 def _rival_laws(ways: set[tuple[int, int]], axis: str) -> str:
     named = [str(Term(n=power, log=log)) if axis == "n" else str(Term(**{axis: power})) for power, log in sorted(ways)]
     return f"{', '.join(named[:-1])} and {named[-1]}"
-
-
-UNDETERMINED = "undetermined"
-
-
-def law_name(law: Law) -> str:
-    """Return the terms on which all plausible laws agree.
-
-    This is `O(n + n²)` if all terms are known, `O(n² + …)` if only the leading one is, else `undetermined`.
-    """
-    if not law.determined:
-        return UNDETERMINED
-    if law.rivals or any(hidden.part > HIDDEN_PART for hidden in law.hidden):
-        return f"O({law.leading} + …)"
-    return f"O({' + '.join(str(term) for term in law.terms) or '0'})"

@@ -5,6 +5,7 @@ and b. Unlike a fitted law, an exact law may have a negative term: training an E
 Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -12,8 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from harness.fit.fit_law import leading, subset_fits
-from harness.fit.laws import AXES, Break, Coefficient, Law, Sizes, Term, design, varying_axes
+from harness.fit.fit_law import subset_fits
+from harness.fit.laws import Break, Coefficient, Law, Sizes, design, varying_axes
+from harness.polynomial import AXES, Polynomial, Term, leading
 
 # d/h is the width of a head.
 _POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
@@ -98,18 +100,10 @@ def _reproduces(
     terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[tuple[int, ...]], costs: Sequence[int]
 ) -> bool:
     """Whether the law gives every cost exactly. With a log term, every n must be a power of two."""
-    for (n, d, h, b), cost in zip(sizes, costs, strict=True):
-        total = Fraction(0)
-        for term, value in zip(terms, values, strict=True):
-            part = value * n**term.n * d**term.d * Fraction(h) ** term.h * b**term.b
-            if term.log:
-                if n & (n - 1):
-                    return False
-                part *= n.bit_length() - 1
-            total += part
-        if total != cost:
-            return False
-    return True
+    if any(term.log for term in terms) and any(n & (n - 1) for n, *_ in sizes):
+        return False
+    law = Polynomial(dict(zip(terms, values, strict=True)))
+    return all(law.value(*size) == cost for size, cost in zip(sizes, costs, strict=True))
 
 
 def _complexity_rank(values: Sequence[Fraction]) -> tuple[int, int]:
@@ -119,8 +113,8 @@ def _complexity_rank(values: Sequence[Fraction]) -> tuple[int, int]:
 
 def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
     """Whether a term that grows fastest with n is positive. Otherwise costs would become negative at large n."""
-    top = max(term.growth for term in terms)
-    return any(value > 0 for term, value in zip(terms, values, strict=True) if term.growth == top)
+    top = max(term.growth() for term in terms)
+    return any(value > 0 for term, value in zip(terms, values, strict=True) if term.growth() == top)
 
 
 def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]]) -> str:
@@ -144,15 +138,12 @@ def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Ter
 
 def _powers(terms: Sequence[Term], axis: str) -> int:
     """The largest number of terms that differ only in their power of an axis; 0 if no two do."""
-    beside: dict[Term, int] = {}
-    for term in terms:
-        others = replace(term, **({"n": 0, "log": 0} if axis == "n" else {axis: 0}))
-        beside[others] = beside.get(others, 0) + 1
+    beside = Counter(term.along(set(AXES) - {axis}) for term in terms)
     return max((number for number in beside.values() if number > 1), default=0)
 
 
 def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...], doubt: str) -> Law:
-    pairs = sorted(zip(terms, values, strict=True), key=lambda pair: (pair[0].growth, pair[0]))
+    pairs = sorted(zip(terms, values, strict=True))
     return Law(
         tuple(Coefficient(term, float(value), float(value), float(value)) for term, value in pairs),
         axes,

@@ -6,15 +6,13 @@ b. Costs are seconds, bytes or whatever unit the points have.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-AXES = ("n", "d", "h", "b")
-_POWERS = {1: "", 2: "²", 3: "³", 4: "⁴"}
-# The order of a term's factors, as theory writes them: b·h·n²·d.
-_SYMBOLS = ("b", "h", "n", "log n", "d")
+from harness.polynomial import AXES, Polynomial, Term, sum_text
 
 Floats = NDArray[np.float64]
 
@@ -41,48 +39,25 @@ class Sizes:
         """Return the sizes of some of the points, selected by a numpy mask or index array."""
         return Sizes(self.n[which], self.d[which], self.h[which], self.b[which])
 
+    @property
+    def log(self) -> Floats:
+        """log₂ n."""
+        return np.log2(self.n)
+
     def axis(self, name: str) -> Floats:
         """Return one axis by its symbol."""
         return getattr(self, name)
 
 
-@dataclass(frozen=True, order=True)
-class Term:
-    """A term of a cost model: the product of powers of n, d, h and b, times log₂ n to the power `log`."""
-
-    n: int = 0
-    log: int = 0
-    d: int = 0
-    h: int = 0
-    b: int = 0
-
-    def __call__(self, sizes: Sizes) -> Floats:
-        """Return the term's value at each point, shape (points,)."""
-        value = sizes.n**self.n * sizes.d**self.d * sizes.h**self.h * sizes.b**self.b
-        return value * np.log2(sizes.n) ** self.log if self.log else value
-
-    def exponent(self, axis: str, sizes: Sizes) -> Floats:
-        """Return d log term / d log axis at each point, shape (points,)."""
-        power = np.full(len(sizes), float(getattr(self, axis)))
-        if axis == "n" and self.log:
-            power += self.log / np.log(np.maximum(sizes.n, 2.0))
-        return power
-
-    @property
-    def growth(self) -> tuple[int, int]:
-        """The term's growth with n: the power of n, then the power of log n."""
-        return self.n, self.log
-
-    def __str__(self) -> str:
-        powers = {"b": self.b, "h": self.h, "n": self.n, "log n": self.log, "d": self.d}
-        factors = [name + _POWERS[powers[name]] for name in _SYMBOLS if powers[name] > 0]
-        below = [f"/{name}{_POWERS[-powers[name]]}" for name in _SYMBOLS if powers[name] < 0]
-        return ("·".join(factors) or "1") + "".join(below)
-
-
 def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
     """Return the value of each term at each point, shape (points, terms)."""
     return np.stack([term(sizes) for term in terms], axis=1)
+
+
+def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
+    """Return d log term / d log axis at each point, shape (points,)."""
+    power = np.full(len(sizes), float(getattr(term, axis)))
+    return power + term.log / np.log(np.maximum(sizes.n, 2.0)) if axis == "n" and term.log else power
 
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
@@ -118,14 +93,8 @@ def candidate_terms(axes: Iterable[str]) -> tuple[Term, ...]:
     costs paid once do not depend on b.
     """
     kept = set(axes)
-    found: dict[Term, None] = {}
-    for term in _COSTS:
-        reduced = Term(term.n, term.log, term.d * ("d" in kept), term.h * ("h" in kept))
-        reduced = Term(reduced.n * ("n" in kept), reduced.log * ("n" in kept), reduced.d, reduced.h)
-        found[reduced] = None
-        if "b" in kept:
-            found[Term(reduced.n, reduced.log, reduced.d, reduced.h, b=1)] = None
-    return tuple(found)
+    batches = (0, 1) if "b" in kept else (0,)
+    return tuple(dict.fromkeys(replace(term.along(kept), b=b) for term in _COSTS for b in batches))
 
 
 @dataclass(frozen=True)
@@ -213,10 +182,6 @@ class Law:
         """Return the cost at each size, shape (points,)."""
         return design(self.terms, sizes) @ self.values
 
-    def at(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
-        """Return the cost at one size."""
-        return float(self(Sizes.of([(n, d, h, b)]))[0])
-
     def error(self, gradient: Floats) -> float:
         """The half-width of the interval of a quantity, from the uncertainty of the coefficients.
 
@@ -230,16 +195,12 @@ class Law:
         return self.quantile * math.sqrt(max(float(gradient @ self.covariance @ gradient), 0.0))
 
     @property
-    def leading(self) -> Term:
-        """The term that grows fastest with n. Ties go to the higher powers of d, then h, then b."""
-        return max(self.terms, key=lambda term: (term.growth, term.d, term.h, term.b))
+    def polynomial(self) -> Polynomial:
+        """The sum of the law's terms."""
+        return Polynomial({coefficient.term: Fraction(coefficient.value) for coefficient in self.coefficients})
 
     def __str__(self) -> str:
-        text = ""
-        for coefficient in reversed(self.coefficients):
-            sign = "−" if coefficient.value < 0 else "+"
-            text += (f" {sign} " if text else sign.strip("+")) + _coefficient_text(coefficient)
-        return text or "0"
+        return sum_text((one.value, _coefficient_text(one)) for one in reversed(self.coefficients))
 
 
 def _coefficient_text(coefficient: Coefficient) -> str:
@@ -310,7 +271,7 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     d exponent / d c_j = (term_j / cost) · (exponent_j − exponent).
     """
     values = design(law.terms, size)[0]
-    powers = np.array([float(term.exponent(axis, size)[0]) for term in law.terms])
+    powers = np.array([float(term_exponents(term, axis, size)[0]) for term in law.terms])
     cost = float(values @ law.values)
     mean = float((values * law.values) @ powers) / cost
     if law.exact:
@@ -325,5 +286,5 @@ def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: floa
     """The range from the law's own exponent to the exponent with the largest possible hidden term."""
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = added / (cost + added)
-    value = (1 - share) * without + share * float(hidden.term.exponent(axis, size)[0])
+    value = (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
     return Range(without, min(without, value), max(without, value))

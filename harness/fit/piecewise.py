@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
-from harness.fit.fit_law import ROUNDING, Fits, all_subsets, fit_law
-from harness.fit.laws import Break, Floats, Law, Range, Sizes, Term, candidate_terms, design, varying_axes, weights_of
+from harness.fit.fit_law import ROUNDING, all_subsets, fit_law
+from harness.fit.laws import Break, Floats, Law, Range, Sizes, candidate_terms, design, varying_axes, weights_of
+from harness.polynomial import Term
 
 # Significance level of a break. It is low and divided by the number of n, because many n are tried.
 _REJECTED_BELOW = 1e-4
@@ -31,23 +33,26 @@ def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expec
     The law's `breaks` lists all breaks. For the arguments see `fit_law`.
     """
     terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
-    breaks = _breaks(sizes, costs, terms, spreads)
+    breaks = _breaks(sizes, costs, spreads, terms)
     if not breaks:
         return fit_law(sizes, costs, spreads, expected)
-    above = sizes.n >= breaks[-1].n
-    law = fit_law(sizes[above], costs[above], None if spreads is None else spreads[above], expected)
+    law = fit_law(*_chosen(sizes.n >= breaks[-1].n, sizes, costs, spreads), expected)
     return replace(law, breaks=breaks)
 
 
-def _breaks(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None) -> tuple[Break, ...]:
+def _chosen(
+    which: NDArray[np.bool], sizes: Sizes, costs: Floats, spreads: Floats | None
+) -> tuple[Sizes, Floats, Floats | None]:
+    return sizes[which], costs[which], None if spreads is None else spreads[which]
+
+
+def _breaks(sizes: Sizes, costs: Floats, spreads: Floats | None, terms: Sequence[Term]) -> tuple[Break, ...]:
     """Every break in ascending n, found by splitting the points at the best break and searching both sides."""
     found = find_break(sizes, costs, terms, spreads)
     if found is None:
         return ()
-    below, above = (
-        _breaks(sizes[side], costs[side], terms, None if spreads is None else spreads[side])
-        for side in (sizes.n < found.n, sizes.n >= found.n)
-    )
+    sides = (_chosen(side, sizes, costs, spreads) for side in (sizes.n < found.n, sizes.n >= found.n))
+    below, above = (_breaks(*side, terms) for side in sides)
     return (*below, found, *above)
 
 
@@ -59,51 +64,26 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
     """
     weights = weights_of(costs, spreads)
     columns, target = design(terms, sizes) * weights[:, None], costs * weights
-    whole = _Segment.best(columns, target)
+    whole = all_subsets(columns, target)
     found: list[tuple[float, Break]] = []
     distinct = np.unique(sizes.n)
     inner = distinct[FEWEST_SIZES : len(distinct) - FEWEST_SIZES + 1]
     for n in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
         above = sizes.n >= n
-        left, right = (_Segment.best(columns[part], target[part]) for part in (~above, above))
-        used = left.size + right.size + 1  # the break itself is one more parameter
-        spent, freedom = max(used - whole.size, 1), len(costs) - used
+        left, right = (all_subsets(columns[part], target[part]) for part in (~above, above))
+        used = int(left.size[left.best] + right.size[right.best]) + 1  # the break itself is one more parameter
+        spent, freedom = max(used - int(whole.size[whole.best]), 1), len(costs) - used
         if freedom < 1:
             continue
-        rss = max(left.rss + right.rss, len(costs) * ROUNDING**2)
-        excess = (whole.rss - rss) / spent / (rss / freedom)
+        rss = max(float(left.rss[left.best] + right.rss[right.best]), len(costs) * ROUNDING**2)
+        excess = (float(whole.rss[whole.best]) - rss) / spent / (rss / freedom)
         here = sizes.n == n
-        jump = float(np.exp(np.median(np.log(target[here] / left.predicted(columns[here])))))
+        jump = float(np.exp(np.median(np.log(target[here] / left.predicted(left.best, columns[here])))))
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
         least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(rss / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
             found.append((rss, Break(float(n), jump)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """The law with the smallest residual variance over some of the points."""
-
-    fits: Fits
-    which: int
-
-    @classmethod
-    def best(cls, columns: Floats, target: Floats) -> "_Segment":
-        fits = all_subsets(columns, target)
-        return cls(fits, int(np.argmin(fits.variance)))
-
-    @property
-    def rss(self) -> float:
-        return float(self.fits.rss[self.which])
-
-    @property
-    def size(self) -> int:
-        return int(self.fits.size[self.which])
-
-    def predicted(self, columns: Floats) -> Floats:
-        members = self.fits.terms_of(self.which)
-        return columns[:, members] @ self.fits.coefficients[self.which, : self.size]
 
 
 CONFIDENCE = 0.95
@@ -153,10 +133,8 @@ class Predictor:
             return Range(value, value, value * math.exp(more))
         down, up = self._of_the_law(size, value)
         quantile = float(stdtrit(self.trials, (1 + CONFIDENCE) / 2))
-        beside = quantile**2 * (self.scatter**2 + (self.drift * self.outside(n, d, h, b)) ** 2)
-        return Range(
-            value, value * math.exp(-math.hypot(down, beside**0.5)), value * math.exp(math.hypot(up, beside**0.5))
-        )
+        beside = (quantile**2 * (self.scatter**2 + (self.drift * self.outside(n, d, h, b)) ** 2)) ** 0.5
+        return Range(value, value * math.exp(-math.hypot(down, beside)), value * math.exp(math.hypot(up, beside)))
 
     def _averaged(self, size: Sizes) -> float:
         """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
@@ -169,8 +147,8 @@ class Predictor:
             return max(float(self.law(size)[0]), 0.0)
         least = max(min(law.noise for law in laws), ROUNDING)
         weights = np.array([(least / max(law.noise, least)) ** 2 for law in laws])
-        said = np.log([float(law(size)[0]) for law in laws])
-        return float(np.exp(weights @ said / weights.sum()))
+        predicted = np.log([float(law(size)[0]) for law in laws])
+        return float(np.exp(weights @ predicted / weights.sum()))
 
     def outside(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
         """The number of doublings by which a size lies outside the measured sizes; 0 inside them.
@@ -182,18 +160,17 @@ class Predictor:
         return max(doublings, math.log2(float(self.law(size)[0]) / self.dearest)) if doublings else 0.0
 
     def _beyond(self, size: Sizes) -> float:
-        return sum(_doublings(float(size.axis(axis)[0]), self.lowest[axis], top) for axis, top in self.highest.items())
+        at = {axis: float(size.axis(axis)[0]) for axis in self.highest}
+        return sum(
+            math.log2(max(at[axis] / top, self.lowest[axis] / at[axis], 1)) for axis, top in self.highest.items()
+        )
 
     def _of_the_law(self, size: Sizes, value: float) -> tuple[float, float]:
         """The distances down and up, as logarithms, that cover the law's own interval and its rivals."""
         reach, own = self.law.error(design(self.law.terms, size)[0]), float(self.law(size)[0])
-        said = [value, own - reach, own + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
-        lo, hi = max(min(said), value / _FARTHEST), min(max(said), value * _FARTHEST)
+        predicted = [value, own - reach, own + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
+        lo, hi = max(min(predicted), value / _FARTHEST), min(max(predicted), value * _FARTHEST)
         return math.log(value / lo), math.log(hi / value)
-
-
-def _doublings(value: float, lowest: float, highest: float) -> float:
-    return math.log2(max(value / highest, lowest / value, 1.0))
 
 
 def predictor(
@@ -233,10 +210,10 @@ def _drift(sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequen
         tried = (sizes.n > cut) & (sizes.n <= _REACH * cut)
         if not tried.any():
             continue
-        law = fit_pieces(sizes[kept], costs[kept], None if spreads is None else spreads[kept], expected)
-        said = law(sizes[tried])
-        dearer = np.log2(np.maximum(said, costs[tried]) / costs[kept].max())
+        law = fit_pieces(*_chosen(kept, sizes, costs, spreads), expected)
+        predicted = law(sizes[tried])
+        dearer = np.log2(np.maximum(predicted, costs[tried]) / costs[kept].max())
         doublings = np.maximum(np.log2(sizes.n[tried] / cut), dearer)
-        total += float(np.mean((np.log(costs[tried] / said) / doublings) ** 2))
+        total += float(np.mean((np.log(costs[tried] / predicted) / doublings) ** 2))
         trials += 1
     return math.sqrt(total / trials), trials

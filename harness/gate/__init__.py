@@ -1,1 +1,1 @@
-"""The gate: whether layers got worse. This package compares tables; it measures nothing itself."""
+"""The gate: whether layers got worse, compared with a baseline or with another side. `measure` takes the numbers."""

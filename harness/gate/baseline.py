@@ -1,32 +1,35 @@
-"""A baseline: facts, cost models and claims of some cases, to be compared with a later measurement.
+"""A baseline: facts, cost models and claims of some cases, to be compared with a later measurement; and its file.
 
-Every entry has a name: `key=value` for everything that distinguishes it, like a case's key.
+Every entry has a name: `key=value` for everything that distinguishes it, like a case's key. The file is JSON in a fixed
+order, one small item a line, so that diffs are easy to read. Users may edit it. Reading reports a damaged file in one
+line.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, get_type_hints
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
 
-from harness import registry
-from harness.analysis.claims_table import Verdict
-from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.series import Setting
-from harness.case import AXES, DEFAULTS, FORMER_AXES, Case
-from harness.config.axes import check_axes
+from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_model, model_validator
+
+from harness import former_names, registry
+from harness.analysis.claims_table import VERDICTS, ClaimVerdict
+from harness.analysis.fitted_laws import METRICS, FittedLaw
+from harness.case import AXES, DEFAULTS, FAILURES, FORMER_AXES, Case, Setting, readable
+from harness.errors import UsageError
+from harness.file_validation import Damaged, FileModel, checked, one_of
+from harness.files import read_text, write_atomically
 from harness.fit.laws import Range
-from harness.former_names import FORMER
-from harness.results.table import CaseResult
+from harness.key_value_options import check_axes
+from harness.machine import part
+from harness.report.document import grouped
+from harness.results.columns import COUNTS, CaseResult
 
-_TYPES = get_type_hints(Case)
-# Common values, which the readable form leaves out.
-_OMITTED_DEFAULTS = {
-    "mode": "forward",
-    "dtype": "float32",
-    "device": "cpu",
-    "allocator": "default",
-    "padding_fraction": 0.0,
-}
-_SETTING = tuple(field.name for field in fields(Setting))
+# The metric that depends on the clock: its values differ from run to run.
+TIMED = "time"
 
 
 @dataclass(frozen=True, order=True)
@@ -34,53 +37,29 @@ class FindingId:
     """The name of a cost model or claim: its impl, its setting, and its quantity (`memory`, `work`, …)."""
 
     impl: str
-    setting: tuple[Any, ...]
+    setting: Setting
     what: str
-
-    @classmethod
-    def of(cls, impl: str, setting: Setting, what: str) -> "FindingId":
-        """The name for a quantity of an impl in a setting."""
-        return cls(impl, tuple(getattr(setting, name) for name in _SETTING), what)
 
     @property
     def key(self) -> str:
         """The key in the file: unique, stable, and one line."""
-        held = {"impl": self.impl, **dict(zip(_SETTING, self.setting, strict=True)), "of": self.what}
+        held = {"impl": self.impl, **self.setting.as_dict(), "of": self.what}
         return " ".join(f"{name}={value}" for name, value in held.items())
+
+    @property
+    def of_time(self) -> bool:
+        """Whether it depends on the clock."""
+        return self.what == TIMED
 
     @property
     def subject(self) -> str:
         """The readable form: the impl, and whatever is unusual in its setting."""
-        return " ".join([self.impl, *_unusual(dict(zip(_SETTING, self.setting, strict=True)))])
+        return f"{self.impl} {readable(self.setting.as_dict())}".rstrip()
 
 
-def group(case: Case) -> tuple[str, tuple[Any, ...]]:
+def group(case: Case) -> tuple[str, Setting]:
     """The impl and setting of a case. Cases with the same pair share their cost models and claims."""
-    return case.impl, tuple(getattr(case, name) for name in _SETTING)
-
-
-def subject_of(case: Case) -> str:
-    """A case in readable form: its sizes, and whatever is unusual. No two cases have the same."""
-    return f"{case.impl} {size_label(case)}"
-
-
-def size_label(case: Case) -> str:
-    """The readable form without the impl: `n=2048 d=128 h=8`."""
-    source = [f"m={case.kv_len}"] if case.kv_len else []
-    batch = [f"b={case.batch_size}"] if case.batch_size > 1 else []
-    sizes = [f"n={case.seq_len}", *source, f"d={case.d_model}", f"h={case.num_heads}", *batch]
-    return " ".join([*sizes, *_unusual({name: getattr(case, name) for name in _SETTING if name != "kv_len"})])
-
-
-def _unusual(setting: Mapping[str, Any]) -> list[str]:
-    said = [
-        str(value) for name, value in setting.items() if name in _OMITTED_DEFAULTS and value != _OMITTED_DEFAULTS[name]
-    ]
-    if setting["mask"] != "none":
-        said.append(setting["mask"])
-    if setting.get("kv_len"):
-        said.append(f"m={setting['kv_len']}")
-    return [*said, f"threads={setting['threads']}"] if setting["threads"] > 1 else said
+    return case.impl, Setting.of(case)
 
 
 def parse_case(key: str) -> Case:
@@ -100,7 +79,7 @@ def parse_finding_id(key: str) -> FindingId:
     return FindingId(impl, setting, what)
 
 
-def _parts(key: str, first: str) -> dict[str, str]:
+def _parts(key: str, first: str) -> dict[str, Any]:
     """The values by axis. `first` is the axis that follows the impl."""
     # An impl can be a file's path, which may contain spaces.
     impl, begins, others = key.rpartition(f" {first}=")
@@ -112,21 +91,17 @@ def _parts(key: str, first: str) -> dict[str, str]:
         if not equals or not value or name in parts or name not in (*AXES, *FORMER_AXES, "of"):
             raise ValueError(f"'{word}' is not of the form axis=value")
         parts[name] = value
-    return {FORMER[name][0] if name in FORMER else name: _present_value(name, text) for name, text in parts.items()}
+    # `real_share` was one minus what its axis is now.
+    return former_names.present({name: float(text) if name == "real_share" else text for name, text in parts.items()})
 
 
-def _present_value(name: str, text: str) -> str:
-    """The text of an axis's value. `real_share` was one minus what its axis is now."""
-    return str(FORMER[name][1](float(text))) if name == "real_share" else text
-
-
-def _case(parts: Mapping[str, str]) -> Case:
+def _case(parts: Mapping[str, Any]) -> Case:
     lacking = [name for name in AXES if name not in parts and name not in DEFAULTS]
     if lacking:
         raise ValueError(f"it has no {lacking[0]}")
     if "of" in parts:
         raise ValueError("a case is not of anything")
-    values = {name: _TYPES[name](text) for name, text in parts.items()}
+    values = {name: AXES[name].type(text) for name, text in parts.items()}
     case = Case(**values)
     # A layer that no longer exists does not damage the file: the measurement will report it. A known impl replaces it
     # here, so that only the other axes are checked.
@@ -134,55 +109,85 @@ def _case(parts: Mapping[str, str]) -> Case:
     return case
 
 
-# Whole numbers that repeat exactly, in the order of the file.
-COUNTS = (
-    *("flops", "flops_full", "ops", "depth", "depth_declared", "peak_bytes", "min_bytes"),
-    *("weights_bytes", "inputs_bytes", "saved_bytes", "transient_bytes"),
-)
-# The metric that depends on the clock: its values differ from run to run.
-TIMED = "time"
-_DIGITS = 6
-_UNKNOWN = "unknown"
+_STATUSES = ("ok", *FAILURES, *former_names.STATUSES)
+_COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Annotated[int, Field(ge=0)] | None, ...))
+_COUNTS["transient_bytes"] = (int | None, ...)  # the remainder of a peak, which may be negative
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The facts of a case: columns of `summary.csv`. Unknown ones are None."""
+class Facts(FileModel):
+    """The facts of a case: columns of `summary.csv`. Each of `COUNTS` is a field too. Unknown ones are None."""
 
-    status: str
-    reason: str | None = None
-    backend: str | None = None
-    flops: int | None = None
-    flops_full: int | None = None
-    ops: int | None = None
-    depth: int | None = None
-    depth_declared: int | None = None
-    peak_bytes: int | None = None
-    min_bytes: int | None = None
-    weights_bytes: int | None = None
-    inputs_bytes: int | None = None
-    saved_bytes: int | None = None
-    transient_bytes: int | None = None
+    status: Annotated[str, one_of(_STATUSES), AfterValidator(former_names.present_status)]
+    reason: str | None
+    backend: str | None
+
+    @staticmethod
+    def of(line: CaseResult) -> "Facts":
+        """The facts in a line of `summary.csv`."""
+        return _FACTS.model_construct(**{name: getattr(line, name) for name in _FACTS.model_fields})
+
+    def count(self, column: str) -> int | None:
+        """One of `COUNTS`."""
+        return getattr(self, column)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The facts by column, in the order of the file."""
+        return self.model_dump(exclude={"backend"}) | {"backend": self.backend}
 
 
-@dataclass(frozen=True)
-class LawKept:
-    """A cost model as text, and its exponents at the largest sizes. An axis that did not vary has None."""
+_FACTS = create_model("Facts", __base__=Facts, **_COUNTS)
+_End = FiniteFloat | None
+
+
+class LawKept(FileModel):
+    """A cost model as text, and its exponents at the largest sizes, with their intervals.
+
+    An axis that did not vary has no exponent. An end of an interval that is infinite is None.
+    """
 
     law: str
     exact: bool
     determined: bool
-    exponent_n: Range | None
-    exponent_d: Range | None
+    exponent_n: _End
+    exponent_n_lo: _End
+    exponent_n_hi: _End
+    exponent_d: _End
+    exponent_d_lo: _End
+    exponent_d_hi: _End
+
+    @staticmethod
+    def of(law: str, exact: bool, determined: bool, n: Range | None, d: Range | None) -> "LawKept":
+        """A cost model with its exponents in n and d."""
+        ends = {}
+        for axis, found in (("n", n), ("d", d)):
+            for suffix, end in (("", "value"), ("_lo", "lo"), ("_hi", "hi")):
+                value = getattr(found, end) if found is not None else math.inf
+                # Six digits, since the last ones depend on other libraries. −0.0 becomes 0.0.
+                ends[f"exponent_{axis}{suffix}"] = round(value, 6) + 0.0 if math.isfinite(value) else None
+        return LawKept(law=law, exact=exact, determined=determined, **ends)
+
+    def exponent(self, axis: str) -> Range | None:
+        """The exponent in `n` or `d`; None if the axis did not vary."""
+        value, lo, hi = (getattr(self, f"exponent_{axis}{suffix}") for suffix in ("", "_lo", "_hi"))
+        if value is None:
+            return None
+        return Range(value, -math.inf if lo is None else lo, math.inf if hi is None else hi)
+
+    @model_validator(mode="after")
+    def _lies_between_its_ends(self) -> "LawKept":
+        for axis in ("n", "d"):
+            found = self.exponent(axis)
+            if found is not None and not found.lo <= found.value <= found.hi:
+                raise ValueError(f"exponent_{axis} does not lie between its ends")
+        return self
 
 
-@dataclass(frozen=True)
-class ClaimKept:
+class ClaimKept(FileModel):
     """A theoretical claim and its verdict."""
 
     claimed: str
     measured: str
-    verdict: str
+    verdict: Annotated[str, one_of(VERDICTS)]
 
 
 @dataclass(frozen=True)
@@ -202,18 +207,15 @@ class Baseline:
     claims: Mapping[FindingId, ClaimKept]
     times_s: Mapping[Case, float] = field(default_factory=dict)
 
-    def members(self) -> dict[tuple[str, tuple[Any, ...]], list[Case]]:
+    def members(self) -> dict[tuple[str, Setting], list[Case]]:
         """The cases by impl and setting. One cost model or claim covers all cases of a group."""
-        found: dict[tuple[str, tuple[Any, ...]], list[Case]] = {}
-        for case in self.cases:
-            found.setdefault(group(case), []).append(case)
-        return found
+        return grouped(self.cases, group)
 
 
 def baseline_of(
     lines: Sequence[CaseResult],
     laws: Iterable[FittedLaw],
-    verdicts: Iterable[Verdict],
+    verdicts: Iterable[ClaimVerdict],
     machine: Mapping[str, Any],
     seed: int,
     harness: str,
@@ -223,50 +225,189 @@ def baseline_of(
     `machine` is the content of the run's `machine.json`.
     """
     cases = {line.case: line for line in lines}
-    torch = machine.get("torch")
     return Baseline(
         harness=harness,
-        torch=str(torch.get("version", _UNKNOWN)) if isinstance(torch, dict) else _UNKNOWN,
+        torch=str(part(machine, "torch").get("version", "unknown")),
         seed=seed,
         machine=_machine(machine),
-        cases={case: _facts(cases[case]) for case in sorted(cases)},
-        laws={_kept_law(law): _kept_claims(law) for law in laws},
+        cases={case: Facts.of(one) for case, one in sorted(cases.items())},
+        laws={
+            FindingId(one.series.impl, one.series.setting, one.series.metric): LawKept.of(
+                str(one.law), one.law.exact, one.law.determined, one.exponent_n, one.exponent_d
+            )
+            for one in laws
+        },
         claims={
-            FindingId.of(one.impl, one.setting, one.quantity): ClaimKept(one.claimed, one.measured, one.verdict)
+            FindingId(one.impl, one.setting, one.quantity): ClaimKept(
+                claimed=one.claimed, measured=one.measured, verdict=one.verdict
+            )
             for one in verdicts
         },
-        times_s={case: time_s for case in sorted(cases) if (time_s := cases[case].time_s) is not None},
+        times_s={case: time_s for case, one in sorted(cases.items()) if (time_s := one.time_s) is not None},
     )
-
-
-def _facts(line: CaseResult) -> Facts:
-    return Facts(**{one.name: getattr(line, one.name) for one in fields(Facts)})
-
-
-def _kept_law(fitted: FittedLaw) -> FindingId:
-    return FindingId.of(fitted.series.impl, fitted.series.setting, fitted.series.metric)
-
-
-def _kept_claims(fitted: FittedLaw) -> LawKept:
-    law = fitted.law
-    return LawKept(str(law), law.exact, law.determined, _rounded(fitted.exponent_n), _rounded(fitted.exponent_d))
-
-
-def _rounded(value: Range | None) -> Range | None:
-    """Round to six digits, since the last ones depend on other libraries. −0.0 becomes 0.0."""
-    if value is None:
-        return None
-    return Range(*(round(end, _DIGITS) + 0.0 for end in (value.value, value.lo, value.hi)))
 
 
 def _machine(machine: Mapping[str, Any]) -> dict[str, str]:
     """The properties of the machine that stay the same from run to run."""
-    cpu, torch = machine.get("cpu"), machine.get("torch")
+    cpu, torch = part(machine, "cpu"), part(machine, "torch")
     known = {
-        "processor": cpu.get("model") if isinstance(cpu, dict) else None,
-        "threads": cpu.get("usable") if isinstance(cpu, dict) else None,
-        "instructions": torch.get("cpu_capability") if isinstance(torch, dict) else None,
-        "gpu": torch.get("gpu") if isinstance(torch, dict) else None,
+        "processor": cpu.get("model"),
+        "threads": cpu.get("usable"),
+        "instructions": torch.get("cpu_capability"),
+        "gpu": torch.get("gpu"),
         "python": machine.get("python"),
     }
     return {name: str(value) for name, value in known.items() if value is not None}
+
+
+SCHEMA = 1
+NOTE = "by the clock: another at every run. Of the laws only how time grows is checked, and no time ever"
+
+
+def baseline_text(baseline: Baseline) -> str:
+    """The file's text. For two runs of the same code, only the section `timed` can differ."""
+
+    def section(held: Mapping[FindingId, LawKept | ClaimKept], of_time: bool) -> dict[str, Any]:
+        return {name.key: held[name].model_dump() for name in sorted(held, key=_order) if name.of_time is of_time}
+
+    held = {
+        "schema": SCHEMA,
+        "harness": baseline.harness,
+        "torch": baseline.torch,
+        "seed": baseline.seed,
+        "machine": dict(baseline.machine),
+        "cases": {case.key: baseline.cases[case].as_dict() for case in sorted(baseline.cases)},
+        "laws": section(baseline.laws, of_time=False),
+        "claims": section(baseline.claims, of_time=False),
+        "timed": {
+            "note": NOTE,
+            "laws": section(baseline.laws, of_time=True),
+            "claims": section(baseline.claims, of_time=True),
+            "times_s": {case.key: float(f"{baseline.times_s[case]:.3g}") for case in sorted(baseline.times_s)},
+        },
+    }
+    return json.dumps(held, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _order(name: FindingId) -> tuple[Any, ...]:
+    metric = METRICS.index(name.what) if name.what in METRICS else len(METRICS)
+    return name.impl, name.setting, metric, name.what
+
+
+def _named_by(parse: Callable[[str], Any]) -> WrapValidator:
+    """The validator of an object whose names are keys: `parse` makes each of them a value."""
+
+    def validate(held: Any, of_values: Callable[[Any], Any]) -> Any:
+        found: dict[Any, Any] = {}
+        for text, value in of_values(held).items():
+            try:
+                name = parse(text)
+            except (ValueError, UsageError) as error:
+                raise ValueError(f"'{text[:200]}' names nothing: {error}") from error
+            if name in found:
+                raise ValueError(f"'{text}' occurs twice")
+            found[name] = value
+        return found
+
+    return WrapValidator(validate)
+
+
+class _Findings(FileModel):
+    laws: Annotated[dict[Any, LawKept], _named_by(parse_finding_id)]
+    claims: Annotated[dict[Any, ClaimKept], _named_by(parse_finding_id)]
+
+
+class _Timed(_Findings):
+    note: Any
+    times_s: Any
+
+
+class _File(_Findings):
+    harness: str
+    torch: str
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    machine: dict[str, Any]
+    cases: Annotated[dict[Any, _FACTS], _named_by(parse_case)]  # type: ignore[valid-type]
+    timed: _Timed
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> "_File":
+        if not self.cases:
+            raise ValueError("it names no case")
+        groups = set(map(group, self.cases))
+        for section, of_time in ((self, False), (self.timed, True)):
+            for name in (*section.laws, *section.claims):
+                if name.of_time is not of_time:
+                    raise ValueError(f"'{name.key}': `timed` must hold everything about time, and nothing else")
+                if (name.impl, name.setting) not in groups:
+                    raise ValueError(f"'{name.key}' is of no case that it names")
+                if name in section.laws and name.what not in METRICS:
+                    raise ValueError(f"'{name.key}': a law is of one of {', '.join(METRICS)}")
+        return self
+
+
+def write_baseline(baseline: Baseline, path: Path) -> None:
+    """Replace the file's content with the baseline, whole or not at all.
+
+    Raises UsageError if the file cannot be written.
+    """
+    text = baseline_text(baseline)
+    target = path.resolve()  # replace a link's target, not the link
+    try:
+        if target.exists() and not target.is_file():  # a directory raises OSError; a pipe is written to directly
+            target.write_text(text, encoding="utf-8", errors="replace")
+            return
+        write_atomically(target, text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline in the file. Raises UsageError, with a message of one line, if the file holds none."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; a baseline is a file: python -m harness baseline RUN -o FILE")
+    try:
+        text = read_text(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a baseline: it is no text") from error
+    try:
+        return _baseline(_parsed(text))
+    except Damaged as damage:
+        raise UsageError(f"{path} is not a baseline that can be read: {damage}") from damage
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+    except Damaged:
+        raise
+    except json.JSONDecodeError as error:
+        where = "it is empty" if not text.strip() else f"line {error.lineno} is not JSON, or the file is cut off"
+        raise Damaged(where) from error
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or lists nested too deeply
+        raise Damaged("it is not JSON that anybody wrote") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    held = dict(pairs)
+    if len(held) < len(pairs):
+        raise Damaged(f"'{Counter(name for name, _ in pairs).most_common(1)[0][0]}' occurs twice")
+    return held
+
+
+def _no_number(name: str) -> float:
+    raise Damaged(f"{name} is no number")
+
+
+def _baseline(held: Any) -> Baseline:
+    schema = held.pop("schema", None) if isinstance(held, dict) else None
+    if schema is None:
+        raise Damaged("it has no schema")
+    if type(schema) is not int or schema != SCHEMA:
+        raise Damaged(f"its schema is {schema}, this harness reads {SCHEMA}: write a new one with `baseline`")
+    file = checked(_File, held)
+    machine = {name: str(value) for name, value in file.machine.items()}
+    laws, claims = {**file.laws, **file.timed.laws}, {**file.claims, **file.timed.claims}
+    return Baseline(file.harness, file.torch, file.seed, machine, file.cases, laws, claims)

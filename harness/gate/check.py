@@ -3,40 +3,35 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
 
-from harness import formatting
-from harness.case import Case
-from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, group, size_label, subject_of
-from harness.gate.check_rules import (
-    IMPROVED,
-    PASSED,
-    PEAK_TOLERANCE,
-    REGRESSION,
-    Finding,
-    Outcome,
-    growth,
-    judge_claims,
-    judge_count,
-    judge_kernel,
-    judge_law,
-    no_longer_rises,
-)
-from harness.stats.paired_verdicts import UNMEASURED
+import yaml
+from rich.console import Console
 
-KERNEL = "kernel"
-# By column: the quantity's name, and the function that formats its numbers.
-_COUNTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "flops": ("flops", formatting.count),
-    "flops_full": ("flops without a mask", formatting.count),
-    "ops": ("operations", formatting.count),
-    "depth": ("depth", formatting.count),
-    "peak_bytes": ("peak memory", formatting.size),
-}
-# The metric in `laws.csv` that shows how a quantity grows.
-METRIC_OF = {"flops": "flops", "flops without a mask": "flops", "depth": "depth", "peak memory": "memory"}
-# A change to one of these statuses is reported, whatever the status was before.
-_BAD = ("incorrect", "error", "killed")
+import harness
+from harness import formatting, registry
+from harness.analysis.claims_table import verdicts
+from harness.analysis.fitted_laws import fit_laws
+from harness.case import AXES, BAD_STATUSES, Case, Setting, readable
+from harness.config import SweepConfig
+from harness.config.hydra_adapter import key_of, split
+from harness.errors import UsageError, did_you_mean
+from harness.gate import check_rules
+from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
+from harness.gate.check_rules import Outcome
+from harness.key_value_options import flattened, matching, present_option
+from harness.measure.outcome import TrialOutcome
+from harness.measure.session import COMPILE_CACHE, Phase, Session
+from harness.results import run_directory
+from harness.results.columns import COLUMNS, COUNTS
+from harness.results.row import row_of
+from harness.results.summarise import summarise_run
+from harness.stats.paired_verdicts import Verdict
+
+# The counts that are judged, by their columns in `summary.csv`, and the metrics in `laws.csv` that show how they grow.
+_GATED = {name: COLUMNS[name].gated for name in COUNTS if COLUMNS[name].gated}
+_METRICS = {"flops": "flops", "flops_full": "flops", "depth": "depth", "peak_bytes": "memory"}
+_COLUMN_OF = {"flops": "flops", "depth": "depth", "memory": "peak_bytes"}
 
 
 def judge_case(case: Case, was: Facts, now: Facts | None, growth: Mapping[str, str], note: str) -> Iterator[Outcome]:
@@ -45,52 +40,42 @@ def judge_case(case: Case, was: Facts, now: Facts | None, growth: Mapping[str, s
     `now` is None if the case was not measured. `growth` maps a metric to the change of its exponents, if any. `note` is
     added to the reason of every difference.
     """
-    name = subject_of(case)
     if now is None or now.status != "ok" or was.status != "ok":
-        yield _status(name, was, now, note)
+        yield _status(str(case), was, now, note)
         return
+    at = readable(case.as_dict())
     # The kernel comes first, because other differences often follow from it.
-    kernel = judge_kernel(was.backend, now.backend)
+    kernel = check_rules.judge_kernel(was.backend, now.backend)
     if kernel is not None:
-        yield _kernel(case, kernel, was.backend or "", now.backend or "", note)
-    for column, (quantity, written) in _COUNTS.items():
-        before, after = getattr(was, column), getattr(now, column)
-        if column == "flops_full" and (before, after) == (was.flops, now.flops):
+        reason = f"{kernel[1]}, at {at}{note}" if kernel[1] else ""
+        yield Outcome(str(case), "kernel", kernel[0], was.backend or "", now.backend or "", reason)
+    for column, quantity in _GATED.items():
+        before, after = was.count(column), now.count(column)
+        if column == "flops_full" and (before, after) == (was.count("flops"), now.count("flops")):
             continue  # without a mask both columns are equal
-        found = judge_count(before, after, PEAK_TOLERANCE if column == "peak_bytes" else 0.0)
+        found = check_rules.judge_count(column, before, after)
         if found is None:
             continue
-        texts = ["" if value is None else written(value) for value in (before, after)]
-        reason = found[1]
+        verdict, reason = found
+        written = formatting.size if COLUMNS[column].unit == "B" else formatting.count
         if before is not None and after is not None and before != after:
-            change = f"{quantity} {_two(before, after, written)}{_times_text(before, after)} at {size_label(case)}"
-            grows = growth.get(METRIC_OF.get(quantity, ""), "") if found[0] != PASSED else ""
-            reason = f"{change}{grows}{note}"
-        yield Outcome(name, quantity, found[0], texts[0], texts[1], reason)
-
-
-def _kernel(case: Case, found: Finding, was: str, now: str, note: str) -> Outcome:
-    reason = f"{found[1]}, at {size_label(case)}{note}" if found[1] else ""
-    return Outcome(subject_of(case), KERNEL, found[0], was, now, reason)
+            grows = growth.get(_METRICS.get(column, ""), "") if verdict is not Verdict.EQUIVALENT else ""
+            reason = f"{quantity} {_two(before, after, written)}{_times_text(before, after)} at {at}{grows}{note}"
+        texts = ["" if value is None else written(value) for value in (before, after)]
+        yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
 
 
 def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
     status, why = (now.status, now.reason or "") if now is not None else ("not measured", "no trial of it ended")
-    said = f"{status}: {why}" if why else status
+    text = f"{status}: {why}" if why else status
     if status == "ok":
-        return Outcome(
-            name, "status", IMPROVED, was.status, status, f"{was.status} before, now it can be measured{note}"
-        )
-    if was.status == "ok" or status == "not measured" or (status in _BAD and status != was.status):
-        return Outcome(name, "status", UNMEASURED, was.status, status, f"{said}{note}")
-    return Outcome(
-        name,
-        "status",
-        PASSED,
-        was.status,
-        status,
-        f"as before, {said}" if status == was.status else f"{was.status} before, {said}",
-    )
+        verdict, reason = Verdict.BETTER, f"{was.status} before, now it can be measured{note}"
+    elif was.status == "ok" or status == "not measured" or (status in BAD_STATUSES and status != was.status):
+        verdict, reason = Verdict.UNMEASURED, f"{text}{note}"
+    else:
+        before = "as before" if status == was.status else f"{was.status} before"
+        verdict, reason = Verdict.EQUIVALENT, f"{before}, {text}"
+    return Outcome(name, "status", verdict, was.status, status, reason)
 
 
 def _two(was: int, now: int, written: Callable[[float], str]) -> str:
@@ -107,7 +92,7 @@ def _times_text(was: int, now: int) -> str:
     return f" (×{factor:.1f})" if factor >= 1.95 else f" (×{factor:.3g})" if abs(factor - 1) >= 0.005 else ""
 
 
-_Group = tuple[str, tuple[Any, ...]]
+_Group = tuple[str, Setting]
 
 
 def judge_baseline(was: Baseline, now: Baseline, chosen: Collection[Case], timed: bool) -> list[Outcome]:
@@ -116,23 +101,25 @@ def judge_baseline(was: Baseline, now: Baseline, chosen: Collection[Case], timed
     Cases come in sorted order. A cost model or claim covers all cases of an impl in one setting. It is judged only if
     all of them were measured again, and those about time only if `timed`.
     """
-    note = _note(was, now)
+    note = f" (torch {was.torch} before, {now.torch} now)" if was.torch != now.torch else ""
     members, whole = was.members(), _complete(was, now, chosen)
     found: list[Outcome] = []
     grown: set[tuple[_Group, str]] = set()
+    metrics = {_GATED[column]: metric for column, metric in _METRICS.items()}
     for case in sorted(chosen):
-        said = growth(_laws(was, group(case)), _laws(now, group(case))) if group(case) in whole else {}
-        for outcome in judge_case(case, was.cases[case], now.cases.get(case), said, note):
+        of_it = group(case)
+        growth = check_rules.growth(_laws(was, of_it), _laws(now, of_it)) if of_it in whole else {}
+        for outcome in judge_case(case, was.cases[case], now.cases.get(case), growth, note):
             found.append(outcome)
-            if outcome.verdict == REGRESSION and outcome.quantity in METRIC_OF:
-                grown.add((group(case), METRIC_OF[outcome.quantity]))
+            if outcome.verdict is Verdict.WORSE and outcome.quantity in metrics:
+                grown.add((of_it, metrics[outcome.quantity]))
     for name, law in was.laws.items():
         of_it = (name.impl, name.setting)
-        if of_it in whole and (timed or name.what != TIMED):
-            eased = partial(no_longer_rises, was, now, members[of_it], name.what)
-            found += judge_law(name, law, now.laws.get(name), (of_it, name.what) in grown, eased, note)
-    claims = [name for name in was.claims if (name.impl, name.setting) in whole and (timed or name.what != TIMED)]
-    return [*found, *judge_claims(was.claims, now.claims, claims, note)]
+        if of_it in whole and (timed or not name.of_time):
+            eased = partial(check_rules.no_longer_rises, was, now, members[of_it], _COLUMN_OF.get(name.what))
+            found += check_rules.judge_law(name, law, now.laws.get(name), (of_it, name.what) in grown, eased, note)
+    claims = [name for name in was.claims if (name.impl, name.setting) in whole and (timed or not name.of_time)]
+    return [*found, *check_rules.judge_claims(was.claims, now.claims, claims, note)]
 
 
 def is_of_time(outcome: Outcome) -> bool:
@@ -145,7 +132,7 @@ def doubtful_cases(was: Baseline, outcomes: Iterable[Outcome]) -> list[Case]:
 
     These are all cases of every impl and setting whose time seems to have got worse.
     """
-    subjects = {outcome.subject for outcome in outcomes if outcome.verdict == REGRESSION and is_of_time(outcome)}
+    subjects = {outcome.subject for outcome in outcomes if outcome.verdict is Verdict.WORSE and is_of_time(outcome)}
     return [case for case in was.cases if FindingId(*group(case), TIMED).subject in subjects]
 
 
@@ -156,20 +143,18 @@ def with_confirmation(first: Sequence[Outcome], second: Iterable[Outcome]) -> li
     outcome becomes undecided or unmeasured, never passed.
     """
     again = {(one.subject, one.quantity): one.verdict for one in second}
-    return [
-        _judged_twice(one, again.get((one.subject, one.quantity), UNMEASURED))
-        if one.verdict == REGRESSION and is_of_time(one)
-        else one
-        for one in first
-    ]
 
+    def judged_twice(one: Outcome) -> Outcome:
+        then = again.get((one.subject, one.quantity), Verdict.UNMEASURED)
+        if one.verdict is not Verdict.WORSE or not is_of_time(one) or then is Verdict.WORSE:
+            return one
+        if then in (Verdict.EQUIVALENT, Verdict.BETTER):
+            reason = f"not when measured a second time: {one.reason}"
+            return replace(one, verdict=Verdict.EQUIVALENT, reason=reason)
+        reason = f"worse at first, {then.outcome} when measured a second time: {one.reason}"
+        return replace(one, verdict=then, reason=reason)
 
-def _judged_twice(one: Outcome, again: str) -> Outcome:
-    if again == REGRESSION:
-        return one
-    if again in (PASSED, IMPROVED):
-        return replace(one, verdict=PASSED, reason=f"not when measured a second time: {one.reason}")
-    return replace(one, verdict=again, reason=f"worse at first, {again} when measured a second time: {one.reason}")
+    return [judged_twice(one) for one in first]
 
 
 def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: Iterable[Outcome]) -> list[str]:
@@ -178,31 +163,28 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
     They name another torch version, other CPU instructions, and groups whose cost models and claims cannot be judged.
     They also suggest a new baseline if anything improved.
     """
-    said = []
+    remarks = []
     if was.torch != now.torch:
-        said.append(
+        remarks.append(
             f"The baseline was measured with torch {was.torch}, this with {now.torch}: what differs may be torch's."
         )
     before, after = (of.machine.get("instructions") for of in (was, now))
     if before and after and before != after:
-        said.append(f"The baseline's CPU had {before}, this one has {after}: kernels may choose other workspaces.")
-    members = was.members()
+        remarks.append(f"The baseline's CPU had {before}, this one has {after}: kernels may choose other workspaces.")
+    members, whole = was.members(), _complete(was, now, chosen)
     lacking = {of_it: sum(case not in chosen for case in cases) for of_it, cases in members.items()}
+    no_judgement = "so no law or claim is judged."
     for of_it in {group(case): None for case in sorted(chosen)}:
         if lacking[of_it]:
-            number = len(members[of_it])
-            name = FindingId(*of_it, "").subject
-            said.append(
-                f"{name}: {number - lacking[of_it]} of its {number} cases were chosen, so no law or claim is judged."
-            )
-    whole = _complete(was, now, chosen)
+            number, name = len(members[of_it]), FindingId(*of_it, "").subject
+            remarks.append(f"{name}: {number - lacking[of_it]} of its {number} cases were chosen, {no_judgement}")
     for of_it in members:
         if not lacking[of_it] and of_it not in whole:
             name = FindingId(*of_it, "").subject
-            said.append(f"{name}: not the same of its cases can be measured as before, so no law or claim is judged.")
-    if any(outcome.verdict == IMPROVED for outcome in outcomes):
-        said.append("Better than the baseline: write a new one, so that it stays so.")
-    return said
+            remarks.append(f"{name}: not the same of its cases can be measured as before, {no_judgement}")
+    if any(outcome.verdict is Verdict.BETTER for outcome in outcomes):
+        remarks.append("Better than the baseline: write a new one, so that it stays so.")
+    return remarks
 
 
 def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Group]:
@@ -211,20 +193,124 @@ def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Gr
     All cases of the group were chosen, and the same ones have status `ok`. A case that could be measured only before,
     or only now, would give another cost model.
     """
+
+    def is_ok(of: Baseline, case: Case) -> bool:
+        return case in of.cases and of.cases[case].status == "ok"
+
     return {
         of_it
         for of_it, cases in was.members().items()
-        if all(case in chosen and _is_ok(was, case) == _is_ok(now, case) for case in cases)
+        if all(case in chosen and is_ok(was, case) == is_ok(now, case) for case in cases)
     }
-
-
-def _is_ok(of: Baseline, case: Case) -> bool:
-    return case in of.cases and of.cases[case].status == "ok"
 
 
 def _laws(of: Baseline, of_it: _Group) -> dict[str, LawKept]:
     return {name.what: law for name, law in of.laws.items() if (name.impl, name.setting) == of_it}
 
 
-def _note(was: Baseline, now: Baseline) -> str:
-    return f" (torch {was.torch} before, {now.torch} now)" if was.torch != now.torch else ""
+class Remeasurement:
+    """Measures cases as `sweep` measures a grid, each time into a separate run.
+
+    The first run, `first`, is at the configured `out`, if one is set. `scratch` is an empty temporary directory, used
+    for everything else. With `timed` the cases are timed; without it, only their facts are taken. The processes that
+    trials are forked from end with the `session`.
+    """
+
+    def __init__(self, config: SweepConfig, scratch: Path, console: Console, timed: bool) -> None:
+        self.first, self.second = config.out or scratch / "first", scratch / "second"
+        self.timed = timed
+        self._config, self._console = config, console
+        run_directory.check_new(self.first)
+        self.session = Session.of(config, scratch / COMPILE_CACHE)
+
+    def take(self, cases: Collection[Case], out: Path) -> Baseline:
+        """Measure the cases into a new run at `out`, and return the results as a baseline.
+
+        If a layer can no longer be loaded, its cases end in error.
+        """
+        machine = self.session.machine()
+        with run_directory.Lock(out):
+            run_directory.create(out, self._yaml(cases), machine)
+            lost = self._lost(cases)
+            left = [case for case in cases if case.impl not in lost]
+            rows = [
+                row_of(case, case.impl.partition(".")[0], "plan", TrialOutcome("error", lost[case.impl]).entries)
+                for case in sorted(cases)
+                if case.impl in lost
+            ]
+            phase: Phase = "all" if self.timed else "prepare"
+            self.session.measure_into(out, left, self._console, phase, first=rows)
+        lines, _ = summarise_run(out, self._config.precision)
+        laws = fit_laws(lines)
+        found = verdicts(lines, laws)
+        return baseline_of(lines, laws, found, machine, self._config.seed, harness.__version__)
+
+    def _lost(self, cases: Collection[Case]) -> dict[str, str]:
+        """The reason for each layer that can no longer be loaded."""
+        lost = {}
+        for impl in dict.fromkeys(case.impl for case in cases):
+            try:
+                registry.check_name(impl)
+                self.session.describe(impl)
+            except UsageError as error:
+                lost[impl] = str(error)
+        return lost
+
+    def _yaml(self, cases: Collection[Case]) -> str:
+        """The configuration as YAML, with the axes of the cases."""
+        axes = {axis: sorted({getattr(case, axis) for case in cases}) for axis in AXES}
+        return yaml.safe_dump({**yaml.safe_load(self._config.yaml), **axes}, sort_keys=False, allow_unicode=True)
+
+
+def judge_twice(was: Baseline, cases: Collection[Case], measured: Remeasurement) -> tuple[list[Outcome], Baseline]:
+    """The outcomes of the cases, and the new measurement as a baseline. Doubtful times are measured twice."""
+    with measured.session:
+        now = measured.take(cases, measured.first)
+        outcomes = judge_baseline(was, now, cases, measured.timed)
+        again = doubtful_cases(was, outcomes)
+        if again:
+            second = measured.take(again, measured.second)
+            outcomes = with_confirmation(outcomes, judge_baseline(was, second, again, measured.timed))
+    return outcomes, now
+
+
+# Keys that define a grid. Here the cases are given.
+_OF_GRIDS = ("preset", "shape")
+
+
+def split_filters(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
+    """`(overrides of axes, other overrides)`. Raises UsageError for an override that defines a grid."""
+    axes: list[str] = []
+    others: list[str] = []
+    for text in map(present_option, overrides):
+        name = text.partition("=")[0].lstrip("+~")
+        if name in _OF_GRIDS:
+            raise UsageError(f"{text}: the cases are those of the file, and {name} chooses none of them; give axes")
+        (axes if name in AXES else others).append(text)
+    return axes, others
+
+
+def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: object) -> list[Case]:
+    """The cases that have one of the requested values on each axis. `place` names their origin in messages.
+
+    Raises UsageError for a value that no case has, and if no case matches all overrides.
+    """
+    left = sorted(cases)
+    impls = sorted({case.impl for case in cases})
+    axes = [key_of(text) for text in overrides]
+    for axis, values in split(overrides, AXES, {}, impls)[0].items():
+        if axes.count(axis) > 1:
+            raise UsageError(f"{axis} is given twice")
+        wanted = flattened(values)
+        if axis == "impl":
+            wanted = [name for value in wanted for name in matching(str(value), impls)]
+        known = list(dict.fromkeys(getattr(case, axis) for case in sorted(cases)))
+        for value in wanted:
+            if value not in known:
+                names = [str(one) for one in known]
+                instead = did_you_mean(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
+                raise UsageError(f"{axis}={value}: no case of {place} has it{instead}")
+        left = [case for case in left if getattr(case, axis) in wanted]
+    if not left:
+        raise UsageError(f"no case of {place} has {' '.join(overrides)} all at once")
+    return left

@@ -10,28 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness import formatting
 from harness.case import AXES, Case
-from harness.gate.baseline import subject_of
-from harness.gate.check_rules import IMPROVED, PASSED, PEAK_TOLERANCE, REGRESSION, Outcome, judge_count
-from harness.results.table import CaseResult
+from harness.gate.check_rules import Outcome, judge_count
+from harness.results.columns import CaseResult
 from harness.stats import paired_verdicts
-from harness.stats.paired_verdicts import (
-    UNDECIDED,
-    UNMEASURED,
-    Control,
-    MeasuredBlocks,
-    Rules,
-    Verdict,
-    controls_of,
-    invalidated,
-    verdicts_of,
-)
+from harness.stats.paired_verdicts import Control, Evidence, MeasuredBlocks, PairedResult, Rules, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-MORE, LESS, ALIKE, UNKNOWN = "more", "less", "equivalent", "unknown"
-_SIGNS = {REGRESSION: MORE, IMPROVED: LESS, PASSED: ALIKE, UNMEASURED: UNKNOWN}
 
 # Statuses that another trial would only repeat.
 _NOT_FOR_IT = "unsupported"
@@ -43,12 +29,9 @@ HELD, FAILED, NONE = "held", "failed", "none"
 
 @dataclass(frozen=True)
 class Amount:
-    """Peak memory in bytes, or FLOPs, of both sides. A side is None if its value is unknown.
+    """Peak memory in bytes, or FLOPs, of both sides. A side is None if its value is unknown."""
 
-    `verdict` is `more`, `less`, `equivalent` or `unknown`.
-    """
-
-    verdict: str
+    verdict: Verdict
     was: int | None
     now: int | None
 
@@ -67,16 +50,16 @@ class ComparedCase:
 
     base: Case
     head: Case
-    time: Verdict | None
+    time: PairedResult | None
     memory: Amount
     flops: Amount
     reason: str = ""
     is_excused: bool = False
 
     @property
-    def verdict(self) -> str:
-        """The verdict on time: slower, faster, equivalent, undecided or unmeasured."""
-        return self.time.verdict if self.time is not None else UNMEASURED
+    def verdict(self) -> Verdict:
+        """The verdict on time."""
+        return self.time.verdict if self.time is not None else Verdict.UNMEASURED
 
 
 @dataclass(frozen=True)
@@ -85,7 +68,6 @@ class Comparison:
 
     compared: tuple[ComparedCase, ...]
     controls: tuple[tuple[Case, Control], ...]
-    rules: Rules
 
     @property
     def control(self) -> str:
@@ -95,7 +77,7 @@ class Comparison:
         """
         if not self.controls:
             return NONE
-        return FAILED if invalidated([control for _, control in self.controls]) else HELD
+        return FAILED if paired_verdicts.invalidated([control for _, control in self.controls]) else HELD
 
 
 def compare_sides(
@@ -110,7 +92,7 @@ def compare_sides(
 
     `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
     """
-    times = dict(zip(timed, verdicts_of(measured, rules), strict=True))
+    times = dict(zip(timed, paired_verdicts.verdicts_of(measured, rules), strict=True))
     found = []
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
@@ -119,19 +101,21 @@ def compare_sides(
             found.append(ComparedCase(a, b, times[number], peaks, flops))
         else:
             found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _excuse(was, now)))
-    controls = tuple((pairs[timed[control.case]][0], control) for control in controls_of(measured, rules))
-    return Comparison(tuple(found), controls, rules)
+    controls = tuple(
+        (pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)
+    )
+    return Comparison(tuple(found), controls)
 
 
 def is_invalidated(one: ComparedCase, control: str) -> bool:
     """Whether the pair is undecided while a control failed: its time then has no verdict."""
-    return control == FAILED and one.verdict == UNDECIDED
+    return control == FAILED and one.verdict is Verdict.UNDECIDED
 
 
 def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
     before, after = (getattr(line, column) if line is not None else None for line in (was, now))
-    found = judge_count(before, after, PEAK_TOLERANCE if column == "peak_bytes" else 0.0)
-    return Amount(_SIGNS[found[0]] if found is not None and before is not None else UNKNOWN, before, after)
+    found = judge_count(column, before, after) if before is not None else None
+    return Amount(found[0] if found is not None else Verdict.UNMEASURED, before, after)
 
 
 def _excuse(was: CaseResult | None, now: CaseResult | None) -> bool:
@@ -153,15 +137,7 @@ def _why_not(was: CaseResult | None, now: CaseResult | None) -> str:
     return "; ".join(failed) or "no trial of it ended"
 
 
-TIME, MEMORY, FLOPS = "time", "peak memory", "flops"
-_OF_TIME = {
-    paired_verdicts.SLOWER: REGRESSION,
-    paired_verdicts.FASTER: IMPROVED,
-    paired_verdicts.EQUIVALENT: PASSED,
-    UNDECIDED: UNDECIDED,
-    UNMEASURED: UNMEASURED,
-}
-_OF_AMOUNT = {MORE: REGRESSION, LESS: IMPROVED, ALIKE: PASSED}
+TIME = "time"
 
 
 def outcomes_of(comparison: Comparison) -> list[Outcome]:
@@ -173,22 +149,29 @@ def outcomes_of(comparison: Comparison) -> list[Outcome]:
 
 
 def pair_label(case: Case) -> str:
-    """A case in readable form, like `subject_of`, but with `steady` as the allocator that is not named."""
+    """A case in readable form, as `str` gives it, but with `steady` as the allocator that is not named."""
     if case.allocator == "steady":
-        return subject_of(replace(case, allocator="default"))
+        return str(replace(case, allocator="default"))
     # The C library's allocator does not manage a GPU's memory, so it is not named there.
-    return subject_of(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
+    return str(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
 
 
 def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
     name = pair_label(one.head)
     yield _time(name, one, control)
-    for quantity, amount, written in ((MEMORY, one.memory, formatting.size), (FLOPS, one.flops, formatting.count)):
-        if amount.verdict != UNKNOWN and amount.was is not None and amount.now is not None:
-            was, now = written(amount.was), written(amount.now)
-            yield Outcome(name, quantity, _OF_AMOUNT[amount.verdict], was, now, _sentence(quantity, amount, was, now))
-        elif amount.was is not None and one.time is not None:
-            yield Outcome(name, quantity, UNMEASURED, written(amount.was), "", "known of the base, and not of the head")
+    for quantity, amount, written in (
+        ("peak memory", one.memory, formatting.size),
+        ("flops", one.flops, formatting.count),
+    ):
+        if amount.was is None:
+            continue
+        was = written(amount.was)
+        if amount.now is not None:
+            now, times = written(amount.now), f" (×{amount.ratio:.3g})" if amount.ratio is not None else ""
+            reason = f"{quantity} {was} → {now}{times}" if amount.verdict is not Verdict.EQUIVALENT else ""
+            yield Outcome(name, quantity, amount.verdict, was, now, reason)
+        elif one.time is not None:
+            yield Outcome(name, quantity, Verdict.UNMEASURED, was, "", "known of the base, and not of the head")
 
 
 def _time(name: str, one: ComparedCase, control: str) -> Outcome:
@@ -196,37 +179,25 @@ def _time(name: str, one: ComparedCase, control: str) -> Outcome:
         # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
         # passes.
         excused = one.is_excused and control != NONE
-        return Outcome(name, TIME, UNDECIDED if excused else UNMEASURED, "", "", one.reason)
-    verdict = UNMEASURED if is_invalidated(one, control) else _OF_TIME[one.verdict]
-    reason = one.time.reason
-    if verdict == UNDECIDED:
+        return Outcome(name, TIME, Verdict.UNDECIDED if excused else Verdict.UNMEASURED, "", "", one.reason)
+    verdict = Verdict.UNMEASURED if is_invalidated(one, control) else one.verdict
+    reason = f"{one.verdict.time}: {one.time.reason}"
+    if verdict is Verdict.UNDECIDED:
         reason = f"{reason}; {smallest_visible_difference(one.time)}"
-    return Outcome(name, TIME, verdict, "", ratio_text(one.time), f"{one.verdict}: {reason}")
+    return Outcome(name, TIME, verdict, "", ratio_text(one.time.evidence), reason)
 
 
-def ratio_text(time: paired_verdicts.Verdict) -> str:
+def ratio_text(found: Evidence) -> str:
     """The time ratio with its interval: `×1.052 (1.041 to 1.063)`. Empty without blocks."""
-    found = time.evidence
-    if not found.blocks:
-        return ""
-    if found.lo <= 0:
-        return f"×{found.ratio:.3f}"
-    return f"×{found.ratio:.3f} ({found.lo:.3f} to {found.hi:.3f})"
+    interval = f" ({found.lo:.3f} to {found.hi:.3f})" if found.lo > 0 else ""
+    return f"×{found.ratio:.3f}{interval}" if found.blocks else ""
 
 
-def smallest_visible_difference(time: paired_verdicts.Verdict) -> str:
+def smallest_visible_difference(time: PairedResult) -> str:
     """A phrase that names the smallest slow-down this measurement would have detected."""
-    least = time.smallest_detectable
-    if least == float("inf"):
+    if math.isinf(time.smallest_detectable):
         return f"{time.blocks} blocks are too few to see anything"
-    return f"a slow-down of {formatting.share(least)} would have been seen"
-
-
-def _sentence(quantity: str, amount: Amount, was: str, now: str) -> str:
-    if amount.verdict == ALIKE:
-        return ""
-    times = f" (×{amount.ratio:.3g})" if amount.ratio is not None else ""
-    return f"{quantity} {was} → {now}{times}"
+    return f"a slow-down of {formatting.share(time.smallest_detectable)} would have been seen"
 
 
 # The axes are the head's. `base` is the impl of the base side; it equals the head's when two commits of one layer are
@@ -251,24 +222,20 @@ def comparison_table(comparison: Comparison) -> "pd.DataFrame":
 
 def _row(one: ComparedCase, control: str) -> dict[str, Any]:
     time = one.time
-    found = time.evidence if time is not None else None
+    of_time: dict[str, Any] = {"blocks": 0, "reason": one.reason or None}
+    if time is not None:
+        ends = {"ratio": time.evidence.ratio, "ratio_lo": time.evidence.lo, "ratio_hi": time.evidence.hi}
+        ends["smallest_detectable"] = time.smallest_detectable
+        numbers = {name: float(f"{value:.6g}") for name, value in ends.items() if math.isfinite(value)}
+        of_time = {**numbers, "blocks": time.blocks, "reason": time.reason or None}
     return {
         **one.head.as_dict(),
-        "verdict": one.verdict,
-        "ratio": _finite(found.ratio) if found else None,
-        "ratio_lo": _finite(found.lo) if found else None,
-        "ratio_hi": _finite(found.hi) if found else None,
-        "blocks": time.blocks if time else 0,
-        "smallest_detectable": _finite(time.smallest_detectable) if time else None,
+        **of_time,
+        "verdict": one.verdict.time,
         "control": control,
         "base": one.base.impl,
-        "reason": (time.reason if time else one.reason) or None,
-        "memory_verdict": one.memory.verdict,
+        "memory_verdict": one.memory.verdict.amount,
         "memory_ratio": one.memory.ratio,
-        "flops_verdict": one.flops.verdict,
+        "flops_verdict": one.flops.verdict.amount,
         "flops_ratio": one.flops.ratio,
     }
-
-
-def _finite(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -1,150 +1,163 @@
-"""A gate's outcomes for people and machines: terminal tables, Markdown, JUnit XML and JSON."""
+"""A gate's outcomes for people and machines: shown on the terminal, and written as Markdown, JUnit XML and JSON."""
 
+import argparse
 import json
 import math
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from xml.etree import ElementTree
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from harness import formatting
-from harness.formatting import escape_markdown, printable
-from harness.gate.check_rules import (
-    IMPROVED,
-    PASSED,
-    REGRESSION,
-    Outcome,
-    counted_outcomes,
-    exit_status,
-    ordered_outcomes,
-)
+from harness.errors import UsageError
+from harness.formatting import printable
+from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
 from harness.gate.compare import HELD, ComparedCase, Comparison, pair_label, ratio_text
-from harness.stats.paired_verdicts import EQUIVALENT, FASTER, SLOWER, UNDECIDED, UNMEASURED
+from harness.report.document import Cell, Part, Row, Section, Sentence, Table, grouped, markdown, show
+from harness.stats.paired_verdicts import Verdict
 
 OUTCOME_SCHEMA = 1
-
-
-def outcomes_json(
-    title: str, outcomes: Sequence[Outcome], remarks: Sequence[str] = (), properties: Mapping[str, str] | None = None
-) -> str:
-    """The outcomes as JSON for other programs: the worst first, and the exit status that follows from them."""
-    found = {
-        "schema": OUTCOME_SCHEMA,
-        "title": title,
-        "exit_status": exit_status(outcomes),
-        "properties": dict(properties or {}),
-        "remarks": list(remarks),
-        "outcomes": [asdict(outcome) for outcome in ordered_outcomes(outcomes)],
-    }
-    # A lone surrogate, from a path that is not UTF-8, stays an escape sequence.
-    return json.dumps(found, indent=1, ensure_ascii=True) + "\n"
-
-
-_COLOURS = {SLOWER: "red", UNMEASURED: "magenta", FASTER: "green", "more": "red", "less": "green"}
-
-
-def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
-    """Print a comparison: a table with one row per pair, then sentences about the results.
-
-    The column `could see` holds the smallest slow-down that this measurement would have detected.
-    """
-    table = Table(title=escape(printable(title)), box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    table.add_column("head", overflow="fold")
-    for heading in ("time, and between", "could see", "memory", "flops"):
-        table.add_column(heading, justify="right" if heading == "could see" else "left")
-    for one in comparison.compared:
-        # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
-        table.add_row(escape(printable(pair_label(one.head))).replace(" ", "\n", 1), *_comparison_cells(one))
-    console.print(table)
-    for sentence in comparison_sentences(comparison):
-        console.print(escape(printable(sentence)), highlight=False)
-
-
-def _comparison_cells(one: ComparedCase) -> tuple[str, ...]:
-    seen = _least(one) if one.time is not None else ""
-    amounts = [
-        _coloured(amount.verdict, f"{amount.verdict} ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else None)
-        for amount in (one.memory, one.flops)
-    ]
-    times = f"\n{ratio_text(one.time)}" if one.time is not None else ""
-    return f"{_coloured(one.verdict)}{times}", seen, *amounts
-
-
-def _coloured(verdict: str, text: str | None = None) -> str:
-    colour = _COLOURS.get(verdict)
-    said = escape(text or verdict)
-    return f"[{colour}]{said}[/]" if colour else said
-
-
-def _least(one: ComparedCase) -> str:
-    least = one.time.smallest_detectable if one.time is not None else math.inf
-    return formatting.share(least) if math.isfinite(least) else "nothing"
-
-
-def comparison_sentences(comparison: Comparison) -> Iterator[str]:
-    """Sentences to print below the table."""
-    for one in comparison.compared:
-        said = one.time.reason if one.time is not None else one.reason
-        if one.verdict != EQUIVALENT:
-            yield f"{pair_label(one.head)}: {one.verdict}: {said}."
-    for case, control in comparison.controls:
-        if control.failure is not None:
-            yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."
-        if control.differs:
-            found = control.evidence
-            yield (
-                f"The A/A control failed: {pair_label(case)}, measured against itself, came out "
-                f"×{found.ratio:.3f} ({found.lo:.3f} to {found.hi:.3f}). Nothing is concluded of time: "
-                "measure again when the machine is quiet."
-            )
-    if comparison.control == HELD:
-        number = sum(control.held for _, control in comparison.controls)
-        yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."
-
-
+SUMMARY = "GITHUB_STEP_SUMMARY"
+_COLORS = {Verdict.WORSE: "bad", Verdict.BETTER: "good", Verdict.UNMEASURED: "unmeasured"}
 # Characters that XML 1.0 does not allow, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ELEMENT = {REGRESSION: "failure", UNMEASURED: "error", UNDECIDED: "skipped"}
+_ELEMENT = {Verdict.WORSE: "failure", Verdict.UNMEASURED: "error", Verdict.UNDECIDED: "skipped"}
 _COUNT = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+# GitHub limits a job summary to one mebibyte and a comment to 65,536 characters. The JSON file holds all outcomes.
+_MOST = 100
+_COLUMNS = dict.fromkeys(("verdict", "layer and size", "quantity", "was", "is", "why"), "")
 
 
-def junit_xml(suite: str, outcomes: Sequence[Outcome], properties: Mapping[str, str] | None = None) -> str:
-    """The outcomes as JUnit XML, as GitHub, GitLab and Jenkins read it: one test case per outcome.
+@dataclass(frozen=True)
+class GateReport:
+    """The outcomes of a gate, to be shown and written.
 
-    A regression is a failure, an unmeasured outcome an error, an undecided one skipped. `suite` is the suite's name,
-    for example `harness check`. `properties` describes the run, for example torch's version.
+    `title` names the gate and its subject, for example `check baseline.json`. `remarks` are sentences beside the
+    outcomes. `properties` describes the run, for example torch's version.
     """
-    found = [_ELEMENT.get(outcome.verdict) for outcome in outcomes]
-    counts = {"tests": str(len(outcomes))} | {name: str(found.count(one)) for one, name in _COUNT.items()}
-    root = ElementTree.Element("testsuites", {"name": _xml(suite), **counts, "time": "0"})
-    inside = ElementTree.SubElement(root, "testsuite", {"name": _xml(suite), **counts, "time": "0"})
-    if properties:
-        held = ElementTree.SubElement(inside, "properties")
-        for name, value in properties.items():
-            ElementTree.SubElement(held, "property", {"name": _xml(name), "value": _xml(value)})
-    for outcome, element in zip(outcomes, found, strict=True):
-        _testcase(inside, outcome, element)
-    ElementTree.indent(root)
-    body = ElementTree.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+    title: str
+    outcomes: Sequence[Outcome]
+    remarks: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status that follows from the outcomes."""
+        return exit_status(self.outcomes)
+
+    def as_json(self) -> str:
+        """The outcomes as JSON for other programs: the worst first, and the exit status that follows from them."""
+        found = {
+            "schema": OUTCOME_SCHEMA,
+            "title": self.title,
+            "exit_status": self.exit_status,
+            "properties": dict(self.properties),
+            "remarks": list(self.remarks),
+            "outcomes": [asdict(one) | {"verdict": one.verdict.outcome} for one in ordered_outcomes(self.outcomes)],
+        }
+        # A lone surrogate, from a path that is not UTF-8, stays an escape sequence.
+        return json.dumps(found, indent=1, ensure_ascii=True) + "\n"
+
+    def as_junit(self) -> str:
+        """The outcomes as JUnit XML, as GitHub, GitLab and Jenkins read it: one test case per outcome.
+
+        A regression is a failure, an unmeasured outcome an error, an undecided one skipped.
+        """
+        found = [_ELEMENT.get(outcome.verdict) for outcome in self.outcomes]
+        counts = {"tests": str(len(found))} | {name: str(found.count(one)) for one, name in _COUNT.items()}
+        root = ElementTree.Element("testsuites", {"name": _xml(self.title), **counts, "time": "0"})
+        inside = ElementTree.SubElement(root, "testsuite", root.attrib)
+        if self.properties:
+            held = ElementTree.SubElement(inside, "properties")
+            for name, value in self.properties.items():
+                ElementTree.SubElement(held, "property", {"name": _xml(name), "value": _xml(value)})
+        for outcome, element in zip(self.outcomes, found, strict=True):
+            name, verdict = f"{outcome.subject} {outcome.quantity}", outcome.verdict.outcome
+            about = {"classname": _xml(outcome.impl), "name": _xml(name), "time": "0"}
+            case = ElementTree.SubElement(inside, "testcase", about)
+            if element is not None:
+                why = outcome.reason or f"{outcome.was} → {outcome.now}"
+                detail = ElementTree.SubElement(case, element, {"message": _xml(why), "type": verdict})
+                detail.text = _xml(f"{name}: {why}")
+            elif outcome.reason:
+                ElementTree.SubElement(case, "system-out").text = _xml(f"{verdict}: {outcome.reason}")
+        ElementTree.indent(root)
+        body = ElementTree.tostring(root, encoding="unicode")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+    def as_markdown(self) -> str:
+        """The outcomes as Markdown for a job summary or a pull request: problems first, passed outcomes folded away."""
+        wanting, passed = self._wanting(), [one for one in self.outcomes if one.verdict is Verdict.EQUIVALENT]
+        counted = Sentence(counted_outcomes(self.outcomes), "lede")
+        text = markdown(Section(self.title, [counted, *_listed(wanting), self.remarks]), level=2)
+        if not passed:
+            return text
+        folded = markdown(Section("", _listed(passed)))
+        return f"{text}\n<details><summary>{len(passed)} passed</summary>\n\n{folded}\n</details>\n"
+
+    def show(self, console: Console) -> None:
+        """Print what did not pass, one row per impl, quantity and verdict, then the remarks and the counts."""
+        groups = alike_outcomes(self._wanting())
+        columns = dict.fromkeys(("verdict", "layer", "quantity", "why"), "")
+        table = Table(columns, [_outcome_row(group) for group in groups], title=self.title)
+        counted = f"{self.title}: {counted_outcomes(self.outcomes)}."
+        show([*([table] if groups else []), *self.remarks, counted], console)
+
+    def _wanting(self) -> list[Outcome]:
+        return [one for one in ordered_outcomes(self.outcomes) if one.verdict is not Verdict.EQUIVALENT]
+
+    def publish(self, options: argparse.Namespace) -> None:
+        """Write the files named in `options`, and append to GitHub's job summary if the job has one.
+
+        Raises UsageError if a file cannot be written.
+        """
+        for flag, path in _requested_outputs(options):
+            _write(path, _FORMATS[flag][1](self))
+        if summary := os.environ.get(SUMMARY):
+            _write(Path(summary), self.as_markdown(), "a")
+
+    def write(self, stem: Path) -> None:
+        """Write all three files: `stem` with .md, .xml and .json. Raises UsageError if one cannot be written."""
+        for ending, text in _FORMATS.values():
+            _write(stem.with_suffix(ending), text(self))
 
 
-def _testcase(inside: ElementTree.Element, outcome: Outcome, element: str | None) -> None:
-    name = f"{outcome.subject} {outcome.quantity}"
-    case = ElementTree.SubElement(
-        inside, "testcase", {"classname": _xml(outcome.impl), "name": _xml(name), "time": "0"}
-    )
-    said = outcome.reason or f"{outcome.was} → {outcome.now}"
-    if element is not None:
-        told = ElementTree.SubElement(case, element, {"message": _xml(said), "type": outcome.verdict})
-        told.text = _xml(f"{name}: {said}")
-    elif outcome.reason:
-        ElementTree.SubElement(case, "system-out").text = _xml(f"{outcome.verdict}: {outcome.reason}")
+# The formats by their flags: the ending of the file, and its text.
+_FORMATS: dict[str, tuple[str, Callable[[GateReport], str]]] = {
+    "markdown": (".md", GateReport.as_markdown),
+    "junit": (".xml", GateReport.as_junit),
+    "json": (".json", GateReport.as_json),
+}
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Raise UsageError if an output file cannot be written: before minutes of measuring, not after."""
+    summary = os.environ.get(SUMMARY)
+    named = [(f"--{flag} {path}", path) for flag, path in _requested_outputs(options)]
+    for name, path in [*named, *([(f"${SUMMARY} {summary}", Path(summary))] if summary else [])]:
+        if path.is_dir():
+            raise UsageError(f"{name}: it is a directory, name a file")
+        if not path.absolute().parent.is_dir():
+            raise UsageError(f"{name}: there is no directory {path.absolute().parent}")
+        if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+            raise UsageError(f"{name}: it cannot be written to")
+
+
+def _requested_outputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
+    return ((flag, path) for flag in _FORMATS if (path := getattr(options, flag)) is not None)
+
+
+def _write(path: Path, text: str, mode: str = "w") -> None:
+    try:
+        with path.open(mode, encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def _xml(text: str) -> str:
@@ -152,75 +165,64 @@ def _xml(text: str) -> str:
     return _NO_XML.sub("\ufffd", printable(text))
 
 
-# GitHub limits a job summary to one mebibyte and a comment to 65,536 characters. The JSON file holds all outcomes.
-_MOST = 100
-_HEADINGS = ("verdict", "layer and size", "quantity", "was", "is", "why")
-
-
-def outcomes_markdown(title: str, outcomes: Sequence[Outcome], remarks: Sequence[str] = ()) -> str:
-    """The outcomes as Markdown for a job summary or a pull request: problems first, passed outcomes folded away.
-
-    `remarks` are sentences printed below the table.
-    """
-    wanting = [outcome for outcome in ordered_outcomes(outcomes) if outcome.verdict != PASSED]
-    passed = [outcome for outcome in outcomes if outcome.verdict == PASSED]
-    parts = [
-        f"## {escape_markdown(title)}",
-        f"**{escape_markdown(counted_outcomes(outcomes))}**",
-        _markdown_table(wanting),
-        "\n".join(f"- {escape_markdown(remark)}" for remark in remarks),
-    ]
-    if passed:
-        parts += [f"<details><summary>{len(passed)} passed</summary>", _markdown_table(passed), "</details>"]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _markdown_table(outcomes: Sequence[Outcome]) -> str:
-    if not outcomes:
-        return ""
-    rows = [(o.verdict, o.subject, o.quantity, o.was, o.now, o.reason) for o in outcomes[:_MOST]]
-    lines = [_HEADINGS, (":---",) * len(_HEADINGS), *(tuple(map(escape_markdown, row)) for row in rows)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _listed(outcomes: Sequence[Outcome]) -> list[Part]:
+    rows = [(o.verdict.outcome, o.subject, o.quantity, o.was, o.now, o.reason) for o in outcomes[:_MOST]]
     more = len(outcomes) - _MOST
-    return f"{table}\n\n… and {more} more." if more > 0 else table
-
-
-# The environment variable with which GitHub names the job summary's file.
-
-
-_VERDICT_COLOURS = {REGRESSION: "red", UNMEASURED: "magenta", IMPROVED: "green"}
-
-
-def show_outcomes(title: str, outcomes: Sequence[Outcome], remarks: Sequence[str], console: Console) -> None:
-    """Print what did not pass, one row per impl, quantity and verdict, then `remarks` and the counts."""
-    groups = alike_outcomes([outcome for outcome in ordered_outcomes(outcomes) if outcome.verdict != PASSED])
-    if groups:
-        console.print(_outcome_table(title, groups))
-    for remark in remarks:
-        console.print(escape(printable(remark)), highlight=False)
-    console.print(escape(printable(f"{title}: {counted_outcomes(outcomes)}.")), highlight=False)
+    return [Table(_COLUMNS, rows), Sentence(f"… and {more} more." if more > 0 else "")]
 
 
 def alike_outcomes(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """Group outcomes by verdict, impl and quantity, in the order of each group's first outcome."""
-    groups: dict[tuple[str, str, str], list[Outcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault((outcome.verdict, outcome.impl, outcome.quantity), []).append(outcome)
-    return list(groups.values())
+    return list(grouped(outcomes, lambda outcome: (outcome.verdict, outcome.impl, outcome.quantity)).values())
 
 
-def _outcome_table(title: str, groups: Sequence[Sequence[Outcome]]) -> Table:
-    table = Table(title=escape(printable(title)), box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column("layer", overflow="fold")
-    table.add_column("quantity")
-    table.add_column("why", overflow="fold", ratio=1)
-    for group in groups:
-        # A group's last outcome has the largest sizes, where a difference shows most.
-        shown = group[-1]
-        colour = _VERDICT_COLOURS.get(shown.verdict, "yellow")
-        others = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
-        said = f"{shown.reason or f'{shown.was} → {shown.now}'}{others}"
-        cells = (escape(printable(text)) for text in (shown.impl, shown.quantity, said))
-        table.add_row(f"[{colour}]{shown.verdict}[/]", *cells)
-    return table
+def _outcome_row(group: Sequence[Outcome]) -> Row:
+    # A group's last outcome has the largest sizes, where a difference shows most.
+    shown = group[-1]
+    others = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
+    why = f"{shown.reason or f'{shown.was} → {shown.now}'}{others}"
+    return (Cell(shown.verdict.outcome, _COLORS.get(shown.verdict, "open")), shown.impl, shown.quantity, why)
+
+
+def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
+    """Print a comparison: a table with one row per pair, then sentences about the results.
+
+    The column `could see` holds the smallest slow-down that this measurement would have detected.
+    """
+    columns = {"head": "", "time, and between": "", "could see": "n", "memory": "", "flops": ""}
+    table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
+    show([table, *comparison_sentences(comparison)], console)
+
+
+def _comparison_row(one: ComparedCase) -> Row:
+    # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
+    impl, _, sizes = pair_label(one.head).partition(" ")
+    time, seen = "", ""
+    if one.time is not None:
+        least = one.time.smallest_detectable
+        time, seen = ratio_text(one.time.evidence), formatting.share(least) if math.isfinite(least) else "nothing"
+    amounts = []
+    for amount in (one.memory, one.flops):
+        times = f" ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else ""
+        amounts.append(Cell(amount.verdict.amount + times, _COLORS.get(amount.verdict, "")))
+    return (Cell(impl, below=sizes), Cell(one.verdict.time, _COLORS.get(one.verdict, ""), below=time), seen, *amounts)
+
+
+def comparison_sentences(comparison: Comparison) -> Iterator[str]:
+    """Sentences to print below the table."""
+    for one in comparison.compared:
+        why = one.time.reason if one.time is not None else one.reason
+        if one.verdict is not Verdict.EQUIVALENT:
+            yield f"{pair_label(one.head)}: {one.verdict.time}: {why}."
+    for case, control in comparison.controls:
+        if control.failure is not None:
+            yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."
+        if control.differs:
+            yield (
+                f"The A/A control failed: {pair_label(case)}, measured against itself, came out "
+                f"{ratio_text(control.evidence)}. Nothing is concluded of time: measure again when the machine is "
+                "quiet."
+            )
+    if comparison.control == HELD:
+        number = sum(control.held for _, control in comparison.controls)
+        yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."

@@ -20,17 +20,16 @@ from types import FrameType
 
 from rich.console import Console
 
-from harness import store
 from harness.case import Case
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES
 from harness.errors import UsageError
 from harness.files import read_json, write_atomically
-from harness.machine import describe_machine, unlike, usable_cpus
-from harness.measure.progress import Screen
-from harness.measure.scheduler import Scheduler, read_resume_state
-from harness.measure.session import check_devices, runner_of
+from harness.machine import unlike, usable_cpus
+from harness.measure.scheduler import read_resume_state
+from harness.measure.session import Session
 from harness.registry import Traits
+from harness.results import run_directory
 
 RUNNING, ENDED = "running", "ended"
 # Directory in the run for the scripts, pickles and logs of jobs.
@@ -62,14 +61,16 @@ def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        told = f"{path} is not a plan of shards: remove it, and the next sweep makes another; what has rows is kept"
-        raise UsageError(told) from error
+        text = f"{path} is not a plan of shards: remove it, and the next sweep makes another; what has rows is kept"
+        raise UsageError(text) from error
 
 
 def write_state(run: Path, shard: int, state: str) -> None:
     """Write the state of a shard. Called by the process that measures it."""
-    said = State(state, platform.node(), os.getpid(), _job(), time.time())
-    _write(_path(run, shard), asdict(said))
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+    now = State(state, platform.node(), os.getpid(), job, time.time())
+    _write(_path(run, shard), asdict(now))
 
 
 def read_state(run: Path, shard: int) -> State | None:
@@ -79,11 +80,11 @@ def read_state(run: Path, shard: int) -> State | None:
     """
     path = _path(run, shard)
     try:
-        said = State(**read_json(path))
+        then = State(**read_json(path))
     except (OSError, ValueError, TypeError):
         return None
-    rows = (file.stat().st_mtime for file in (run / "rows").glob(f"*-{said.host}-{said.pid}.jsonl"))
-    return replace(said, at=max(path.stat().st_mtime, *rows, 0.0))
+    rows = (file.stat().st_mtime for file in (run / "rows").glob(f"*-{then.host}-{then.pid}.jsonl"))
+    return replace(then, at=max(path.stat().st_mtime, *rows, 0.0))
 
 
 def record_submission(run: Path, shard: int, job: str) -> None:
@@ -91,12 +92,12 @@ def record_submission(run: Path, shard: int, job: str) -> None:
 
     The job has a separate file, because the shard may report its state first.
     """
-    _write(_job_path(run, shard), job)
+    _write(_path(run, shard, "job"), job)
 
 
 def submitted(run: Path, shard: int) -> tuple[str, float] | None:
     """The last job of the shard and the time it was submitted; None if unknown."""
-    path = _job_path(run, shard)
+    path = _path(run, shard, "job")
     try:
         return str(read_json(path)), path.stat().st_mtime
     except (OSError, ValueError):
@@ -105,21 +106,18 @@ def submitted(run: Path, shard: int) -> tuple[str, float] | None:
 
 def remove_states(run: Path, shard: int) -> None:
     """Remove the state and job of the shard, so that they are not taken for those of its next job."""
-    for path in (_path(run, shard), _job_path(run, shard)):
+    for path in (_path(run, shard), _path(run, shard, "job")):
         path.unlink(missing_ok=True)
 
 
-def _path(run: Path, shard: int) -> Path:
-    return run / "shards" / f"{shard:04d}.json"
+def is_ended(run: Path, shard: int) -> bool:
+    """Whether the shard has ended, as its state says."""
+    state = read_state(run, shard)
+    return state is not None and state.state == ENDED
 
 
-def _job_path(run: Path, shard: int) -> Path:
-    return run / "shards" / f"{shard:04d}.job"
-
-
-def _job() -> str:
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+def _path(run: Path, shard: int, of: str = "json") -> Path:
+    return run / "shards" / f"{shard:04d}.{of}"
 
 
 def _write(path: Path, content: object) -> None:
@@ -152,11 +150,6 @@ class Shard:
     gpus: str | None = None
 
 
-def measure(shard: Shard) -> None:
-    """Measure the unfinished cases of the shard."""
-    measure_cases([shard])
-
-
 def measure_cases(shards: Sequence[Shard]) -> None:
     """Measure the unfinished cases of the shards, one after the other. A failing shard does not stop the next one."""
     # Whatever starts a job may suppress SIGTERM until Slurm kills the job. By then another job has the shard.
@@ -185,31 +178,18 @@ def _measure(shard: Shard, given: int | None) -> None:
     write_state(run, shard.index, RUNNING)
     # A directory per host: several nodes may compile at the same time.
     cache = run / "compile-cache" / platform.node()
-    with runner_of(config, cache, shard.path) as runner:
-        check_devices(config, runner)
-        machine = describe_machine(runner.run("machine"), given)
-        store.add_machine(run, machine)
+    with Session.of(config, cache, shard.path) as session:
+        session.traits.update(shard.traits)
+        session.check_devices(config)
+        machine = session.machine(given)
+        run_directory.add_machine(run, machine)
         past, _ = read_resume_state(run)
         # Times from another kind of machine cannot be combined with times from this one.
-        others = [host for host, other in store.machines(run).items() if unlike(other, machine)]
+        others = [host for host, other in run_directory.machines(run).items() if unlike(other, machine)]
         why = f"started on another kind of machine than {platform.node()}"
         past = past.reopening(config.retry).without_times_of(others, why)
-        writer = store.RowWriter(run)
-        try:
-            with Screen(cases, config.precision, Console(file=sys.stdout, width=100)) as screen:
-                Scheduler(
-                    cases,
-                    shard.traits,
-                    config.precision,
-                    runner,
-                    writer,
-                    screen,
-                    config.seed + shard.index,
-                    past=past,
-                    grow=config.grow,
-                ).run()
-        finally:
-            writer.close()
+        console = Console(file=sys.stdout, width=100)
+        session.measure_into(run, cases, console, past=past, grow=config.grow, order=shard.index)
     write_state(run, shard.index, ENDED)
 
 

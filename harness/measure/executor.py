@@ -1,31 +1,24 @@
 """Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome.
 
-The module also has the rules for layers that compile, and finds the cases that their layers refuse.
+The module also has the rules for layers that compile.
 """
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psutil
 
 from harness import registry
-from harness.background_process import BackgroundProcess
 from harness.case import Case
 from harness.errors import UsageError
 from harness.measure.fork_client import ForkServer, ForkServerLost, NoAnswer, NoProcess, TurnTrial, TurnTrialFailed
-from harness.measure.outcome import failed, outcome_of_exit, printable_reason
-
-# Trials of these purposes build no layer, so they compile nothing.
-_NO_LAYER = ("machine", "describe", "pulse", "flops", "bandwidth")
+from harness.measure.outcome import TrialOutcome, printable_reason
+from harness.results.row import KINDS
 
 
 class CompilePolicy:
@@ -46,7 +39,7 @@ class CompilePolicy:
 
     def is_due(self, purpose: str, case: Case | None) -> bool:
         """Whether a trial is known to compile, or to load compiled code."""
-        if case is None or purpose in _NO_LAYER:
+        if case is None or not KINDS[purpose].builds_layer:
             return False
         return registry.is_compiled(case.impl) or case.impl in self._found
 
@@ -58,7 +51,7 @@ class CompilePolicy:
         """
         if not self.is_due(purpose, case):
             return self._timeout_s
-        if purpose == "time" and case is not None:
+        if KINDS[purpose].is_timed and case is not None:
             return self._timeout_s + 2 * self._took_s.get(case, 0.0)
         return max(self._timeout_s, self.compile_timeout_s)
 
@@ -73,14 +66,14 @@ class CompilePolicy:
         name = f"verify {case.key}" if purpose == "verify" else case.key
         return str(self._cache / hashlib.sha256(name.encode()).hexdigest()[:16])
 
-    def learn(self, purpose: str, case: Case | None, outcome: Mapping[str, Any]) -> None:
+    def learn(self, purpose: str, case: Case | None, outcome: TrialOutcome) -> None:
         """Remember from a trial's outcome whether the layer compiles, and how long that took."""
         if case is None:
             return
-        if outcome.get("compiled"):
+        if outcome.values.get("compiled"):
             self._found.add(case.impl)
         if purpose == "compile":
-            self._took_s[case] = outcome.get("compile_s", 0.0)
+            self._took_s[case] = outcome.values.get("compile_s", 0.0)
 
 
 # Share of the free memory that stays free if the user sets no limit.
@@ -89,6 +82,8 @@ _FREE_SHARE = 0.1
 _SLOW_IMPORT_S = 0.2
 # A cold compilation takes half a minute. A large layer on a slow machine takes some minutes.
 COMPILE_TIMEOUT_S = 900.0
+# A socket passes about 36 KiB with descriptors at once. A case takes some 300 bytes without its layer.
+_CASES_A_REQUEST = 50
 
 
 class Executor:
@@ -123,66 +118,66 @@ class Executor:
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
         self._slow: set[str] = set()  # layers whose module is imported in a separate fork server
         # The keys: whether the trials compile, and the slow module (empty for all other modules).
-        self._parents: dict[tuple[bool, str], ForkServer] = {}
+        self._servers: dict[tuple[bool, str], ForkServer] = {}
 
     def __enter__(self) -> "Executor":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.drop()
 
     def drop(self) -> None:
         """End the fork servers. The next trial starts a new one. Knowledge about layers is kept."""
-        for which in list(self._parents):
-            self._drop_parent(which)
+        for which in list(self._servers):
+            self._drop_server(which)
 
     def twin(self) -> "Executor":
         """A copy with separate fork servers. Both runners share their knowledge about layers."""
         other = copy(self)
-        other._parents = {}
+        other._servers = {}
         return other
 
-    def start(self, compiles: bool = False, module: str = "") -> None:
+    def start(self) -> None:
         """Start the fork server without waiting for it: its imports take a second.
 
         Raises UsageError if the system cannot start a process.
         """
         try:
-            self._start(compiles, module)
+            self._server(False, "")
         except NoProcess as error:
             raise UsageError(str(error)) from error
 
-    def _start(self, compiles: bool, module: str) -> None:
-        if (compiles, module) not in self._parents:
-            self._parents[compiles, module] = ForkServer(self._path)
+    def ask(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
+        """The outcome of a trial that measures nothing. A killed trial runs once more: it may have been by chance."""
+        outcome = self.run(purpose, case, extra)
+        return self.run(purpose, case, extra) if outcome.status == "killed" else outcome
 
-    def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run a trial and return its outcome: `status`, `reason`, `wall_s` and the measured values.
+    def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
+        """Run a trial and return its outcome.
 
         `extra` adds items to the request, or replaces some of the runner's own (`seed`).
         """
         which = self._which(purpose, case)
         began = time.monotonic()
         try:
-            parent = self._warm_parent(*which)
+            server = self._warm_server(which)
             began = time.monotonic()
             limit_s = self._compiling.limit_s(purpose, case)
             request = self._request(purpose, case, extra or {})
-            outcome = parent.run(request, limit_s, self._compiling.compile_timeout_s)
+            outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
         except ForkServerLost as error:
-            self._drop_parent(which)
-            outcome = failed("killed", str(error))
-        outcome["wall_s"] = round(time.monotonic() - began, 6)
+            self._drop_server(which)
+            outcome = TrialOutcome("killed", str(error))
+        outcome = replace(outcome, wall_s=round(time.monotonic() - began, 6))
         if case is not None:
             self.learn(purpose, case, outcome)
-        if case is not None and outcome.get("last_call_checked"):
-            self._checked.add(case)
-        described = case is not None and purpose == "describe" and outcome["status"] == "ok"
-        if case is not None and described and outcome["forkable"] and outcome["import_s"] > _SLOW_IMPORT_S:
-            self._slow.add(case.impl)
+            if outcome.values.get("last_call_checked"):
+                self._checked.add(case)
+            if purpose == "describe" and outcome.values.get("forkable") and outcome.values["import_s"] > _SLOW_IMPORT_S:
+                self._slow.add(case.impl)
         return outcome
 
-    def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None:
+    def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
         """Remember what a trial showed about compiling. The trial may belong to an earlier process."""
         self._compiling.learn(purpose, case, outcome)
 
@@ -191,14 +186,36 @@ class Executor:
 
         Raises TurnTrialFailed if the fork server is lost.
         """
-        which = self._which("time", case)
+        which = self._which("turns", case)
         request = self._request("turns", case, {"turn_s": turn_s})
         try:
-            parent = self._warm_parent(*which)
+            return TurnTrial(self._warm_server(which), request, self._compiling.limit_s("turns", case))
         except ForkServerLost as error:
-            self._drop_parent(which)
-            raise TurnTrialFailed(failed("killed", str(error))) from error
-        return TurnTrial(parent, request, self._compiling.limit_s("time", case))
+            self._drop_server(which)
+            raise TurnTrialFailed(TrialOutcome("killed", str(error))) from error
+
+    def refused(self, cases: Iterable[Case]) -> dict[Case, tuple[str, str]]:
+        """The cases that their layers refuse, with the status and reason of each, before anything is measured.
+
+        The layers' rules decide, for the small case to verify too. Some problems, such as a missing kernel, show only
+        when a layer is built or called: a sweep finds these. If a layer ends its process or hangs, all its further
+        cases are refused.
+        """
+        found: dict[Case, tuple[str, str]] = {}
+        of_impl: dict[str, list[Case]] = {}
+        for case in cases:
+            of_impl.setdefault(case.impl, []).append(case)
+        for group in of_impl.values():
+            for start in range(0, len(group), _CASES_A_REQUEST):
+                part = group[start : start + _CASES_A_REQUEST]
+                outcome = self.ask("refusals", part[0], {"cases": [{**case.as_dict(), "impl": ""} for case in part]})
+                if not outcome.ok:
+                    found |= dict.fromkeys(group[start:], (outcome.status, str(outcome.reason)))
+                    break
+                for case, refusal in zip(part, outcome.values["refusals"], strict=True):
+                    if refusal is not None:
+                        found[case] = refusal[0], printable_reason(refusal[1])
+        return found
 
     def _which(self, purpose: str, case: Case | None) -> tuple[bool, str]:
         """The key of the fork server for these trials."""
@@ -214,109 +231,31 @@ class Executor:
             # A GPU driver maps more host memory than it uses, so a limit would only break it.
             "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
             "sent_at": time.monotonic(),
-            "compiles": self._compiling.is_due("time" if purpose == "turns" else purpose, case),
+            "compiles": self._compiling.is_due(purpose, case),
             "own_module": case is not None and case.impl in self._slow,
             "compile_cache": self._compiling.directory(purpose, case),
             "check_last_call": case not in self._checked,
             **extra,
         }
 
-    def _warm_parent(self, compiles: bool, module: str) -> ForkServer:
-        self._start(compiles, module)
-        parent = self._parents[compiles, module]
+    def _server(self, compiles: bool, module: str) -> ForkServer:
+        """The fork server with this key, started if necessary."""
+        if (compiles, module) not in self._servers:
+            self._servers[compiles, module] = ForkServer(self._path)
+        return self._servers[compiles, module]
+
+    def _warm_server(self, which: tuple[bool, str]) -> ForkServer:
+        """The fork server with this key, once it accepts requests."""
+        server = self._server(*which)
         try:
-            parent.wait_until_ready()
+            server.wait_until_ready()
         except (NoAnswer, NoProcess):  # only this trial is lost
             raise
         except ForkServerLost as error:
-            del self._parents[compiles, module]
+            del self._servers[which]
             raise UsageError("the fork server did not start: can torch be imported?") from error
-        return parent
+        return server
 
-    def _drop_parent(self, which: tuple[bool, str]) -> None:
-        if which in self._parents:  # the start may have failed
-            self._parents.pop(which).close()
-
-
-# Status and reason, as in a row.
-UnsupportedCase = tuple[str, str]
-# Importing torch takes seconds, and longer on a busy machine.
-_START_S = 60.0
-
-
-def unsupported_cases(cases: Iterable[Case], timeout_s: float) -> dict[Case, UnsupportedCase]:
-    """The cases that their layers refuse, with the status and reason of each, before anything is measured.
-
-    A separate process asks the layers, because loading a layer's class imports torch. The process has `timeout_s`
-    seconds to answer, beside the time to import torch. If a layer ends the process or hangs, all its cases are refused,
-    and another process asks the layers after it. Raises UsageError if no process can be started.
-    """
-    of_impl: dict[str, list[Case]] = {}
-    for case in cases:
-        of_impl.setdefault(case.impl, []).append(case)
-    left, found = list(of_impl.values()), dict[Case, UnsupportedCase]()
-    while left:
-        answers, ended = _ask_layers(left, _START_S + timeout_s)
-        for group, answered in zip(left, answers, strict=False):
-            found |= {case: (one[0], one[1]) for case, one in zip(group, answered, strict=True) if one}
-        left = left[len(answers) :]
-        if left:
-            found |= dict.fromkeys(left.pop(0), ended)
-    return found
-
-
-def _ask_layers(
-    groups: Sequence[Sequence[Case]], timeout_s: float
-) -> tuple[list[list[UnsupportedCase | None]], UnsupportedCase]:
-    """Ask the layers in one process. A group holds the cases of one layer.
-
-    Returns the answers of the first groups, and how the process ended for the first group without an answer. Raises
-    UsageError if no process can be started.
-    """
-    asked = json.dumps([[case.as_dict() for case in group] for group in groups]).encode()
-    interpreter = BackgroundProcess(__name__, serve_questions.__name__, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    process = interpreter.process
-    if process is None:
-        raise UsageError("there is no room for a process to ask the layers in which cases they support")
-    try:
-        said, _ = process.communicate(asked, timeout_s)
-        ended = outcome_of_exit(process.returncode)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        said, _ = process.communicate()
-        ended = failed("timeout", f"no result after {timeout_s:g} s")
-    finally:
-        interpreter.close()
-    answers = [json.loads(line) for line in said.splitlines(keepends=True) if line.endswith(b"\n")]
-    return answers, (ended["status"], ended["reason"])
-
-
-def serve_questions() -> None:
-    """The program of the process: read groups of cases from stdin and write one line per group to stdout.
-
-    A line holds the status and reason of each case, or null for a case that the layer accepts. Trials refuse cases by
-    the same rules. As in a sweep, the small case to verify is judged too. Some problems, such as a missing kernel, show
-    only when a layer is built or called. The sweep finds those.
-    """
-    with os.fdopen(os.dup(1), "w") as out:
-        os.dup2(2, 1)  # output of a layer must not mix with the answers
-        from harness.trial.layer_protocol import unsupported_in_sweep
-        from harness.trial.trial_kinds import outcome_of_exception
-
-        for group in json.load(sys.stdin):
-            answered = [
-                _answer_for(Case.from_dict(asked), unsupported_in_sweep, outcome_of_exception) for asked in group
-            ]
-            print(json.dumps(answered), file=out, flush=True)
-
-
-def _answer_for(
-    case: Case, refusal: Callable[[Any, Case], str | None], failure: Callable[[BaseException], dict[str, Any]]
-) -> UnsupportedCase | None:
-    try:
-        layer_class = registry.load_class(case.impl)
-        reason = refusal(layer_class, case)
-    except Exception as error:
-        outcome = failure(error)
-        return outcome["status"], printable_reason(outcome["reason"])
-    return ("unsupported", printable_reason(reason)) if reason else None
+    def _drop_server(self, which: tuple[bool, str]) -> None:
+        if which in self._servers:  # the start may have failed
+            self._servers.pop(which).close()

@@ -11,21 +11,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from harness import files
-from harness.checkout import search_path
-from harness.measure.outcome import (
-    MOST_BYTES,
-    InvalidAnswer,
-    check_entries,
-    failed,
-    outcome_of,
-    outcome_of_exit,
-    parsed,
-)
-from harness.trial.messages import NOTICE
-from harness.trial.supervisor import REFUSED, STOPPED
+from harness.background_process import search_path
+from harness.measure.outcome import MOST_BYTES, InvalidAnswer, TrialOutcome, check_line, parsed
+from harness.trial.sandbox import NOTICE, REFUSED, STOPPED
 
 # How long a trial may take to end after its answer.
 _GRACE_S = 1.0
@@ -35,6 +26,8 @@ _IMPORTS_S, _ANSWER_S = 600.0, 60.0
 # How long the supervisor may take to kill every process below it.
 _CLOSE_S = 20.0
 _NUDGE_S = 1.0
+# A wait for a trial is made of slices, each of which counts for at most twice its length.
+_SLICE_S = 5.0
 # The fork server imports the driver's harness, whatever its current directory is. Layers may come from another search
 # path.
 _BOOT = """
@@ -45,8 +38,8 @@ sys.path[:] = json.loads(sys.argv[1])
 import harness
 sys.path[:] = json.loads(sys.argv[2])
 from pathlib import Path
-from harness.trial import supervisor
-supervisor.supervise(int(sys.argv[4]), Path(sys.argv[3]))
+from harness.trial import sandbox
+sandbox.supervise(int(sys.argv[4]), Path(sys.argv[3]))
 from harness.trial import fork_server
 fork_server.serve(int(sys.argv[4]))
 """
@@ -74,7 +67,10 @@ class NoAnswer(ForkServerLost):
 
 
 class ForkServer:
-    """A fork server, as the driver sees it. It searches for layers along `path`, if that is given."""
+    """A fork server, as the driver sees it. It searches for layers along `path`, if that is given.
+
+    `trial` is the process id of the running trial, if any.
+    """
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
         _open_missing_streams()
@@ -96,7 +92,7 @@ class ForkServer:
             raise NoProcess(str(error.strerror)) from error
         self._received = b""
         self._begun = 0
-        self._trial: int | None = None
+        self.trial: int | None = None
         self._purpose = ""
         self._temporary = self._scratch  # the directory of the trial that is running
         self._ready = False
@@ -111,25 +107,20 @@ class ForkServer:
                 raise
             self._ready = True
 
-    def run(self, request: dict[str, Any], timeout_s: float, compile_timeout_s: float) -> dict[str, Any]:
+    def run(self, request: dict[str, Any], timeout_s: float, compile_timeout_s: float) -> TrialOutcome:
         """Run a trial of any kind and return its outcome.
 
         A trial that reports that it compiles gets `compile_timeout_s` more. Raises ForkServerLost.
         """
         reader = self.begin(request)
         try:
-            sent = self.read(reader, time.monotonic() + timeout_s)
+            sent = self.read(reader, timeout_s)
             if sent == NOTICE:
                 timeout_s += compile_timeout_s
-                sent = self.read(reader, time.monotonic() + timeout_s)
+                sent = self.read(reader, timeout_s)
         finally:
             os.close(reader)
         return self.end(sent, timeout_s)
-
-    @property
-    def trial(self) -> int | None:
-        """The process id of the running trial, if any."""
-        return self._trial
 
     def begin(self, request: dict[str, Any], *more: int) -> int:
         """Fork a trial and return the descriptor of its answers. The caller closes that descriptor.
@@ -137,7 +128,7 @@ class ForkServer:
         The trial inherits the descriptors `more`. An earlier trial that is still running is killed, because only one
         runs at a time. Raises ForkServerLost.
         """
-        if self._trial is not None:
+        if self.trial is not None:
             self.end(None, 0.0)
         self._purpose = request["purpose"]
         self._temporary = self._scratch / str(self._begun)
@@ -149,7 +140,7 @@ class ForkServer:
         reader, writer = os.pipe()
         try:
             self._send({**request, "temporary": str(self._temporary)}, [writer, *more])
-            self._trial = int(self._answer("started", _IMPORTS_S))
+            self.trial = int(self._answer("started", _IMPORTS_S))
         except BaseException:
             os.close(reader)
             raise
@@ -157,7 +148,7 @@ class ForkServer:
             os.close(writer)
         return reader
 
-    def end(self, sent: bytes | None, timeout_s: float) -> dict[str, Any]:
+    def end(self, sent: bytes | None, timeout_s: float) -> TrialOutcome:
         """End the trial and return its outcome.
 
         `sent` is the last line that was read, possibly incomplete, or None if the trial ran out of time. Raises
@@ -166,17 +157,17 @@ class ForkServer:
         ended = sent is not None and self._is_answered(_GRACE_S)
         if not ended:
             self._kill_trial()
-        self._trial, status = None, int(self._answer("ended", _ANSWER_S))
+        self.trial, status = None, int(self._answer("ended", _ANSWER_S))
         files.remove_scratch(self._temporary)
         if sent is None:
-            return failed("timeout", f"no result after {timeout_s:g} s")
+            return TrialOutcome("timeout", f"no result after {timeout_s:g} s")
         sent = sent.removeprefix(NOTICE)
         if sent.endswith(b"\n") or len(sent) > MOST_BYTES:
-            return outcome_of(sent, self._purpose)
+            return TrialOutcome.of_answer(sent, self._purpose)
         return (
-            outcome_of_exit(os.waitstatus_to_exitcode(status))
+            TrialOutcome.of_exit(os.waitstatus_to_exitcode(status))
             if ended
-            else failed("killed", "it closed its pipe without a result and went on running")
+            else TrialOutcome("killed", "it closed its pipe without a result and went on running")
         )
 
     def close(self) -> None:
@@ -195,32 +186,35 @@ class ForkServer:
 
     def _kill_trial(self) -> None:
         """Kill the running trial, if any, and its process group. The fork server kills its other processes."""
-        if self._trial is None:
+        if self.trial is None:
             return
         # The group comes first: its number is valid only while it has members. The trial may not lead a group yet.
         # After a loss of the fork server, only the group may be left.
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self._trial, signal.SIGKILL)
+                kill(self.trial, signal.SIGKILL)
 
-    def read(self, pipe: int, deadline: float) -> bytes | None:
-        """A line from the pipe; None at the deadline.
+    def read(self, pipe: int, timeout_s: float) -> bytes | None:
+        """A line from the pipe; None if it takes longer than `timeout_s`.
 
-        If the pipe or the trial ends first, the line is incomplete. The trial's end alone counts, because a child of
-        the trial may hold the pipe open. Beyond `MOST_BYTES`, the rest of a line is not read.
+        Time in which the driver cannot run either counts only in part, for example while the machine is suspended. If
+        the pipe or the trial ends first, the line is incomplete. The trial's end alone counts, because a child of the
+        trial may hold the pipe open. Beyond `MOST_BYTES`, the rest of a line is not read.
         """
         received = bytearray()
+        left_s = timeout_s
         while not received.endswith(b"\n") and len(received) <= MOST_BYTES:
+            if left_s <= 0.0:
+                return None  # also of a layer that writes to its pipe endlessly
             ends: list[Any] = [pipe, self._socket]
-            ready = select.select(ends, [], [], max(0.0, deadline - time.monotonic()))[0]
-            if not ready:
-                return None
-            part = os.read(pipe, 1 << 20) if pipe in ready else b""
-            if not part:
-                break
-            received += part
-            if time.monotonic() > deadline and not received.endswith(b"\n"):
-                return None  # a layer may write to its pipe endlessly
+            began = time.monotonic()
+            ready = select.select(ends, [], [], min(left_s, _SLICE_S))[0]
+            left_s -= min(time.monotonic() - began, 2 * _SLICE_S)
+            if ready:
+                part = os.read(pipe, 1 << 20) if pipe in ready else b""
+                if not part:
+                    break
+                received += part
         return bytes(received)
 
     def _send(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
@@ -238,11 +232,11 @@ class ForkServer:
 
     def _answer(self, word: str, timeout_s: float) -> str:
         """The text after `word` in the next answer. Raises ForkServerLost."""
-        deadline = time.monotonic() + timeout_s
+        waited_s = 0.0
         while b"\n" not in self._received:
             if self._is_answered(_NUDGE_S):
                 self._receive()
-            elif time.monotonic() > deadline:
+            elif (waited_s := waited_s + _NUDGE_S) >= timeout_s:
                 raise NoAnswer
             else:
                 # A layer may have stopped the supervisor. Once resumed, it reports a stopped fork server.
@@ -293,8 +287,8 @@ class Turn:
 class TurnTrialFailed(Exception):
     """The trial has ended early. `outcome` holds its status and reason."""
 
-    def __init__(self, outcome: dict[str, Any]) -> None:
-        super().__init__(outcome["reason"])
+    def __init__(self, outcome: TrialOutcome) -> None:
+        super().__init__(f"{outcome.status}: {outcome.reason}")
         self.outcome = outcome
 
 
@@ -302,24 +296,21 @@ class TurnTrial:
     """The driver's end of an interleaved trial, whose other end is `harness.trial.timing.timed_trial`.
 
     The trial is forked from `parent` and waits for its turns. Each wait for the trial lasts at most `timeout_s`
-    seconds.
+    seconds. Raises ForkServerLost if the trial cannot be forked.
     """
 
     def __init__(self, parent: ForkServer, request: dict[str, Any], timeout_s: float) -> None:
-        self._parent = parent
-        self._timeout_s = timeout_s
-        theirs, self._ask = os.pipe()
+        self._parent, self._timeout_s = parent, timeout_s
+        theirs, ours = os.pipe()
+        self._turns = os.fdopen(ours, "wb", buffering=0)
         try:
-            self._answer = parent.begin(request, theirs)
-        except BaseException as error:
-            os.close(self._ask)
-            if isinstance(error, ForkServerLost):
-                raise TurnTrialFailed(failed("killed", str(error))) from error
+            self._answers = os.fdopen(parent.begin(request, theirs), "rb", buffering=0)
+        except BaseException:
+            self._turns.close()
             raise
         finally:
             os.close(theirs)
         self._process = parent.trial
-        self._open = True
 
     def wait_until_warm(self) -> float:
         """Wait for the end of the warm-up and return the approximate time of a call, in seconds.
@@ -334,65 +325,46 @@ class TurnTrial:
         With `anew`, the trial builds the layer again first. Raises TurnTrialFailed.
         """
         with contextlib.suppress(BrokenPipeError):  # the trial has ended: its last line says why
-            os.write(self._ask, bytes([place % _PLACES, anew]))
-        said = self._line("turn")
-        return Turn(said["min_s"], said["mean_s"])
+            self._turns.write(bytes([place % _PLACES, anew]))
+        line = self._line("turn")
+        return Turn(line["min_s"], line["mean_s"])
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> TrialOutcome:
         """End the turns and return the trial's outcome."""
-        if not self._open:
-            return failed("error", "it has ended before")
-        os.close(self._ask)
-        self._open = False
-        try:
-            return self._outcome(self._parent.read(self._answer, time.monotonic() + self._timeout_s))
-        finally:
-            os.close(self._answer)
+        if self._turns.closed:
+            return TrialOutcome("error", "it has ended before")
+        self._turns.close()
+        return self._outcome(self._read())
 
     def abandon(self) -> None:
         """Kill the trial. If it has ended already, do nothing."""
-        if self._open:
-            with contextlib.suppress(TurnTrialFailed):
-                self._fail(None)
+        if not self._answers.closed:
+            self._outcome(None)
+
+    def _read(self) -> bytes | None:
+        return self._parent.read(self._answers.fileno(), self._timeout_s)
 
     def _line(self, kind: str) -> dict[str, Any]:
         """The next line, `warm` or `turn`. Raises TurnTrialFailed if the trial sends anything else."""
-        sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
+        sent = self._read()
         if sent == NOTICE:  # a user's layer that was not known to compile
-            sent = self._parent.read(self._answer, time.monotonic() + self._timeout_s)
+            sent = self._read()
         line = (sent or b"").removeprefix(NOTICE)  # notice and line may have arrived together
-        said = _said(line, kind)
-        if said is None:
-            self._fail(sent)
-        return said
+        with contextlib.suppress(InvalidAnswer):
+            answer = parsed(line) if line.endswith(b"\n") else {"status": None}
+            if "status" not in answer:
+                check_line(answer, kind)
+                return answer
+        outcome = self._outcome(sent)  # the line is torn, not valid, or the trial's outcome
+        raise TurnTrialFailed(TrialOutcome("error", "it ended before its last turn") if outcome.ok else outcome)
 
-    def _fail(self, sent: bytes | None) -> NoReturn:
-        """Close the pipes and raise TurnTrialFailed with the trial's outcome."""
-        os.close(self._ask)
-        self._open = False
-        try:
-            outcome = self._outcome(sent)
-        finally:
-            os.close(self._answer)
-        if outcome["status"] == "ok":
-            outcome = failed("error", "it ended before its last turn")
-        raise TurnTrialFailed(outcome)
-
-    def _outcome(self, sent: bytes | None) -> dict[str, Any]:
-        if self._parent.trial != self._process:
-            return failed("killed", "another trial started before this one ended")
-        try:
-            return self._parent.end(sent, self._timeout_s)
-        except ForkServerLost as error:
-            return failed("killed", str(error))
-
-
-def _said(line: bytes, kind: str) -> dict[str, Any] | None:
-    """The entries of the line; None if it is torn, not valid, or the trial's outcome."""
-    try:
-        said = parsed(line) if line.endswith(b"\n") else {"status": None}
-        if "status" not in said:
-            check_entries(said, kind)
-    except InvalidAnswer:
-        return None
-    return None if "status" in said else said
+    def _outcome(self, sent: bytes | None) -> TrialOutcome:
+        """End the trial, whose last line is `sent`, and return its outcome."""
+        self._turns.close()
+        with self._answers:
+            if self._parent.trial != self._process:
+                return TrialOutcome("killed", "another trial started before this one ended")
+            try:
+                return self._parent.end(sent, self._timeout_s)
+            except ForkServerLost as error:
+                return TrialOutcome("killed", str(error))

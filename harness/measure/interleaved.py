@@ -12,19 +12,16 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from rich.console import Console
 
 from harness.case import Case
-from harness.config import Precision
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
-from harness.measure.scheduler import RowSink, Scheduler, Watcher
-from harness.registry import Traits
 from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules, measure_blocks
 
 _T = TypeVar("_T")
@@ -50,19 +47,13 @@ class Timing:
     most_orders: int = 10
 
 
-class TurnPair(Protocol):
-    """The part of a runner that a block needs."""
-
-    def turns(self, case: Case, turn_s: float) -> TurnTrial: ...
-
-
 @dataclass(frozen=True)
 class Side:
     """A case and the runner of its trials. `name` identifies the side in messages."""
 
     name: str
     case: Case
-    runner: TurnPair
+    runner: Executor
 
 
 @dataclass(frozen=True)
@@ -83,13 +74,15 @@ def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
     try:
         sides = {"A": a, "B": b}
         for name, side in draw.sample(list(sides.items()), 2):
-            trials[name] = _asked(side, partial(side.runner.turns, side.case, timing.turn_s))
+            trials[name] = _asked(side, side.runner.turns, side.case, timing.turn_s)
         # Both sides build and warm up at the same time, since nothing is timed yet.
         call_s = sum(_asked(sides[name], trial.wait_until_warm) for name, trial in trials.items()) / 2
         order = "".join(draw.choice(_ORDERS) for _ in range(_orders(call_s, timing)))
         turns = tuple(_take(order, sides, trials))
         for name, trial in trials.items():
-            _ended(sides[name], trial)
+            outcome = trial.end()
+            if not outcome.ok:
+                raise BlockFailed(f"{sides[name].name}: {outcome.status}: {outcome.reason}")
     finally:
         for trial in trials.values():
             trial.abandon()
@@ -102,7 +95,7 @@ def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]
     for number, name in enumerate(order):
         place, within = divmod(number, 4)
         anew = name not in order[number - within : number]
-        yield _asked(sides[name], partial(trials[name].turn, place, anew))
+        yield _asked(sides[name], trials[name].turn, place, anew)
 
 
 def _orders(call_s: float, timing: Timing) -> int:
@@ -111,22 +104,16 @@ def _orders(call_s: float, timing: Timing) -> int:
     return max(timing.least_orders, min(timing.most_orders, round(timing.long_block_s / (4 * call_s))))
 
 
-def _asked(side: Side, ask: Callable[[], _T]) -> _T:
+def _asked(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
     try:
-        return ask()
+        return ask(*arguments)
     except TurnTrialFailed as error:
-        raise BlockFailed(f"{side.name}: {error.outcome['status']}: {error.outcome['reason']}") from error
-
-
-def _ended(side: Side, trial: TurnTrial) -> None:
-    outcome = trial.end()
-    if outcome["status"] != "ok":
-        raise BlockFailed(f"{side.name}: {outcome['status']}: {outcome['reason']}")
+        raise BlockFailed(f"{side.name}: {error}") from error
 
 
 # Number of rounds after which all fork servers are replaced. All trials of a server share its random memory layout, so
 # all blocks of the same two servers would be biased alike.
-_ROUNDS_A_PARENT = 4
+_ROUNDS_A_SERVER = 4
 # One case in this many is a control: it is also measured against itself.
 _CASES_A_CONTROL = 4
 
@@ -139,21 +126,45 @@ class Pair:
     head: Case
 
 
-class Progress(Protocol):
-    """Receives the progress of the timing."""
+# Seconds between two lines of progress.
+_LINE_EVERY_S = 10.0
 
-    def round(self, stage: str, number: int) -> None: ...
-    def block(self, pair: Pair) -> None: ...
+
+class PairScreen:
+    """Prints the progress of a comparison of `pairs` pairs on `console`: a line every ten seconds at most.
+
+    They are printed only between blocks.
+    """
+
+    def __init__(self, pairs: int, console: Console) -> None:
+        self._pairs, self._console = pairs, console
+        self._began = self._last = time.monotonic()
+        self._round = ""
+        self._blocks = 0
+
+    def round(self, stage: str, number: int) -> None:
+        """A round begins, in the first measurement or in the second one of the flagged pairs."""
+        self._round = f"round {number}" if stage == "first" else f"again, round {number}"
+
+    def block(self, pair: Pair) -> None:
+        """A block has been measured."""
+        self._blocks += 1
+        now = time.monotonic()
+        if now - self._last >= _LINE_EVERY_S:
+            self._last = now
+            pairs = "one pair" if self._pairs == 1 else f"{self._pairs} pairs"
+            text = f"{now - self._began:5.0f} s  {self._round}  {self._blocks} blocks of {pairs}  {pair.head}"
+            self._console.out(text, highlight=False)
 
 
 class Sides:
-    """The runners of base, head and control, where the control is a second base. A context manager.
+    """The runners of base, head and control (`all`), where the control is a second base. A context manager.
 
     With `interchangeable`, base and head find the same layers, so either runner can serve either side.
     """
 
     def __init__(self, base: Executor, head: Executor, interchangeable: bool = False) -> None:
-        self.base, self.head, self.control = base, head, base.twin()
+        self.base, self.head, self.control = self.all = base, head, base.twin()
         self.interchangeable = interchangeable
 
     def __enter__(self) -> "Sides":
@@ -161,14 +172,9 @@ class Sides:
             runner.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         for runner in self.all:
             runner.drop()
-
-    @property
-    def all(self) -> tuple[Executor, Executor, Executor]:
-        """The three runners."""
-        return self.base, self.head, self.control
 
     def renew(self) -> None:
         """Replace all fork servers. All are ready when this returns, so that none starts beside a trial."""
@@ -178,21 +184,6 @@ class Sides:
             runner.start()
         for runner in self.all:
             runner.run("machine")
-
-
-def prepare_pairs(
-    cases: Iterable[Case],
-    traits: Mapping[str, Traits],
-    precision: Precision,
-    runner: Executor,
-    sink: RowSink,
-    watcher: Watcher,
-    seed: int,
-) -> set[Case]:
-    """Verify the cases of one side and measure their facts. Returns the cases that can be timed."""
-    sweep = Scheduler(list(dict.fromkeys(cases)), traits, precision, runner, sink, watcher, seed)
-    sweep.prepare()
-    return sweep.open
 
 
 def controls_among(number: int) -> list[int]:
@@ -223,7 +214,7 @@ def time_pairs(
     timing: Timing,
     seed: int,
     log: Callable[[Mapping[str, Any]], None],
-    progress: Progress,
+    progress: PairScreen,
     limit_s: float = math.inf,
 ) -> MeasuredBlocks:
     """Measure blocks of all pairs until each is decided, then measure the flagged pairs again. Controls run beside.
@@ -238,7 +229,7 @@ def time_pairs(
 
     def between(stage: str, number: int) -> None:
         now.update(stage=stage, round=number)
-        if number % _ROUNDS_A_PARENT == 1:
+        if number % _ROUNDS_A_SERVER == 1:
             sides.renew()
         progress.round(stage, number)
 

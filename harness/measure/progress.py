@@ -1,13 +1,11 @@
-"""The progress display of a sweep (a live line on a terminal, plain lines elsewhere), and that of a comparison.
+"""The progress display of a sweep: a live line on a terminal, plain lines elsewhere.
 
-Both are drawn only between trials or blocks. A drawing thread would disturb the timing of the layer.
+It is drawn only between trials. A drawing thread would disturb the timing of the layer.
 """
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -15,9 +13,8 @@ from rich.table import Column
 
 from harness.case import Case
 from harness.config import Precision
-
-if TYPE_CHECKING:  # interleaved trials load scipy, which a sweep does not need
-    from harness.measure.interleaved import Pair
+from harness.formatting import duration
+from harness.measure.outcome import TrialOutcome
 
 # Drawing takes a millisecond. More frequent updates would not be visible.
 _REDRAW_S = 0.2
@@ -57,7 +54,7 @@ class Screen:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._console.is_terminal:
             self._live.stop()
 
@@ -77,13 +74,13 @@ class Screen:
         self._trials_left.update(dict.fromkeys(cases, self._trials_a_case))
         self._live.update(self._task, total=self._cases * self._trials_a_case)
 
-    def trial(self, case: Case, outcome: Mapping[str, Any]) -> None:
+    def trial(self, case: Case, outcome: TrialOutcome) -> None:
         """A trial has ended."""
         self._looked_at += 1
-        if "samples_s" in outcome:
+        if "samples_s" in outcome.values:
             self._timed_trials += 1
-            self._timed_s += outcome["wall_s"]
-        if "samples_s" in outcome or "peak_bytes" in outcome:
+            self._timed_s += outcome.wall_s or 0.0
+        if "samples_s" in outcome.values or "peak_bytes" in outcome.values:
             self._trials_left[case] = max(0, self._trials_left[case] - 1)
         self._draw(case)
 
@@ -114,48 +111,14 @@ class Screen:
 
     def _line(self, case: str = "") -> str:
         looked_at = f"{self._looked_at}/{self._to_look_at}" if self._to_look_at else ""
-        parts = [
-            f"{self._phase} {looked_at}".rstrip(),
-            f"{self._done}/{self._cases} cases done",
-            self._time_left(),
-            self._failed(),
-            case,
-        ]
-        return "  ".join(part for part in parts if part)
+        failed = " ".join(f"{number} {status}" for status, number in sorted(self.failures.items()))
+        done = f"{self._done}/{self._cases} cases done"
+        parts = (f"{self._phase} {looked_at}".rstrip(), done, self._time_left(), failed, case)
+        return "  ".join(filter(None, parts))
 
     def _time_left(self) -> str:
         """An upper bound on the time left: it assumes that every open case needs all its rounds."""
         if not self._timed_trials:
             return ""
         seconds = self._timed_s / self._timed_trials * sum(self._trials_left.values())
-        return f"at most {seconds / 60:.0f} min left" if seconds >= 90 else f"at most {seconds:.0f} s left"
-
-    def _failed(self) -> str:
-        return " ".join(f"{number} {status}" for status, number in sorted(self.failures.items()))
-
-
-_EVERY_S = 10.0
-
-
-class PairScreen:
-    """Prints the progress of a comparison of `pairs` pairs on `console`: a line every ten seconds at most."""
-
-    def __init__(self, pairs: int, console: Console) -> None:
-        self._pairs, self._console = pairs, console
-        self._began = self._last = time.monotonic()
-        self._round = ""
-        self._blocks = 0
-
-    def round(self, stage: str, number: int) -> None:
-        """A round begins, in the first measurement or in the second one of the flagged pairs."""
-        self._round = f"round {number}" if stage == "first" else f"again, round {number}"
-
-    def block(self, pair: "Pair") -> None:
-        """A block has been measured."""
-        self._blocks += 1
-        now = time.monotonic()
-        if now - self._last >= _EVERY_S:
-            self._last = now
-            pairs = "one pair" if self._pairs == 1 else f"{self._pairs} pairs"
-            said = f"{now - self._began:5.0f} s  {self._round}  {self._blocks} blocks of {pairs}  {pair.head}"
-            self._console.out(said, highlight=False)
+        return f"at most {duration(seconds)} left"

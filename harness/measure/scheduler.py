@@ -20,14 +20,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.case import Case
+from harness.case import AXES, Case
 from harness.config import Precision
-from harness.config.axes import LARGEST
+from harness.measure.outcome import TrialOutcome
 from harness.registry import Traits, unsupported_reason
-from harness.results.accumulate_rows import REOPEN, read_run, trial_of_row
+from harness.results.accumulate_rows import read_run
+from harness.results.row import REOPEN, row_of, trial_of_row
 from harness.results.summarise import Trials, duplicate_row_notices
-from harness.stats.estimate import Trial, any_quiet, best_pulse
-from harness.stats.stopping import restless, stop_reason
+from harness.stats.estimate import Trial, best_probe, is_quiet, may_stop
 
 Failure = tuple[str, str | None]
 
@@ -70,13 +70,13 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     fold, notices = read_run(run)
     cases = [Case(*axes) for axes in fold.cases]
     trials: dict[Case, list[Trial]] = {}
-    every, no_pulse = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
+    every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
     timed = Trials(fold)
-    for group in timed.groups(every, no_pulse):
+    for group in timed.groups(every, no_probe):
         columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s")]
         for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
             trials[cases[number]] = [
-                Trial.of(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s)
+                Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s)
                 for value_s, median_s, wall_s, probe_s in zip(*of_case, strict=True)
             ]
     past = ResumeState(
@@ -101,14 +101,14 @@ def largest_along(axis: str, cases: Iterable[Case]) -> list[Case]:
 def doubled_along(axis: str, cases: Iterable[Case]) -> set[Case]:
     """The cases at twice their size, without those above the upper limit of the axis."""
     doubled = {case.at(axis, 2 * getattr(case, axis)) for case in cases}
-    return {case for case in doubled if getattr(case, axis) <= LARGEST[axis]}
+    return {case for case in doubled if getattr(case, axis) <= AXES[axis].most}
 
 
 class TrialRunner(Protocol):
     """Runs trials: `harness.measure.executor.Executor`, or any object that returns an outcome for a case."""
 
-    def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]: ...
-    def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None: ...
+    def run(self, purpose: str, case: Case | None = None) -> TrialOutcome: ...
+    def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None: ...
 
 
 class RowSink(Protocol):
@@ -121,7 +121,7 @@ class Watcher(Protocol):
     """Receives the progress of a sweep."""
 
     def starting(self, phase: str, number: int) -> None: ...
-    def trial(self, case: Case, outcome: Mapping[str, Any]) -> None: ...
+    def trial(self, case: Case, outcome: TrialOutcome) -> None: ...
     def finished(self, case: Case, status: str) -> None: ...
     def added(self, cases: Collection[Case]) -> None: ...
 
@@ -144,35 +144,30 @@ class DisturbanceControl:
 
     def note(self, case: Case, trials: Sequence[Trial]) -> None:
         """Update the best probe with new trials of the case."""
-        best = best_pulse(trials)
+        best = best_probe(trials)
         if best is not None:
             self._best[case.threads] = min(best, self._best.get(case.threads, best))
 
     def is_done(self, case: Case, trials: Sequence[Trial]) -> bool:
         """Whether the case needs no more trials, or has had all its rounds."""
-        judged = trials, self._best.get(case.threads), self._precision
-        return bool(stop_reason(*judged) or restless(*judged))
+        return len(trials) >= self._precision.max_rounds or self._may_stop(case, trials)
 
     def wants(self, case: Case, trials: Sequence[Trial]) -> bool:
         """Whether the case has too few quiet trials and may still get more."""
-        return len(trials) < _MOST_ROUNDS * self._precision.max_rounds and (
-            stop_reason(trials, self._best.get(case.threads), self._precision) is None
-        )
+        return len(trials) < _MOST_ROUNDS * self._precision.max_rounds and not self._may_stop(case, trials)
+
+    def _may_stop(self, case: Case, trials: Sequence[Trial]) -> bool:
+        return may_stop(trials, self._best.get(case.threads), self._precision)
 
     def wait(self, case: Case, patience_s: float) -> float:
         """Wait for a quiet machine. Returns the rest of the patience in seconds, 0 or less if it ran out."""
         while patience_s > 0:
-            now = self._runner.run("pulse", case)
-            seen = Trial((), probe_s=now.get("probe_s"))
-            if any_quiet([seen], self._best.get(case.threads)):
+            probe_s = self._runner.run("probe", case).values.get("probe_s")
+            if is_quiet(probe_s, self._best.get(case.threads)):
                 break
             self._sleep(_LOOK_EVERY_S)
             patience_s -= _LOOK_EVERY_S
         return patience_s
-
-
-# The protocols are exported too: callers of `Scheduler` implement them.
-__all__ = ["RowSink", "Scheduler", "TrialRunner", "Watcher"]
 
 
 class Scheduler:
@@ -204,7 +199,7 @@ class Scheduler:
         self._trials: dict[Case, list[Trial]] = {}
         self._open: set[Case] = set()
         self._rounds: dict[Case, int] = {}  # highest round in the rows of the case
-        self._verified: dict[Case, dict[str, Any]] = {}  # outcome of the verification, by kind
+        self._verified: dict[Case, TrialOutcome] = {}  # outcome of the verification, by kind
         self._compiled: set[Case] = set()  # cases whose verification showed that they compile
         self._begin(cases)
 
@@ -236,9 +231,9 @@ class Scheduler:
                 self._watcher.finished(case, self._past.failures[case][0])
             elif case in self._past.reopened:
                 status, reason = self._past.reopened[case]
-                self._record(REOPEN, case, 0, {"status": "ok", "reason": f"after {status}: {reason}"})
+                self._record(REOPEN, case, 0, TrialOutcome("ok", f"after {status}: {reason}"))
             if case in self._past.anew:
-                self._record(REOPEN, case, 0, {"status": "ok", "reason": self._past.anew[case], "anew": True})
+                self._record(REOPEN, case, 0, TrialOutcome("ok", self._past.anew[case], {"anew": True}))
             if case in self._open and case in self._past.facts and self._moments.is_done(case, self._trials[case]):
                 self._finish(case, "ok")
 
@@ -293,7 +288,7 @@ class Scheduler:
         for case in sorted(cases):
             reason = unsupported_reason(case, self._traits[case.impl].has_heads)
             if reason:
-                self._record("plan", case, 0, {"status": "unsupported", "reason": reason})
+                self._record("plan", case, 0, TrialOutcome("unsupported", reason))
 
     def _verify(self, cases: Collection[Case]) -> None:
         """Verify each kind of case once. The outcome becomes a row for every case of the kind."""
@@ -303,9 +298,10 @@ class Scheduler:
         self._watcher.starting("verify", len(cases))
         for kind, of_kind in kinds.items():
             if kind not in self._verified:
-                self._verified[kind] = {"verified": kind.as_dict(), **self._runner.run("verify", kind)}
+                outcome = self._runner.run("verify", kind)
+                self._verified[kind] = replace(outcome, values={"verified": kind.as_dict(), **outcome.values})
             outcome = self._verified[kind]
-            if outcome.get("compiled"):
+            if outcome.values.get("compiled"):
                 self._compiled.update(of_kind)
             for case in of_kind:
                 self._record("verify", case, 0, outcome)
@@ -314,7 +310,7 @@ class Scheduler:
         """Compile each compiled case before its other trials, so that none of them has to."""
         compiled = self._compiled.intersection(cases)
         for case in compiled & self._past.compiles_s.keys():
-            self._runner.learn("compile", case, {"compile_s": self._past.compiles_s[case]})
+            self._runner.learn("compile", case, TrialOutcome("ok", values={"compile_s": self._past.compiles_s[case]}))
         lacking = compiled - self._past.compiles_s.keys()
         if lacking:
             self._watcher.starting("compile", len(lacking))
@@ -324,9 +320,9 @@ class Scheduler:
     def _time(self, case: Case) -> None:
         self._rounds[case] += 1
         outcome = self._trial("time", case, self._rounds[case])
-        if outcome["status"] != "ok":
+        if not outcome.ok:
             return
-        trial = trial_of_row(outcome)
+        trial = trial_of_row(outcome.entries)
         self._trials[case].append(trial)
         self._moments.note(case, [trial])
         if case in self._open and self._moments.is_done(case, self._trials[case]):
@@ -343,29 +339,19 @@ class Scheduler:
                     return
                 self._time(case)
 
-    def _trial(self, purpose: str, case: Case, number: int) -> dict[str, Any]:
+    def _trial(self, purpose: str, case: Case, number: int) -> TrialOutcome:
         outcome = self._runner.run(purpose, case)
         self._record(purpose, case, number, outcome)
         return outcome
 
-    def _record(self, purpose: str, case: Case, number: int, outcome: dict[str, Any]) -> None:
+    def _record(self, purpose: str, case: Case, number: int, outcome: TrialOutcome) -> None:
         """Write the row. A failed trial finishes its case with the trial's status."""
-        self._sink.write(
-            {
-                "key": case.key,
-                "case": case.as_dict(),
-                "family": self._traits[case.impl].family,
-                "purpose": purpose,
-                "round": number,
-                "at": round(time.time(), 3),
-                **outcome,
-            }
-        )
+        self._sink.write(row_of(case, self._traits[case.impl].family, purpose, outcome.entries, number))
         self._watcher.trial(case, outcome)
-        if outcome["status"] != "ok":
+        if not outcome.ok:
             del self._trials[case]
             if case in self._open:
-                self._finish(case, outcome["status"])
+                self._finish(case, outcome.status)
 
     def _finish(self, case: Case, status: str) -> None:
         self._open.discard(case)

@@ -1,128 +1,349 @@
-"""Set up a measurement from its configuration: the runner, the layers, the devices and the output directory.
+"""The one way to measure: a `Session` runs trials of layers, and an `OutputDirectory` holds the run that they fill.
+
+    sweep, check, compare, calibrate, verify, jobs on a cluster, pytest  →  Session  →  Scheduler  →  Executor
 
 The output directory holds a new run, a run to continue, or a run that replaces one set aside.
 """
 
-import itertools
-import time
+import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
+from rich.console import Console
 
-from harness import registry, store
-from harness.case import Case
-from harness.config import SweepConfig
+from harness import registry
+from harness.case import Case, grid
+from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
-from harness.files import MOST_YAML_BYTES, read_text, write_atomically
+from harness.files import write_atomically
+from harness.formatting import duration
 from harness.former_names import present
-from harness.machine import unlike
+from harness.machine import describe_machine, unlike
 from harness.measure.executor import Executor
-from harness.measure.scheduler import read_resume_state
+from harness.measure.progress import Screen
+from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.registry import Traits
-from harness.store.directory import RESULTS
+from harness.results import row_files, run_directory
+from harness.results.columns import CaseResult
+from harness.results.summarise import summarise_run
+from harness.stats.estimate import fewest
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
 COMPILE_CACHE = "compile-cache"
+# What to do with cases: everything, all but the timing, or the timing alone.
+Phase = Literal["all", "prepare", "time"]
 
 
-def runner_of(config: SweepConfig, compile_cache: Path | None, path: Sequence[str] | None = None) -> Executor:
-    """A runner of trials as configured. `path` replaces this process's `sys.path` in the search for layers."""
-    return Executor(
-        seed=config.seed,
-        trial_s=config.precision.trial_s,
-        timeout_s=config.precision.timeout_s,
-        memory_limit=config.memory_limit,
-        compile_timeout_s=config.compile_timeout_s,
-        compile_cache=compile_cache,
-        path=path,
-    )
-
-
-def run_twice_if_killed(runner: Executor, purpose: str, case: Case | None = None) -> dict[str, Any]:
-    """Run a trial that measures nothing and return its outcome.
-
-    If the trial is killed, it is run once more, because the kill may have been by chance.
-    """
-    found = runner.run(purpose, case)
-    return runner.run(purpose, case) if found["status"] == "killed" else found
-
-
-def describe_impl(impl: str, runner: Executor) -> Traits:
-    """The traits of a layer. A trial describes a user's own layer, so that this process never imports its module.
+def describe_impl(impl: str, executor: Executor) -> Traits:
+    """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
 
     Raises UsageError if the module or the class cannot be loaded, or if its claims are not valid.
     """
     if not registry.is_foreign(impl):
         return registry.traits(impl)
-    found = run_twice_if_killed(runner, "describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-    if found["status"] != "ok":
-        raise UsageError(f"impl '{impl}': {found['reason']}")
-    if found.get("claims_refused"):
-        raise UsageError(f"impl '{impl}': {found['claims_refused']}")
-    return Traits(found["family"], found["has_heads"], found["files"])
+    found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
+    refused = found.values.get("claims_refused") if found.ok else found.reason
+    if refused:
+        raise UsageError(f"impl '{impl}': {refused}")
+    return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
 
 
-def check_devices(config: SweepConfig, runner: Executor) -> None:
-    """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
-    if "cuda" in config.axes["device"] and not run_twice_if_killed(runner, "machine").get("gpu"):
-        instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
-        raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}")
+# The time that a trial and a whole sweep take beside sampling, in seconds.
+_TRIAL_COST_S = 0.05
+_SWEEP_COST_S = 10.0
+# The time to compile a case, once to verify it and once for its trials.
+_COMPILE_S = 12.0
+
+
+class Session:
+    """Starts the processes that trials run in, examines layers, and measures cases.
+
+    `traits` holds the traits of the layers described so far. A context manager: its processes end with it.
+    """
+
+    def __init__(self, executor: Executor, precision: Precision, seed: int) -> None:
+        self.executor, self.precision, self.seed = executor, precision, seed
+        self.traits: dict[str, Traits] = {}
+
+    @classmethod
+    def of(cls, config: SweepConfig, compile_cache: Path | None = None, path: Sequence[str] | None = None) -> "Session":
+        """A session as configured. `path` replaces this process's `sys.path` in the search for layers."""
+        executor = Executor(
+            seed=config.seed,
+            trial_s=config.precision.trial_s,
+            timeout_s=config.precision.timeout_s,
+            memory_limit=config.memory_limit,
+            compile_timeout_s=config.compile_timeout_s,
+            compile_cache=compile_cache,
+            path=path,
+        )
+        return cls(executor, config.precision, config.seed)
+
+    def __enter__(self) -> "Session":
+        self.executor.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.executor.drop()
+
+    def describe(self, impl: str) -> Traits:
+        """The traits of a layer, as `describe_impl` finds them."""
+        if impl not in self.traits:
+            self.traits[impl] = describe_impl(impl, self.executor)
+        return self.traits[impl]
+
+    def has_heads(self, impl: str) -> bool:
+        """Whether the layer has heads. Raises UsageError as `describe` does."""
+        return self.describe(impl).has_heads
+
+    def cases(self, config: SweepConfig) -> list[Case]:
+        """The cases of the configured grid. All its layers are described first."""
+        for impl in config.axes["impl"]:
+            self.describe(impl)
+        return list(grid(config.axes, self.has_heads, config.points))
+
+    def unsupported_reason(self, case: Case) -> str | None:
+        """Why the numbers of the case are impossible for its layer; None if they allow it."""
+        return registry.unsupported_reason(case, self.has_heads(case.impl))
+
+    def refused(self, cases: Sequence[Case], finished: Collection[Case]) -> dict[Case, tuple[str, str]]:
+        """The status and reason of each refused case, judged by its numbers first and then by its layer."""
+        by_numbers = {case: self.unsupported_reason(case) for case in cases}
+        refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
+        return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
+
+    def expected_s(self, cases: Sequence[Case]) -> tuple[float, float]:
+        """The least and the longest time to measure the cases, in seconds, if no call takes longer than a trial."""
+        p = self.precision
+        once = _SWEEP_COST_S + _COMPILE_S * sum(registry.is_compiled(case.impl) for case in cases)
+        rounds = (fewest(p), p.max_rounds)
+        least, most = (once + len(cases) * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
+        return least, most
+
+    def plan(self, cases: Sequence[Case], finished: Collection[Case]) -> list[str]:
+        """Lines of text: the cases, the reason for each refused one, and the expected time of the unfinished ones."""
+        refused = self.refused(cases, finished)
+        notes = dict.fromkeys(finished, "finished") | {case: ": ".join(why) for case, why in refused.items()}
+        left = [case for case in cases if case not in notes]
+        least, most = map(duration, self.expected_s(left))
+        to = f" to {most}" if most != least else ""
+        done = len(cases) - len(refused) - len(left)
+        there = f", {done} finished, {len(left)} left to measure" if finished else ""
+        ends = Counter(status for status, _ in refused.values())
+        others = "".join(f", {number} {status}" for status, number in sorted(ends.items()) if status != "unsupported")
+        return [
+            *(case.key + (f"   # {notes[case]}" if case in notes else "") for case in cases),
+            f"{len(cases)} cases, {ends['unsupported']} of them unsupported{others}{there}; "
+            f"about {least}{to}, more where one call takes longer than {self.precision.trial_s:g} s",
+        ]
+
+    def check_devices(self, config: SweepConfig) -> None:
+        """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
+        if "cuda" in config.axes["device"] and not self.executor.ask("machine").values.get("gpu"):
+            instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
+            raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}")
+
+    def machine(self, usable: int | None = None) -> dict[str, Any]:
+        """The description of the machine, with `usable` CPUs. Raises UsageError if torch cannot report it."""
+        facts = self.executor.ask("machine")
+        if not facts.ok:
+            raise UsageError(f"the machine could not be described ({facts.status}: {facts.reason}): try again")
+        return describe_machine(facts.values, usable)
+
+    def measure(
+        self,
+        cases: Sequence[Case],
+        rows: RowSink,
+        watcher: Watcher,
+        phase: Phase = "all",
+        past: ResumeState | None = None,
+        grow: str | None = None,
+        order: int = 0,
+    ) -> Scheduler:
+        """Measure the cases into `rows`. Return the scheduler, which knows the number of trials of each case.
+
+        `order` makes the random order within rounds another one.
+        """
+        traits = {case.impl: self.describe(case.impl) for case in cases}
+        seed = self.seed + order
+        scheduler = Scheduler(cases, traits, self.precision, self.executor, rows, watcher, seed, past=past, grow=grow)
+        {"all": scheduler.run, "prepare": scheduler.prepare, "time": scheduler.time_in_rounds}[phase]()
+        return scheduler
+
+    def measure_into(
+        self,
+        out: Path,
+        cases: Sequence[Case],
+        console: Console,
+        phase: Phase = "all",
+        past: ResumeState | None = None,
+        grow: str | None = None,
+        order: int = 0,
+        first: Sequence[Mapping[str, Any]] = (),
+    ) -> Scheduler:
+        """Measure the cases into the run at `out`, and show the progress. `first` are rows to write before."""
+        writer = row_files.RowWriter(out)
+        try:
+            for row in first:
+                writer.write(row)
+            with Screen(cases, self.precision, console) as screen:
+                return self.measure(cases, writer, screen, phase, past, grow, order)
+        finally:
+            writer.close()
 
 
 # Key in machine.json of the layers' code, by impl.
 CODE = "layers"
 # Number of differences that an error message lists.
 _MOST_TOLD = 6
+# Stop reason in `summary.csv` of a case that needs more trials.
+UNFINISHED = "interrupted"
 
 
-def output_directory(config: SweepConfig) -> Path:
-    """The configured directory, or a new one under `results/` named after the current time."""
-    if config.out is not None:
-        return config.out
-    named = RESULTS / time.strftime("%Y-%m-%d_%H-%M-%S")
-    names = itertools.chain([named], (named.with_name(f"{named.name}-{number}") for number in itertools.count(2)))
-    return next(name for name in names if not name.exists())  # a name may exist if the clock was set back
+@dataclass(frozen=True)
+class OutputDirectory:
+    """The directory at `path` that a sweep writes to. With `continues`, it holds a run to continue."""
+
+    path: Path
+    config: SweepConfig
+    fresh: bool
+    continues: bool
+
+    @classmethod
+    def of(cls, config: SweepConfig, fresh: bool = False) -> "OutputDirectory":
+        """The configured directory, or a new one under `results/` named after the current time. Writes nothing.
+
+        With `fresh`, an existing run is not continued. Raises UsageError if a run can be neither continued nor created.
+        """
+        path = config.out or run_directory.unused_path()
+        return cls(path, config, fresh, _continues(path, config, fresh))
+
+    def check_code(self, traits: Mapping[str, Traits]) -> None:
+        """Raise UsageError if a layer's code has changed and the run would keep rows of the old code.
+
+        Runs of older versions do not store the code of their layers. They pass this check.
+        """
+        found = self._changed(code_digests(traits)) if self.continues else {}
+        if not found:
+            return
+        past = read_resume_state(self.path)[0].reopening(self.config.retry)
+        kept = {case.impl for case in (*past.trials, *past.facts)}
+        ended = {(case.impl, status) for case, (status, _) in past.failures.items() if case.impl in found}
+        rows = kept | {impl for impl, _ in ended}
+        text = [f"{impl} in {', '.join(files)}" for impl, files in found.items() if impl in rows]
+        if not text:
+            return
+        # A layer that has no numbers yet may be measured again: nothing mixes with its new code.
+        statuses = ",".join(sorted({status for _, status in ended}))
+        again = f", or take them again with retry={statuses}" if not kept & found.keys() else ""
+        _raise_if_different(self.path, "has rows of other code", [f"changed since: {'; '.join(text)}"], again)
+
+    def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+        before = run_directory.recalled(self.path, CODE)
+        return {
+            impl: files
+            for impl, now in code.items()
+            if isinstance(before.get(impl), Mapping) and (files := registry.changed_files(before[impl], now))
+        }
+
+    def check_machine(self, machine: Mapping[str, Any]) -> None:
+        """Raise UsageError if times of the run and of this machine cannot be compared."""
+        for before in run_directory.machines(self.path).values() if self.continues else ():
+            _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
+
+    def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
+        """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.
+
+        A corrected figure in a paper's file needs no new measurement. `check_code` has made sure that no results of
+        changed code are kept. Raises UsageError if another sweep has just created the run.
+        """
+        code = code_digests(traits)
+        if self.continues:
+            self._update_paper()
+            if self._changed(code):
+                run_directory.remember(self.path, CODE, code)
+            return
+        if run_directory.is_run(self.path) or run_directory.lacks_config(self.path):
+            if not self.fresh:
+                raise UsageError(
+                    f"out={self.path}: another sweep has just created this run: repeat the command to continue it"
+                )
+            print(f"harness: what was in {self.path} is now in {run_directory.set_aside(self.path)}", file=sys.stderr)
+        run_directory.create(self.path, self.config.record, {**machine, CODE: code})
+
+    def _update_paper(self) -> None:
+        before = run_directory.read_config(self.path)
+        if before is not None and self.config.paper and before.get("paper") != self.config.paper:
+            renewed = {**before, "paper": yaml.safe_load(self.config.yaml)["paper"]}
+            write_atomically(
+                self.path / run_directory.CONFIG, yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True)
+            )
+
+    def past(self, cases: Sequence[Case], console: Console) -> ResumeState:
+        """The finished work of the run, without the failures to retry. Prints how far the run has come."""
+        if not self.continues:
+            return ResumeState()
+        past, notices = read_resume_state(self.path)
+        for notice in notices:
+            print(f"harness: {notice}", file=sys.stderr)
+        known = past.trials.keys() | past.failures.keys() | past.facts
+        begun = known.intersection(cases)
+        grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
+        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}", highlight=False)
+        left = Counter(past.failures[case][0] for case in begun & past.failures.keys())
+        again = [status for status in left if status not in ("unsupported", *self.config.retry)]
+        if again:
+            ended = ", ".join(f"{left[status]} {status}" for status in again)
+            text = f"of these ended without a time: {ended}; retry={','.join(again)} takes them again"
+            console.out(text, highlight=False)
+        return past.reopening(self.config.retry)
+
+    def finished(self) -> set[Case]:
+        """The cases of the run that will not be measured again."""
+        if not self.continues:
+            return set()
+        lines, _ = summarise_run(self.path, self.config.precision)
+        return {line.case for line in lines if line.stop_reason != UNFINISHED and line.status not in self.config.retry}
+
+    def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> int:
+        """How many cases have no stop reason and fewer trials than the sweep has measured.
+
+        This happens if rows cannot be read back. `trials` holds the measured numbers; a case without one needs
+        `min_rounds` trials. A case that has all its trials but no stop reason is finished: the sweep was right to stop,
+        and a better probe has since shown that some trials were disturbed.
+        """
+        least = self.config.precision.min_rounds
+        finished = {
+            line.case for line in lines if line.stop_reason != UNFINISHED or line.trials >= trials.get(line.case, least)
+        }
+        return len({*cases, *trials} - finished)  # the rows may hold cases of others
 
 
-def check_output_directory(out: Path, config: SweepConfig, fresh: bool) -> bool:
-    """Whether `out` holds a run to continue. Writes nothing.
-
-    With `fresh`, an existing run is not continued. Raises UsageError if a run can be neither continued nor created.
-    """
-    if fresh and (store.is_run(out) or store.lacks_config(out)):
+def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
+    """Whether `out` holds a run to continue."""
+    if fresh and (run_directory.is_run(out) or run_directory.lacks_config(out)):
         return False
-    if store.lacks_config(out):
-        raise UsageError(f"out={out} has rows/ and no {store.CONFIG}: put that back, or give --fresh to set it aside")
-    if not store.is_run(out):
-        store.check_new(out)
+    if run_directory.lacks_config(out):
+        raise UsageError(
+            f"out={out} has rows/ and no {run_directory.CONFIG}: put that back, or give --fresh to set it aside"
+        )
+    if not run_directory.is_run(out):
+        run_directory.check_new(out)
         return False
-    try:
-        before = yaml.safe_load(read_text(out / store.CONFIG, MOST_YAML_BYTES))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError):
-        before = None
-    if not isinstance(before, Mapping):
-        raise UsageError(f"{out / store.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
+    before = None
+    with suppress(OSError):
+        before = run_directory.read_config(out)
+    if before is None:
+        raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
     _raise_if_different(out, "is another sweep", differences(present(before), yaml.safe_load(config.yaml)))
     return True
-
-
-def update_paper(out: Path, config: SweepConfig) -> None:
-    """Update the paper in the run's configuration. A corrected figure in its file needs no new measurement."""
-    path = out / store.CONFIG
-    before = yaml.safe_load(read_text(path, MOST_YAML_BYTES))
-    if config.paper and before.get("paper") != config.paper:
-        renewed = {**before, "paper": yaml.safe_load(config.yaml)["paper"]}
-        write_atomically(path, yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True))
-
-
-def check_machine(out: Path, machine: Mapping[str, Any]) -> None:
-    """Raise UsageError if times of the run at `out` and of this machine cannot be compared."""
-    for before in store.machines(out).values():
-        _raise_if_different(out, "was measured on another machine", unlike(before, machine))
 
 
 def code_digests(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
@@ -134,45 +355,8 @@ def code_digests(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
     }
 
 
-def check_code(out: Path, code: Mapping[str, Mapping[str, str]], retry: Collection[str]) -> None:
-    """Raise UsageError if a layer's code has changed and the run at `out` would keep rows of the old code.
-
-    Runs of older versions do not store the code of their layers. They pass this check.
-    """
-    found = _changed(out, code)
-    if not found:
-        return
-    past = read_resume_state(out)[0].reopening(retry)
-    kept = {case.impl for case in (*past.trials, *past.facts)}
-    ended: dict[str, set[str]] = {}
-    for case, (status, _) in past.failures.items():
-        ended.setdefault(case.impl, set()).add(status)
-    told = [f"{impl} in {', '.join(files)}" for impl, files in found.items() if impl in kept or impl in ended]
-    if not told:
-        return
-    only_ended = {status for impl in found for status in ended.get(impl, ())} if not kept & found.keys() else set()
-    # A layer that has no numbers yet may be measured again: nothing mixes with its new code.
-    again = f", or take them again with retry={','.join(sorted(only_ended))}" if only_ended else ""
-    _raise_if_different(out, "has rows of other code", [f"changed since: {'; '.join(told)}"], again)
-
-
-def update_code_digests(out: Path, code: Mapping[str, Mapping[str, str]]) -> None:
-    """Store the new code of layers. `check_code` has made sure that no results of their old code are kept."""
-    if _changed(out, code):
-        store.remember(out, CODE, code)
-
-
-def _changed(out: Path, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-    before = store.recalled(out, CODE)
-    return {
-        impl: files
-        for impl, now in code.items()
-        if isinstance(before.get(impl), Mapping) and (files := registry.changed_files(before[impl], now))
-    }
-
-
 def _raise_if_different(out: Path, what: str, found: list[str], otherwise: str = "") -> None:
     if found:
         more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
-        told = "; ".join(found[:_MOST_TOLD])
-        raise UsageError(f"out={out} {what} ({told}{more}): name another, or give --fresh to set it aside{otherwise}")
+        text = "; ".join(found[:_MOST_TOLD])
+        raise UsageError(f"out={out} {what} ({text}{more}): name another, or give --fresh to set it aside{otherwise}")

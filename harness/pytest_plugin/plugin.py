@@ -90,9 +90,9 @@ def _is_other(mark: pytest.Mark) -> bool:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """With -v, print the cost models that were found."""
     measuring = config.stash.get(_MEASURING, None)
-    if measuring is not None and measuring.told and config.getoption("verbose", 0) > 0:
+    if measuring is not None and measuring.summary and config.getoption("verbose", 0) > 0:
         terminalreporter.section("scaling")
-        for what, law in measuring.told.items():
+        for what, law in measuring.summary.items():
             terminalreporter.write_line(f"{what}: {law}")
 
 

@@ -10,86 +10,81 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from harness.case import AXES, DEFAULTS, Case, grid
-from harness.config.axes import check_axes
-from harness.config.files import conf_directory
+from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
-from harness.former_names import present_keywords
+from harness.key_value_options import check_axes, present_keywords
 from harness.measure.executor import Executor
-
-if TYPE_CHECKING:
-    from harness.case import Case
-    from harness.config import Precision
-    from harness.registry import Traits
-    from harness.results.table import CaseResult
-
+from harness.measure.outcome import TrialOutcome
+from harness.measure.session import Session
+from harness.registry import Traits
+from harness.results.columns import CaseResult
+from harness.results.summarise import summarise
 
 _SEED = 0
-# A trial that takes facts and lasts longer than this counts as hanging.
-_TIMEOUT_S = 60.0
-_TRIAL_S = 0.1
 
 
 class PytestSession:
     """Runs the sweep's own trials and keeps their rows for the session.
 
-    The facts of a case are taken once, and its times once for each precision. `told` holds the lines of the session's
-    summary. The fork server begins to start at once.
+    The facts of a case are taken once, and its times once for each precision. `summary` holds the lines for
+    the session's summary. The fork server begins to start at once.
     """
 
     def __init__(self) -> None:
-        self.told: dict[str, str] = {}
+        self.summary: dict[str, str] = {}
         self._facts: dict[Case, list[dict[str, Any]]] = {}
         self._times: dict[tuple[Case, str], list[dict[str, Any]]] = {}
         self._traits: dict[str, Traits] = {}
-        self._started: tuple[Any, ...] | None = None
-        self._runner: Executor | None = None
-        self._cache: tempfile.TemporaryDirectory[str] | None = None
-        self._run(_TRIAL_S, _TIMEOUT_S).start()
+        self._session: Session | None = None
+        self._started: tuple[Any, ...] = ()
+        self._processes = contextlib.ExitStack()
+        self._precision = precision_named("quick")
+        self._session_for()
 
-    def traits(self, impl: str) -> "Traits":
+    def traits(self, impl: str) -> Traits:
         """The traits of the impl. A trial inspects a layer that is not built in.
 
         Raises UsageError if the layer cannot be loaded.
         """
-        from harness.measure.session import describe_impl
+        return self._session_for().describe(impl)
 
-        if impl not in self._traits:
-            self._traits[impl] = describe_impl(impl, self._any_runner())
-        return self._traits[impl]
+    def has_heads(self, impl: str) -> bool:
+        """Whether the layer has heads. Raises UsageError as `traits` does."""
+        return self.traits(impl).has_heads
 
     def has_gpu(self) -> bool:
         """Whether torch sees a CUDA device."""
-        return bool(self._any_runner().run("machine").get("gpu"))
+        return bool(self._session_for().executor.ask("machine").values.get("gpu"))
 
-    def facts(self, cases: Iterable["Case"], precision: "Precision") -> "list[CaseResult]":
+    def facts(self, cases: Iterable[Case], precision: Precision) -> list[CaseResult]:
         """Verify the cases and return their exact facts. The line of a failed case says why."""
         cases = list(cases)
         missing = [case for case in cases if case not in self._facts]
         if missing:
             rows = _Rows()
             with self._unless_stopped():
-                self._sweep(missing, precision, self._any_runner(), rows).prepare()
+                self._session_for().measure(missing, rows, _NoScreen(), "prepare")
             self._facts.update(rows.by_case)
-        return self._lines([row for case in cases for row in self._facts[case]], precision)
+        return summarise([row for case in cases for row in self._facts[case]], precision)
 
-    def times(self, cases: Sequence["Case"], precision: "Precision", more: bool = False) -> "list[CaseResult]":
+    def times(self, cases: Sequence[Case], precision: Precision, more: bool = False) -> list[CaseResult]:
         """Return the facts and times of the cases. With `more`, measure as many rounds again and add them."""
         self.facts(cases, precision)
         fine = [case for case in cases if self._facts[case][-1]["status"] == "ok"]
         missing = [case for case in fine if more or (case, repr(precision)) not in self._times]
         if missing:
             rows = _Rows()
-            runner = self._run(precision.trial_s, precision.timeout_s)
             with self._unless_stopped():
-                self._sweep(missing, precision, runner, rows).time_in_rounds()
+                self._session_for(precision).measure(missing, rows, _NoScreen(), "time")
             for case in missing:
                 kept = self._times.setdefault((case, repr(precision)), [])
                 before = max((row["round"] for row in kept), default=0)
@@ -97,16 +92,12 @@ class PytestSession:
         timed = [row for case in fine for row in self._times[case, repr(precision)]]
         rounds = max((row["round"] for row in timed), default=0)
         limits = replace(precision, max_rounds=max(precision.max_rounds, rounds))
-        return self._lines([row for case in cases for row in self._facts[case]] + timed, limits)
+        return summarise([row for case in cases for row in self._facts[case]] + timed, limits)
 
     def close(self) -> None:
         """End every process that was started. Measurements are kept."""
-        if self._runner is not None:
-            self._runner.__exit__(None, None, None)
-            self._runner = None
-        if self._cache is not None:
-            self._cache.cleanup()
-            self._cache = None
+        self._processes.close()
+        self._session = None
 
     @contextlib.contextmanager
     def _unless_stopped(self) -> Iterator[None]:
@@ -120,38 +111,24 @@ class PytestSession:
             self.close()
             raise
 
-    def _lines(self, rows: Sequence[Mapping[str, Any]], precision: "Precision") -> "list[CaseResult]":
-        from harness.results.summarise import summarise
+    def _session_for(self, precision: Precision | None = None) -> Session:
+        """The session with the limits of the precision, or with the latest limits: facts do not depend on them.
 
-        return summarise(rows, precision)
-
-    def _sweep(self, cases: Sequence["Case"], precision: "Precision", runner: Executor, rows: "_Rows") -> Any:
-        from harness.measure.scheduler import Scheduler
-
-        traits = {case.impl: self.traits(case.impl) for case in cases}
-        return Scheduler(cases, traits, precision, runner, rows, _NoScreen(), _SEED)
-
-    def _any_runner(self) -> Executor:
-        """The current executor, or a new one. Facts do not depend on the sampling time."""
-        return self._run(*(self._started[1:] if self._started else (_TRIAL_S, _TIMEOUT_S)))
-
-    def _run(self, trial_s: float, timeout_s: float) -> Executor:
-        """The executor for these limits. A new one starts if they or `sys.path` have changed, for example by a test."""
+        A new one starts if the limits or `sys.path` have changed, for example by a test.
+        """
+        self._precision = precision or self._precision
+        trial_s, timeout_s = self._precision.trial_s, self._precision.timeout_s
         wanted = (tuple(sys.path), trial_s, timeout_s)
-        if self._runner is None or self._started != wanted:
+        if self._session is None or self._started != wanted:
             self.close()
-            self._cache = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
-            self._started, self._runner = (
-                wanted,
-                Executor(
-                    seed=_SEED,
-                    trial_s=trial_s,
-                    timeout_s=timeout_s,
-                    memory_limit=None,
-                    compile_cache=Path(self._cache.name),
-                ),
-            )
-        return self._runner
+            scratch = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
+            cache = Path(self._processes.enter_context(scratch))
+            runner = Executor(seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, memory_limit=None, compile_cache=cache)
+            self._session = self._processes.enter_context(Session(runner, self._precision, _SEED))
+            self._session.traits = self._traits
+            self._started = wanted
+        self._session.precision = self._precision
+        return self._session
 
 
 class _Rows:
@@ -161,8 +138,6 @@ class _Rows:
         self.by_case: dict[Case, list[dict[str, Any]]] = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
-        from harness.case import Case
-
         self.by_case.setdefault(Case.from_dict(row["case"]), []).append(dict(row))
 
 
@@ -170,9 +145,9 @@ class _NoScreen:
     """A watcher that shows nothing: pytest owns the screen."""
 
     def starting(self, phase: str, number: int) -> None: ...
-    def trial(self, case: "Case", outcome: Mapping[str, Any]) -> None: ...
-    def finished(self, case: "Case", status: str) -> None: ...
-    def added(self, cases: "Collection[Case]") -> None: ...
+    def trial(self, case: Case, outcome: TrialOutcome) -> None: ...
+    def finished(self, case: Case, status: str) -> None: ...
+    def added(self, cases: Collection[Case]) -> None: ...
 
 
 def impl_name_of(layer: object) -> str:
@@ -253,9 +228,7 @@ def _is_same_object(one: str, other: str) -> bool:
     return Path(one).resolve() == Path(other).resolve()
 
 
-# The axes along which a cost model can be fitted, and their letters in formulas.
-SIZES = {"seq_len": "n", "d_model": "d", "num_heads": "h", "batch_size": "b"}
-# The default sizes of each axis along which a cost model is fitted.
+# The axes along which a cost model can be fitted, and their default sizes.
 OVER: dict[str, tuple[int, ...]] = {
     "seq_len": (64, 128, 256, 512, 1024),
     "d_model": (32, 64, 128, 256),
@@ -283,28 +256,31 @@ class Request:
     @property
     def letter(self) -> str:
         """The axis as a letter in formulas."""
-        return SIZES[self.axis]
+        return AXES[self.axis].letter
+
+    @property
+    def sizes(self) -> list[int]:
+        """The different sizes along the axis, in ascending order."""
+        return sorted({getattr(case, self.axis) for case in self.cases})
 
     @property
     def varied(self) -> tuple[str, ...]:
         """The sizes that take several values."""
-        return tuple(name for name in SIZES if len({getattr(case, name) for case in self.cases}) > 1)
+        return tuple(name for name in OVER if len({getattr(case, name) for case in self.cases}) > 1)
 
     def between(self) -> list[Case]:
         """The cases halfway between neighbours along the axis."""
-        found: dict[Case, None] = {}
-        for case in self.cases:
-            more = [getattr(c, self.axis) for c in self.cases if getattr(c, self.axis) > getattr(case, self.axis)]
-            if more:
-                found[replace(case, **{self.axis: (getattr(case, self.axis) + min(more)) // 2})] = None
+        middles: dict[int, Any] = {low: (low + high) // 2 for low, high in pairwise(self.sizes)}
+        lower = [case for case in self.cases if getattr(case, self.axis) in middles]
+        found = dict.fromkeys(replace(case, **{self.axis: middles[getattr(case, self.axis)]}) for case in lower)
         return [case for case in found if case not in self.cases]
 
     def at(self, sizes: Mapping[str, Any]) -> Case:
         """The case at these sizes. Raises UsageError for an unknown or invalid size, or a missing one that varies."""
-        unknown = sizes.keys() - SIZES.keys()
+        unknown = sizes.keys() - OVER.keys()
         if unknown:
             name = min(unknown)
-            raise UsageError(f"at({name}=…): there is no such size{did_you_mean(name, SIZES)}")
+            raise UsageError(f"at({name}=…): there is no such size{did_you_mean(name, OVER)}")
         missing = [name for name in self.varied if name not in sizes]
         if missing:
             raise UsageError(f"at(…): say {' and '.join(f'{name}=…' for name in missing)}")
@@ -327,16 +303,21 @@ def read_request(
 
     Raises UsageError if an argument is invalid.
     """
-    if axis not in SIZES:
-        raise UsageError(f"axis={axis!r}: a law is along {', '.join(SIZES)}{did_you_mean(str(axis), SIZES)}")
+    if axis not in OVER:
+        raise UsageError(f"axis={axis!r}: a law is along {', '.join(OVER)}{did_you_mean(str(axis), OVER)}")
     if axis in given:
         raise UsageError(f"{axis} is the axis: its sizes are over=…")
     sizes = OVER[axis] if over is None else tuple(over)
     axes = _axes(layer, {**given, axis: sizes})
-    several = [name for name, values in axes.items() if len(values) > 1 and name not in SIZES]
+    several = [name for name, values in axes.items() if len(values) > 1 and name not in OVER]
     if several:
         raise UsageError(f"{several[0]} takes one value here: ask once for each")
-    return Request(_people(layer), axis, tuple(sorted(grid(axes, has_heads))), precision_named(precision))
+    return Request(
+        getattr(layer, "__qualname__", str(layer)),
+        axis,
+        tuple(sorted(grid(axes, has_heads))),
+        precision_named(precision),
+    )
 
 
 def one_case(layer: object, given: Mapping[str, Any], has_heads: Callable[[str], bool]) -> Case:
@@ -366,8 +347,3 @@ def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
     usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
     return check_axes({**usual, **values, "impl": [name]})
-
-
-def _people(layer: object) -> str:
-    """The layer's name in messages."""
-    return layer.__qualname__ if isinstance(layer, type) else str(layer)

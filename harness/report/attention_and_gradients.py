@@ -1,10 +1,16 @@
-"""Plots of what a layer does with a sequence: its attention weights, and how far back a gradient reaches."""
+"""What a layer does with a sequence, shown: its attention weights, and how far back a gradient reaches.
 
+Each becomes a picture, a CSV file with every number, and a short table with sentences for the terminal.
+"""
+
+import csv
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import seaborn as sns
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm
@@ -13,58 +19,169 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from harness.formatting import printable
-from harness.report.facets import MARKERS, PALETTE
-from harness.report.plots.style import THEME, title
+from harness.case import Case
+from harness.files import escaped_cell
+from harness.fit.gradient_decay import FLOOR, Decay, Rate, decay
+from harness.formatting import printable, shortened
+from harness.report.document import Table
+from harness.report.panels import Look, nth_look
+from harness.report.plots.style import canvas, save
 
+PLOTS = "plots"
 Norms = NDArray[np.float64]
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The picture, the rows of `NAME.csv` under their `header`, and what the terminal shows."""
+
+    name: str
+    figure: Figure
+    header: Sequence[str]
+    rows: Iterable[Sequence[Any]]
+    parts: Sequence[Table | str]
+
+    def write(self, directory: Path) -> list[Path]:
+        """Write `plots/NAME.png`, `plots/NAME.svg` and `NAME.csv`, and return their paths.
+
+        Invalid characters, which a broken argument can contain, are written as escapes.
+        """
+        (directory / PLOTS).mkdir(parents=True, exist_ok=True)
+        table = directory / f"{self.name}.csv"
+        written = [*save(self.figure, directory / PLOTS / self.name), table]
+        with table.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self.header)
+            writer.writerows([escaped_cell(cell) for cell in row] for row in self.rows)
+        return written
+
+
+def _whose(own: bool, seeds: str) -> str:
+    """Whose weights the layer had, in words. Random weights do not show what a layer learns."""
+    return "own weights" if own else f"untrained, {seeds}"
+
+
+def gradient_finding(outcomes: Mapping[str, Sequence[Mapping[str, Any]]], n: int, d: int) -> Finding:
+    """How far back gradients reach in each layer, from its outcomes: one for each seed."""
+    norms = {impl: np.array([one["norms"] for one in of_seeds]) for impl, of_seeds in outcomes.items()}  # (seeds, n)
+    own = {impl for impl, of_seeds in outcomes.items() if of_seeds[0]["own_weights"]}
+    found = {impl: decay(of_seeds) for impl, of_seeds in norms.items()}
+    last = max(map(len, outcomes.values())) - 1
+    whose = _whose(own == norms.keys(), f"seeds 0 to {last}" if last else "seed 0")
+    legend = {
+        impl: f"{shortened(impl)}: {f'keeps {one.rate.value:.3f} a step' if one.rate else 'no rate'}"
+        + ", own weights" * (impl in own)
+        for impl, one in found.items()
+    }
+    columns = {"impl": "", **dict.fromkeys(("a step", "with 95 %", "half after", "at 0", f"at {n - 1}"), "n")}
+    rows = [
+        (impl, *rate_cells(one), *(f"{end:.2g}" for end in np.median(norms[impl][:, [0, -1]], axis=0)))
+        for impl, one in found.items()
+    ]
+    sentences = (
+        f"{impl}{' (own weights)' * (impl in own)}: {gradient_reach_sentence(one)}" for impl, one in found.items()
+    )
+    return Finding(
+        "gradient_reach",
+        gradient_reach(norms, legend, f"How far back the last output feels its input: n = {n}, d = {d}\n{whose}"),
+        ("impl", "seed", "distance", "norm"),
+        (
+            (impl, seed, distance, f"{norm:.9g}")
+            for impl, of_seeds in norms.items()
+            for (seed, distance), norm in np.ndenumerate(of_seeds)
+        ),
+        [f"What each step back keeps ({whose}):", Table(columns, rows), *sentences],
+    )
+
 
 # How far the axis reaches below its top. Still smaller values would squeeze everything comparable to the top.
 _DEEPEST = 1e-24
 _QUARTERS = (0.25, 0.5, 0.75)
 
 
-def gradient_reach(norms: Mapping[str, Norms], said: Mapping[str, str], heading: str) -> Figure:
+def gradient_reach(norms: Mapping[str, Norms], legends: Mapping[str, str], heading: str) -> Figure:
     """Draw how far back the last output depends on its input: ‖∂h_n/∂x_t‖ over n − t, on a logarithmic axis.
 
     Exponential decay is a falling straight line on this axis. Each layer's `norms` are (seeds, n), by distance, and
-    `said` holds its text in the legend.
+    `legends` holds its text in the legend.
     """
-    with sns.axes_style("whitegrid", rc=THEME), sns.plotting_context(rc=THEME):
-        figure = Figure(figsize=(8.8, 5.0), layout="constrained")
+    with canvas(8.8, 5.0, heading) as figure:
         axes = figure.subplots()
         axes.set_yscale("log")
         for i, (impl, of_seeds) in enumerate(norms.items()):
             # By place in this figure, not in the registry: the few layers here, of dozens, must look different.
-            colour, marker = PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)]
             # The first line is the widest, so that it shows beside a line exactly on top of it.
-            _line(axes, of_seeds, colour, marker, max(1.4, 2.8 - 0.35 * i), said[impl])
-        _ends(axes, norms)
+            _line(axes, of_seeds, nth_look(i), max(1.4, 2.8 - 0.35 * i), legends[impl])
+        values = np.concatenate([of_seeds[of_seeds > 0] for of_seeds in norms.values()])
+        if len(values):
+            top = float(values.max())
+            axes.set_ylim(max(float(values.min()), top * _DEEPEST) / 3, top * 3)
+        axes.yaxis.set_major_locator(LogLocator(numticks=9))
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.set(xlabel="distance n − t, in tokens", ylabel="‖∂h_n/∂x_t‖")
-        title(figure, heading)
         figure.legend(loc="outside right center", frameon=False)
     return figure
 
 
-def _line(axes: Axes, norms: Norms, colour: str, marker: str, width: float, says: str) -> None:
+def _line(axes: Axes, norms: Norms, look: Look, width: float, says: str) -> None:
     """Draw the median and the middle half of the seeds. Distances where a seed has 0 are gaps on this axis."""
     positive = np.where(norms > 0, norms, np.nan)
     known = ~np.isnan(positive).any(axis=0)
     distance = np.arange(norms.shape[1])
-    lo, median, hi = (np.where(known, np.quantile(norms, q, axis=0), np.nan) for q in _QUARTERS)
-    axes.fill_between(distance, lo, hi, color=colour, alpha=0.2, lw=0)
-    step = max(1, norms.shape[1] // 8)
-    looks_so = {"color": colour, "marker": marker, "markevery": step, "ms": 4 + width, "mec": "white", "mew": 0.6}
-    axes.plot(distance, median, lw=width, label=says, **looks_so)
+    lo, median, hi = np.where(known, np.quantile(norms, _QUARTERS, axis=0), np.nan)
+    axes.fill_between(distance, lo, hi, color=look.colour, alpha=0.2, lw=0)
+    marks: dict[str, Any] = {"marker": look.marker, "markevery": max(1, norms.shape[1] // 8), "ms": 4 + width}
+    axes.plot(distance, median, lw=width, label=says, color=look.colour, mec="white", mew=0.6, **marks)
 
 
-def _ends(axes: Axes, norms: Mapping[str, Norms]) -> None:
-    values = np.concatenate([of_seeds[of_seeds > 0] for of_seeds in norms.values()])
-    if len(values):
-        top = float(values.max())
-        axes.set_ylim(max(float(values.min()), top * _DEEPEST) / 3, top * 3)
-    axes.yaxis.set_major_locator(LogLocator(numticks=9))
-    axes.yaxis.set_minor_locator(NullLocator())
+# A rate matters only if it changes the gradient by at least this factor over all distances.
+_MATTERS = 2.0
+
+
+def gradient_reach_sentence(found: Decay) -> str:
+    """How far back a gradient reaches: what each step back keeps of it, and what to know about that rate."""
+    if found.rate is None:
+        return f"too few distances to tell a rate.{_beyond_text(found)}"
+    halves = ""
+    if not found.steady and found.near and found.far:
+        middle = found.fitted // 2
+        halves = f" Not at one rate: {found.near.value:.3f} a step up to {middle} tokens, {found.far.value:.3f} beyond."
+    return f"{_trend(found, found.rate)}{halves}{_beyond_text(found)}"
+
+
+def _trend(found: Decay, rate: Rate) -> str:
+    value, interval, half = rate_cells(found)
+    several_seeds = rate.hi < math.inf
+    keeps = f"{value} ({interval})" if several_seeds else value
+    if 1 / _MATTERS < rate.value**found.fitted < _MATTERS:
+        return f"no fading over {found.fitted} tokens: each step back keeps {keeps} of it."
+    if rate.lo <= 1 <= rate.hi and several_seeds:
+        return f"each step back keeps {keeps} of it, by seeds too few or too unlike to tell whether it fades."
+    if rate.value > 1:
+        return f"it grows: each step back makes it {keeps} times as large."
+    return f"each step back keeps {keeps} of it; half is gone after {half} tokens."
+
+
+def _beyond_text(found: Decay) -> str:
+    if found.underflows:
+        return f" Beyond {found.fitted} tokens it is below {FLOOR:g}, too small for a float64."
+    if found.reach > found.fitted:
+        return f" It has gaps: from {found.fitted + 1} tokens back comes nothing, from {found.reach} something."
+    tokens = f"{found.reach} token{'' if found.reach == 1 else 's'}"
+    return f" Nothing from more than {tokens} back has any influence: exactly 0." if found.ends else ""
+
+
+def rate_cells(found: Decay) -> tuple[str, str, str]:
+    """The rate, its interval between seeds, and the tokens after which half is left; all empty without a rate.
+
+    The interval is `one seed` if there is only one. The tokens are `∞` from 10 times the fitted distance on.
+    """
+    if found.rate is None:
+        return "", "", ""
+    value, lo, hi, half = found.rate.value, found.rate.lo, found.rate.hi, found.rate.half_distance
+    interval = f"{lo:.3f} to {hi:.3f}" if hi < math.inf else "one seed"
+    return f"{value:.3f}", interval, f"{half:.3g}" if half < 10 * found.fitted else "∞"
 
 
 # Words in a plot come from outside and may have any letters: find the fonts that have them.
@@ -99,7 +216,44 @@ def _letters(path: Any) -> set[str]:
         return set()
 
 
-Weights = NDArray[np.float64]
+# Up to these numbers of words and heads, the strongest weights are printed too.
+_PRINTED_WORDS, _PRINTED_HEADS = 16, 6
+
+
+def attention_finding(case: Case, words: Sequence[str], outcome: Mapping[str, Any], seed: int) -> Finding:
+    """The attention weights of a layer for a sentence."""
+    weights = np.array(outcome["weights"])  # (h, n, n)
+    whose = _whose(outcome["own_weights"], f"seed {seed}")
+    causal = case.mask == "causal"
+    heading = f"{case.impl}: d = {case.d_model}, h = {len(weights)}{', causal' * causal}, {whose}"
+    text = [f"Every row sums to 1, to within {outcome['row_error']:.1e}."]
+    if fonts_for(words)[1]:
+        text.append("No font here has all of its letters: they are boxes in the .png, and text in the .svg.")
+    short = len(words) <= _PRINTED_WORDS and len(weights) <= _PRINTED_HEADS
+    strongest = (f"Each word looks most at ({whose}):", _strongest(words, weights)) if short else ()
+    return Finding(
+        "attention_map",
+        attention_map(words, weights, causal, heading),
+        ("head", "query", "query_position", "key", "key_position", "weight"),  # positions count from 1
+        (
+            (head + 1, words[i], i + 1, words[j], j + 1, f"{weight:.9g}")
+            for (head, i, j), weight in np.ndenumerate(weights)
+        ),
+        [*strongest, *text],
+    )
+
+
+def _strongest(words: Sequence[str], weights: Weights) -> Table:
+    """The word that each word attends to most, by head."""
+    rows = [
+        (
+            label_text(word, 24),
+            *(f"{label_text(words[of_word.argmax()], 16)} {of_word.max():.2f}" for of_word in weights[:, i]),
+        )
+        for i, word in enumerate(words)
+    ]
+    return Table(dict.fromkeys(("word", *(f"head {head + 1}" for head in range(len(weights)))), ""), rows)
+
 
 _COLOURS = "Blues"  # light means a small weight
 _HIDDEN = "0.88"
@@ -121,10 +275,9 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
     rows = -(-heads // columns)
     side = _side(n)
     families, _ = fonts_for(labels)
-    with sns.axes_style("white", rc=THEME), sns.plotting_context(rc=THEME):
-        room = 0.07 * max(map(len, labels)) + 0.2  # for the words beside and below
-        size = (max(5.0, columns * (side + 0.1) + room + 1.3), rows * (side + 0.3) + room + 0.7)
-        figure = Figure(figsize=size, layout="constrained")
+    room = 0.07 * max(map(len, labels)) + 0.2  # for the words beside and below
+    width, height = max(5.0, columns * (side + 0.1) + room + 1.3), rows * (side + 0.3) + room + 0.7
+    with canvas(width, height, heading, style="white") as figure:
         grid = figure.subplots(rows, columns, squeeze=False)
         # Under a causal mask the first word has a weight of 1. A linear scale would hide all other weights beside it.
         scale = PowerNorm(0.5, 0, float(weights.max()))
@@ -136,7 +289,6 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
         for empty in grid.flat[heads:]:
             empty.set_axis_off()
         figure.colorbar(image, ax=grid, label="attention weight", shrink=min(1.0, 3.5 / (rows * side)), aspect=18)
-        title(figure, heading)
         names = (grid[0][0].set_xlabel, grid[0][0].set_ylabel) if heads == 1 else (figure.supxlabel, figure.supylabel)
         for name, says in zip(names, ("is looked at (key)", "looks (query)"), strict=True):
             name(says, fontsize=10)

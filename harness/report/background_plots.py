@@ -1,4 +1,4 @@
-"""A second process that draws the plots while this one fits cost models and writes tables.
+"""All static plots of a run, drawn by a second process while this one fits cost models and writes tables.
 
 Loading the drawing libraries alone takes a second, so the process starts before any plot is due. If the process fails,
 this one draws everything itself, meets the same error and reports it.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness.background_process import BackgroundProcess
 
 if TYPE_CHECKING:  # only: an early start must not wait for what this import loads
-    from harness.results.table import CaseResult
+    from harness.results.columns import CaseResult
 
 _Order = tuple[Path, Sequence["CaseResult"], Mapping[str, Any]]
 
@@ -59,22 +59,18 @@ class BackgroundPlots:
             return
         process = self._interpreter.process
         if process is None or process.wait() != 0:
-            _draw(self._order)
+            from harness.report.plots.all_plots import draw  # loads the drawing libraries
+
+            draw(*self._order)
 
 
 def serve_drawing() -> None:
     """The work of the process: load the libraries, then draw what the file named on standard input holds."""
-    import harness.report.plots.draw  # noqa: F401
+    from harness.report.plots.all_plots import draw
 
     name = sys.stdin.buffer.read().decode()
     if not name:
         return
     with open(name, "rb") as file:
         order: _Order = pickle.load(file)
-    _draw(order)
-
-
-def _draw(order: _Order) -> None:
-    from harness.report.plots.draw import draw
-
     draw(*order)

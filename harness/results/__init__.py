@@ -1,6 +1,4 @@
-"""Summarise the rows of a run as a tidy table: one line per case, units in the column names."""
+"""The directory of a run: append rows, read them back, and summarise them as a tidy table with one line per case.
 
-from harness.results.summarise import summarise, summarise_run
-from harness.results.table import COLUMNS, CaseResult, table
-
-__all__ = ["COLUMNS", "CaseResult", "summarise", "summarise_run", "table"]
+config.yaml   machine.json   rows/*.jsonl   summary.csv   laws.csv   plots/
+"""

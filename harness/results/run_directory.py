@@ -1,306 +1,322 @@
-"""Read a stored run: the input of every command that does not measure.
+"""The directory of a run: create it, recognise it, allow one writer at a time, and link to the latest."""
 
-A stored run is the directory of a run, possibly measured on several hosts, or a file of pytest-benchmark JSON.
-"""
-
+import contextlib
+import errno
+import fcntl
+import itertools
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any
 
-import yaml
-
-from harness.case import AXES, SETTINGS
-from harness.config.schema import Precision
 from harness.errors import UsageError
-from harness.files import MOST_YAML_BYTES, from_csv, read_bytes, read_json, read_text
-from harness.former_names import present
-from harness.machine import unlike
-from harness.results.summarise import summarise_run
-from harness.results.table import COLUMNS, CaseResult, lines_of_table
-from harness.store import check_run, machines
+from harness.files import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
 
-Setting = tuple[Any, ...]
+NAME = "lock.json"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+# Errors of file systems without locks. The content of the file is then the only evidence.
+_NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK)
 
 
-def machine_of_hosts(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The machines of several hosts as one: that of the first host, with the names of all hosts as `host`."""
-    first = next(iter(hosts.values()))
-    return {**first, "host": ", ".join(hosts)}
+class Lock:
+    """Context manager that holds the run at `out` for one writer. With `make` it creates the directory if necessary.
 
+    A file in the directory names the holder, and the kernel holds the lock. The kernel releases a lock when its process
+    ends, for whatever reason. A file without a lock is therefore stale, unless another machine wrote it: the kernel of
+    this machine does not see the locks of others.
 
-def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Notices for a run of several hosts; none for a single host.
-
-    One notice says how many cases each host measured. Further notices warn if different machines measured cases with
-    the same settings, because such cases are compared with each other.
+    Entering raises UsageError if another process holds the run, or if the directory is not writable. After entering,
+    `left_by` names a holder that ended without releasing the run.
     """
-    settings: dict[str, dict[Setting, int]] = {}
-    for line in lines:
-        if line.host is not None:
-            setting = tuple(getattr(line, name) for name in SETTINGS)
-            of_host = settings.setdefault(line.host, {})
-            of_host[setting] = of_host.get(setting, 0) + 1
-    if len(settings) < 2:
-        return []
-    varied = _varying([setting for of_host in settings.values() for setting in of_host])
-    who = [
-        f"{host}: {sum(of_host.values())} cases{_host_names(of_host, varied)}"
-        for host, of_host in sorted(settings.items())
-    ]
-    return [f"measured by {'; '.join(who)}", *_mixed_machines(settings, hosts, varied)]
 
+    def __init__(self, out: Path, make: bool = True) -> None:
+        self._out, self._path, self._make = out, out / NAME, make
+        self._file = -1
+        self.left_by: str | None = None
 
-def _mixed_machines(
-    settings: Mapping[str, Mapping[Setting, int]], hosts: Mapping[str, Mapping[str, Any]], varied: Sequence[int]
-) -> list[str]:
-    sentences = []
-    for setting in dict.fromkeys(setting for of_host in settings.values() for setting in of_host):
-        names = sorted({name for host, of_host in settings.items() if setting in of_host for name in host.split(",")})
-        known = [(name, hosts[name]) for name in names if name in hosts]
-        differences = [(name, unlike(known[0][1], other)) for name, other in known[1:]]
-        for name, differing in differences:
-            if differing:
-                of = _host_names({setting: 1}, varied).strip(" ()")
-                sentences.append(
-                    f"{of + ': ' if of else ''}{known[0][0]} and {name} are unlike machines "
-                    f"({'; '.join(one.replace(' before and ', ' and ').removesuffix(' now') for one in differing)}): "
-                    "laws, slopes and comparisons mix what both have measured"
+    def __enter__(self) -> "Lock":
+        try:
+            if self._make:
+                self._out.mkdir(parents=True, exist_ok=True)
+            while not self._taken():
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"out={self._out} cannot be written to ({error.strerror}): nothing was measured; "
+                "name another directory, or have this one written to"
+            ) from error
+        try:
+            self._take_over()
+        except BaseException:
+            os.close(self._file)
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        # Remove the file, then release the lock. A process that opened the old file then sees that the file is
+        # gone, and creates a new one.
+        try:
+            if os.path.samestat(self._path.stat(), os.fstat(self._file)):  # another directory may have this name by now
+                self._path.unlink()
+        except OSError:  # the directory became read-only, or was removed
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, 0)  # an empty file names no holder, so none will be reported
+        os.close(self._file)
+
+    def _taken(self) -> bool:
+        """Try to lock the file. Return False if the file was removed or replaced meanwhile: try again."""
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _take_kernel_lock(self._file)
+            mine = os.stat(self._path).st_ino == os.fstat(self._file).st_ino
+        except FileNotFoundError:  # the previous holder has just removed the file
+            mine = False
+        except BlockingIOError as error:
+            holder = _read(self._file)
+            os.close(self._file)
+            raise UsageError(
+                f"out={self._out}: {_holder_text(holder)} is measuring there: wait for it, or end it"
+            ) from error
+        except BaseException:
+            os.close(self._file)
+            raise
+        if not mine:
+            os.close(self._file)
+        return mine
+
+    def _take_over(self) -> None:
+        holder = _read(self._file)
+        if holder:
+            if not _of_this_machine(holder):
+                raise UsageError(
+                    f"out={self._out}: {_holder_text(holder)} is measuring there, or has ended without a word; "
+                    f"if it has, remove {self._path}"
                 )
-    return sentences
+            self.left_by = _holder_text(holder)
+        me = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S"), "boot": _boot()}
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)
 
 
-def _varying(settings: Sequence[Setting]) -> list[int]:
-    """The positions in a setting whose values differ."""
-    return [place for place in range(len(SETTINGS)) if len({setting[place] for setting in settings}) > 1]
+def holder(out: Path) -> tuple[str | None, bool | None]:
+    """The process named in the lock file, and whether it still holds the run.
 
-
-def _host_names(settings: Mapping[Setting, int], varied: Sequence[int]) -> str:
-    texts = [" ".join(f"{SETTINGS[place]}={setting[place]}" for place in varied) for setting in settings]
-    return f" ({', '.join(texts)})" if varied else ""
-
-
-# Major versions of pytest-benchmark that write the fields read here in the same way.
-MAJORS = (3, 4, 5)
-_ONE_PROCESS = "of {} the interval goes by how the rounds of one process scatter; another process may lie outside of it"
-_HINTS = {name: get_type_hints(CaseResult)[name] for name in COLUMNS}
-_MOST = 2**63 - 1
-
-
-def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict[str, Any]]:
-    """Read lines, notices and the machine, the last in the format of `machine.json`.
-
-    Each benchmark names its case in `extra_info`. It may bring its own `time_s` and interval, as the exports of this
-    harness do. For any other benchmark, `time_s` is the fastest round and the interval ends at the median round. The
-    lower end is equally far away, as a ratio. All rounds come from one process, and another process may differ more
-    than these rounds do. The number of `trials` is therefore 1, and a notice says so.
-
-    Raises UsageError if pytest-benchmark did not write the file, or if no benchmark has a `seq_len`.
+    The process is None without a lock file. The second value is None if only another machine could tell.
     """
-    content = _content(path)
-    found: list[dict[str, Any]] = []
-    without = from_rounds = 0
-    for benchmark in content["benchmarks"]:
-        record = _record(path, benchmark)
-        if "seq_len" not in record:
-            without += 1
-            continue
-        if "time_s" not in record:
-            record |= _time(path, benchmark)
-            from_rounds += 1
-        found.append(record)
-    if not found:
-        raise UsageError(f"{path}: no benchmark says its seq_len in extra_info: of what sizes they are is not known")
-    notices = [f"{_several(without)} without a seq_len in extra_info left out"] if without else []
-    notices += [_ONE_PROCESS.format(_several(from_rounds))] if from_rounds else []
-    return _lines(path, found), notices, _machine(content)
-
-
-def _content(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(read_bytes(path))
+        file = os.open(out / NAME, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe of that name would block
+    except FileNotFoundError:
+        return None, False
+    try:
+        found = _read(file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _holder_text(found), True
+        return _holder_text(found), False if not found or _of_this_machine(found) else None
+    finally:
+        os.close(file)
+
+
+def _take_kernel_lock(file: int) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not whole JSON: neither a run nor a pytest-benchmark file") from error
-    version = content.get("version") if isinstance(content, dict) else None
-    benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
-    if not isinstance(version, str) or not isinstance(benchmarks, list):
-        raise UsageError(f"{path} is not a pytest-benchmark file: write one with --benchmark-json={path.name}")
-    if version.partition(".")[0] not in map(str, MAJORS):
-        known = f"{MAJORS[0]} to {MAJORS[-1]}"
-        raise UsageError(f"{path} is of pytest-benchmark {version[:20]!r}: only versions {known} can be read")
-    if not all(isinstance(benchmark, dict) for benchmark in benchmarks):
-        raise UsageError(f"{path} is not a pytest-benchmark file: it has benchmarks that are none")
-    return content
+        if error.errno not in _NO_LOCKS:
+            raise
 
 
-def _record(path: Path, benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns that the benchmark states in `extra_info`. Axes may also come from the parameters of its test."""
-    said = {axis: value for axis, value in present(_part(benchmark, "params")).items() if axis in AXES}
-    said |= {name: value for name, value in present(_part(benchmark, "extra_info")).items() if name in _HINTS}
-    record = {name: _whole_number(value) for name, value in said.items() if value is not None and value == value}
-    for name, value in record.items():
-        if not _matches_axis(value, _HINTS[name]):
-            raise UsageError(f"{path}: {_name(benchmark)} says {name}={str(value)[:40]!r}, which is none")
-    record.setdefault("impl", _whole_number(_name(benchmark).partition("[")[0].removeprefix("test_")) or "layer")
-    record["status"], record["trials"] = "ok", record.get("trials", 1)
-    return record
+def _read(file: int) -> dict[str, Any]:
+    """The description that the holder wrote of itself; empty if the file holds none."""
+    try:
+        found = json.loads(os.pread(file, 4096, 0))
+    except (ValueError, RecursionError, OSError):  # OSError: a pipe cannot be read at an offset
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _whole_number(value: Any) -> Any:
-    """Return a text without lone surrogates, which cannot be written to a file; return other values unchanged."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+def _holder_text(holder: dict[str, Any]) -> str:
+    if not holder:
+        return "another process"
+    return f"process {holder.get('pid')} on {holder.get('host')}, since {holder.get('since')},"
 
 
-def _matches_axis(value: Any, hint: Any) -> bool:
-    kinds = (hint, *getattr(hint, "__args__", ()))
-    if str in kinds:
-        return isinstance(value, str)
-    if bool in kinds:
-        return isinstance(value, bool)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _of_this_machine(holder: dict[str, Any]) -> bool:
+    """Whether the holder ran on this machine: the same boot id, or, after a reboot, the same host name."""
+    return holder.get("boot") == _boot() or holder.get("host") == platform.node()
+
+
+def _boot() -> str | None:
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return None
+
+
+# Runs without `out=` are directories of this one.
+RESULTS = Path("results")
+CONFIG, MACHINE = "config.yaml", "machine.json"
+
+
+def is_run(out: Path) -> bool:
+    """Whether `out` is a run, finished or not."""
+    return (out / "rows").is_dir() and (out / CONFIG).is_file()
+
+
+def lacks_config(out: Path) -> bool:
+    """Whether `out` holds rows but no configuration: a run whose `config.yaml` was lost."""
+    try:
+        return not (out / CONFIG).exists() and any((out / "rows").iterdir())
+    except OSError:
         return False
-    return float in kinds or (value == value and abs(value) <= _MOST)
 
 
-def _time(path: Path, benchmark: Mapping[str, Any]) -> dict[str, float]:
-    stats = _part(benchmark, "stats")
-    fastest, middle = stats.get("min"), stats.get("median")
-    if not (isinstance(fastest, int | float) and isinstance(middle, int | float) and 0 < fastest <= middle < 1e12):
-        raise UsageError(f"{path}: {_name(benchmark)} has no times: min={fastest!r}, median={middle!r}")
-    time = {"time_s": float(fastest), "time_median_s": float(middle), "time_lo_s": 0.0}
-    if middle == fastest:  # a single round, like a single trial, says nothing about the spread
-        return time
-    return {**time, "time_lo_s": fastest * (fastest / middle), "time_hi_s": float(middle)}
-
-
-def _lines(path: Path, records: Sequence[Mapping[str, Any]]) -> list[CaseResult]:
-    import pandas as pd
-
-    # `object` keeps counts exact: pandas would turn a column with gaps into floats and round large numbers.
-    columns = [name for name in COLUMNS if any(name in record for record in records)]
-    columns = [*dict.fromkeys([*columns, "time_lo_s", "time_hi_s"])]
-    cells = {name: pd.Series([record.get(name) for record in records], dtype=object) for name in columns}
+def check_new(out: Path) -> None:
+    """Raise UsageError unless a run can be created at `out`. Nothing is written."""
     try:
-        lines = lines_of_table(pd.DataFrame(cells))
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return [_with_tokens(line) for line in lines]
-
-
-def _with_tokens(line: CaseResult) -> CaseResult:
-    if line.tokens_per_s is not None or line.time_s is None:
-        return line
-    tokens = line.case.tokens
-    return replace(line, tokens_per_s=tokens / line.time_s)
-
-
-def _machine(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine in the format of `machine.json`, as far as pytest-benchmark records it."""
-    info = _part(content, "machine_info")
-    cpu = _part(info, "cpu")
-    commit = _part(content, "commit_info")
-    said = commit.get("id") if commit.get("id") not in ("unversioned", "unknown") else None
-    known = {
-        "host": info.get("node"),
-        "cpu": {"model": cpu.get("brand_raw") or info.get("processor"), "threads": cpu.get("count")},
-        "kernel": " ".join(str(info[name]) for name in ("system", "release") if info.get(name)),
-        "python": info.get("python_version"),
-        "user_commit": f"{said}{'-dirty' if commit.get('dirty') else ''}" if said else None,
-        "torch": {"version": info["torch"]} if info.get("torch") else None,
-    }
-    return {name: value for name, value in known.items() if value}
-
-
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = whole.get(name)
-    return part if isinstance(part, Mapping) else {}
-
-
-def _name(benchmark: Mapping[str, Any]) -> str:
-    return str(benchmark.get("name") or "a benchmark without a name")
-
-
-def _several(number: int) -> str:
-    return f"{number} benchmark{'s' if number > 1 else ''}"
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """A run: its lines, a notice for each unreadable place in its rows, its configuration and its machine.
-
-    The configuration is empty if no sweep measured the run.
-    """
-
-    path: Path
-    lines: list[CaseResult]
-    notices: list[str]
-    config: dict[str, Any]
-    machine: dict[str, Any]
-
-
-def read_run_directory(path: Path) -> StoredRun:
-    """Read the run at `path` from its rows, or from `summary.csv` if only the tables were kept.
-
-    If `path` is a file, read it as pytest-benchmark JSON. Raises UsageError if `path` is not a run or its configuration
-    is unreadable.
-    """
-    if path.is_file():
-        lines, notices, machine = read_pytest_benchmark(path)
-        return StoredRun(path, lines, notices, {}, machine)
-    published = not (path / "rows").exists() and (path / "summary.csv").is_file()
-    if not published:
-        check_run(path)
-    config = _read_config(path / "config.yaml")
-    lines, notices = (
-        (_read_published(path / "summary.csv"), list[str]())
-        if published
-        else summarise_run(path, Precision(**config["precision"]))  # the precision determines why each case stopped
-    )
-    if published:
-        notices.append(f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
-    machine, more = _read_machine(path / "machine.json")
-    hosts = machines(path)
-    if (path / "machines").is_dir() and hosts:  # the machines that measured, not the one that submitted the jobs
-        machine, more = machine_of_hosts(hosts), host_notices(lines, hosts)
-    return StoredRun(path, lines, [*notices, *more], config, machine)
-
-
-def _read_published(path: Path) -> list[CaseResult]:
-    """Read the lines of a run that kept only its tables."""
-    try:
-        text = read_text(path)
-        if text and not text.endswith("\n"):
-            raise UsageError(f"{path} is not whole: it ends within a line")
-        return lines_of_table(from_csv(text))
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"out={out} is a file: name a directory")
+        if is_run(out):
+            raise UsageError(f"out={out} is a run: name a new directory")
+        if out.is_dir() and not _is_half_made(out):
+            raise UsageError(f"out={out} is not empty: name a new directory")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, not a table, or not a table of lines
-        raise UsageError(f"{path} is not a run's summary") from error
+        raise UsageError(f"out={out}: {error.strerror}") from error
+    check_writable(out, f"out={out}")
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def check_writable(directory: Path, name: str) -> None:
+    """Raise UsageError, beginning with `name`, unless `directory` is writable or can be created."""
     try:
-        config = yaml.safe_load(read_text(path, MOST_YAML_BYTES))
+        nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
+        if not nearest.is_dir():
+            raise UsageError(f"{name}: {nearest} is a file")
+        if not os.access(nearest, os.W_OK | os.X_OK) or os.statvfs(nearest).f_flag & os.ST_RDONLY:
+            raise UsageError(f"{name}: {nearest} cannot be written to")
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+
+
+def _is_half_made(out: Path) -> bool:
+    """Whether `out` is empty, or holds only files left by a `create` that was killed."""
+    names = {path.name for path in out.iterdir()} - {NAME, "rows", MACHINE}
+    left_over = all(any(is_leftover(name, of) for of in (MACHINE, CONFIG)) for name in names)
+    return left_over and not any((out / "rows").glob("*"))
+
+
+def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
+    """Create the directory of a new run, with its configuration and machine. Raises UsageError on failure.
+
+    The configuration makes the directory a run, so it is written last and atomically.
+    """
+    try:
+        (out / "rows").mkdir(parents=True, exist_ok=True)
+        write_atomically(out / MACHINE, _machine_text(machine))
+        write_atomically(out / CONFIG, config_yaml)
+    except OSError as error:
+        raise UsageError(f"out={out}: {error.strerror}") from error
+
+
+def read_config(run: Path) -> dict[str, Any] | None:
+    """The configuration of the run; None if `config.yaml` is missing or holds none. Raises OSError if unreadable."""
+    import yaml  # here: a lock and the machine of a run need no parser
+
+    try:
+        config = yaml.safe_load(read_text(run / CONFIG, MOST_YAML_BYTES))
     except (yaml.YAMLError, UnicodeDecodeError, FileNotFoundError, RecursionError):
-        config = None
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    precision = config.get("precision") if isinstance(config, dict) else None
-    if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:
-        raise UsageError(f"{path} is not a sweep's configuration")
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in precision.values()):
-        raise UsageError(f"{path} is not a sweep's configuration")
-    return present(cast(dict[str, Any], config))
+        return None
+    return config if isinstance(config, dict) else None
 
 
-def _read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Read the machine and any notices. A run with an unknown machine is still valid."""
+def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
+    """Store the machine of another host in `machines/`, under the name of the host."""
+    (run / "machines").mkdir(exist_ok=True)
+    write_atomically(run / "machines" / f"{machine['host']}.json", _machine_text(machine))
+
+
+def read_machine(path: Path) -> dict[str, Any] | None:
+    """The description of a machine; None if the file holds none. A run with an unknown machine is still valid."""
     try:
         machine = read_json(path)
     except (OSError, ValueError):
-        return {}, [f"{path}: cannot be read, the machine is not known"]
-    return (machine, []) if isinstance(machine, dict) else ({}, [f"{path}: holds no machine"])
+        return None
+    return machine if isinstance(machine, dict) else None
+
+
+def machines(run: Path) -> dict[str, dict[str, Any]]:
+    """The machines that measured the run, by host name. Unreadable files are left out.
+
+    They come from `machines/`, or from `machine.json` if `machines/` holds none.
+    """
+    found = map(read_machine, sorted((run / "machines").glob("*.json")) or [run / MACHINE])
+    return {str(machine["host"]): machine for machine in found if machine and "host" in machine}
+
+
+def recalled(run: Path, name: str) -> dict[str, Any]:
+    """The entry `name` of the run's `machine.json`; empty if the entry is missing or the file is unreadable."""
+    found = (read_machine(run / MACHINE) or {}).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def remember(run: Path, name: str, what: Mapping[str, Any]) -> None:
+    """Set the entry `name` of the run's `machine.json`.
+
+    Raises UsageError if the file cannot be read or written, and ValueError if it is not JSON.
+    """
+    try:
+        machine = read_json(run / MACHINE)
+        write_atomically(run / MACHINE, _machine_text({**machine, name: what}))
+    except OSError as error:
+        raise UsageError(f"out={run}: {error.strerror}") from error
+
+
+def _machine_text(machine: Mapping[str, Any]) -> str:
+    return json.dumps(machine, indent=2, ensure_ascii=False) + "\n"
+
+
+def set_aside(out: Path) -> Path:
+    """Move the contents of the run, except its lock, to a new directory beside it. Return that directory."""
+    named = out if out.name else out.absolute()
+    aside = _unused(named.with_name(f"{named.name}.before-{number}") for number in itertools.count(1))
+    aside.mkdir()
+    for path in list(out.iterdir()):
+        if path.name != NAME:
+            path.rename(aside / path.name)
+    return aside
+
+
+def unused_path(prefix: str = "") -> Path:
+    """A new directory in `results/`, named after the current time. Creates nothing."""
+    named = RESULTS / f"{prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}"
+    return _unused(
+        itertools.chain([named], (named.with_name(f"{named.name}-{number}") for number in itertools.count(2)))
+    )
+
+
+def _unused(paths: Iterable[Path]) -> Path:
+    """The first path that does not exist. One of the current time may exist: two commands began in the same second."""
+    return next(path for path in paths if not path.exists())
+
+
+def link_latest(out: Path) -> None:
+    """Point the link `latest`, beside the run, to the run. A regular file or directory of that name stays."""
+    link = out.parent / "latest"
+    if link.is_symlink() or not link.exists():
+        fresh = link.with_name(f".latest-{os.getpid()}")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(out.name)
+        fresh.replace(link)
+
+
+def check_run(run: Path) -> None:
+    """Raise UsageError unless `run` is the directory of a run."""
+    if lacks_config(run):
+        raise UsageError(
+            f"{run} has rows/ and no {CONFIG}, which says what was asked for: put that back; "
+            f"or `sweep out={run} --fresh` sets it aside and measures anew"
+        )
+    if not is_run(run):
+        raise UsageError(f"{run} is not a run: it has no rows/ and config.yaml")

@@ -5,22 +5,25 @@ numbers, NaN marks a missing value. In the cells of a line, None does.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import AXES, Case
-from harness.results.accumulate_rows import FACTS, RECORD, RunAccumulator, read_run
-from harness.results.table import COLUMNS, CaseResult
+from harness.case import Case
+from harness.results.accumulate_rows import RunAccumulator, read_run
+from harness.results.columns import COLUMNS, CaseResult, Column
+from harness.results.row import FACTS, KINDS, RECORD
+from harness.results.row_files import NAMED
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
-from harness.stats.estimate import QUIET_PULSE, Estimate, estimates
-from harness.stats.stopping import Limits, Seen, reason_of
-from harness.store import NAMED
+from harness.stats.estimate import Estimate, Limits, estimates, is_quiet, reason_of
 
+# Purposes that are measured once per case.
+_ONCE = tuple(name for name, kind in KINDS.items() if kind.once)
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
@@ -41,13 +44,9 @@ class Group:
         """A column of `RECORD` (cases, N), in the order of the trials; NaN if not recorded."""
         return self._records[self._rows, RECORD.index(name)]
 
-    def calm(self, best_probe_s: Floats) -> NDArray[np.bool_]:
-        """Which trials were quiet (cases, N), judged by the best probe time of each case (cases,).
-
-        The rule is that of `harness.stats.estimate.is_quiet`.
-        """
-        pulses = self.column("probe_s")
-        return np.isnan(pulses) | np.isnan(best_probe_s)[:, None] | (pulses <= QUIET_PULSE * best_probe_s[:, None])
+    def quiet(self, best_probe_s: Floats) -> NDArray[np.bool_]:
+        """Which trials were quiet (cases, N), judged by the best probe time of each case (cases,)."""
+        return is_quiet(self.column("probe_s"), best_probe_s[:, None])
 
 
 class Trials:
@@ -72,7 +71,7 @@ class Trials:
         self.numbers = np.bincount(cases[self._rows], minlength=len(fold.cases))
         self._starts = np.cumsum(self.numbers) - self.numbers
 
-    def best_pulses(self, threads: Sequence[int]) -> Floats:
+    def best_probes(self, threads: Sequence[int]) -> Floats:
         """The best probe time with the number of `threads` of each case (cases,); NaN without a probe."""
         kinds = {number: kind for kind, number in enumerate(dict.fromkeys(threads))}
         kind = np.array([kinds[number] for number in threads], dtype=np.int64)
@@ -97,20 +96,17 @@ def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
     return last[np.lexsort((first, cases[first]))]
 
 
-CellFloats = NDArray[np.float64]
-
-
-def optional_cells(column: CellFloats) -> list[float | None]:
+def optional_cells(column: Floats) -> list[float | None]:
     """The numbers (N,) of a column as Python floats, with None for NaN."""
     return [None if value != value else value for value in column.tolist()]
 
 
-def optional_ratio(part: CellFloats, whole: CellFloats) -> CellFloats:
+def optional_ratio(part: Floats, whole: Floats) -> Floats:
     """Return `part / whole`; NaN if either is NaN or `whole` is 0."""
     return np.divide(part, whole, out=np.full(part.shape, np.nan), where=(whole != 0) & ~np.isnan(whole))
 
 
-def medians(values: CellFloats) -> CellFloats:
+def medians(values: Floats) -> Floats:
     """The median of each row (cases, N), ignoring NaN; NaN for a row of NaN only."""
     ordered = np.sort(values, axis=1)  # NaN is sorted last
     number = np.maximum((~np.isnan(values)).sum(axis=1), 1)
@@ -118,51 +114,35 @@ def medians(values: CellFloats) -> CellFloats:
     return (ordered[every, (number - 1) // 2] + ordered[every, number // 2]) / 2
 
 
-def counters_of_trials(group: Group) -> dict[str, CellFloats]:
-    """The counters of each trial (cases, N) by the names in `bimodality.COUNTERS`; NaN if not recorded."""
-    return {
-        "minor_faults_per_call": optional_ratio(group.column("minor_faults"), group.column("calls")),
-        "major_faults_per_call": optional_ratio(group.column("major_faults"), group.column("calls")),
-        "involuntary_switches": group.column("involuntary_switches"),
-        "cpu_over_wall": optional_ratio(group.column("cpu_s"), group.column("sampling_s")),
-        "steal_share": optional_ratio(group.column("steal_ticks"), group.column("machine_ticks")),
-        "cpu_mhz": group.column("cpu_mhz"),
-        "sm_clock_mhz": group.column("sm_clock_mhz"),
-    }
+def counters_of_trials(group: Group) -> dict[str, Floats]:
+    """The counters of each trial (cases, N) by their names; NaN if not recorded.
 
-
-def optional_count(group: Group, each: Mapping[str, CellFloats]) -> dict[str, list[Any]]:
-    """The counters recorded in the timed trials, as columns with one number per case.
-
-    `each` comes from `counters_of_trials`.
-
-    The value is None if no trial recorded the counter. Most columns are medians. The exceptions are
-    `involuntary_switches` (mean per trial), `steal_share` (share of the total time) and `host_bound` (majority of the
-    trials).
+    They are those of the table of columns, and two more that may explain bimodal times.
     """
-    switches = each["involuntary_switches"]
-    ticks, of_ticks = group.column("steal_ticks"), group.column("machine_ticks")
-    return {
-        "compile_s": optional_cells(medians(group.column("compile_s"))),
-        "minor_faults_per_call": optional_cells(medians(each["minor_faults_per_call"])),
-        "involuntary_switches": optional_cells(optional_ratio(np.nansum(switches, axis=1), _known_mean(switches))),
-        "cpu_over_wall": optional_cells(medians(each["cpu_over_wall"])),
-        "steal_share": optional_cells(optional_ratio(np.nansum(ticks, axis=1), np.nansum(of_ticks, axis=1))),
-        "sm_clock_mhz": optional_cells(medians(each["sm_clock_mhz"])),
-        "host_bound": _most_of(group.column("host_bound")),
-        "wall_call_s": optional_cells(medians(group.column("wall_call_s"))),
-    }
+    entries = {name: column.each for name, column in COLUMNS.items() if column.each}
+    entries |= {"major_faults_per_call": ("major_faults", "calls"), "cpu_mhz": ("cpu_mhz",)}
+    found = {name: [group.column(entry) for entry in each] for name, each in entries.items()}
+    return {name: optional_ratio(*each) if len(each) > 1 else each[0] for name, each in found.items()}
 
 
-def _most_of(flags: CellFloats) -> list[bool | None]:
-    """Whether most known flags are set, for each row (cases, N); None if all are NaN."""
-    known = _known_mean(flags)
-    most = np.nansum(flags, axis=1) * 2 > known
-    return [flag if number else None for flag, number in zip(most.tolist(), known.tolist(), strict=True)]
+def combined_counters(group: Group, each: Mapping[str, Floats]) -> dict[str, list[Any]]:
+    """The columns that combine the trials of each case. `each` comes from `counters_of_trials`.
+
+    The value is None if no trial recorded the counter.
+    """
+    return {name: _combined(group, column, each[name]) for name, column in COLUMNS.items() if column.each}
 
 
-def _known_mean(values: CellFloats) -> CellFloats:
-    return (~np.isnan(values)).sum(axis=1).astype(np.float64)
+def _combined(group: Group, column: Column, each: Floats) -> list[Any]:
+    if column.combined == "median":
+        return optional_cells(medians(each))
+    if column.combined == "total":
+        part, whole = (np.nansum(group.column(entry), axis=1) for entry in column.each)
+        return optional_cells(optional_ratio(part, whole))
+    means = optional_cells(optional_ratio(np.nansum(each, axis=1), (~np.isnan(each)).sum(axis=1)))
+    if column.combined == "majority":  # of flags
+        return [None if mean is None else mean > 0.5 for mean in means]
+    return means
 
 
 def duplicate_row_notices(run: Path, fold: RunAccumulator, trials: Trials) -> list[str]:
@@ -178,45 +158,39 @@ def duplicate_row_notices(run: Path, fold: RunAccumulator, trials: Trials) -> li
 
 
 def _duplicates(fold: RunAccumulator, trials: Trials) -> Iterator[tuple[int, str]]:
+    """The case and the kind of each repeated row.
+
+    A case has facts and a compile time once. A case is verified each time the sweep continues, and may fail at each
+    attempt. Rows of these kinds are distinguished by the time they were written.
+    """
     for case, number in zip(*trials.repeated, strict=True):
         yield int(case), f"time, round {number}"
-    for (case, purpose, _), times in fold.others.items():
-        for _ in range(times - 1):
-            yield case, purpose
+    seen: Counter[tuple[int, str, float | None]] = Counter()
+    for case, _, row in fold.others:
+        once = row.status == "ok" and row.purpose in _ONCE
+        if once or row.at is not None:
+            seen[case, row.purpose, None if once else row.at] += 1
+    for (case, purpose, _), times in seen.items():
+        yield from [(case, purpose)] * (times - 1)
 
 
-def bimodality_of_groups(
-    times_s: CellFloats, calm: NDArray[np.bool_], each: Mapping[str, CellFloats]
-) -> dict[str, list[Any]]:
+def bimodality_of_groups(times_s: Floats, quiet: NDArray[np.bool_], each: Mapping[str, Floats]) -> dict[str, list[Any]]:
     """Columns of a line that describe bimodal timing.
 
     `times_s`, the time of each trial, and `each`, the counters recorded with it, are (cases, N). Only the quiet trials
-    (`calm`) count: a disturbed machine would make the times of any layer bimodal.
+    (`quiet`) count: a disturbed machine would make the times of any layer bimodal.
     """
-    number = len(times_s)
-    columns: dict[str, list[Any]] = {
-        "bimodal": [False if enough else None for enough in (calm.sum(axis=1) >= FEWEST_TRIALS).tolist()],
-        "bimodal_fast_s": [None] * number,
-        "bimodal_slow_s": [None] * number,
-        "bimodal_cause": [None] * number,
-    }
-    for case in np.flatnonzero(may_be_bimodal(times_s, calm)).tolist():
-        chosen = calm[case]
-        found = find_bimodality(
-            times_s[case, chosen].tolist(), _counters_by_trial({k: v[case, chosen] for k, v in each.items()})
-        )
+    enough = (quiet.sum(axis=1) >= FEWEST_TRIALS).tolist()
+    names = ("bimodal", "bimodal_fast_s", "bimodal_slow_s", "bimodal_cause")
+    cells: list[tuple[Any, ...]] = [(False if one else None, None, None, None) for one in enough]
+    for case in np.flatnonzero(may_be_bimodal(times_s, quiet)).tolist():
+        chosen = quiet[case]
+        counters = {name: optional_cells(values[case, chosen]) for name, values in each.items()}
+        by_trial = [dict(zip(counters, trial, strict=True)) for trial in zip(*counters.values(), strict=True)]
+        found = find_bimodality(times_s[case, chosen].tolist(), by_trial)
         if found is not None and found.count == 2:
-            columns["bimodal"][case] = True
-            columns["bimodal_fast_s"][case], columns["bimodal_slow_s"][case] = found.fast_s, found.slow_s
-            columns["bimodal_cause"][case] = found.cause
-    return columns
-
-
-def _counters_by_trial(columns: Mapping[str, CellFloats]) -> Sequence[Mapping[str, float | None]]:
-    return [
-        dict(zip(columns, trial, strict=True))
-        for trial in zip(*(optional_cells(column) for column in columns.values()), strict=True)
-    ]
+            cells[case] = (True, found.fast_s, found.slow_s, found.cause)
+    return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
 
 
 def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[CaseResult]:
@@ -244,54 +218,49 @@ def _lines_of(fold: RunAccumulator, limits: Limits) -> list[CaseResult]:
     is killed in one of five trials is not reliable.
     """
     cases = [Case(*axes) for axes in fold.cases]
-    ok = np.array([number not in fold.failures for number in range(len(cases))], dtype=bool)
     trials = Trials(fold)
-    columns: dict[str, list[Any]] = {name: [None] * len(cases) for name in COLUMNS}
-    for name in AXES:
-        columns[name] = [getattr(case, name) for case in cases]
-    columns["family"] = fold.families
-    columns["status"] = ["ok"] * len(cases)
-    columns["trials"] = trials.numbers.tolist()
-    columns["stop_reason"] = ["interrupted"] * len(cases)
-    _enter(columns, fold.failures, ("status", "reason"), zip(*fold.failures.values(), strict=True))
-    _enter(columns, fold.failures, ("stop_reason",), [["failed"] * len(fold.failures)])
-    _enter(columns, fold.facts, FACTS, zip(*fold.facts.values(), strict=True))
-    _enter(columns, fold.hosts, ("host",), [[",".join(hosts) for hosts in fold.hosts.values()]])
-    best_pulses_s = trials.best_pulses([case.threads for case in cases])
-    for group in trials.groups(ok, best_pulses_s):
-        timed = _timed(group, limits)
-        _enter(columns, group.cases.tolist(), timed.keys(), timed.values())
-    # Timed trials load the code compiled before, so their compile time is only that of loading.
-    _enter(columns, fold.compiles_s, ("compile_s",), [fold.compiles_s.values()])
-    columns["tokens_per_s"] = [_totals(case.tokens, s) for case, s in zip(cases, columns["time_s"], strict=True)]
-    columns["flops_per_byte"] = list(map(_totals, columns["flops"], columns["min_bytes"]))
+    ok = np.array([number not in fold.failures for number in range(len(cases))], dtype=bool)
+    timed: dict[int, dict[str, Any]] = {}
+    for group in trials.groups(ok, trials.best_probes([case.threads for case in cases])):
+        columns = _timed(group, limits)
+        for number, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
+            timed[number] = dict(zip(columns, cells, strict=True))
+    numbers = trials.numbers.tolist()
     order = sorted(range(len(cases)), key=list(fold.cases).__getitem__)
-    lines = [CaseResult(*cells) for cells in zip(*columns.values(), strict=True)]
-    return [lines[number] for number in order]
+    return [_line(fold, number, cases[number], numbers[number], timed.get(number, {})) for number in order]
 
 
-def _totals(part: float | None, whole: float | None) -> float | None:
+def _line(fold: RunAccumulator, number: int, case: Case, trials: int, timed: Mapping[str, Any]) -> CaseResult:
+    """The line of one case. `timed` holds the columns computed from its trials, if it did not fail."""
+    status, reason = fold.failures.get(number, ("ok", None))
+    cells: dict[str, Any] = {
+        **dict.fromkeys(COLUMNS),
+        **case.as_dict(),
+        "family": fold.families[number],
+        "status": status,
+        "reason": reason,
+        "trials": trials,
+        "stop_reason": "interrupted" if status == "ok" else "failed",
+        "host": ",".join(fold.hosts[number]) if number in fold.hosts else None,
+        **dict(zip(FACTS, fold.facts.get(number, ()), strict=False)),
+        **timed,
+    }
+    # Timed trials load the code compiled before, so their compile time is only that of loading.
+    cells["compile_s"] = fold.compiles_s.get(number, cells["compile_s"])
+    cells["tokens_per_s"] = _ratio(case.tokens, cells["time_s"])
+    cells["flops_per_byte"] = _ratio(cells["flops"], cells["min_bytes"])
+    return CaseResult(**cells)
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
-
-
-def _enter(
-    columns: Mapping[str, list[Any]], cases: Iterable[int], names: Iterable[str], entries: Iterable[Iterable[Any]]
-) -> None:
-    """Write cells of some cases into the named columns. `entries` holds the cells column by column."""
-    places = list(cases)
-    if not places:  # without cases, `zip` yields no columns
-        return
-    for name, cells in zip(names, entries, strict=True):
-        column = columns[name]
-        for place, cell in zip(places, cells, strict=True):
-            column[place] = cell
 
 
 def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
-    calm = group.calm(group.best_probe_s)
+    quiet = group.quiet(group.best_probe_s)
     medians_s = group.column("median_s")
-    found = estimates(group.column("value_s"), medians_s, calm)
+    found = estimates(group.column("value_s"), medians_s, quiet)
     each = counters_of_trials(group)
     return {
         "time_s": [one.time_s for one in found],
@@ -299,8 +268,8 @@ def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
         "time_hi_s": [one.hi_s if math.isfinite(one.hi_s) else None for one in found],
         "time_median_s": [one.median_s for one in found],
         "stop_reason": _stop_reasons(group, found, limits),
-        **optional_count(group, each),
-        **bimodality_of_groups(medians_s, calm, each),
+        **combined_counters(group, each),
+        **bimodality_of_groups(medians_s, quiet, each),
     }
 
 
@@ -311,14 +280,14 @@ def _stop_reasons(group: Group, found: Sequence[Estimate], limits: Limits) -> li
     """
     values_s = group.column("value_s")
     walls_s = [sum(of_case) for of_case in group.column("wall_s").tolist()]
-    of_run = group.calm(group.best_probe_s)
-    of_itself = group.calm(np.fmin.reduce(group.column("probe_s"), axis=1))
+    of_run = group.quiet(group.best_probe_s)
+    of_itself = group.quiet(np.fmin.reduce(group.column("probe_s"), axis=1))
     stops = []
     for case, (estimate, wall_s) in enumerate(zip(found, walls_s, strict=True)):
-        seen = Seen(values_s[case].tolist(), of_run[case].tolist(), wall_s, estimate.half_width)
-        reason = reason_of(seen, limits)
+        values, of_all = values_s[case].tolist(), (wall_s, estimate.half_width, limits)
+        reason = reason_of(values, of_run[case].tolist(), *of_all)
         if reason is None:
-            by_itself = reason_of(replace(seen, calm=of_itself[case].tolist()), limits)
-            reason = "disturbed" if by_itself or len(seen.values_s) >= limits.max_rounds else "interrupted"
+            by_itself = reason_of(values, of_itself[case].tolist(), *of_all)
+            reason = "disturbed" if by_itself or len(values) >= limits.max_rounds else "interrupted"
         stops.append(reason)
     return stops

@@ -8,7 +8,7 @@ either group.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,24 +79,19 @@ def find_bimodality(times_s: Sequence[float], counters: Sequence[Mapping[str, fl
     """
     if len(times_s) < FEWEST_TRIALS:
         return None
-    order = sorted(range(len(times_s)), key=times_s.__getitem__)
-    logs = [math.log(times_s[i]) for i in order]
-    cut, explained = _division(logs)
-    fast, slow = order[:cut], order[cut:]
-    gap = median(logs[cut:]) - median(logs[:cut])
-    if gap < math.log1p(SMALLEST_GAP) or explained < LEAST_EXPLAINED:
+    order = np.argsort(times_s, kind="stable")
+    logs = np.log(times_s)[order]
+    (between,), (total,) = _between(logs[None], np.array([len(logs)]))
+    cut = 1 + int(between.argmax())
+    fast_s, slow_s = (median(times_s[i] for i in part) for part in (order[:cut], order[cut:]))
+    gap = np.median(logs[cut:]) - np.median(logs[:cut])
+    if gap < math.log1p(SMALLEST_GAP) or between[cut - 1] < LEAST_EXPLAINED * total:
         return Bimodality(1, median(times_s))
-    cause = _cause([counters[i] for i in fast], [counters[i] for i in slow])
+    fast, slow = ([counters[i] for i in part] for part in (order[:cut], order[cut:]))
+    cause = _cause(fast, slow)
     if min(len(fast), len(slow)) < FEWEST_UNEXPLAINED and cause is None:
         return Bimodality(1, median(times_s))
-    return Bimodality(
-        2,
-        median(times_s[i] for i in fast),
-        median(times_s[i] for i in slow),
-        len(fast),
-        len(slow),
-        cause,
-    )
+    return Bimodality(2, fast_s, slow_s, len(fast), len(slow), cause)
 
 
 def may_be_bimodal(times_s: Floats, counting: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -113,20 +108,6 @@ def may_be_bimodal(times_s: Floats, counting: NDArray[np.bool_]) -> NDArray[np.b
     possible = np.zeros(len(logs), dtype=bool)
     possible[chosen] = between.max(axis=1, initial=0.0) > (LEAST_EXPLAINED - _MARGIN) * total
     return possible
-
-
-def _division(logs: Sequence[float]) -> tuple[int, float]:
-    """Where to divide ascending numbers so that the variance within the two parts is least.
-
-    Also return the share of the variance that the division explains.
-    """
-    total = _variation(logs)
-    if total == 0:
-        return 1, 0.0
-    (between,), _ = _between(np.array([logs]), np.array([len(logs)]))
-    near = 1 + np.flatnonzero(between >= between.max() - _MARGIN * total)
-    within, cut = min((_variation(logs[:i]) + _variation(logs[i:]), i) for i in near.tolist())
-    return cut, 1 - within / total
 
 
 def _between(values: Floats, numbers: NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -148,34 +129,22 @@ def _between(values: Floats, numbers: NDArray[np.int64]) -> tuple[Floats, Floats
     return np.where(cut < number, between, 0.0), (centred**2).sum(axis=1)
 
 
-def _variation(values: Sequence[float]) -> float:
-    """The sum of squared distances from the mean."""
-    mean = fmean(values)
-    return sum((value - mean) ** 2 for value in values)
-
-
 def _cause(fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[str, float | None]]) -> str | None:
     """A sentence about the counter that distinguishes the groups most clearly; None without one."""
-    found = [
-        (strength, words)
-        for counter in COUNTERS
-        if (seen := _separation(counter, fast, slow))
-        for strength, words in seen
-    ]
+    found = [seen for counter in COUNTERS if (seen := _separation(counter, fast, slow))]
     return max(found)[1] if found else None
 
 
 def _separation(
     counter: Counter, fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[str, float | None]]
-) -> list[tuple[float, str]]:
-    """The factor between the groups and a sentence, if the counter distinguishes them; otherwise an empty list."""
-    of_fast = [value for trial in fast if (value := trial.get(counter.name)) is not None]
-    of_slow = [value for trial in slow if (value := trial.get(counter.name)) is not None]
+) -> tuple[float, str] | None:
+    """The factor between the groups and a sentence; None if the counter does not distinguish them."""
+    of_fast, of_slow = ([v for trial in of if (v := trial.get(counter.name)) is not None] for of in (fast, slow))
     if len(of_fast) < len(fast) or len(of_slow) < len(slow):
-        return []
+        return None
     low, high = (of_fast, of_slow) if counter.slow_has_more else (of_slow, of_fast)
     if min(high) - max(low) < counter.least or min(high) < counter.factor * max(low):
-        return []
+        return None
     # Add `least` to both groups: a hundred times a negligible value is still small.
     strength = (min(high) + counter.least) / (max(low) + counter.least)
-    return [(strength, counter.sentence.format(slow=median(of_slow), fast=median(of_fast)))]
+    return strength, counter.sentence.format(slow=median(of_slow), fast=median(of_fast))

@@ -13,31 +13,31 @@ needs many more blocks to be reliable.
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import lru_cache
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 
-def false_discovery_control(p_values: Sequence[float], alpha: float) -> list[bool]:
-    """Which p-values are discoveries, by Benjamini and Hochberg 1995, "Controlling the false discovery rate".
+class Verdict(Enum):
+    """The conclusion about a side, or about a new measurement, compared with another. The worst comes first.
 
-    This corrects for testing many cases at once, so that few of the reported changes are due to chance. The expected
-    share of false discoveries is at most `alpha`. If no case has changed, the probability of any discovery is at most
-    `alpha`.
+    Each has a word for times (`time`), for memory and FLOPs (`amount`), and for the outcomes of a gate (`outcome`).
     """
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    called = 0
-    for rank, index in enumerate(order, start=1):
-        if p_values[index] <= alpha * rank / len(p_values):
-            called = rank
-    found = [False] * len(p_values)
-    for index in order[:called]:
-        found[index] = True
-    return found
+
+    WORSE = "slower", "more", "regression"
+    UNMEASURED = "unmeasured", "unknown", "unmeasured"
+    UNDECIDED = "undecided", "undecided", "undecided"
+    BETTER = "faster", "less", "improved"
+    EQUIVALENT = "equivalent", "equivalent", "passed"
+
+    def __init__(self, time: str, amount: str, outcome: str) -> None:
+        self.time, self.amount, self.outcome = time, amount, outcome
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Rules:
         return self.looks[-1]
 
 
-RankFloats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
-def walsh_averages(values: Sequence[float]) -> RankFloats:
+def walsh_averages(values: Sequence[float]) -> Floats:
     """The N(N + 1)/2 averages (xᵢ + xⱼ)/2 with i ≤ j, of each pair of values and each value with itself, ascending.
 
     The statistic of the signed-rank test is the number of these averages above a value.
@@ -86,7 +86,7 @@ def walsh_averages(values: Sequence[float]) -> RankFloats:
     return np.sort((x[i] + x[j]) / 2)
 
 
-def p_value_above(averages: RankFloats, value: float) -> float:
+def p_value_above(averages: Floats, value: float) -> float:
     """The p-value of the hypothesis that the true value is at most `value`, from the Walsh averages above it.
 
     Averages equal to `value` do not count as above.
@@ -95,12 +95,12 @@ def p_value_above(averages: RankFloats, value: float) -> float:
     return float(_rank_tails(_number_of_values(averages))[above])
 
 
-def p_value_below(averages: RankFloats, value: float) -> float:
+def p_value_below(averages: Floats, value: float) -> float:
     """The p-value of the hypothesis that the true value is at least `value`, from the Walsh averages below it."""
     return float(_rank_tails(_number_of_values(averages))[int(np.searchsorted(averages, value, side="left"))])
 
 
-def pseudomedian(averages: RankFloats) -> float:
+def pseudomedian(averages: Floats) -> float:
     """The Hodges–Lehmann estimate of the centre: the median of the Walsh averages.
 
     Hollander, Wolfe and Chicken 2014, "Nonparametric statistical methods", 3.1 to 3.3.
@@ -109,7 +109,7 @@ def pseudomedian(averages: RankFloats) -> float:
     return float(averages[~middle] + averages[middle]) / 2
 
 
-def signed_rank_interval(averages: RankFloats, alpha: float) -> tuple[float, float]:
+def signed_rank_interval(averages: Floats, alpha: float) -> tuple[float, float]:
     """A confidence interval for the true value at level 1 − `alpha` or higher; infinite with too few blocks."""
     tails = _rank_tails(_number_of_values(averages))
     # The largest number of averages that may lie outside the interval on one side.
@@ -119,7 +119,7 @@ def signed_rank_interval(averages: RankFloats, alpha: float) -> tuple[float, flo
     return float(averages[outside]), float(averages[-1 - outside])
 
 
-def _number_of_values(averages: RankFloats) -> int:
+def _number_of_values(averages: Floats) -> int:
     return round((math.sqrt(8 * len(averages) + 1) - 1) / 2)
 
 
@@ -129,7 +129,7 @@ def _number_of_pairs(number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 @lru_cache
-def _rank_tails(number: int) -> RankFloats:
+def _rank_tails(number: int) -> Floats:
     """P(W ≥ w) for w from 0 to N(N + 1)/2, where W is the sum of a random subset of the ranks 1 … N.
 
     Each rank is in the subset with probability ½.
@@ -251,66 +251,58 @@ def measure_blocks(
     """
     draw = random.Random(seed)
     measured = MeasuredBlocks([Blocks() for _ in range(cases)], {case: Blocks() for case in controls})
-    _rounds(measured, range(cases), "first", take, rules, draw, between, is_over)
-    for case in flagged_share(measured, rules):
+
+    def measure_stage(stage: str, chosen: Sequence[int], rules: Rules) -> None:
+        """Measure every open case and control once per round, in a new random order. Close decided ones at each look.
+
+        A control is open while it is undecided and any case is open.
+        """
+        blocks = {(case, False): measured.cases[case] for case in chosen}
+        blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
+        waiting = [key for key, one in blocks.items() if one.failure is None]
+
+        def is_decided_so_far(case: int, control: bool) -> bool:
+            found = evidence_of(getattr(blocks[case, control], stage), rules)
+            return is_decided(found, len(measured.controls if control else chosen), rules)
+
+        for number in range(1, rules.most_blocks + 1):
+            if all(control for _, control in waiting) or (number > 1 and is_over(stage)):
+                return
+            between(stage, number)
+            for key in draw.sample(waiting, len(waiting)):
+                try:
+                    getattr(blocks[key], stage).append(take(*key))
+                except BlockFailed as error:
+                    blocks[key].failure = str(error)
+            waiting = [key for key in waiting if blocks[key].failure is None]
+            if number in rules.looks:
+                waiting = [key for key in waiting if not is_decided_so_far(*key)]
+
+    measure_stage("first", range(cases), rules)
+    first = {case: evidence_of(blocks.first, rules) for case, blocks in enumerate(measured.cases)}
+    flagged = sorted(set.union(*_discoveries(first, rules.alpha).values()))
+    for case in flagged:
         measured.cases[case].flagged = True
-    again = [case for case, blocks in enumerate(measured.cases) if blocks.flagged]
-    if again:
-        _rounds(measured, again, "again", take, rules.again, draw, between, is_over)
+    measure_stage("again", flagged, rules.again)
     return measured
 
 
-def flagged_share(measured: MeasuredBlocks, rules: Rules) -> list[int]:
-    """The cases that are slower or faster by their first blocks."""
-    found = [evidence_of(blocks.first, rules) for blocks in measured.cases]
-    slower = false_discovery_control([one.slower for one in found], rules.alpha)
-    faster = false_discovery_control([one.faster for one in found], rules.alpha)
-    return [case for case in range(len(found)) if slower[case] or faster[case]]
+def _discoveries(found: Mapping[int, Evidence], alpha: float) -> dict[Verdict, set[int]]:
+    """The cases that are slower, and those that are faster.
 
-
-def _rounds(
-    measured: MeasuredBlocks,
-    cases: Sequence[int],
-    stage: str,
-    take: TakeBlock,
-    rules: Rules,
-    draw: random.Random,
-    between: Callable[[str, int], None],
-    is_over: Callable[[str], bool],
-) -> None:
-    """Measure every open case and control once per round, in a new random order. Close decided ones at each look.
-
-    A control is open while it is undecided and any case is open.
+    Benjamini and Hochberg 1995, "Controlling the false discovery rate". This corrects for testing many cases at once,
+    so that few of the reported changes are due to chance. The expected share of false discoveries is at most `alpha`.
+    If no case has changed, the probability of any discovery is at most `alpha`.
     """
-    blocks = {(case, False): measured.cases[case] for case in cases}
-    blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
-    waiting = [key for key, one in blocks.items() if one.failure is None]
-    for number in range(1, rules.most_blocks + 1):
-        if all(control for _, control in waiting) or (number > 1 and is_over(stage)):
-            return
-        between(stage, number)
-        for key in draw.sample(waiting, len(waiting)):
-            try:
-                getattr(blocks[key], stage).append(take(*key))
-            except BlockFailed as error:
-                blocks[key].failure = str(error)
-        waiting = [key for key in waiting if blocks[key].failure is None]
-        if number in rules.looks:
-            waiting = [
-                key
-                for key in waiting
-                if not is_decided(
-                    evidence_of(getattr(blocks[key], stage), rules), len(measured.controls if key[1] else cases), rules
-                )
-            ]
+    from scipy.stats import false_discovery_control  # here: only a comparison needs it, and it takes half a second
 
-
-SLOWER, FASTER, EQUIVALENT, UNDECIDED, UNMEASURED = "slower", "faster", "equivalent", "undecided", "unmeasured"
+    tests = {side: [getattr(one, side.time) for one in found.values()] for side in (Verdict.WORSE, Verdict.BETTER)}
+    return {side: set(compress(found, false_discovery_control(p) <= alpha if p else ())) for side, p in tests.items()}
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One of the five verdicts on a case, its reason, and the evidence for it.
+class PairedResult:
+    """The verdict on a case, its reason, and the evidence for it.
 
     If a case was measured twice, the evidence is that of the second measurement alone. The first one selected the case
     for its large change, so its estimate is biased. The interval agrees with the deciding test. It lies above the
@@ -318,7 +310,7 @@ class Verdict:
     neither. The count of `blocks` includes both measurements.
     """
 
-    verdict: str
+    verdict: Verdict
     reason: str
     evidence: Evidence
     blocks: int
@@ -349,11 +341,7 @@ def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
     failing: set[int] = set()
     for stage in ("first", "again"):
         found = {case: evidence_of(getattr(blocks, stage), rules) for case, blocks in measured.controls.items()}
-        sides = [
-            false_discovery_control([getattr(one, side) for one in found.values()], rules.alpha)
-            for side in (SLOWER, FASTER)
-        ]
-        called = {case for case, *of_sides in zip(found, *sides, strict=True) if any(of_sides)} - failing
+        called = set.union(*_discoveries(found, rules.alpha).values()) - failing
         failing |= called
         shown |= found if stage == "first" else {case: found[case] for case in called}
     return [Control(case, case in failing, shown[case], blocks.failure) for case, blocks in measured.controls.items()]
@@ -369,61 +357,48 @@ def invalidated(controls: Sequence[Control]) -> str:
     return "" if any(control.held for control in controls) else "the A/A control could not be measured"
 
 
-def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[Verdict]:
-    """A verdict for every case. If the controls failed, no case is called slower, faster or equivalent."""
-    why_not = invalidated(controls_of(measured, rules))
-    again = [number for number, blocks in enumerate(measured.cases) if blocks.flagged]
-    second = [evidence_of(measured.cases[number].again, rules) for number in again]
-    confirmed = {
-        SLOWER: dict(
-            zip(again, false_discovery_control([one.slower for one in second], rules.alpha_again), strict=True)
-        ),
-        FASTER: dict(
-            zip(again, false_discovery_control([one.faster for one in second], rules.alpha_again), strict=True)
-        ),
-    }
-    found = []
-    for number, blocks in enumerate(measured.cases):
-        own = evidence_of(blocks.again, rules.again) if blocks.flagged else evidence_of(blocks.first, rules)
-        shown = own
-        if blocks.flagged:
-            called = sum(confirmed[_verdict_before(blocks, rules)].values())
-            shown = evidence_of(blocks.again, rules, _missed_reason(called, len(again), rules))
-        verdict, reason = _verdict(blocks, {side for side, of in confirmed.items() if of.get(number)}, shown, rules)
-        if why_not and verdict != UNMEASURED:
-            verdict, reason = UNDECIDED, f"{why_not}: it measured as {verdict}"
-        asked = (len(again), rules.again) if blocks.flagged else (len(measured.cases), rules)
-        least = smallest_detectable(own, *asked)
-        found.append(Verdict(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
-    return found
+def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
+    """A verdict for every case. If the controls failed, no case is called slower, faster or equivalent.
 
-
-def _missed_reason(called: int, tested: int, rules: Rules) -> float:
-    """The error rate of intervals from the second measurement, chosen so that they agree with the test.
-
-    Either end of the interval is a one-sided test. Each of `called` discoveries had to pass alpha · called / tested
-    (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple confidence intervals for selected
-    parameters"). A case that is not a discovery fails that test as well.
+    The interval of a case that was measured again is chosen so that it agrees with the test. Either end of the interval
+    is a one-sided test, and each discovery had to pass alpha · discoveries / tested cases (Benjamini and Yekutieli
+    2005, "False discovery rate-adjusted multiple confidence intervals for selected parameters"). A case that is not a
+    discovery fails that test as well.
     """
-    return 2 * rules.alpha_again * max(called, 1) / tested
+    why_not = invalidated(controls_of(measured, rules))
+    again = {case: evidence_of(one.again, rules.again) for case, one in enumerate(measured.cases) if one.flagged}
+    discoveries = _discoveries(again, rules.alpha_again)
+    results = []
+    for case, blocks in enumerate(measured.cases):
+        own = shown = evidence_of(blocks.first, rules)
+        tested, its_rules, side, confirmed = len(measured.cases), rules, None, False
+        if blocks.flagged:
+            side = Verdict.WORSE if own.slower <= rules.alpha else Verdict.BETTER
+            own, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
+            misses = 2 * rules.alpha_again * max(len(discoveries[side]), 1) / tested
+            shown = evidence_of(blocks.again, rules, misses)
+        verdict, reason = _verdict(blocks, side, confirmed, shown, rules)
+        if why_not and verdict is not Verdict.UNMEASURED:
+            verdict, reason = Verdict.UNDECIDED, f"{why_not}: it measured as {verdict.time}"
+        least = smallest_detectable(own, tested, its_rules)
+        results.append(PairedResult(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
+    return results
 
 
-def _verdict_before(blocks: Blocks, rules: Rules) -> str:
-    """The verdict on a flagged case by its first measurement: slower or faster."""
-    return SLOWER if evidence_of(blocks.first, rules).slower <= rules.alpha else FASTER
-
-
-def _verdict(blocks: Blocks, confirmed: set[str], shown: Evidence, rules: Rules) -> tuple[str, str]:
+def _verdict(
+    blocks: Blocks, side: Verdict | None, confirmed: bool, shown: Evidence, rules: Rules
+) -> tuple[Verdict, str]:
+    """The verdict and its reason. `side` is the verdict of the first measurement on a flagged case."""
     if blocks.failure is not None:
-        return UNMEASURED, blocks.failure
-    if blocks.flagged:
-        before = _verdict_before(blocks, rules)
-        if before in confirmed:
-            return before, f"by more than {100 * rules.threshold:g} %, and so again in new processes"
+        return Verdict.UNMEASURED, blocks.failure
+    if side is not None:
+        if confirmed:
+            return side, f"by more than {100 * rules.threshold:g} %, and so again in new processes"
+        why = "not so in new processes"
         if len(blocks.again) < rules.looks[0]:
-            return UNDECIDED, f"{before} at first, and time was up before new processes could tell"
-        return UNDECIDED, f"{before} at first, and not so in new processes"
+            why = "time was up before new processes could tell"
+        return Verdict.UNDECIDED, f"{side.time} at first, and {why}"
     if shown.equivalent <= rules.alpha:
-        return EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
+        return Verdict.EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
     number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
-    return UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.threshold:g} % nor beyond"
+    return Verdict.UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.threshold:g} % nor beyond"

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from harness import registry
 from harness.case import Case
-from harness.trial.layer_protocol import input_width
-from harness.trial.tolerance import WrongResult, tolerance
+from harness.trial.layer_protocol import WrongResult, input_width, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
 from impls.blocks.blocks import sinusoids
 
@@ -46,7 +45,6 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
     reason = _refusal(layer_class, case)
     if reason:
         raise Unsupported(reason)
-    torch.set_num_threads(case.threads)
     torch.manual_seed(seed)
     layer: Any = build_layer(layer_class, case, **registry.build_options(case.impl)).eval()
     x = torch.stack([_vector(word, case.d_model * input_width(layer_class)) for word in words])[None]  # (1, n, d)

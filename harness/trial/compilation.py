@@ -27,6 +27,8 @@ import torch
 
 from harness import registry
 from harness.case import Case
+from harness.trial import sandbox
+from harness.trial.environment import warm_up
 from harness.trial.workload import build
 
 _REASONS = "it was not compiled: "
@@ -115,16 +117,15 @@ def call_until_compiled(call: Callable[[], Any], sync: Callable[[], None]) -> fl
 
     Compilation is then finished before anything is timed.
     """
-    first_call_s = 0.0
-    for number in range(_MOST_CALLS):
-        before, begin = compilations(), perf_counter()
-        call()
-        sync()
-        if number == 0:
-            first_call_s = perf_counter() - begin
-        if compilations() == before:
-            break
-    return first_call_s
+    made = [compilations()]
+
+    def is_compiled(times: list[float], _: float) -> bool:
+        if len(times) == 1:
+            sandbox.note_used()
+        made.append(compilations())
+        return made[-1] == made[-2] or len(times) == _MOST_CALLS
+
+    return warm_up(call, sync, is_compiled)[0][0]
 
 
 def compilations() -> int:
@@ -132,16 +133,20 @@ def compilations() -> int:
     return graphs() + triton_kernels()
 
 
+def _dynamo_counter(group: str, *names: str) -> int:
+    """The sum of these counters of torch.compile; 0 if it is not imported."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else sum(dynamo.counters[group].get(name, 0) for name in names)
+
+
 def functions_offered() -> int:
     """How many functions torch.compile was given, whether it compiled them or not."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return 0 if dynamo is None else dynamo.counters["frames"]["total"]
+    return _dynamo_counter("frames", "total")
 
 
 def graphs() -> int:
     """How many graphs torch.compile has made, or loaded from disk."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return 0 if dynamo is None else dynamo.counters["stats"]["unique_graphs"]
+    return _dynamo_counter("stats", "unique_graphs")
 
 
 def triton_kernels() -> int:
@@ -156,9 +161,7 @@ def triton_kernels() -> int:
 
 def compiled_anew() -> int:
     """How many graphs were compiled in this process instead of loaded from disk."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    told = {} if dynamo is None else dynamo.counters["inductor"]
-    return sum(told.get(f"fxgraph_cache_{how}", 0) for how in ("miss", "bypass"))
+    return _dynamo_counter("inductor", "fxgraph_cache_miss", "fxgraph_cache_bypass")
 
 
 def _versions(kernel: Any) -> int:
@@ -235,9 +238,10 @@ def keep_cache_in(directory: str | None) -> None:
 
 def prepare_compiler(case: Case) -> None:
     """Apply the settings of this trial. If the compiler is switched off, using it will raise NotCompiled."""
-    off = _switched_off()
+    given = {name: os.environ.get(name, "0") for name in _SWITCHES}
+    off = [f"{name}={value}" for name, value in given.items() if value not in ("", "0")]
     if off:
-        torch.compile = _refusing(off)
+        torch.compile = _refusing(off[0])
     if case.mode == "backward":
         # The backward pass runs repeatedly through one graph, so its saved tensors must not be reused for results.
         setattr(importlib.import_module("torch._functorch.config"), _DONATED, False)
@@ -262,16 +266,37 @@ def claims_compiled(impl: str) -> bool:
     return registry.is_compiled(impl)
 
 
-def _switched_off() -> str | None:
-    given = {name: os.environ.get(name, "0") for name in _SWITCHES}
-    return next((f"{name}={value}" for name, value in given.items() if value not in ("", "0")), None)
-
-
 def _refusing(off: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
         raise NotCompiled(f"{off} switches the compiler off")
 
     return refuse
+
+
+_NEEDED_BY_COMPILING = "torch._inductor.compile_fx"
+
+
+class CompileNotice:
+    """Import hook that finds no module, and writes `NOTICE` to the pipe when the compiler is first imported.
+
+    The driver then allows time for compilation. It knows in advance which built-in layers compile. Whether a user's own
+    layer compiles is known only once the layer is called. The sign is the import of a part of the compiler that nothing
+    else needs. If that part was imported before the fork, the driver already knows that the layer compiles.
+    """
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        """Return None, so that other finders find the module."""
+        if fullname == _NEEDED_BY_COMPILING:
+            sys.meta_path.remove(self)
+            os.write(self._pipe, sandbox.NOTICE)
+
+
+def give_notice(pipe: int) -> None:
+    """Make this process write `NOTICE` to the pipe when it begins to compile."""
+    sys.meta_path.insert(0, CompileNotice(pipe))
 
 
 class Stopwatch:

@@ -1,17 +1,21 @@
 """Control and record what surrounds the samples of a trial: its heap, its CPUs, the machine's speed, and interference.
 
-All of these differ by chance between trials of the same layer, and so do the layer's times.
+All of these differ by chance between trials of the same layer, and so do the layer's times. A GPU's clock rates, power,
+temperature and other processes are read with NVML.
 """
 
 import contextlib
 import ctypes
+import importlib
 import os
 import random
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
@@ -61,21 +65,35 @@ def set_allocator(name: str) -> None:
             raise Unsupported(f"allocator={name}: glibc refused mallopt({parameter}, {value})")
 
 
-def settle_heap(call: Callable[[], Any]) -> float:
-    """Call until a heap that keeps its memory no longer grows. The page faults of growing then occur before timing.
-
-    Return the seconds of the first call, in which a layer is compiled.
-    """
-    first_call_s, quiet, calls = 0.0, 0, 0
-    while quiet < _SETTLED_CALLS and calls < _MOST_CALLS:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        start = perf_counter()
+def warm_up(
+    call: Callable[[], Any],
+    sync: Callable[[], None],
+    until: Callable[[list[float], float], bool],
+    clock: Callable[[], float] = perf_counter,
+) -> tuple[list[float], float]:
+    """Call until `until(seconds of each call, seconds in all)` is true. Return both. `sync` waits for a call's work."""
+    times: list[float] = []
+    begin = clock()
+    while True:
+        start = clock()
         call()
-        first_call_s = first_call_s or perf_counter() - start
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-        quiet = quiet + 1 if faults <= _SETTLED_FAULTS else 0
-        calls += 1
-    return first_call_s
+        sync()
+        now = clock()
+        times.append(now - start)
+        if until(times, now - begin):
+            return times, now - begin
+
+
+def settle_heap(call: Callable[[], Any]) -> None:
+    """Call until a heap that keeps its memory no longer grows. The page faults of growing then occur before timing."""
+    faults = [resource.getrusage(resource.RUSAGE_SELF).ru_minflt]
+
+    def is_settled(times: list[float], _: float) -> bool:
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        quiet = [after - before <= _SETTLED_FAULTS for before, after in pairwise(faults[-_SETTLED_CALLS - 1 :])]
+        return len(times) == _MOST_CALLS or (len(quiet) == _SETTLED_CALLS and all(quiet))
+
+    warm_up(call, lambda: None, is_settled)
 
 
 _BLOCKS = 128
@@ -219,3 +237,150 @@ def cpu_mhz(root: Path = Path("/")) -> float | None:
         return int((root / _FREQUENCY.format(cpu)).read_text()) / 1000
     except (OSError, ValueError, IndexError):
         return None
+
+
+# The reasons why a GPU lowers its clock rate. The bits are `nvmlClocksEventReason…` in NVML's API reference,
+# `nvmlClocksThrottleReason…` before its version 12.2.
+
+# Nothing runs, so the clock rate falls. This does not explain slow work.
+_IDLE = 0x1
+_REASONS = {
+    0x2: "application clocks setting",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clock setting",
+    0x200: "board limit",
+    0x400: "reliability",
+}
+
+
+def in_words(bits: int) -> list[str]:
+    """The reasons in `bits`, lowest bit first, without idleness. All unknown bits become one entry, in hexadecimal."""
+    named = [word for bit, word in _REASONS.items() if bits & bit]
+    unknown = bits & ~(_IDLE | sum(_REASONS))
+    return named + ([f"reason {unknown:#x}"] if unknown else [])
+
+
+# The name of an NVML function that finds a GPU, and the function's argument.
+Address = tuple[str, str]
+# Drivers and bindings used the second name before NVML 12.2.
+_REASONS_FUNCTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+
+
+def addresses(properties: Any) -> list[Address]:
+    """Ways for NVML to find the GPU with these properties (`torch.cuda.get_device_properties`), best first.
+
+    NVML numbers all GPUs of a machine and ignores CUDA_VISIBLE_DEVICES. The GPU is therefore identified by its UUID, or
+    by its PCI address.
+    """
+    found: list[Address] = []
+    uuid = str(getattr(properties, "uuid", "")).removeprefix("GPU-")
+    if uuid:
+        found.append(("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}"))
+    if hasattr(properties, "pci_bus_id"):  # since torch 2.8
+        where = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+        found.append(("nvmlDeviceGetHandleByPciBusId", where))
+    if uuid:  # a slice of a GPU, for which NVML reports fewer values than for a whole GPU
+        found.append(("nvmlDeviceGetHandleByUUID", f"MIG-{uuid}"))
+    return found
+
+
+class NvmlGauge:
+    """Readings of one GPU. A reading never raises: an unavailable value is None, and `nvml_note` gives the reason.
+
+    `nvml` is the module of nvidia-ml-py, or a module with the same interface.
+    """
+
+    def __init__(self, where: Sequence[Address], nvml: Any = None) -> None:
+        self._handle: Any = None
+        self._notes: dict[str, str] = {}
+        self._readings: list[dict[str, Any]] = []
+        self._nvml = nvml
+        self._open(where)
+        self.sm_clock_max_mhz: int | None = self._ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM")
+
+    def read(self) -> None:
+        """Take a reading. This enqueues nothing, but takes host time, so do not call it inside a sample."""
+        power = self._ask("nvmlDeviceGetPowerUsage")
+        self._readings.append(
+            {
+                "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+                "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+                "power_w": None if power is None else power / 1000,
+                "temperature_c": self._ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+                "throttle": self._reasons(),
+            }
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Summarise the readings.
+
+        Clock rates (MHz) and power (W) are medians, and the temperature (°C) is the highest. All throttle reasons are
+        listed. `gpu_processes` is the number of other processes on the GPU. In a container, NVML may not see them all.
+        """
+        bits = self._values("throttle")
+        names = ("sm_clock_mhz", "memory_clock_mhz", "power_w")
+        medians = {name: median(values) if (values := self._values(name)) else None for name in names}
+        return {
+            **medians,
+            "sm_clock_max_mhz": self.sm_clock_max_mhz,
+            "temperature_c": max(self._values("temperature_c"), default=None),
+            "throttle_reasons": sorted({word for b in bits for word in in_words(b)}) if bits else None,
+            "gpu_processes": self._others(),
+            "nvml_note": "; ".join(f"{what}: {why}" for what, why in self._notes.items()) or None,
+        }
+
+    def _open(self, where: Sequence[Address]) -> None:
+        try:
+            self._nvml = self._nvml or importlib.import_module("pynvml")
+        except ImportError as error:
+            self._notes["pynvml"] = str(error)
+            return
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            self._notes["nvmlInit"] = str(error)
+            return
+        failed: dict[str, str] = {}
+        for function, value in where:
+            try:
+                self._handle = getattr(self._nvml, function)(value)
+                return
+            except self._nvml.NVMLError as error:
+                failed[value] = str(error)
+        self._notes |= failed or {"nvml": "torch does not say which GPU it uses"}
+
+    def _ask(self, function: str, *constants: str) -> Any:
+        """Call an NVML function for this GPU, with the NVML constants of these names. None if there is no answer."""
+        if self._handle is None:
+            return None
+        try:
+            return getattr(self._nvml, function)(self._handle, *(getattr(self._nvml, name) for name in constants))
+        except self._nvml.NVMLError as error:
+            self._notes[function] = str(error)
+        except AttributeError:
+            self._notes[function] = "not in this nvidia-ml-py"
+        return None
+
+    def _reasons(self) -> int | None:
+        for function in _REASONS_FUNCTIONS:
+            bits: int | None = self._ask(function)
+            if bits is not None:
+                for other in _REASONS_FUNCTIONS:
+                    self._notes.pop(other, None)
+                return bits
+        return None
+
+    def _others(self) -> int | None:
+        lists = [self._ask(f"nvmlDeviceGet{kind}RunningProcesses") for kind in ("Compute", "Graphics")]
+        known = [processes for processes in lists if processes is not None]
+        pids = {process.pid for processes in known for process in processes}
+        # One of them is this process, with its number outside its container.
+        return max(0, len(pids) - 1) if known else None
+
+    def _values(self, name: str) -> list[Any]:
+        return [reading[name] for reading in self._readings if reading[name] is not None]

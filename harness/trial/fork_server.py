@@ -19,14 +19,10 @@ import json
 import os
 import signal
 import socket
-import time
 from typing import NoReturn
 
 from harness import registry
 from harness.trial import compilation, sandbox, trial_kinds
-from harness.trial.messages import give_notice, send
-from harness.trial.supervisor import REFUSED
-from harness.trial.trial_kinds import run_trial
 
 MAX_REQUEST = 65536
 
@@ -49,7 +45,7 @@ def serve(descriptor: int) -> NoReturn:
             try:
                 pid = os.fork()
             except OSError as error:
-                connection.sendall(f"{REFUSED}{error.strerror}\n".encode())
+                connection.sendall(f"{sandbox.REFUSED}{error.strerror}\n".encode())
                 pid = None
             if pid == 0:
                 connection.close()
@@ -97,15 +93,14 @@ def _wait_and_clean_up(pid: int) -> int:
 
 
 def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
-    began = time.time()
     try:
         sandbox.note_names()
-        give_notice(pipe)
+        compilation.give_notice(pipe)
         request = json.loads(message)
-        sandbox.tell_at_exit(request["memory_limit"], lambda outcome: send(pipe, outcome))
-        outcome = run_trial({**request, "ask": turns, "answer": pipe})
-        sandbox.note_used(began)
-        send(pipe, outcome)
+        sandbox.tell_at_exit(request["memory_limit"], lambda outcome: sandbox.send(pipe, outcome))
+        outcome = trial_kinds.run_trial({**request, "ask": turns, "answer": pipe})
+        sandbox.note_used()
+        sandbox.send(pipe, outcome)
     finally:
         # Run no exit handlers, and leave freeing memory to the kernel, which is faster.
         os._exit(0)

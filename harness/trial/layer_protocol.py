@@ -1,4 +1,4 @@
-"""What a layer can do, found by inspection: masks, a source, decoding, a wide input. Only `forward(x)` is required.
+"""What a layer can do, found by inspection, and how its results are checked. Only `forward(x)` is required.
 
 forward(x)                    required: (b, n, d) -> (b, n, d)
 forward(x, is_causal=…)       accepts that no token may see a later one
@@ -14,49 +14,53 @@ prefill(x, state) -> state    the state after t steps, computed at once
 """
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from harness.case import DTYPES, Case
+import torch
+from torch import Tensor
+
+from harness.case import AXES, DTYPES, Case
 from harness.errors import UsageError
 
 # A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024
+_OF_LAYER = tuple(name for name, axis in AXES.items() if axis.of_layer)
 
 
 def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     """Return why the layer cannot run this case, or None if nothing prevents it."""
     supports = getattr(layer_class, "supports", None)
-    said = supports(case) if supports is not None else None
-    if said:
-        return str(said)
+    text = supports(case) if supports is not None else None
+    if text:
+        return str(text)
+    has_source = kv_len(layer_class, case) > 0
     if case.mode == "decode":
         width = input_width(layer_class)
         if width != 1:
             return f"its input is {width} times as wide as its output, which cannot be its next token"
-        steps = callable(getattr(layer_class, "start", None)) and callable(getattr(layer_class, "step", None))
-        if not steps:
+        if not all(callable(getattr(layer_class, name, None)) for name in ("start", "step")):
             return "it has no start and step to decode with"
         if case.mask == "padding":
             return "one token after another has no padding"
-        if kv_len(layer_class, case) and not accepts(layer_class, "source", method="start"):
+        if has_source and not accepts(layer_class, "source", method="start"):
             return "its start takes no source"
-    has_source = kv_len(layer_class, case) > 0
     if has_source and not accepts(layer_class, "source"):
         return "its forward takes no source"
     if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
         return "its forward takes no attn_mask, to hide the padding of a source with"
     if is_causal(layer_class):
         return None
-    if has_source:
-        if case.mask == "causal" and case.mode != "decode":
-            return "a source has no later tokens to hide: a causal mask is of a layer's own input"
+    if has_source and case.mask == "causal" and case.mode != "decode":
+        return "a source has no later tokens to hide: a causal mask is of a layer's own input"
+    if has_source or case.mask == "none" or accepts(layer_class, "attn_mask"):
         return None
-    if case.mask == "causal" and not accepts(layer_class, "is_causal", "attn_mask"):
-        return "its forward takes neither is_causal nor attn_mask, and it has no causal = True"
-    if case.mask == "padding" and not accepts(layer_class, "attn_mask"):
+    if case.mask == "padding":
         return "its forward takes no attn_mask, and it has no causal = True"
-    return None
+    if accepts(layer_class, "is_causal"):
+        return None
+    return "its forward takes neither is_causal nor attn_mask, and it has no causal = True"
 
 
 def case_to_verify(layer_class: Any, small: Case) -> Case:
@@ -115,7 +119,93 @@ def is_causal(layer_class: Any) -> bool:
     return bool(getattr(layer_class, "causal", False))
 
 
+def takes(layer_class: Any, name: str) -> bool:
+    """Return whether the constructor of the class has a parameter of this name, such as `num_heads`."""
+    parameters = inspect.signature(layer_class).parameters.values()
+    return any(p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+
+
+def size_options(layer_class: Any, case: Case) -> dict[str, int]:
+    """Return the case's sizes that the constructor takes besides `d_model`,"""
+    return {name: getattr(case, name) for name in _OF_LAYER if takes(layer_class, name)}
+
+
 def accepts(layer_class: Any, *names: str, method: str = "forward") -> bool:
     """Return whether the method has a parameter of one of these names."""
     parameters = inspect.signature(getattr(layer_class, method)).parameters
     return any(name in parameters for name in names)
+
+
+class WrongResult(Exception):
+    """Raised if the layer ran and its result is incorrect."""
+
+
+def tolerance(dtype: torch.dtype, d_model: int) -> float:
+    """The largest relative RMS error that rounding explains, the sum of two terms.
+
+    The layer keeps intermediates in its dtype, and their roundings get 8 units in the last place. Sums over d terms get
+    √d units of the accumulator, which is at least float32.
+    """
+    eps = torch.finfo(dtype).eps
+    accumulator_eps = min(eps, torch.finfo(torch.float32).eps)
+    return 8 * eps + d_model**0.5 * accumulator_eps
+
+
+def largest_norm(tensors: Iterable[Tensor]) -> float:
+    """The largest of the tensors' norms, 0 without any."""
+    return max((tensor.norm().item() for tensor in tensors), default=0.0)
+
+
+def scale_of(norm: float, largest: float, rounding: float) -> float:
+    """The norm that an error is relative to: its own tensor's, or the `largest` of several if its own is zero.
+
+    A gradient may be zero in exact arithmetic, as that of a key's bias before softmax. Sums of larger terms then leave
+    a norm of at most `rounding` times the largest.
+    """
+    return (norm if norm > rounding * largest else largest) or 1.0
+
+
+def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: float = 0.0) -> float:
+    """The relative error ‖got − want‖ / ‖want‖. Raises WrongResult if it exceeds `limit` or is not finite.
+
+    `largest` is the largest norm of the gradients that `want` is one of: see `scale_of`.
+    """
+    scale = scale_of(want.norm().item(), largest, limit)
+    error = (got.detach().double() - want.detach()).norm().item() / scale
+    if error != error or error == float("inf"):
+        raise WrongResult(f"{what} is not finite")
+    if not error <= limit:
+        raise WrongResult(f"{what} is off by {error:.1e} of its norm, where rounding explains {limit:.1e}")
+    return error
+
+
+def check_output(y: object, x: Tensor, d_model: int, dtype: str) -> Tensor:
+    """Return the output `y` of a call on `x`. The input has shape (b, n, ·), the output (b, n, d) and `dtype`.
+
+    Raises WrongResult for any other output.
+    """
+    if not isinstance(y, Tensor):
+        raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
+    wanted = (*x.shape[:-1], d_model)
+    if y.shape != wanted:
+        but = f", where {wanted} is wanted" if x.shape != wanted else ""
+        raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
+    return check_dtype(y, x, dtype)
+
+
+def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
+    """Return the output `y` for the input `x`. Raises WrongResult unless its dtype is `dtype`."""
+    if y.dtype != getattr(torch, dtype):
+        got, given = (str(tensor.dtype).removeprefix("torch.") for tensor in (y, x))
+        raise WrongResult(
+            f"it returned {got} for an input of {given}, where {dtype} is expected "
+            "(a layer that returns another dtype declares `output_dtype`)"
+        )
+    return y
+
+
+def check_finite(y: Tensor, real: Tensor | None) -> None:
+    """Raise WrongResult if the output is not finite. `real` (b, n, 1) is False for padding, which is not checked."""
+    finite = y.detach().isfinite()
+    if not (finite if real is None else finite | ~real).all():
+        raise WrongResult(f"its output is not finite at n = {y.shape[1]}")

@@ -5,9 +5,8 @@ They are what torch's own kernels reach on this machine now, not what the data s
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,8 +29,7 @@ _OPERAND_SHARE = 8
 _SPIN_CYCLES = 200_000
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(NamedTuple):
     """Best work per second, the size at which it was reached, and the total number of timed calls."""
 
     per_s: float
@@ -51,20 +49,17 @@ def best_rate(
     `prepare(size)` returns a call that returns the seconds it took. `work(size)` is the work of one call. The first
     call of a size is a warm-up (threads, packing, code). It counts only if the budget allows no second one.
     """
-    best, calls, began = Rate(0.0, 0, 0), 0, clock()
+    rates, began = [Rate(0.0, 0, 0)], clock()
     for size in sizes:
         call = prepare(size)
         seconds, size_began = [call()], clock()
         while clock() - size_began < _SIZE_SHARE * budget_s and clock() - began < budget_s:
             seconds.append(call())
         warm = seconds[1:] or seconds
-        calls += len(warm)
-        rate = work(size) / min(warm)
-        if rate > best.per_s:
-            best = Rate(rate, size, 0)
+        rates.append(Rate(work(size) / min(warm), size, len(warm)))
         if clock() - began + _LEAST_CALLS * _GROWTH * min(warm) > budget_s:
             break
-    return Rate(best.per_s, best.size, calls)
+    return max(rates)._replace(calls=sum(rate.calls for rate in rates))
 
 
 def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
@@ -72,7 +67,6 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
 
     float32 is used as for layers: on a GPU, without TF32.
     """
-    torch.set_num_threads(case.threads)
     exact_float32()
     dtype = getattr(torch, case.dtype)
     most = _memory(case, memory_limit) // _OPERAND_SHARE
@@ -96,7 +90,6 @@ def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dic
     before overwriting them (write-allocate). `bandwidth_bytes_per_s` is the better of the two. Arrays are four times
     `cache_bytes` and at least 64 MiB, or smaller if memory is short.
     """
-    torch.set_num_threads(case.threads)
     cache = last_cache_bytes() if case.device == "cpu" else torch.cuda.get_device_properties(0).L2_cache_size
     wanted = max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from harness.case import Case
 from harness.trial.compilation import compilations
+from harness.trial.layer_protocol import WrongResult, check_error, scale_of, tolerance
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.sandbox import is_out_of_memory
-from harness.trial.tolerance import WrongResult, check_error, scale_of, tolerance
 from harness.trial.workload import Workload, build, counted_tokens, tensors_in
 
 # Factors are slices of a longer row, drawn once. A slice needs no copy to the GPU; a copy would wait for its queue.
@@ -44,7 +44,7 @@ class Renewal:
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = tensors
-        self._first: list[Tensor] = [tensor.detach().clone() for tensor in tensors]
+        self._first = _copies(tensors)
         self._versions = [tensor._version for tensor in tensors]
         self._draw = random.Random(0)
         draws = torch.Generator().manual_seed(0)
@@ -86,18 +86,14 @@ def _factors(tensor: Tensor, dim: int, draws: torch.Generator) -> Tensor:
 
 
 def check_second_input(
-    work: Workload,
-    expected: Callable[[list[Tensor]], Tensor],
-    real: Tensor | None,
-    seed: int,
-    limit: float,
+    work: Workload, expected: Callable[[list[Tensor]], Tensor], real: Tensor | None, seed: int, limit: float
 ) -> None:
     """Raise WrongResult if the output for a second input is not the expected one, as if kept from the first.
 
     The second input is written over the first one, which is restored afterwards. `expected` computes the output from
     inputs in float64. `real` (b, n, 1) is False for padding. `limit` is the largest relative error.
     """
-    before = [tensor.detach().clone() for tensor in work.inputs]
+    before = _copies(work.inputs)
     second = [-first.roll((1, 1), dims=(1, 2)) for first in before]
     fill_tensors(work.inputs, second)
     torch.manual_seed(seed)
@@ -186,7 +182,7 @@ def check_call_times(work: Workload, renewal: Renewal) -> None:
 
     Before a repeated call, other tensors of the same size are renewed. Both kinds of calls then find the same caches.
     """
-    elsewhere = Renewal([tensor.detach().clone() for tensor in work.varying])
+    elsewhere = Renewal(_copies(work.varying))
     elsewhere.look()
     for _ in range(_ROUNDS):
         seconds: dict[Renewal, list[float]] = {renewal: [], elsewhere: []}
@@ -251,11 +247,9 @@ def check_last_call(last: LastCall, case: Case, seed: int) -> bool:
 def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
     work = build(case, seed, last.weights, last.inputs)
     last.weights.clear()
-    with torch.no_grad():
-        for tensor, value in zip(work.varying, last.varying, strict=True):
-            tensor.copy_(value)
-        if work.gradient is not None and last.gradient is not None:
-            work.gradient.copy_(last.gradient)
+    fill_tensors(work.varying, last.varying)
+    if work.gradient is not None and last.gradient is not None:
+        fill_tensors([work.gradient], [last.gradient])
     real = counted_tokens(work.layer, case) if case.mode in ("forward", "train") else None
     renewal = Renewal(work.varying)
     expected = _results(work, seed)
@@ -287,17 +281,13 @@ def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor
 
     A gradient that is zero but for rounding is compared with the largest norm: see `scale_of`.
     """
-    norms, off = [], []
+    norms, off = [0.0] * len(want), [0.0] * len(want)
     for number, (one, other) in enumerate(zip(got, want, strict=True)):
-        if one is None or other is None:
-            norms.append(0.0)
-            off.append(0.0)
-            continue
-        difference, scale = one.detach() - other.detach(), other.detach()
-        if real is not None and number == 0:
-            difference, scale = (torch.where(real, tensor, 0) for tensor in (difference, scale))
-        norms.append(torch.linalg.vector_norm(scale, dtype=torch.float64).item())
-        off.append(torch.linalg.vector_norm(difference, dtype=torch.float64).item())
+        if one is not None and other is not None:
+            pair = one.detach() - other.detach(), other.detach()
+            if real is not None and number == 0:
+                pair = torch.where(real, pair[0], 0), torch.where(real, pair[1], 0)
+            off[number], norms[number] = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in pair)
     largest = max(norms)
     rounding = [0.0 if tensor is None else 32 * torch.finfo(tensor.dtype).eps for tensor in want]
     return [part / scale_of(norm, largest, eps) for part, norm, eps in zip(off, norms, rounding, strict=True)]

@@ -1,11 +1,14 @@
-"""Isolate a newly forked trial: limit its memory, end it with its parent, and remove the shared memory that it leaves.
+"""Isolate trials: limit their memory, end them with their parents, and remove what they leave behind.
 
-Whatever a layer does, its trial cannot harm other processes.
+Whatever a layer does, its trial cannot harm other processes, and the driver receives what the trial sends. A small
+process, the supervisor, runs between the driver and the fork server. No process below it outlives it.
 """
 
+import builtins
 import contextlib
 import ctypes
 import glob
+import json
 import mmap
 import os
 import re
@@ -15,8 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from os import write
 from pathlib import Path
 from typing import Any
+
+from harness import files
 
 _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
@@ -35,7 +41,7 @@ def set_limit(limit: int) -> None:
     # RLIMIT_DATA counts private writable memory: real allocations, not the addresses that CUDA merely reserves.
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     with contextlib.suppress(OSError):  # no limit without /proc, as on macOS, whose kernel would ignore the limit
-        most = _held_bytes() + limit
+        most = status_bytes("VmData") + limit
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
@@ -78,7 +84,7 @@ def _leaves_no_thread(lifted: int) -> bool:
     The memory of a thread that failed to start may be free again by now.
     """
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return _held_bytes() + 2 * (_STACK if stack == resource.RLIM_INFINITY else stack) > lifted
+    return status_bytes("VmData") + 2 * (_STACK if stack == resource.RLIM_INFINITY else stack) > lifted
 
 
 def tell_at_exit(limit: int | None, tell: Callable[[dict[str, Any]], None]) -> None:
@@ -99,9 +105,12 @@ def tell_at_exit(limit: int | None, tell: Callable[[dict[str, Any]], None]) -> N
     ctypes.CDLL(None).on_exit(_callbacks[-1], None)
 
 
-def _held_bytes() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+def status_bytes(field: str) -> int:
+    """The number of bytes in a field of /proc/self/status, see proc(5). Raises OSError, or LookupError without it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(f"/proc/self/status has no {field}")
 
 
 def _processes_text() -> str:
@@ -118,6 +127,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 # The number of the process that trials are forked from. Each trial inherits the value.
 _fork_server_pid: int | None = None
+# When this process became a trial, in seconds since the epoch.
+_entered = time.time()
 
 
 def enter_sandbox(memory_limit: int | None, temporary: str | None = None) -> None:
@@ -126,12 +137,15 @@ def enter_sandbox(memory_limit: int | None, temporary: str | None = None) -> Non
     With its own session, its whole process group can be killed. `memory_limit` is in bytes, in addition to the memory
     inherited from the fork server. `temporary` is the directory for temporary files; None keeps the system's directory.
     """
+    global _entered
+    _entered = time.time()
     os.setsid()
     die_with_parent()
     # The parent may have ended before the line above: then no process waits for this trial.
     if _fork_server_pid is not None and os.getppid() != _fork_server_pid:
         os._exit(0)
-    _silence()
+    # A layer may neither print to the sweep's screen nor read.
+    connect_to_null(0, 1, 2)
     if temporary is not None:
         os.environ["TMPDIR"] = tempfile.tempdir = temporary
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the fork server ignores it; a trial need not
@@ -168,10 +182,10 @@ def kill_children() -> None:
                 os.waitpid(pid, 0)
 
 
-def _silence() -> None:
-    """Connect standard input and output to /dev/null: a layer may neither print to the sweep's screen nor read."""
+def connect_to_null(*descriptors: int) -> None:
+    """Connect the file descriptors to /dev/null."""
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
+    for descriptor in descriptors:
         os.dup2(null, descriptor)
     os.close(null)
 
@@ -208,17 +222,22 @@ def note_names() -> None:
     _posixshmem.shm_open = noting
 
 
-def note_used(began: float) -> None:
-    """Note the names of shared memory that was created since `began`, in seconds, and that this process uses."""
+def note_used() -> None:
+    """Note the names of shared memory that was created since `enter_sandbox`, and that this process uses.
+
+    A trial may be killed at any moment. So it calls this after the layer's constructor, after the first call that is
+    timed or observed, and before its answer. Without a new file it takes about 20 µs.
+    """
     own = os.getuid()
     try:
         with os.scandir(_DIRECTORY) as entries:
-            new = [entry.path for entry in entries if _is_since(entry, began - _ROUNDING_S, own)]
+            new = [entry.path for entry in entries if _is_since(entry, _entered - _ROUNDING_S, own)]
     except OSError:  # this system has no such directory
         return
     if not new:
         return
-    used = {line.split(maxsplit=5)[5] for line in _lines("/proc/self/maps") if line.count("/")}
+    maps = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
+    used = {line.split(maxsplit=5)[5] for line in maps if "/" in line}
     used.update(_links("/proc/self/fd"))
     for path in used.intersection(new):
         _note(glob.escape(os.path.basename(path)))
@@ -231,7 +250,7 @@ def unlink_noted() -> None:
     Therefore only names known to come from the trial are unlinked. Python's `multiprocessing.shared_memory` creates
     some, in the trial or in its forked children (`note_names`). Torch creates others, which contain the number of the
     trial's process (`note_trial`). Further ones, created by C code, are new files that the trial still maps or holds
-    open before its answer (`note_used`).
+    open when `note_used` is called.
     """
     patterns = os.fsdecode(_noted[:].rstrip(b"\0")).split("\0")
     for pattern in filter(None, patterns):
@@ -251,10 +270,6 @@ def _is_since(entry: os.DirEntry[str], began: float, owner: int) -> bool:
     return status.st_uid == owner and status.st_ctime >= began
 
 
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text(errors="surrogateescape").splitlines()
-
-
 def _links(directory: str) -> list[str]:
     """Where the links in the directory point to."""
     found = []
@@ -269,3 +284,105 @@ def _note(pattern: str) -> None:
     entry = b"\0" * (end > 0) + os.fsencode(pattern)
     if end + len(entry) <= len(_noted):
         _noted[end : end + len(entry)] = entry
+
+
+# A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use. The functions that send an
+# answer are therefore bound here, before any layer is imported. Other built-in functions are used everywhere, also by
+# modules that the harness imports. A trial in which one of these was replaced ends in an error, because its figures
+# could be anything.
+_OFTEN_REPLACED = ("print", "open", "input", "help", "exit", "quit", "breakpoint", "__import__", "__build_class__")
+_BUILTINS = vars(builtins)
+_ORIGINALS = dict(_BUILTINS)
+_WATCHED = [name for name, original in _ORIGINALS.items() if callable(original) and name not in _OFTEN_REPLACED]
+_encode = json.JSONEncoder().encode
+
+
+def restore_builtins() -> str | None:
+    """Restore replaced built-in functions. Return a message that names them, or None if none was replaced."""
+    # This uses only a comprehension and methods, because any built-in function may have been replaced.
+    names = [name for name in _WATCHED if name not in _BUILTINS or _BUILTINS[name] is not _ORIGINALS[name]]
+    _BUILTINS.update(_ORIGINALS)
+    return f"it replaced built-in functions of Python: {', '.join(names)}" if names else None
+
+
+def send(pipe: int, answer: dict[str, Any]) -> None:
+    """Write the answer as one line of JSON."""
+    left = memoryview(_encode(answer).encode() + b"\n")
+    while left:
+        left = left[write(pipe, left) :]
+
+
+# The line that a trial sends when it begins to compile.
+NOTICE = b"compiling\n"
+# The last line on the driver's socket, if the fork server stayed stopped.
+STOPPED = "stopped"
+# The prefix of the reason why the system could not start the fork server or a trial.
+REFUSED = "refused "
+# A whole job may be suspended and resumed: the fork server is then stopped for a moment longer than its supervisor.
+_STOPPED_S, _RESUMED_S = 2.0, 0.2
+_AWAITED = (signal.SIGTERM, signal.SIGCONT, signal.SIGCHLD)
+
+
+def supervise(descriptor: int, directory: Path) -> None:
+    """Fork the fork server and return in it. On systems other than Linux, this process becomes the fork server.
+
+    The supervisor ends when the driver ends, when the fork server ends, and when the fork server stays stopped. First
+    it kills every process below it, wherever a layer has moved that process, and removes what the trials left behind.
+
+    A stopped process obeys only SIGKILL and SIGCONT. SIGKILL would leave the supervisor no time to clean up. So the
+    kernel sends it SIGCONT when the driver ends, and SIGKILL to the fork server when the supervisor ends.
+
+    `descriptor` is the socket to the driver. `directory` contains the trials' temporary directories.
+    """
+    if sys.platform != "linux":
+        return
+    driver, supervisor = os.getppid(), os.getpid()
+    adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    die_with_parent(signal.SIGCONT)
+    try:
+        server = os.fork()
+    except OSError as error:
+        os.write(descriptor, f"{REFUSED}{error.strerror}\n".encode())
+        os._exit(1)
+    if server == 0:
+        os.setsid()  # a signal to the fork server's process group does not reach the supervisor
+        die_with_parent()
+        if os.getppid() != supervisor:
+            os._exit(0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
+        return
+    try:
+        if _is_stopped_for_good(driver, server):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, f"{STOPPED}\n".encode())
+    finally:
+        kill_children()
+        unlink_noted()
+        files.remove_scratch(directory)
+        os._exit(0)
+
+
+def _is_stopped_for_good(driver: int, server: int) -> bool:
+    """Wait until supervision must end. Return whether the reason is a fork server that stays stopped.
+
+    The other reasons are the end of the driver, the end of the fork server, and SIGTERM.
+    """
+    since: float | None = None
+    received: signal.struct_siginfo | None = None
+    while os.getppid() == driver:
+        state = os.waitid(os.P_PID, server, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        if state is None:
+            since = None
+            received = signal.sigwaitinfo(_AWAITED)
+        elif state.si_code != os.CLD_STOPPED:
+            return False
+        else:
+            since = since or time.monotonic()
+            left_s = since + _STOPPED_S - time.monotonic()
+            if left_s <= 0 and received is None:  # a full wait has passed, in which this process was not suspended
+                return True
+            received = signal.sigtimedwait(_AWAITED, max(left_s, _RESUMED_S))
+        if received is not None and received.si_signo == signal.SIGTERM:
+            return False
+    return False

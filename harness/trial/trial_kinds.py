@@ -7,45 +7,34 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
 import torch
 
-from harness import checkout, claims, registry
+from harness import background_process, registry
 from harness.case import Case
 from harness.errors import UsageError
-from harness.trial import compilation, sandbox
-from harness.trial.attention_and_gradients import attention_map, gradient_reach
-from harness.trial.compilation import TOO_LARGE, compilations, compile_failure, compiled_anew, measure_compilation
-from harness.trial.environment import probe_s, set_allocator
-from harness.trial.messages import restore_builtins
+from harness.trial import (
+    attention_and_gradients,
+    compilation,
+    environment,
+    layer_protocol,
+    peak_rates,
+    sandbox,
+    verify,
+    workload,
+)
 from harness.trial.metrics.collect import collect_metrics
-from harness.trial.peak_rates import take_bandwidth, take_flops
 from harness.trial.timing.timed_trial import measure_time, take_turns
-from harness.trial.tolerance import WrongResult
-from harness.trial.verify import verify
-from harness.trial.workload import Unsupported, takes_heads
 
 _CUDA_FILE = "/dev/nvidia-uvm"
 
 
-def timed_import(impl: str) -> tuple[type, float, bool]:
-    """Import the layer's class. Return `(class, seconds, whether a process can be forked after the import)`.
-
-    A process cannot be forked safely after an import that leaves threads, processes or a CUDA context. Each trial then
-    imports the module itself.
-
-    Raises what the import raises.
-    """
-    began = perf_counter()
-    layer_class = registry.load_class(impl)
-    return layer_class, perf_counter() - began, not _left_running()
-
-
 def _left_running() -> bool:
+    """Whether imports left threads, processes or a CUDA context: then this process cannot be forked safely."""
     tasks = Path("/proc/self/task")
     if not tasks.exists():  # without Linux's /proc nothing can be observed: assume the worst
         return True
@@ -80,16 +69,13 @@ def preload_module(impl: str) -> None:
 def _silence() -> Iterator[None]:
     """Discard what the import prints, because the screen belongs to the sweep."""
     kept = os.dup(1), os.dup(2)
-    null = os.open(os.devnull, os.O_WRONLY)
     try:
-        for descriptor in (1, 2):
-            os.dup2(null, descriptor)
+        sandbox.connect_to_null(1, 2)
         yield
     finally:
         for descriptor, before in zip((1, 2), kept, strict=True):
             os.dup2(before, descriptor)
             os.close(before)
-        os.close(null)
 
 
 def describe_layer(case: Case) -> dict[str, Any]:
@@ -98,34 +84,47 @@ def describe_layer(case: Case) -> dict[str, Any]:
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
       the constructor.
     - `import_s`: seconds that importing the layer's module takes.
-    - `forkable`: whether trials may be forked after the import.
+    - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `claims_refused`: what is wrong with the layer's claims, or None.
     - `file`: the file of the module, or None if it has none.
     - `files`: the layer's code, as returned by `registry.files_of_class`.
     """
-    layer_class, import_s, forkable = timed_import(case.impl)
+    began = perf_counter()
+    layer_class = registry.load_class(case.impl)
+    import_s, forkable = perf_counter() - began, not _left_running()
+    claims_refused = None
+    try:  # before anything is measured, because an invalid claim would cost a trial all its facts
+        registry.claims_of_class(layer_class, case)
+    except UsageError as error:
+        claims_refused = str(error)
     return {
         "import_s": import_s,
         "forkable": forkable,
         "family": str(getattr(layer_class, "family", "own")),
-        "has_heads": bool(getattr(layer_class, "has_heads", takes_heads(layer_class))),
+        "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
         "compiled": bool(getattr(layer_class, "compiled", False)),
-        "claims_refused": _refused_claims(layer_class),
+        "claims_refused": claims_refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
         "files": registry.files_of_class(layer_class),
     }
 
 
-def _refused_claims(layer_class: type) -> str | None:
-    """Return what is wrong with the layer's claims, or None.
+def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return `refusals`: the status and reason for each case that the layer refuses, None for all others.
 
-    This is reported before anything is measured, because an invalid claim would cost a trial all its facts.
+    A case is refused for what a sweep runs: the case itself, and the small case verified before it.
     """
+    layer_class = registry.load_class(impl)
+    return {"refusals": [_refusal(layer_class, Case.from_dict({**case, "impl": impl})) for case in cases]}
+
+
+def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     try:
-        claims.claims_of_class(layer_class)
-    except UsageError as error:
-        return str(error)
-    return None
+        reason = layer_protocol.unsupported_in_sweep(layer_class, case)
+    except Exception as error:
+        outcome = outcome_of_exception(error)
+        return outcome["status"], outcome["reason"]
+    return ("unsupported", reason) if reason else None
 
 
 def torch_facts() -> dict[str, Any]:
@@ -135,7 +134,7 @@ def torch_facts() -> dict[str, Any]:
     """
     gpu = torch.cuda.is_available()
     return {
-        "harness": str(checkout.PLACE),
+        "harness": str(background_process.PLACE),
         "version": torch.__version__,
         "git": torch.version.git_version,
         "cuda": torch.version.cuda,
@@ -171,7 +170,7 @@ def run_trial(request: dict[str, Any]) -> dict[str, Any]:
         try:
             outcome = {"status": "ok", "reason": None, **_measure(request)}
         finally:  # before the lookup of `BaseException`, which is also a built-in
-            replaced = restore_builtins()
+            replaced = sandbox.restore_builtins()
     except BaseException as error:
         lifted = sandbox.lift_limit()
         outcome = sandbox.explain_failure(outcome_of_exception(error), limit, lifted)
@@ -195,18 +194,16 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
 
 def _failure(error: BaseException) -> dict[str, Any]:
     message = " ".join(str(error).split())[:300]
-    of_compiling = compile_failure(error)
+    of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
         return of_compiling | {"traceback": _traceback(error)}
-    if isinstance(error, Unsupported):
-        return {"status": "unsupported", "reason": message}
-    if isinstance(error, WrongResult):
+    if isinstance(error, layer_protocol.WrongResult):
         return {"status": "incorrect", "reason": message}
-    if sandbox.is_out_of_memory(error):
+    no_kernel = isinstance(error, RuntimeError) and _NO_KERNEL.search(message)
+    if not isinstance(error, workload.Unsupported) and sandbox.is_out_of_memory(error):
         return {"status": "oom", "reason": message or "out of memory"}
-    if isinstance(error, RuntimeError) and _NO_KERNEL.search(message):
-        return {"status": "unsupported", "reason": message}
-    if TOO_LARGE.search(message):  # raised by Triton, or by torch around Triton's exception
+    # Triton raises TOO_LARGE, or torch around Triton's exception.
+    if isinstance(error, workload.Unsupported) or no_kernel or compilation.TOO_LARGE.search(message):
         return {"status": "unsupported", "reason": message}
     return {
         "status": "error",
@@ -230,51 +227,52 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
+def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
+
+
+# What each kind of trial does (see `harness.results.row.KINDS`). A trial about the machine has no case.
+HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
+    "machine": lambda request, case: torch_facts(),
+    "describe": lambda request, case: describe_layer(case),
+    "refusals": lambda request, case: refusals(case.impl, request["cases"]),
+    # `compiled` is whether anything was compiled for the verification.
+    "verify": lambda request, case: {
+        **verify.verify(case, request["seed"]),
+        "compiled": compilation.compilations() > 0,
+    },
+    "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
+    "facts": lambda request, case: collect_metrics(case, request["seed"]),
+    "time": lambda request, case: measure_time(
+        case, request["seed"], request["trial_s"], request.get("check_last_call", True)
+    ),
+    "turns": _turns,
+    "probe": lambda request, case: {"probe_s": environment.probe_s()},
+    "flops": lambda request, case: peak_rates.take_flops(case, request["trial_s"], request["memory_limit"]),
+    "bandwidth": lambda request, case: peak_rates.take_bandwidth(case, request["trial_s"], request["memory_limit"]),
+    "attention_map": lambda request, case: attention_and_gradients.attention_map(
+        case, request["seed"], request["words"]
+    ),
+    "gradient_reach": lambda request, case: attention_and_gradients.gradient_reach(case, request["seed"]),
+}
+# Trials of a layer's calls, which use the code that earlier trials of the case compiled.
+_OF_CALLS = ("verify", "compile", "facts", "time", "turns")
+
+
 def _measure(request: dict[str, Any]) -> dict[str, Any]:
-    purpose = request["purpose"]
-    if purpose == "machine":
-        return torch_facts()
-    case = Case.from_dict(request["case"])
-    if purpose == "describe":
-        return describe_layer(case)
-    set_allocator(case.allocator)
-    if purpose in ("verify", "compile", "facts", "time", "turns"):
-        return _measure_layer(request, case)
-    if purpose == "pulse":
-        torch.set_num_threads(case.threads)
-        return {"probe_s": probe_s()}
-    if purpose == "flops":
-        return take_flops(case, request["trial_s"], request["memory_limit"])
-    if purpose == "bandwidth":
-        return take_bandwidth(case, request["trial_s"], request["memory_limit"])
-    if purpose == "attention_map":
-        return attention_map(case, request["seed"], request["words"])
-    if purpose == "gradient_reach":
-        return gradient_reach(case, request["seed"])
-    raise ValueError(f"no such purpose: {purpose}")
+    """The measured values. `compiled_anew` counts the graphs that were compiled here, if the layer was compiled.
 
-
-def _measure_layer(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """The outcome of a trial that builds a layer.
-
-    After a verification, `compiled` is whether anything was compiled for it. If anything was compiled, `compiled_anew`
-    is the number of graphs that were compiled here, because the copy on disk was missing or unusable.
+    The copy of these graphs on disk was missing or unusable.
     """
-    purpose, seed = request["purpose"], request["seed"]
+    purpose = request["purpose"]
+    case = Case.from_dict(request["case"]) if request["case"] else None
+    if case is not None and purpose not in ("describe", "refusals"):
+        environment.set_allocator(case.allocator)
+        torch.set_num_threads(case.threads)
+    if case is None or purpose not in _OF_CALLS:
+        return HANDLERS[purpose](request, case)
     compilation.keep_cache_in(request.get("compile_cache"))
     compilation.prepare_compiler(case)
-    if purpose == "verify":
-        outcome = verify(case, seed)
-        outcome["compiled"] = compilations() > 0
-    elif purpose == "compile":
-        outcome = measure_compilation(case, seed)
-    elif purpose == "facts":
-        outcome = collect_metrics(case, seed)
-    elif purpose == "turns":
-        outcome = take_turns(case, seed, request["turn_s"], request["trial_s"], request["ask"], request["answer"])
-    else:
-        outcome = measure_time(case, seed, request["trial_s"], request.get("check_last_call", True))
+    outcome = HANDLERS[purpose](request, case)
     compilation.check_compiled(case)
-    if compilations() > 0:
-        outcome["compiled_anew"] = compiled_anew()
-    return outcome
+    return outcome | ({"compiled_anew": compilation.compiled_anew()} if compilation.compilations() > 0 else {})

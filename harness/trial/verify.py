@@ -12,19 +12,10 @@ from torch import Tensor, nn
 
 from harness import registry
 from harness.case import Case
-from harness.trial.layer_protocol import case_to_verify, output_dtype, unsupported_reason
+from harness.trial import layer_protocol, workload
+from harness.trial.layer_protocol import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
-from harness.trial.tolerance import WrongResult, check_error, check_output, largest_norm, tolerance
-from harness.trial.workload import (
-    Workload,
-    build,
-    build_layer,
-    counted_tokens,
-    forward_keywords,
-    real_tokens,
-    start_decoding,
-    step_once,
-)
+from harness.trial.workload import Workload, build
 
 
 def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
@@ -38,7 +29,7 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
         _check_unchanged(work, work.x[:, seen:], lambda y: y[:, :seen], seed, limit, "later tokens")
     elif case.mask == "padding":
         padded = work.x if work.source is None else work.source
-        real = real_tokens(case, padded.shape[1]).to(padded.device)
+        real = workload.real_tokens(case, padded.shape[1]).to(padded.device)
         of_input = padded is work.x
 
         def counted(y: Tensor) -> Tensor:
@@ -94,7 +85,7 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     """
     layer, x, source = work.layer, work.x, work.source
     expected = _all_at_once(reference, case, x, source)
-    state, steps = start_decoding(layer, case, source), []
+    state, steps = workload.start_decoding(layer, case, source), []
     for x_t in x.unbind(1):
         y_t, state = _step(layer, x_t, state)
         steps.append(y_t)
@@ -113,7 +104,7 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
 
 def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
     """Take one step on copies: a layer may change its token, and may return memory that the next step overwrites."""
-    y_t, state = step_once(layer, x_t.clone(), state)
+    y_t, state = workload.step_once(layer, x_t.clone(), state)
     return y_t.clone(), state
 
 
@@ -127,7 +118,7 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
     vocabulary = vocabulary.to(case.device, getattr(torch, case.dtype))
     room = min(_GENERATED, case.seq_len)
     token = vocabulary[:1].expand(case.batch_size, -1)  # (b, d)
-    state = start_decoding(layer, case, source)
+    state = workload.start_decoding(layer, case, source)
     inputs, outputs = [], []
     for _ in range(room):
         y, state = _step(layer, token, state)
@@ -140,11 +131,7 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
     """Return the reference's output (b, n, d), with no token seeing a later one."""
     of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
-    x = x.to(torch.float64, copy=True)
-    source = source.to(torch.float64, copy=True) if source is not None else None
-    keywords = forward_keywords(reference, of_it, source)
-    prepare = getattr(reference, "prepare", None)
-    return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))
+    return _expected(reference, of_it, [one.to(torch.float64, copy=True) for one in (x, source) if one is not None])
 
 
 _ITSELF = "itself in float64"
@@ -164,7 +151,7 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     verified first, because rounding to half precision could hide an incorrect token. A layer that computes only in half
     precision has no such twin.
     """
-    case = case_to_verify(registry.load_class(case.impl), case)
+    case = layer_protocol.case_to_verify(registry.load_class(case.impl), case)
     if case.dtype in _HALF:
         _verify_twin(replace(case, dtype="float32"), seed)
     return _verify(case, seed) | {"verified": case.as_dict()}
@@ -175,7 +162,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
 
     Raises WrongResult as `_verify` does.
     """
-    if unsupported_reason(registry.load_class(twin.impl), twin) is not None:
+    if layer_protocol.unsupported_reason(registry.load_class(twin.impl), twin) is not None:
         return
     torch.set_grad_enabled(True)
     try:
@@ -204,8 +191,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     """
     work = build(case, seed)
     reference, against = _reference(case, work.layer)
-    dtype = output_dtype(work.layer, case.dtype)
-    rounding = max(tolerance(getattr(torch, name), case.d_model) for name in (case.dtype, dtype))
+    dtype = layer_protocol.output_dtype(work.layer, case.dtype)
+    rounding = max(layer_protocol.tolerance(getattr(torch, name), case.d_model) for name in (case.dtype, dtype))
     limit = max(rounding, min(_LENIENT * rounding, _MOST)) if against == _ITSELF else rounding
     result: dict[str, Any] = {"against": against, "tolerance": limit}
     if case.mode == "decode":
@@ -216,7 +203,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     # Copied before the call: a layer may change its input.
     inputs = [tensor.detach().to(torch.float64, copy=True).requires_grad_(trains) for tensor in work.inputs]
     torch.manual_seed(seed)
-    y = check_output(work.forward(), work.x, case.d_model, dtype)
+    y = layer_protocol.check_output(work.forward(), work.x, case.d_model, dtype)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
         with torch.set_grad_enabled(trains):
@@ -229,7 +216,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
-    real = counted_tokens(work.layer, case)
+    real = workload.counted_tokens(work.layer, case)
     # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real, one, 0) for one in (expected, y))
     result["output_error"] = check_error("output", got, wanted, limit)
@@ -239,7 +226,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         pairs = _gradients(work, y, reference, inputs, expected)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
-        largest = largest_norm(want for _, _, want in pairs)
+        largest = layer_protocol.largest_norm(want for _, _, want in pairs)
         errors = (check_error(f"gradient of {name}", got, want, of_gradients, largest) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
     check_operation_counts(work, seed)
@@ -258,7 +245,7 @@ def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
         reference_class, options = registry.load_class(case.impl), registry.build_options(case.impl)
     else:
         against = reference_class.__name__
-    reference = build_layer(reference_class, case, **options).to(case.device, torch.float64)
+    reference = workload.build_layer(reference_class, case, **options).to(case.device, torch.float64)
     reference.load_state_dict({name: value.double() for name, value in layer.state_dict().items()})
     reference.train(layer.training)
     return reference, against
@@ -267,7 +254,7 @@ def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
 def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
     """The reference's output for an input, and for a source if there is one."""
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
-    keywords = forward_keywords(reference, case, source)
+    keywords = workload.forward_keywords(reference, case, source)
     prepare = getattr(reference, "prepare", None)
     return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))
 

@@ -3,10 +3,10 @@
 The call does exactly the work that is timed. All else is made outside the measured time.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from harness import registry
 from harness.case import Case
-from harness.trial.layer_protocol import accepts, input_width, is_causal, kv_len, output_dtype, unsupported_reason
-from harness.trial.tolerance import WrongResult, check_dtype
+from harness.trial import layer_protocol, sandbox
+from harness.trial.layer_protocol import WrongResult
 
 Call = Callable[[], Any]
 Forward = Callable[[], Tensor]
@@ -66,9 +66,10 @@ def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
         raise WrongResult(f"its step returned a {type(answer).__name__}, not a pair of an output and a state")
     y = answer[0]
     if not isinstance(y, Tensor) or y.shape != x_t.shape:
-        said = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
-        raise WrongResult(f"its step returned {said} for an input of shape {tuple(x_t.shape)}")
-    return check_dtype(y, x_t, output_dtype(layer, str(x_t.dtype).removeprefix("torch."))), answer[1]
+        text = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise WrongResult(f"its step returned {text} for an input of shape {tuple(x_t.shape)}")
+    dtype = layer_protocol.output_dtype(layer, str(x_t.dtype).removeprefix("torch."))
+    return layer_protocol.check_dtype(y, x_t, dtype), answer[1]
 
 
 def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
@@ -112,11 +113,11 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
     """
     of_it: dict[str, Any] = {"source": source} if source is not None else {}
     keys = case.seq_len if source is None else source.shape[1]
-    if is_causal(layer) and (case.mask != "padding" or source is None):
+    if layer_protocol.is_causal(layer) and (case.mask != "padding" or source is None):
         return of_it
     if case.mask == "causal" and source is not None:  # decoding: every token sees the whole source
         return of_it
-    if case.mask == "causal" and accepts(layer, "is_causal"):
+    if case.mask == "causal" and layer_protocol.accepts(layer, "is_causal"):
         of_it["is_causal"] = True
     elif case.mask == "causal":
         of_it["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
@@ -127,7 +128,7 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
 
 def counted_tokens(layer: nn.Module, case: Case) -> Tensor | None:
     """Return (b, n, 1), True where an output belongs to a real token and not to padding, or None if all are real."""
-    if case.mask != "padding" or kv_len(layer, case):
+    if case.mask != "padding" or layer_protocol.kv_len(layer, case):
         return None
     return real_tokens(case, case.seq_len)[..., None].to(case.device)
 
@@ -153,7 +154,7 @@ def exact_float32() -> None:
 
 
 class Unsupported(Exception):
-    """Raised if the layer cannot run the case, or cannot be asked to."""
+    """Raised if the layer cannot run the case or lacks support for its settings."""
 
 
 @dataclass
@@ -192,20 +193,13 @@ class Workload:
             leaf.grad = None
 
 
-def takes_heads(layer_class: type) -> bool:
-    """Whether the constructor of the class has a parameter for the number of heads."""
-    parameters = inspect.signature(layer_class).parameters.values()
-    return any(p.name == "num_heads" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-
-
 def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
     """Build the layer at the case's width, in float32 on the CPU.
 
     Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
     """
-    if takes_heads(layer_class):
-        options["num_heads"] = case.num_heads
-    layer = layer_class(d_model=case.d_model, **options)
+    layer = layer_class(d_model=case.d_model, **layer_protocol.size_options(layer_class, case), **options)
+    sandbox.note_used()
     if not isinstance(layer, nn.Module):
         raise TypeError(f"{layer_class.__name__} is not a torch.nn.Module")
     return layer
@@ -223,7 +217,7 @@ def build(
     """
     torch.set_num_threads(case.threads)
     layer_class = registry.load_class(case.impl)
-    reason = unsupported_reason(layer_class, case)
+    reason = layer_protocol.unsupported_reason(layer_class, case)
     if reason:
         raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
@@ -233,15 +227,32 @@ def build(
     if weights is not None:
         _copy_weights(weights, layer)
     if inputs is None:
-        m, wide = kv_len(layer_class, case), case.d_model * input_width(layer_class)
+        m, wide = layer_protocol.kv_len(layer_class, case), case.d_model * layer_protocol.input_width(layer_class)
         sizes = [(case.seq_len, wide), (m, case.d_model)] if m else [(case.seq_len, wide)]
         inputs = [torch.randn(case.batch_size, *size).to(case.device, dtype) for size in sizes]
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
-    sync = torch.cuda.synchronize if case.device == "cuda" else _done_at_once
+    if case.mode == "decode":
+        torch.set_grad_enabled(False)
+        layer.eval()
+    forward, constants = _forward(case, layer, x, source)
+    gradient, varying = None, [x] if source is None else [x, source]
     if case.mode in ("train", "backward"):
-        return _training(case, layer, x, source, sync, seed)
-    build_mode = _decoding if case.mode == "decode" else _inference
-    return build_mode(case, layer, x, source, sync)
+        layer.train()
+        leaves = [*(tensor.requires_grad_(True) for tensor in varying), *layer.parameters()]
+        gradient = _output_gradient(case, layer)
+        if case.mode == "train":
+            remake = partial(train_call, forward, leaves, gradient)
+        else:
+            remake, varying = partial(backward_call, forward, leaves, gradient, seed), [gradient]
+    elif case.mode == "decode":
+        state, token = start_decoding(layer, case, source), x[:, -1].clone()
+        remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
+        constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
+    else:
+        remake = partial(forward_call, forward, layer)
+    # On the CPU, a call returns only when it is done.
+    sync = torch.cuda.synchronize if case.device == "cuda" else lambda: None
+    return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)
 
 
 def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
@@ -253,49 +264,12 @@ def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
                 own[name].copy_(value)
 
 
-def _inference(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
-    forward, constants = _forward(case, layer, x, source)
-
-    def remake() -> Call:
-        return forward_call(forward, layer)
-
-    inputs = [x] if source is None else [x, source]
-    return Workload(layer, x, source, None, constants, inputs, forward, remake, remake(), sync)
-
-
-def _training(
-    case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None], seed: int
-) -> Workload:
-    forward, constants = _forward(case, layer, x, source)
-    layer.train()
-    inputs = [x] if source is None else [x, source]
-    leaves = [*(tensor.requires_grad_(True) for tensor in inputs), *layer.parameters()]
+def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
+    """Draw the gradient of the output. Padding has no part in the loss."""
     gradient = torch.randn(case.batch_size, case.seq_len, case.d_model)
-    gradient = gradient.to(case.device, getattr(torch, output_dtype(layer, case.dtype)))
+    gradient = gradient.to(case.device, getattr(torch, layer_protocol.output_dtype(layer, case.dtype)))
     real = counted_tokens(layer, case)
-    if real is not None:  # padding has no part in the loss
-        gradient = gradient * real
-
-    def remake() -> Call:
-        if case.mode == "train":
-            return train_call(forward, leaves, gradient)
-        return backward_call(forward, leaves, gradient, seed)
-
-    varying = [gradient] if case.mode == "backward" else inputs
-    return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)
-
-
-def _decoding(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None, sync: Callable[[], None]) -> Workload:
-    torch.set_grad_enabled(False)
-    layer.eval()
-    forward, masks = _forward(case, layer, x, source)
-    state, token = start_decoding(layer, case, source), x[:, -1].clone()
-
-    def remake() -> Call:
-        return decode_call(layer, x[:, :-1], token, state)
-
-    constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in masks)]
-    return Workload(layer, x, source, None, constants, [token], forward, remake, remake(), sync)
+    return gradient if real is None else gradient * real
 
 
 def _forward(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None) -> tuple[Forward, list[Tensor]]:
@@ -333,7 +307,3 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(getattr(value, one.name))
     elif callable(getattr(value, "as_tuple", None)):  # a block mask of FlexAttention
         yield from tensors_in(value.as_tuple())
-
-
-def _done_at_once() -> None:
-    """Do nothing: on the CPU a call returns only when it is done."""

@@ -31,7 +31,7 @@ def over_source(attention: type[Any]) -> type[Any]:
     return attention if "source" in _parameters(attention) else find(STAND_IN)
 
 
-def told(
+def arguments_for(
     attention: nn.Module,
     x: Tensor,
     attn_mask: Tensor | None = None,
@@ -57,7 +57,7 @@ def told(
     return keywords if prepare is None else prepare(x, **keywords)
 
 
-def taken_in(attention: Any, x: Tensor, state: Any) -> Any:
+def prefilled(attention: Any, x: Tensor, state: Any) -> Any:
     """Return the layer's state after t more tokens (b, t, d): at once if it has `prefill`, else step by step."""
     if hasattr(attention, "prefill"):
         return attention.prefill(x, state)
@@ -198,7 +198,7 @@ class Encoder(nn.Module):
         A model makes these once, not in each layer.
         """
         positions = sinusoids(x.shape[1], x) if self.adds_positions else None
-        return {"prepared": Prepared(positions, told(self.self_attention, x, attn_mask, is_causal))}
+        return {"prepared": Prepared(positions, arguments_for(self.self_attention, x, attn_mask, is_causal))}
 
     @staticmethod
     def supports(case: Any) -> str | None:
@@ -255,7 +255,7 @@ class CausalEncoder(Encoder):
         """Return the state after t more tokens (b, t, d). Only the attention keeps a state of them."""
         end = state.length + x.shape[1]
         x = x + state.positions[state.length : end]  # (b, t, d)
-        return state._replace(length=end, attention=taken_in(self.self_attention, x, state.attention))
+        return state._replace(length=end, attention=prefilled(self.self_attention, x, state.attention))
 
     @staticmethod
     def supports(case: Any) -> str | None:
@@ -312,11 +312,11 @@ class Decoder(nn.Module):
         attention_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        rung, options = find(attention), attention_options or {}
-        self.self_attention = rung(d_model=d_model, num_heads=num_heads, **options)
+        layer, options = find(attention), attention_options or {}
+        self.self_attention = layer(d_model=d_model, num_heads=num_heads, **options)
         self.norm1 = nn.LayerNorm(d_model)
-        cross = over_source(rung)
-        self.cross_attention = cross(d_model=d_model, num_heads=num_heads, **(options if cross is rung else {}))
+        cross = over_source(layer)
+        self.cross_attention = cross(d_model=d_model, num_heads=num_heads, **(options if cross is layer else {}))
         self.norm2 = nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(d_model)
         self.norm3 = nn.LayerNorm(d_model)
@@ -340,8 +340,8 @@ class Decoder(nn.Module):
 
         A model makes these once, not in each layer.
         """
-        of_self = told(self.self_attention, x, is_causal=True)
-        of_cross = told(self.cross_attention, x, attn_mask, source=source)
+        of_self = arguments_for(self.self_attention, x, is_causal=True)
+        of_cross = arguments_for(self.cross_attention, x, attn_mask, source=source)
         return {"source": source, "prepared": DecoderArguments(sinusoids(x.shape[1], x), of_self, of_cross)}
 
     def start(self, batch_size: int, seq_len: int, source: Tensor) -> DecoderState:
@@ -370,7 +370,7 @@ class Decoder(nn.Module):
         """Return the state after t more tokens (b, t, d). Only the self-attention keeps a state of them."""
         end = state.length + x.shape[1]
         x = x + state.positions[state.length : end]  # (b, t, d)
-        return state._replace(length=end, self_attention=taken_in(self.self_attention, x, state.self_attention))
+        return state._replace(length=end, self_attention=prefilled(self.self_attention, x, state.self_attention))
 
     @staticmethod
     def supports(case: Any) -> str | None:
@@ -378,10 +378,10 @@ class Decoder(nn.Module):
 
         The self-attention must support a causal mask, and the cross-attention a source.
         """
-        rung = inside(case)
+        layer = inside(case)
         of_source = {
             "mask": case.mask if case.mask == "padding" else "none",
             "kv_len": case.kv_len or case.seq_len,
         }
         of_self = replace(case, mask="causal", padding_fraction=0.0, kv_len=0)
-        return refusal(rung, of_self) or refusal(over_source(rung), replace(case, **of_source))
+        return refusal(layer, of_self) or refusal(over_source(layer), replace(case, **of_source))

@@ -7,7 +7,6 @@ Kernels of other packages (impls/adapters) are measured without blocks. Such blo
 packages are installed, and would differ from the blocks here only in the kernel.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -28,7 +27,7 @@ _CAUSAL = ("impls.attention.linear:CausalLinearAttentionReference",)
 _STANDS_IN_BLOCKS = (*_OVER_A_SOURCE, *_CAUSAL, "impls.attention.reference:WindowReference")
 
 # The cross-attention of a decoder whose own layer takes no source: STAND_IN of impls/blocks/blocks.py.
-_FUSED = next(rung for rung in ATTENTION if rung.name == "attention.fused")
+_FUSED = next(layer for layer in ATTENTION if layer.name == "attention.fused")
 
 # Costs under a causal mask, for layers where these differ from the costs without one.
 _CAUSALLY: dict[str, dict[str, Any]] = {
@@ -46,61 +45,51 @@ _CAUSALLY: dict[str, dict[str, Any]] = {
 }
 
 
-def blocks(rungs: Iterable[Impl]) -> tuple[Impl, ...]:
+def blocks(layers: Iterable[Impl]) -> tuple[Impl, ...]:
     """Return an encoder and a decoder block around every layer whose reference is known here."""
-    known = [rung for rung in rungs if rung.reference in _STANDS_IN_BLOCKS]
+    known = [layer for layer in layers if layer.reference in _STANDS_IN_BLOCKS]
     return (*map(_encoder, known), *map(_decoder, known))
 
 
-def _encoder(rung: Impl) -> Impl:
-    causal = rung.reference in _CAUSAL
+def _encoder(layer: Impl) -> Impl:
+    causal = layer.reference in _CAUSAL
     return replace(
-        rung,
-        name=rung.name.replace("attention", "encoder", 1),
+        layer,
+        name=layer.name.replace("attention", "encoder", 1),
         target="impls.blocks.blocks:CausalEncoder" if causal else "impls.blocks.blocks:Encoder",
         reference=f"impls.blocks.reference:{'Causal' if causal else ''}EncoderReference",
-        summary=f"encoder block around {rung.name}{', causal' if causal else ''}",
-        work=summed(rung.work, "16nd²"),
-        work_train=summed(rung.work_train, "48nd²"),
-        work_decode=summed(rung.work_decode, "16d²") if causal else "",
+        summary=f"encoder block around {layer.name}{', causal' if causal else ''}",
+        work=summed(layer.work, "16nd²"),
+        work_train=summed(layer.work_train, "48nd²"),
+        work_decode=summed(layer.work_decode, "16d²") if causal else "",
         kind="",
-        options={"attention": rung.target, "attention_options": rung.options},
-        reference_options={"attention": rung.reference, "attention_options": rung.reference_options},
+        options={"attention": layer.target, "attention_options": layer.options},
+        reference_options={"attention": layer.reference, "attention_options": layer.reference_options},
     )
 
 
-def _decoder(rung: Impl) -> Impl:
-    itself = replace(rung, **_CAUSALLY.get(rung.name, {}))
-    hybrid = rung.reference not in _OVER_A_SOURCE
-    cross = _FUSED if hybrid else rung
+def _decoder(layer: Impl) -> Impl:
+    itself = replace(layer, **_CAUSALLY.get(layer.name, {}))
+    hybrid = layer.reference not in _OVER_A_SOURCE
+    cross = _FUSED if hybrid else layer
     at_hand = _OVER_A_SOURCE[cross.reference]
-    options = {"attention": rung.reference, "attention_options": rung.reference_options}
+    options = {"attention": layer.reference, "attention_options": layer.reference_options}
     return replace(
         _encoder(itself),
-        name=rung.name.replace("attention", "decoder", 1),
+        name=layer.name.replace("attention", "decoder", 1),
         target="impls.blocks.blocks:Decoder",
         reference="impls.blocks.reference:DecoderReference",
-        summary=f"decoder block around {rung.name}, causal and over a source" + f", that by {cross.name}" * hybrid,
+        summary=f"decoder block around {layer.name}, causal and over a source" + f", that by {cross.name}" * hybrid,
         work=summed(itself.work, cross.work, "16nd²"),
         work_train=summed(itself.work_train, cross.work_train, "48nd²"),
-        work_decode=summed(rung.work_decode, cross.work_decode, "16d²", at_hand),
+        work_decode=summed(layer.work_decode, cross.work_decode, "16d²", at_hand),
         reference_options=options | ({"cross_attention": cross.reference} if hybrid else {}),
     )
 
 
 def summed(*claims: str) -> str:
-    """Return the sum of formulas: `8nd² + 4n²d` and `16nd²` make `24nd² + 4n²d`.
-
-    An empty formula makes the sum empty.
-    """
-    if not all(claims):
-        return ""
-    total: dict[str, int] = {}
-    for claim in claims:
-        for sign, number, factors in re.findall(r"([−-]?)\s*(\d*)([^\s\d+−-]+(?: log n)?)", claim):
-            total[factors] = total.get(factors, 0) + int(number or 1) * (-1 if sign else 1)
-    first, *rest = [(factors, number) for factors, number in total.items() if number]
-    return f"{first[1]}{first[0]}" + "".join(f" {'+' if n > 0 else '−'} {abs(n)}{factors}" for factors, n in rest)
+    """Return the formulas joined to a sum, whose like terms the reader adds up; empty if one of them is empty."""
+    return " + ".join(claims).replace("+ −", "− ") if all(claims) else ""
 
 
 BLOCKS = blocks((*ATTENTION, *COMPILED_ATTENTION, *LINEAR))
@@ -117,13 +106,13 @@ def _stack(block: Impl) -> Impl:
 
     In a forward pass, each block reuses the memory that the last one freed.
     """
-    rung = block.name.removeprefix("encoder.")
+    attention = block.name.removeprefix("encoder.")
     return replace(
         block,
-        name=f"encoder{_LAYERS}.{rung}",
+        name=f"encoder{_LAYERS}.{attention}",
         target="impls.blocks.stack:EncoderStack",
         reference="impls.blocks.reference:EncoderStackReference",
-        summary=f"{_LAYERS} encoder blocks in a row around attention.{rung}",
+        summary=f"{_LAYERS} encoder blocks in a row around attention.{attention}",
         work=summed(*[block.work] * _LAYERS),
         work_train=summed(*[block.work_train] * _LAYERS),
         options=block.options | {"layers": _LAYERS},

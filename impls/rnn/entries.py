@@ -1,12 +1,20 @@
 """Registry entries of the recurrent layers. Importing this file does not import torch."""
 
-from impls.impl import Impl
+from impls.impl import Claims, Impl
 
 _ELMAN = "impls.rnn.reference:ElmanReference"
 _GRU = "impls.rnn.reference:GRUReference"
 _LSTM = "impls.rnn.reference:LSTMReference"
 _MINGRU = "impls.rnn.reference:MinGRUReference"
 _MINLSTM = "impls.rnn.reference:MinLSTMReference"
+
+# Claims that several layers share.
+_LOOP: Claims = {"memory": "nd", "depth": "n", "path": "n", "kind": "recurrent", "has_heads": False}
+_SCAN: Claims = {"memory": "nd", "depth": "1", "path": "1", "has_heads": False}
+_ELMAN_WORK: Claims = {"work": "4nd²", "work_train": "12nd² − 2d²", "work_decode": "4d²"}
+_GRU_WORK: Claims = {"work": "12nd²", "work_train": "36nd² − 6d²", "work_decode": "12d²"}
+_MINGRU_WORK: Claims = {"work": "4nd²", "work_train": "12nd²", "work_decode": "4d²"}
+_MINLSTM_WORK: Claims = {"work": "6nd²", "work_train": "18nd²", "work_decode": "6d²"}
 
 # Each layer builds on the one before.
 RNN = (
@@ -15,56 +23,32 @@ RNN = (
         "impls.rnn.gated:Elman",
         _ELMAN,
         "Elman network, the loop over time in Python",
-        work="4nd²",
-        work_train="12nd² − 2d²",
-        work_decode="4d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_ELMAN_WORK,
+        **_LOOP,
     ),
     Impl(
         "rnn.torch",
         "impls.rnn.torch_modules:TorchRNN",
         _ELMAN,
         "the same network as torch.nn.RNN",
-        work="4nd²",
-        work_train="12nd² − 2d²",
-        work_decode="4d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_ELMAN_WORK,
+        **_LOOP,
     ),
     Impl(
         "rnn.gru",
         "impls.rnn.gated:GRU",
         _GRU,
         "GRU, the loop over time in Python",
-        work="12nd²",
-        work_train="36nd² − 6d²",
-        work_decode="12d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_GRU_WORK,
+        **_LOOP,
     ),
     Impl(
         "rnn.gru.torch",
         "impls.rnn.torch_modules:TorchGRU",
         _GRU,
         "the same network as torch.nn.GRU",
-        work="12nd²",
-        work_train="36nd² − 6d²",
-        work_decode="12d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_GRU_WORK,
+        **_LOOP,
     ),
     Impl(
         "rnn.lstm",
@@ -74,11 +58,7 @@ RNN = (
         work="16nd²",
         work_train="48nd² − 8d²",
         work_decode="16d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_LOOP,
     ),
     Impl(
         "rnn.lstm.torch",
@@ -88,65 +68,39 @@ RNN = (
         work="16nd²",
         # No claim for training: 48nd² or 48nd² − 8d², depending on the backend; see `TorchLSTM`.
         work_decode="16d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_LOOP,
     ),
     Impl(
         "rnn.mingru",
         "impls.rnn.minimal:MinGRU",
         _MINGRU,
         "minGRU, the loop over time in Python",
-        work="4nd²",
-        work_train="12nd²",
-        work_decode="4d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_MINGRU_WORK,
+        **_LOOP,
     ),
     Impl(
         "rnn.mingru.parallel",
         "impls.rnn.minimal:ParallelMinGRU",
         _MINGRU,
         "the same network as a scan in log space",
-        work="4nd²",
-        work_train="12nd²",
-        work_decode="4d²",
-        memory="nd",
-        depth="1",
-        path="1",
-        has_heads=False,
+        **_MINGRU_WORK,
+        **_SCAN,
     ),
     Impl(
         "rnn.minlstm",
         "impls.rnn.minimal:MinLSTM",
         _MINLSTM,
         "minLSTM, the loop over time in Python",
-        work="6nd²",
-        work_train="18nd²",
-        work_decode="6d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_MINLSTM_WORK,
+        **_LOOP,
     ),
     Impl(
         "rnn.minlstm.parallel",
         "impls.rnn.minimal:ParallelMinLSTM",
         _MINLSTM,
         "the same network as a scan in log space",
-        work="6nd²",
-        work_train="18nd²",
-        work_decode="6d²",
-        memory="nd",
-        depth="1",
-        path="1",
-        has_heads=False,
+        **_MINLSTM_WORK,
+        **_SCAN,
     ),
     Impl(
         "rnn.linear_scan",
@@ -171,14 +125,8 @@ COMPILED_RNN = (
         "impls.rnn.gated:CompiledElman",
         "impls.rnn.reference:ElmanReference",
         "Elman network, the loop compiled in blocks of 16 steps",
-        work="4nd²",
-        work_train="12nd² − 2d²",
-        work_decode="4d²",
-        memory="nd",
-        depth="n",
-        path="n",
-        kind="recurrent",
-        has_heads=False,
+        **_ELMAN_WORK,
+        **_LOOP,
         compiled=True,
     ),
 )

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.series import series_of
-from harness.fit.laws import Coefficient, Law, Range, Term
-from harness.results.table import CaseResult
+from harness.analysis.fitted_laws import FittedLaw, series_of
+from harness.fit.laws import Coefficient, Law, Range
+from harness.polynomial import Term
+from harness.results.columns import CaseResult
 
 
 def law(parts: dict[Term, float], varied: tuple[str, ...] = ("n", "d"), doubt: str = "", exact: bool = False) -> Law:

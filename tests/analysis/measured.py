@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from rows import lines
 
-from harness.analysis.claims_table import Verdict, verdicts
+from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.fitted_laws import FittedLaw
 from harness.case import Case
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 Cost = Callable[[int, int, int], int]
@@ -48,6 +48,6 @@ def measured(
     ]
 
 
-def verdict(quantity: str, of: list[CaseResult], laws: Sequence[FittedLaw] = ()) -> Verdict:
+def verdict(quantity: str, of: list[CaseResult], laws: Sequence[FittedLaw] = ()) -> ClaimVerdict:
     [one] = [one for one in verdicts(of, laws) if one.quantity == quantity]
     return one

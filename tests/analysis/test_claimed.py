@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import usual_lines
 
-from harness.analysis.claims import FREE_FACTOR, claims_of, degree, exponent_at, exponent_between
-from harness.claims import CLAIMS, Polynomial, Term, parse
+from harness.analysis.claim_rules import FREE_FACTOR, exponent_at, exponent_between
+from harness.analysis.claims_table import claims_of
+from harness.polynomial import Polynomial, Term, parse
+from harness.registry import CLAIMS
 
 ATTENTION = parse("8nd² + 4n²d")
 
@@ -33,7 +35,7 @@ def test_a_claim_of_one_term_leaves_nothing_open() -> None:
 @given(st.floats(1 / FREE_FACTOR, FREE_FACTOR), st.integers(2, 4000), st.integers(1, 2000))
 def test_the_range_holds_the_exponent_whatever_one_term_costs_more_than_the_other(times: float, n: int, d: int) -> None:
     million = 10**6
-    scaled = Polynomial("", (Term(8 * million, n=1, d=2), Term(round(4 * million * times), n=2, d=1)))
+    scaled = Polynomial({Term(n=1, d=2): 8 * million, Term(n=2, d=1): round(4 * million * times)})
     at, between = exponent_at(ATTENTION, "n", (n, d, 1)), exponent_between(ATTENTION, "n", (n, d, 1), (2 * n, d, 1))
     assert at.lo - 1e-6 <= exponent_at(scaled, "n", (n, d, 1)).value <= at.hi + 1e-6
     assert between.lo - 1e-6 <= exponent_between(scaled, "n", (n, d, 1), (2 * n, d, 1)).value <= between.hi + 1e-6
@@ -42,7 +44,7 @@ def test_the_range_holds_the_exponent_whatever_one_term_costs_more_than_the_othe
 def test_what_is_taken_off_and_what_is_nothing_do_not_grow() -> None:
     assert exponent_at(parse("12nd² − 2d²"), "n", (64, 16, 1)).value == 1.0
     assert exponent_at(parse("0"), "n", (64, 16, 1)).value == 0.0
-    assert (degree(ATTENTION, "n"), degree(ATTENTION, "d"), degree(ATTENTION, "h")) == (2, 2, 0)
+    assert [ATTENTION.growth(axis) for axis in "ndh"] == [(2, 0), (2, 0), (0, 0)]
 
 
 def test_our_claims_are_those_of_the_registry_and_others_those_of_their_rows() -> None:

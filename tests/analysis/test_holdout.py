@@ -6,7 +6,7 @@ import pytest
 from rows import usual_lines
 
 from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.predict import Forecast, hold_out, scores
+from harness.analysis.predict import hold_out, scores
 
 
 def test_the_largest_n_is_predicted_from_a_quarter_of_it() -> None:
@@ -68,7 +68,7 @@ def test_the_largest_n_is_the_largest_that_was_measured() -> None:
 
 def test_what_is_held_out_is_predicted_as_predict_would() -> None:
     kept = [line for line in usual_lines() if line.seq_len <= 512]
-    forecasts = {(law.series.impl, law.series.metric): Forecast(law) for law in fit_laws(kept)}
+    fitted = {(law.series.impl, law.series.metric): law for law in fit_laws(kept)}
     for one in hold_out(usual_lines()):
-        said = forecasts[one.impl, one.metric](one.n, one.d, one.h, one.b)
+        said = fitted[one.impl, one.metric].predict(one.n, one.d, one.h, one.b)
         assert (said.value, said.lo, said.hi) == (one.predicted, one.lo, one.hi)

@@ -9,7 +9,7 @@ from rows import SIZES, lines, usual_lines
 
 from harness.analysis.fitted_laws import COLUMNS, FittedLaw, fit_laws, laws_table
 from harness.case import Case
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 LISTED = [
     *("impl", "mode", "dtype", "device", "mask", "metric", "law", "terms"),

@@ -6,8 +6,7 @@ import pytest
 from analysis.measured import Cost, measured, verdict
 
 from harness.analysis.claim_rules import judge_memory
-from harness.claims import parse
-from harness.fit.laws import Term
+from harness.polynomial import Term, parse
 
 N2D, ND2, ND, N = Term(n=2, d=1), Term(n=1, d=2), Term(n=1, d=1), Term(n=1)
 
@@ -34,7 +33,7 @@ def test_memory_that_grows_faster_than_claimed_is_refuted_by_the_axis(memory: Co
 
 
 def fused_workspace(n: int, d: int, h: int) -> int:
-    """Of the order nd, but for a workspace that is there from n = 1024 on."""
+    """Memory of the order nd, except for a workspace from n = 1024 on."""
     return 10 * n * d + (6 * 10**5 if n >= 1024 else 0)
 
 

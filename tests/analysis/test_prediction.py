@@ -1,4 +1,4 @@
-"""What an impl costs at a size that was not measured, and what is said about it."""
+"""Predicted costs at sizes that were not measured, and their remarks."""
 
 import math
 
@@ -6,7 +6,6 @@ import pytest
 from rows import SIZES, attention_time, lines, usual_lines
 
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.analysis.predict import predict_cost
 from harness.case import Case
 
 
@@ -17,39 +16,39 @@ def law(impl: str = "attention.fused", metric: str = "time", of: list | None = N
 
 def test_between_and_beyond_the_sizes_measured_the_law_is_followed() -> None:
     for n, d in [(300, 128), (3000, 256), (1500, 200)]:
-        said = predict_cost(law(), n, d, 8, 1)
+        said = law().predict(n, d, 8, 1)
         assert said.value == pytest.approx(attention_time(Case("attention.fused", n, d, 8)), rel=0.05)
         assert said.lo < said.value < said.hi
         assert not said.measured
 
 
 def test_what_was_measured_is_its_own_prediction() -> None:
-    said = predict_cost(law(), 2048, 256, 8, 1)
+    said = law().predict(2048, 256, 8, 1)
     point = next(p for p in law().series.points if p.size == (2048, 256, 8, 1))
     assert said.measured
     assert (said.value, said.lo, said.hi) == (point.value, point.lo, point.hi)
 
 
 def test_far_outside_there_is_a_plain_warning() -> None:
-    assert predict_cost(law(), 4096, 256, 8, 1).warnings == ()
-    [warning] = predict_cost(law(), 65536, 256, 8, 1).warnings
+    assert law().predict(4096, 256, 8, 1).warnings == ()
+    [warning] = law().predict(65536, 256, 8, 1).warnings
     assert warning == "far outside what was measured: seq_len=65536 is 32 times beyond 64 to 2048; take it as a guess"
 
 
 def test_beyond_two_widths_the_way_that_cost_grows_with_width_is_said_to_rest_on_them() -> None:
-    said = predict_cost(law(), 1024, 512, 8, 1).warnings
+    said = law().predict(1024, 512, 8, 1).warnings
     assert said == ("d_model took 2 values only: how the cost grows with it is known from these alone",)
-    assert predict_cost(law(), 1000, 200, 8, 1).warnings == ()
+    assert law().predict(1000, 200, 8, 1).warnings == ()
 
 
 def test_along_an_axis_of_one_value_nothing_can_be_said() -> None:
-    with pytest.raises(ValueError, match="batch_size=4 was asked and only batch_size=1 measured"):
-        predict_cost(law(), 1024, 256, 8, 4)
+    with pytest.raises(ValueError, match="batch_size=4 was requested and only batch_size=1 measured"):
+        law().predict(1024, 256, 8, 4)
 
 
 def test_an_undetermined_law_is_told() -> None:
     few = [line for line in usual_lines() if line.seq_len <= 128]
-    assert "undetermined" in " ".join(predict_cost(law(of=few), 1024, 256, 8, 1).warnings)
+    assert "undetermined" in " ".join(law(of=few).predict(1024, 256, 8, 1).warnings)
 
 
 def test_below_a_break_the_law_below_it_holds() -> None:
@@ -57,12 +56,12 @@ def test_below_a_break_the_law_below_it_holds() -> None:
     jumped = lines(cases, lambda c: 1e-8 * c.seq_len * (5 if c.seq_len >= 512 else 1), lambda c: 8 * c.seq_len)
     broken = law(of=jumped)
     assert [found.n for found in broken.law.breaks] == [512]
-    assert predict_cost(broken, 200, 128, 2, 1).value == pytest.approx(2e-6, rel=0.05)
-    assert predict_cost(broken, 3000, 128, 2, 1).value == pytest.approx(1.5e-4, rel=0.05)
+    assert broken.predict(200, 128, 2, 1).value == pytest.approx(2e-6, rel=0.05)
+    assert broken.predict(3000, 128, 2, 1).value == pytest.approx(1.5e-4, rel=0.05)
 
 
 def test_memory_that_has_an_exact_law_is_predicted_to_the_byte_inside_and_at_least_so_outside() -> None:
-    inside, outside = (predict_cost(law("attention.naive", "memory"), n, 256, 8, 1) for n in (300, 16384))
+    inside, outside = (law("attention.naive", "memory").predict(n, 256, 8, 1) for n in (300, 16384))
     assert (inside.lo, inside.value, inside.hi) == (8 * 300**2,) * 3
     assert outside.lo == outside.value == 8 * 16384**2 < outside.hi
 
@@ -73,9 +72,9 @@ def test_an_axis_that_takes_one_value_where_the_law_holds_is_one_of_which_nothin
     cases += [Case("attention.fused", n, 64, 1) for n in (1024, 2048, 4096)]
     found = law(of=lines(cases, lambda c: 1e-8 * c.seq_len * c.d_model * (4 if c.seq_len > 512 else 1), lambda c: 8))
     assert [one.n for one in found.law.breaks] == [1024]
-    with pytest.raises(ValueError, match="d_model=256 was asked and only d_model=64 measured"):
-        predict_cost(found, 3000, 256, 1, 1)
-    assert predict_cost(found, 300, 256, 1, 1).value == pytest.approx(1e-8 * 300 * 256, rel=0.02)
+    with pytest.raises(ValueError, match="d_model=256 was requested and only d_model=64 measured"):
+        found.predict(3000, 256, 1, 1)
+    assert found.predict(300, 256, 1, 1).value == pytest.approx(1e-8 * 300 * 256, rel=0.02)
 
 
 def test_a_law_that_vanishes_is_not_asked() -> None:
@@ -83,13 +82,13 @@ def test_a_law_that_vanishes_is_not_asked() -> None:
         of=lines([Case("attention.fused", n, 8, 1) for n in SIZES], lambda c: 1e-6 * math.log2(c.seq_len), lambda c: 8)
     )
     with pytest.raises(ValueError, match="says nothing at n = 1"):
-        predict_cost(found, 1, 8, 1, 1)
+        found.predict(1, 8, 1, 1)
 
 
 def test_between_the_last_size_of_one_law_and_the_first_of_the_next_both_may_hold() -> None:
     cases = [Case("attention.fused", n, d, h) for n in (*SIZES, 4096) for d in (128, 256) for h in (2, 8)]
     jumped = lines(cases, lambda c: 1e-8 * c.seq_len * (5 if c.seq_len >= 512 else 1), lambda c: 8 * c.seq_len)
-    said = predict_cost(law(of=jumped), 500, 128, 2, 1)
+    said = law(of=jumped).predict(500, 128, 2, 1)
     assert said.lo <= 5e-6
     assert said.hi >= 25e-6
     assert any("another law begins" in warning for warning in said.warnings)
@@ -100,7 +99,7 @@ def test_a_law_that_took_over_from_another_is_trusted_the_less_for_that() -> Non
 
     def reach(jump: float) -> float:
         of = lines(cases, lambda c: 1e-8 * c.seq_len * (jump if c.seq_len >= 512 else 1), lambda c: 8 * c.seq_len)
-        said = predict_cost(law(of=of), 16384, 128, 2, 1)
+        said = law(of=of).predict(16384, 128, 2, 1)
         return said.hi / said.lo
 
     assert reach(5) > 1.5 * reach(1)
@@ -112,16 +111,16 @@ def test_nothing_is_predicted_to_cost_less_than_a_smaller_size_did() -> None:
         found = law(metric=metric, of=few)
         least = max(point.lo for point in found.series.points)
         for n in (200, 1024, 65536):
-            said = predict_cost(found, n, 256, 8, 1)
+            said = found.predict(n, 256, 8, 1)
             assert least <= said.lo <= said.value <= said.hi
 
 
 def test_where_cost_was_seen_to_fall_a_smaller_size_says_nothing_of_a_larger_one() -> None:
     cases = [Case("attention.fused", n, 64, 1) for n in (*SIZES, 4096)]
     found = law(of=lines(cases, lambda c: 1e-8 * c.seq_len * (0.1 if c.seq_len >= 512 else 1), lambda c: 8))
-    assert predict_cost(found, 600, 64, 1, 1).value == pytest.approx(6e-7, rel=0.05)
+    assert found.predict(600, 64, 1, 1).value == pytest.approx(6e-7, rel=0.05)
 
 
 def test_a_law_that_few_lengths_leave_open_is_told_with_what_to_measure() -> None:
     few = [line for line in usual_lines() if line.seq_len <= 128 and (line.d_model, line.num_heads) == (256, 8)]
-    assert "measure seq_len=256,512 too" in " ".join(predict_cost(law(of=few), 1024, 256, 8, 1).warnings)
+    assert "measure seq_len=256,512 too" in " ".join(law(of=few).predict(1024, 256, 8, 1).warnings)

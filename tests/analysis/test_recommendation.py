@@ -9,14 +9,15 @@ from analysis.fitted import fitted, law
 from rows import usual_lines
 
 from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.predict import Recommendation, probability_first_is_least, recommend
-from harness.analysis.series import setting_of
-from harness.fit.laws import Term
-from harness.results.table import CaseResult
+from harness.analysis.predict import Recommendation, SizeRequest, probability_first_is_least, recommend
+from harness.case import Setting
+from harness.polynomial import Term
+from harness.results.columns import CaseResult
 
 LINES = usual_lines()
-SETTING = setting_of(LINES[0])
+SETTING = Setting.of(LINES[0])
 SIZE = (512, 256, 8, 1)
+WHERE = SizeRequest(SIZE, SETTING)
 NAIVE, FUSED, RNN = "attention.naive", "attention.fused", "rnn.torch"
 
 
@@ -50,7 +51,7 @@ def recommended(
     def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Said:
         return said[one.series.metric][one.series.impl]
 
-    return recommend(LINES, laws(), SETTING, SIZE, limit, predict)
+    return recommend(LINES, laws(), WHERE, limit, predict)
 
 
 TIMES = {NAIVE: within(4e-3, 0.01), FUSED: within(1e-3, 0.01), RNN: within(2e-3, 0.01)}
@@ -59,9 +60,9 @@ TIMES = {NAIVE: within(4e-3, 0.01), FUSED: within(1e-3, 0.01), RNN: within(2e-3,
 def test_the_fastest_is_recommended_with_how_many_times_as_fast_it_is() -> None:
     found = recommended(TIMES)
     assert [one.impl for one in found.ranked] == [FUSED, RNN, NAIVE]
-    assert found.ratio == pytest.approx(2.0)
+    assert found.ratio.value == pytest.approx(2.0)
     reach = math.hypot(math.log(1.01), math.log(1.01))
-    assert (found.ratio_lo, found.ratio_hi) == (
+    assert (found.ratio.lo, found.ratio.hi) == (
         pytest.approx(2 * math.exp(-reach)),
         pytest.approx(2 * math.exp(reach)),
     )
@@ -99,7 +100,7 @@ def test_what_was_measured_once_is_known_within_no_bounds() -> None:
     once = Said(1e-3, 0.0, math.inf, measured=True)
     assert probability_first_is_least([once, within(2e-3, 0.01)]) == pytest.approx(0.5, abs=0.02)
     found = recommended(TIMES | {FUSED: once})
-    assert (found.ratio_lo, found.ratio_hi, found.how_sure) == (0.0, math.inf, "a toss-up")
+    assert (found.ratio.lo, found.ratio.hi, found.how_sure) == (0.0, math.inf, "a toss-up")
 
 
 def test_the_share_is_the_same_each_time() -> None:
@@ -119,19 +120,19 @@ def test_what_may_need_more_memory_than_there_is_is_left_out() -> None:
 def test_an_impl_whose_memory_is_not_known_passes_no_limit() -> None:
     known = [one for one in laws() if (one.series.impl, one.series.metric) != (FUSED, "memory")]
     said = {"time": TIMES, "memory": dict.fromkeys(TIMES, within(100, 0.1))}
-    found = recommend(LINES, known, SETTING, SIZE, 200, lambda one, *size: said[one.series.metric][one.series.impl])
+    found = recommend(LINES, known, WHERE, 200, lambda one, *size: said[one.series.metric][one.series.impl])
     assert [one.impl for one in found.ranked] == [RNN, NAIVE]
     assert (found.too_large, found.unknown) == ((), ((FUSED, "its memory is not known, nor whether it fits"),))
 
 
 def test_without_a_limit_an_impl_without_a_law_of_memory_is_left_in() -> None:
-    found = recommend(LINES, laws(("time",)), SETTING, SIZE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
+    found = recommend(LINES, laws(("time",)), WHERE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
     assert len(found.ranked) == 3
     assert {one.memory for one in found.ranked} == {None}
 
 
 def test_one_alone_is_the_only_one() -> None:
-    found = recommend(LINES, laws()[:2], SETTING, SIZE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
+    found = recommend(LINES, laws()[:2], WHERE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
     assert (len(found.ranked), found.share, found.how_sure) == (1, None, "the only one")
 
 
@@ -142,24 +143,24 @@ def test_a_layer_without_heads_is_asked_for_at_its_one() -> None:
         asked[one.series.impl] = h
         return TIMES[one.series.impl]
 
-    recommend(LINES, laws(), SETTING, SIZE, None, predict)
+    recommend(LINES, laws(), WHERE, None, predict)
     assert asked == {NAIVE: 8, FUSED: 8, RNN: 1}
 
 
 def test_an_impl_of_which_nothing_can_be_said_is_named_with_the_reason() -> None:
     def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Said:
         if one.series.impl == RNN:
-            raise ValueError("batch_size=4 was asked and only batch_size=1 measured")
+            raise ValueError("batch_size=4 was requested and only batch_size=1 measured")
         return TIMES[one.series.impl]
 
-    found = recommend(LINES, laws(), SETTING, (512, 256, 8, 4), None, predict)
+    found = recommend(LINES, laws(), SizeRequest((512, 256, 8, 4), SETTING), None, predict)
     assert [one.impl for one in found.ranked] == [FUSED, NAIVE]
-    assert found.unknown == ((RNN, "batch_size=4 was asked and only batch_size=1 measured"),)
+    assert found.unknown == ((RNN, "batch_size=4 was requested and only batch_size=1 measured"),)
 
 
 def test_other_settings_have_no_say() -> None:
-    other = setting_of(LINES[0]).__class__("train", "float32", "cpu", "none", 1, "default")
-    assert recommend(LINES, laws(), other, SIZE, None, lambda *size: TIMES[FUSED]).ranked == ()
+    other = Setting(mode="train")
+    assert recommend(LINES, laws(), SizeRequest(SIZE, other), None, lambda *size: TIMES[FUSED]).ranked == ()
 
 
 def failed(impl: str, **at: object) -> list[CaseResult]:
@@ -174,7 +175,7 @@ def failed(impl: str, **at: object) -> list[CaseResult]:
 
 @pytest.mark.parametrize("impl", [FUSED, RNN])
 def test_what_failed_at_that_very_size_is_not_recommended_there(impl: str) -> None:
-    found = recommend(failed(impl), laws(), SETTING, SIZE, None, lambda one, *size: TIMES[one.series.impl])
+    found = recommend(failed(impl), laws(), WHERE, None, lambda one, *size: TIMES[one.series.impl])
     assert impl not in [one.impl for one in found.ranked]
     assert (len(found.ranked), found.unknown) == (2, ((impl, "oom there: can't allocate"),))
 
@@ -182,7 +183,7 @@ def test_what_failed_at_that_very_size_is_not_recommended_there(impl: str) -> No
 @pytest.mark.parametrize("elsewhere", [{"seq_len": 4096}, {"dtype": "bfloat16"}, {"batch_size": 2}])
 def test_what_failed_elsewhere_is_recommended(elsewhere: dict[str, object]) -> None:
     lines = failed(FUSED, **elsewhere)
-    found = recommend(lines, laws(), SETTING, SIZE, None, lambda one, *size: TIMES[one.series.impl])
+    found = recommend(lines, laws(), WHERE, None, lambda one, *size: TIMES[one.series.impl])
     assert (found.ranked[0].impl, found.unknown) == (FUSED, ())
 
 

@@ -8,7 +8,7 @@ from analysis.measured import Cost, attention, measured
 from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 
 def recurrent(n: int, d: int, h: int) -> int:

@@ -6,13 +6,14 @@ import pytest
 from analysis.fitted import fitted, law
 from analysis.measured import attention, measured, verdict
 
-from harness.analysis.claims_table import Verdict
-from harness.fit.laws import Law, Term
+from harness.analysis.claims_table import ClaimVerdict
+from harness.fit.laws import Law
+from harness.polynomial import Term
 
 N2D, ND2, ND, N = Term(n=2, d=1), Term(n=1, d=2), Term(n=1, d=1), Term(n=1)
 
 
-def timed(impl: str, fitted_as: Law, **options: object) -> Verdict:
+def timed(impl: str, fitted_as: Law, **options: object) -> ClaimVerdict:
     of = measured(impl, attention, **options)
     return verdict("time", of, [fitted(of, "time", fitted_as)])
 

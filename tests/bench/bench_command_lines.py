@@ -1,10 +1,10 @@
-"""Thousands of made-up command lines of `sweep`: how they end, what is said of them, and which end as none may.
+"""Thousands of made-up command lines of `sweep`: their exit status, their messages, and the violations.
 
 Each is carried out in this process, with trials that only pretend: a third of them with `--dry-run` or `--cfg`, a third
-as they are, and a third on a run that is there. To be reached: no violation, which is an exit status other than 0, 2 or
+as they are, and a third on an existing run. The aim is no violation, which is an exit status other than 0, 2 or
 3, an exception, a refusal in more than one line, or a file outside `out`.
 
-    HARNESS_BENCH_COMMANDS=2000    so many command lines
+    HARNESS_BENCH_COMMANDS=2000    the number of command lines
     HARNESS_BENCH_SEED=1           others
 """
 

@@ -1,4 +1,4 @@
-"""How often an interval of 95 % holds the truth, by kind of noise, with the stopping rule at work; in simulation.
+"""How often a 95 % interval contains the true value, by kind of noise, with the stopping rule at work; in simulation.
 
 Rows: the kind of noise (`tests/stats/noise.py`). Columns: its spread, as a multiple of the precision asked for; in
 brackets the trials taken on average. Above, the rule as it is; below, as it would be if it stopped at once.
@@ -9,7 +9,7 @@ from stats.noise import KINDS
 from stats.simulation import coverage
 
 from harness.config import compose
-from harness.stats import stopping
+from harness.stats import estimate
 
 SPREADS = (0.1, 0.25, 0.5, 1.0, 2.0)
 REPEATS = 8_000
@@ -27,6 +27,6 @@ def _print_coverage() -> None:
 def test_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
     print("\nshare of intervals that hold the truth, % (trials)")
     _print_coverage()
-    monkeypatch.setattr(stopping, "CONFIRMATION", 0.0)
+    monkeypatch.setattr(estimate, "CONFIRMATION", 0.0)
     print("\nwithout paying for having looked")
     _print_coverage()

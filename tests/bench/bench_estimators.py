@@ -11,23 +11,24 @@ Then, of the intervals of `time_s`: how often they hold the low quantile of all 
 import json
 import os
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 from bench.candidates import BETWEEN, WITHIN
 from bench.peers.grid import CASES, ROUNDS
 from bench.peers.noise import errors, rms
-from bench.peers.with_harness import Harness, estimates_of, trials_of
+from bench.peers.with_harness import Harness, SampledTrial, estimates_of, trials_of
 
 from harness.case import Case
-from harness.stats.estimate import Trial, best_pulse, counted, low_quantile
+from harness.stats.estimate import are_quiet, best_probe, counted, low_quantile
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "24"))
 ROWS = os.environ.get("HARNESS_BENCH_ROWS")
 # What a quick sweep takes of each case, and what this one does.
 NUMBERS = sorted({min(4, ROUNDS), ROUNDS})
 
-Repeat = dict[Case, list[Trial]]
+Repeat = dict[Case, list[SampledTrial]]
 
 
 def test_estimators() -> None:
@@ -70,8 +71,13 @@ def _print_errors(title: str, repeats: Sequence[Repeat], only_quiet: bool) -> No
 
 def _quiet(repeat: Repeat) -> Repeat:
     """As `estimate` chooses them."""
-    best = best_pulse([trial for trials in repeat.values() for trial in trials])
-    return {case: counted(trials, best) for case, trials in repeat.items()}
+    best = best_probe([trial for trials in repeat.values() for trial in trials])
+    return {case: _counted(trials, best) for case, trials in repeat.items()}
+
+
+def _counted(trials: list[SampledTrial], best: float) -> list[SampledTrial]:
+    counting = counted(np.array([[trial.value_s for trial in trials]]), are_quiet(trials, best)[None])
+    return list(compress(trials, counting[0]))
 
 
 def _print_coverage(number: int, first: Sequence[Repeat], repeats: Sequence[Repeat]) -> None:

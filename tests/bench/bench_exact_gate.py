@@ -15,10 +15,10 @@ from rich.table import Table
 from harness.case import Case
 from harness.config import compose
 from harness.gate.baseline import Baseline
-from harness.gate.check import judge_baseline
-from harness.gate.check_rules import REGRESSION, Outcome, exit_status
-from harness.gate.remeasure import Remeasurement
+from harness.gate.check import Remeasurement, judge_baseline
+from harness.gate.check_rules import Outcome, exit_status
 from harness.gate.reporters import alike_outcomes
+from harness.stats.paired_verdicts import Verdict
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512, 1024)]
 UNCHANGED = "nothing: the layer as it was"
@@ -29,7 +29,8 @@ def test_planted_regressions_are_caught(tmp_path: Path, monkeypatch: pytest.Monk
     table = Table(title="check --exact, after each change of the layer's file", title_justify="left")
     for heading in ("planted", "exit status", "caught by", "what it says"):
         table.add_column(heading, overflow="fold")
-    with Remeasurement(compose([]), tmp_path, Console(file=StringIO()), timed=False) as measured:
+    measured = Remeasurement(compose([]), tmp_path, Console(file=StringIO()), timed=False)
+    with measured.session:
 
         def take(text: str) -> Baseline:
             planted.rewrite(tmp_path, text)
@@ -47,5 +48,5 @@ def test_planted_regressions_are_caught(tmp_path: Path, monkeypatch: pytest.Monk
 
 def _caught(found: list[Outcome]) -> list[tuple[str, str]]:
     """(quantity, sentence at the largest size) for each quantity that got worse."""
-    groups = alike_outcomes([one for one in found if one.verdict == REGRESSION])
+    groups = alike_outcomes([one for one in found if one.verdict is Verdict.WORSE])
     return [(group[-1].quantity, group[-1].reason) for group in groups] or [("nothing", f"all {len(found)} passed")]

@@ -1,9 +1,9 @@
 """A random walk over the table of faults: small sweeps are disturbed, continued, and checked after every sweep.
 
-    HARNESS_BENCH_FAULTS=500    deal so many faults: half an hour on two cores, two walks at a time
+    HARNESS_BENCH_FAULTS=500    the number of faults: half an hour on two cores, two walks at a time
     HARNESS_BENCH_MINUTES=30    … or go on for so long
     HARNESS_BENCH_SEED=0        draws the faults, the layers and the moments
-    HARNESS_BENCH_AT_ONCE=2     so many walks at a time, each in a directory of its own
+    HARNESS_BENCH_AT_ONCE=2     walks at a time, each in a directory of its own
     HARNESS_BENCH_STEP=17       repeat this walk of the seed alone
 
 A walk deals one to three faults to each of four sweeps of one run, and then sweeps without any until the run is done.

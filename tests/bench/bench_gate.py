@@ -2,7 +2,7 @@
 
     HARNESS_BENCH_RECORDS=DIR python -m pytest -s tests/bench/bench_gate.py
 
-runs comparisons in earnest, as many as asked for, kept in DIR so that they can go on later; draws thousands more from
+runs real comparisons and keeps them in DIR, where a later call continues; draws thousands more from
 their blocks and from made-up noise; and prints the tables. With HARNESS_BENCH_ALIKE, _PLANTED and _BELOW of 0 it only
 prints. On two cores 40 runs of identical code take about an hour, and 6 with planted slow-downs half of one. With
 HARNESS_BENCH_DEVICE=cuda all of it is on a GPU, where other directories are other records.
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.measure.interleaved import controls_among
-from harness.stats.paired_verdicts import FASTER, SLOWER, TakeBlock, controls_of, measure_blocks, verdicts_of
+from harness.stats.paired_verdicts import TakeBlock, Verdict, controls_of, measure_blocks, verdicts_of
 
 ALIKE = int(os.environ.get("HARNESS_BENCH_ALIKE", "40"))
 PLANTED = int(os.environ.get("HARNESS_BENCH_PLANTED", "12"))
@@ -32,7 +32,8 @@ DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "2000"))
 FOUND = (0.05, 0.0, 0.10, 0.05, 0.20)
 NOT_FOUND = (0.02, 0.03)
 CONSOLE = Console(width=118)
-_FLAGGED = (SLOWER, FASTER)
+_SLOWER = Verdict.WORSE.time
+_FLAGGED = (_SLOWER, Verdict.BETTER.time)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_in_earnest(records: Path) -> None:
             pairs, effects = (cases.alike(), [0.0] * 12) if kind == "alike" else cases.planted(shares, turn)
             one = recorded.record(kind, pairs, effects, turn, records)
             CONSOLE.print(f"{kind} {turn + 1}/{number}: {one.wall_s:.0f} s, {dict(Counter(one.verdicts))}")
-    _told("Comparisons in earnest", [(kind, _of(records, kind)) for kind, _, _ in plans])
+    _told("Real comparisons", [(kind, _of(records, kind)) for kind, _, _ in plans])
 
 
 def _of(records: Path, kind: str) -> list[Recorded]:
@@ -69,7 +70,7 @@ def _told(title: str, found: Iterable[tuple[str, list[Recorded]]]) -> None:
         lost = sum(not one.held for one in runs)
         for effect in sorted({round(effect, 3) for one in runs for effect in one.effects}):
             said = [v for o in runs for v, e in zip(o.verdicts, o.effects, strict=True) if round(e, 3) == effect]
-            numbers = [str(said.count(verdict)) for verdict in (SLOWER, "undecided", "equivalent")]
+            numbers = [str(said.count(verdict)) for verdict in (_SLOWER, "undecided", "equivalent")]
             wall = f"{median(one.wall_s for one in runs):.0f}"
             table.add_row(kind, str(len(runs)), str(flags), str(lost), f"{effect:+.1%}", str(len(said)), *numbers, wall)
     CONSOLE.print(table)
@@ -103,8 +104,8 @@ def _draw(take: TakeBlock, seed: int, effects: Sequence[float]) -> tuple[bool, b
     """
     measured = measure_blocks(12, controls_among(12), take, RULES, seed)
     found = verdicts_of(measured, RULES)
-    others = any(one.verdict in _FLAGGED for one, effect in zip(found, effects, strict=True) if not effect)
-    slower = any(one.verdict == SLOWER for one, effect in zip(found, effects, strict=True) if effect)
+    others = any(one.verdict.time in _FLAGGED for one, effect in zip(found, effects, strict=True) if not effect)
+    slower = any(one.verdict is Verdict.WORSE for one, effect in zip(found, effects, strict=True) if effect)
     lost = not all(control.held for control in controls_of(measured, RULES))
     return others, lost, slower, sum(one.blocks for one in found) / 12
 
@@ -118,7 +119,7 @@ def test_beside_others(records: Path) -> None:
     table = Table(title="Called slower, of the cases planted so", title_justify="left")
     for heading in ("rule", "runs of identical code with an alarm", *(f"{effect:+.1%}" for effect in effects)):
         table.add_column(heading, justify="right")
-    ours = [[verdict == SLOWER for verdict in one.verdicts] for one in runs]
+    ours = [[verdict == _SLOWER for verdict in one.verdicts] for one in runs]
     _row(table, "this harness", runs, ours, effects)
     for name, rule in rivals.RULES.items():
         called = [[rule(*rivals.sides(blocks)) for blocks in one.blocks] for one in runs]

@@ -2,7 +2,7 @@
 
     python -m pytest -s tests/bench/bench_layers.py
 
-Sizes: d = 256, 8 heads, one sequence, float32, unless it is told otherwise.
+Sizes: d = 256, 8 heads, one sequence, float32, unless the environment says otherwise.
 """
 
 import os

@@ -18,7 +18,7 @@ from bench.chosen import impls, lengths, others
 from ladder import case_of
 
 from harness.measure.executor import Executor
-from harness.results.accumulate_rows import FACTS, facts_of_row
+from harness.results.row import FACTS, facts_of_row
 from harness.trial.workload import build
 from impls.registry import IMPLS
 
@@ -40,10 +40,11 @@ def as_before() -> Iterator[None]:
 def test_layer(benchmark, runner: Executor, impl: str, seq_len: int) -> None:
     more = {axis: value for axis, value in AXES.items() if axis not in ("d_model", "num_heads")}
     case = case_of(impl, seq_len, AXES["d_model"], AXES["num_heads"], **more)
-    row = runner.run("facts", case)
-    if row["status"] == "unsupported":
-        pytest.skip(row["reason"])
-    assert row["status"] == "ok", row["reason"]
+    outcome = runner.run("facts", case)
+    if outcome.status == "unsupported":
+        pytest.skip(outcome.reason or "")
+    assert outcome.status == "ok", outcome.reason
+    row = outcome.values
     exact = dict(zip(FACTS, facts_of_row(row) or (), strict=False))
     known = {name: fact for name, fact in exact.items() if fact is not None}
     benchmark.extra_info |= {**case.as_dict(), "family": IMPLS[impl].family, **known}

@@ -26,14 +26,14 @@ LONGEST_S = 900.0
 
 _SUMMARISE = """
 from harness.config import compose
-from harness.results import summarise_run
+from harness.results.summarise import summarise_run
 summarise_run(run, compose(["precision=strict"]).precision)
 """
 _REPORT = """
 from harness.report.build import build
 from harness.report.background_plots import BackgroundPlots
-with BackgroundPlots() as studio:
-    build(run, studio)
+with BackgroundPlots() as drawing:
+    build(run, drawing)
 """
 _PROGRAM = """
 import resource, sys

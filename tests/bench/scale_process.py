@@ -1,22 +1,25 @@
 """`python -m bench.scale_process CASES real|pretended OUT`: one sweep of a layer that does nothing, in this process.
 
 Prints, as JSON, what it cost this process: seconds of wall time, in all, inside trials and until the first of them,
-and the peak of its resident memory in MiB, before the report is made. A run at OUT is gone on with.
+and the peak of its resident memory in MiB, before the report is made. A run at OUT is continued.
 """
 
 import json
 import resource
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from harness.case import Case
-from harness.cli import main
+from harness.cli.commands import main
+from harness.machine import PLACE
 from harness.measure.executor import Executor
+from harness.measure.outcome import TrialOutcome
 
 SIZES, BATCHES, ROUNDS = 10, 10, 2
-_KNOWN = {"family": "own", "has_heads": True, "import_s": 0.0, "forkable": True}
+_KNOWN = {"family": "own", "has_heads": True, "import_s": 0.0, "forkable": True, "files": {}}
 _WORK = ("flops", "flops_full", "ops", "depth", "depth_declared")
 _BYTES = ("min", "weights", "inputs", "saved", "transient", "peak", "peak_resident")
 _FACTS = dict.fromkeys((*_WORK, *(f"{name}_bytes" for name in _BYTES)), 4096)
@@ -25,7 +28,7 @@ _TIMED = {"samples_s": [1e-5 * (1 + i / 100) for i in range(40)], "probe_s": 1e-
 
 
 def arguments(cases: int, out: str) -> list[str]:
-    """A sweep of so many cases, a multiple of 100, of which a fifth are verified: n and b stand for one another."""
+    """A sweep of `cases` cases, a multiple of 100, a fifth of them verified: n and b stand for one another."""
     axes = ["impl=bench.no_op:NoOp", f"seq_len=range(1,{SIZES + 1})", f"batch_size=range(1,{BATCHES + 1})"]
     widths = [f"d_model=range(1,{cases // (SIZES * BATCHES) + 1})", "num_heads=1", "threads=1"]
     rounds = [f"precision.min_rounds={ROUNDS}", f"precision.max_rounds={ROUNDS}", "precision.patience_s=0"]
@@ -38,7 +41,7 @@ class Counting(Executor):
     inside_s, trials = 0.0, 0
     first_at: float | None = None
 
-    def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
         """The outcome of a trial."""
         began = time.monotonic()
         outcome = self.outcome(purpose, case)
@@ -48,29 +51,35 @@ class Counting(Executor):
             Counting.trials += 1
         return outcome
 
-    def outcome(self, purpose: str, case: Case | None) -> dict[str, Any]:
+    def outcome(self, purpose: str, case: Case | None) -> TrialOutcome:
         return super().run(purpose, case)
 
 
 class Pretending(Counting):
     """… of trials that it only pretends to make."""
 
-    def start(self, compiles: bool = False, module: str = "") -> None: ...
+    def start(self) -> None: ...
 
-    def outcome(self, purpose: str, case: Case | None) -> dict[str, Any]:
+    def outcome(self, purpose: str, case: Case | None) -> TrialOutcome:
         return _pretended(purpose)
 
 
-def _pretended(purpose: str) -> dict[str, Any]:
-    measured = {"describe": _KNOWN, "verify": {"compiled": False}, "facts": _FACTS, "time": _TIMED}
-    return {"status": "ok", "reason": None, "wall_s": 0.03, "start_s": 0.005, **measured.get(purpose, {})}
+def _pretended(purpose: str) -> TrialOutcome:
+    measured = {
+        "machine": {"harness": str(PLACE)},
+        "describe": _KNOWN,
+        "verify": {"compiled": False},
+        "facts": _FACTS,
+        "time": _TIMED,
+    }
+    return TrialOutcome("ok", None, {"start_s": 0.005, **measured.get(purpose, {})}, wall_s=0.03)
 
 
 def measure(cases: int, pretended: bool, out: str) -> dict[str, Any]:
     """Carry the sweep out, the report left out, and say what it cost."""
     found: dict[str, Any] = {}
 
-    def at_the_end(*_: Any) -> int:
+    def at_the_end(*_: Any) -> tuple[SimpleNamespace, list[str]]:
         ended = time.monotonic()
         found.update(
             wall_s=ended - began,
@@ -79,12 +88,14 @@ def measure(cases: int, pretended: bool, out: str) -> dict[str, Any]:
             trials=Counting.trials,
             peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         )
-        return 0
+        return SimpleNamespace(lines=[]), []
 
     began = time.monotonic()
     with (
         patch("harness.measure.session.Executor", Pretending if pretended else Counting),
-        patch("harness.cli.sweep._report", at_the_end),
+        patch("harness.cli.sweep.write_report", at_the_end),
+        patch("harness.cli.sweep.show_report"),
+        patch("harness.cli.sweep._status", return_value=0),
     ):
         status = main(["sweep", *arguments(cases, out)])
     return {"status": status, **found}

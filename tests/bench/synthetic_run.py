@@ -1,4 +1,4 @@
-"""Runs of any size that nobody measured: rows as a sweep writes them, their times by a law with noise upon it."""
+"""Made-up runs of any size: rows as a sweep writes them, with times from a law plus noise."""
 
 import itertools
 from collections.abc import Iterator
@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 import orjson
 
-from harness import store
 from harness.case import Case
-from harness.claims import claims_of_impl
 from harness.config import compose
+from harness.registry import claims_of_impl
+from harness.results import row_files, run_directory
 
 HEADS = (1, 2, 4, 8, 16, 32)
 ATTENTION = ("attention.naive", "attention.packed", "attention.fused")
 RNN = ("rnn.elman", "rnn.torch")
-# Of the impls and heads above, so many cases at each n, d, b and mode.
+# The cases at each n, d, b and mode: the impls and heads above.
 _AT_A_SIZE = len(ATTENTION) * len(HEADS) + len(RNN)
 _OPS_PER_S = {"attention.naive": 4e10, "attention.packed": 2e10, "attention.fused": 8e10, "rnn.elman": 1e10}
 # A row is then about 1.5 KB long, as those of the default sweep are in the mean.
 _SAMPLES = (20, 130)
-_PULSE_S = 7.5e-5
+_PROBE_S = 7.5e-5
 
 
 @dataclass(frozen=True)
 class Shape:
-    """So many cases, a multiple of 20, with so many timed trials each."""
+    """`cases` cases, a multiple of 20, each with `trials` timed trials."""
 
     cases: int
     trials: int
@@ -52,12 +52,12 @@ def grid_of(number: int) -> list[Case]:
 
 def write_run(run: Path, shape: Shape, precision: str = "strict", seed: int = 0) -> None:
     """A run's directory with the rows of a whole sweep: verification, facts, then rounds."""
-    store.create(run, compose([f"precision={precision}"]).yaml, {"host": "nowhere"})
+    run_directory.create(run, compose([f"precision={precision}"]).yaml, {"host": "nowhere"})
     cases = grid_of(shape.cases)
     rng = np.random.default_rng(seed)
     with (run / "rows" / "nowhere-1.jsonl").open("wb") as file:
         for row in itertools.chain(_verified(cases), _facts(cases), _timed(cases, shape.trials, rng)):
-            file.write(orjson.dumps({"schema": store.SCHEMA, **row}) + b"\n")
+            file.write(orjson.dumps({"schema": row_files.SCHEMA, **row}) + b"\n")
 
 
 def _row(case: Case, purpose: str, number: int) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _readings(samples: np.ndarray, slow: bool, rng: np.random.Generator) -> dict
         "cpu_s": float(f"{1.9 * sampling_s:.6g}"),
         "steal_ticks": int(slow),
         "machine_ticks": 20,
-        "probe_s": _PULSE_S * (1.3 if slow else 1.0) * float(rng.uniform(1.0, 1.05)),
+        "probe_s": _PROBE_S * (1.3 if slow else 1.0) * float(rng.uniform(1.0, 1.05)),
         "cpu_mhz": None,
         "build_s": 0.00593,
         "compile_s": 0.0,

@@ -1,4 +1,4 @@
-"""What is said of which machine."""
+"""The advice about each kind of machine."""
 
 import pytest
 

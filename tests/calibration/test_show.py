@@ -21,7 +21,7 @@ def test_numbers_come_with_their_units(calibration) -> None:
         "rnn.torch n=64 d=32 h=1: 3.1 % apart at most",
         "31.0 ns (tsc)",
         "peak, float32 150 GFLOP/s",
-        "triad 25 GB/s (arrays of 128 MiB)",
+        "triad 25.0 GB/s (arrays of 128 MiB)",
         "Fit to measure on.",
     ):
         assert part in text

@@ -1,12 +1,15 @@
 """The machine's settings, read from a made-up /sys and /proc."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from harness.calibration.machine_state import cpu_quota, on_battery, read_machine_state, turbo, usable_cores, virtual
 
 CPU = "sys/devices/system/cpu"
+PLUGGED, ON_BATTERY = (SimpleNamespace(percent=50, power_plugged=plugged) for plugged in (True, False))
 
 
 def write(root: Path, **files: str) -> None:
@@ -16,7 +19,8 @@ def write(root: Path, **files: str) -> None:
         path.write_text(text + "\n")
 
 
-def test_a_whole_machine_is_read(tmp_path: Path) -> None:
+def test_a_whole_machine_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: PLUGGED)
     write(
         tmp_path,
         **{
@@ -31,7 +35,6 @@ def test_a_whole_machine_is_read(tmp_path: Path) -> None:
             "sys/fs/cgroup/job/cpu.max": "max 100000",
             "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
             "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never",
-            "sys/class/power_supply/AC/type": "Mains",
         },
     )
     state = read_machine_state(tmp_path)
@@ -41,7 +44,11 @@ def test_a_whole_machine_is_read(tmp_path: Path) -> None:
     assert state.unreadable == ("usable_cores",)
 
 
-def test_what_cannot_be_read_is_none_and_said_so(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_none_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden() -> None:
+        raise FileNotFoundError("/sys/class/power_supply")
+
+    monkeypatch.setattr(psutil, "sensors_battery", hidden)
     state = read_machine_state(tmp_path)
     assert set(state.unreadable) == {
         *("usable_cores", "governors", "scaling_driver", "turbo", "smt", "virtual", "clocksource"),
@@ -130,11 +137,10 @@ def test_no_quota_is_not_the_same_as_not_readable(tmp_path: Path, files: dict[st
     assert cpu_quota(tmp_path / "elsewhere") == (None, False)
 
 
-@pytest.mark.parametrize(("status", "drained"), [("Discharging", True), ("Full", False)])
-def test_a_battery_counts_while_it_is_drained(tmp_path: Path, status: str, drained: bool) -> None:
-    supply = "sys/class/power_supply/BAT0"
-    write(tmp_path, **{f"{supply}/type": "Battery", f"{supply}/status": status})
-    assert on_battery(tmp_path) is drained
+@pytest.mark.parametrize(("battery", "drained"), [(ON_BATTERY, True), (PLUGGED, False), (None, False)])
+def test_a_battery_counts_while_it_is_drained(battery: object, drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: battery)
+    assert on_battery() is drained
 
 
 def test_this_machine_can_be_read_whatever_it_shows() -> None:

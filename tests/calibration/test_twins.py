@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Any
+from contextlib import nullcontext
 
 import pytest
 
-from harness.calibration.calibrate import Replicate, measure_replicates, replicates_of
+from harness.calibration.calibrate import Plan, Replicate, measure_replicates, replicates_of
 from harness.case import Case
 from harness.config import Precision
+from harness.measure.outcome import TrialOutcome
 from harness.registry import Traits
 
 CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]
@@ -17,44 +18,40 @@ PRECISION = Precision(target=0.05, min_rounds=2, max_rounds=2, trial_s=0.1, time
 
 
 class Pretender:
-    """Times by case and copy; a pulse as told, and a failure where told."""
+    """Times by case and copy; a probe as told, and a failure where told."""
 
     def __init__(self, probe_s: float = 1.0, fails: Replicate | None = None) -> None:
         self.asked: list[Case] = []
         self.probe_s, self.fails = probe_s, fails
 
-    def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
-        if purpose == "pulse":
-            return {"status": "ok", "reason": None, "wall_s": 0.1, "probe_s": 1.0}
+    def run(self, purpose: str, case: Case | None = None) -> TrialOutcome:
+        if purpose == "probe":
+            return TrialOutcome("ok", values={"probe_s": 1.0}, wall_s=0.1)
         assert purpose == "time"
         self.asked.append(case)
         if case == self.fails:
-            return {"status": "killed", "reason": "by SIGKILL", "wall_s": 0.1}
+            return TrialOutcome("killed", "by SIGKILL", wall_s=0.1)
         seconds = case.seq_len * (1 + 0.1 * case.copy)
         probe_s = self.probe_s if len(self.asked) % 4 == 0 else 1.0
-        return {
-            "status": "ok",
-            "reason": None,
-            "wall_s": 0.1,
-            "samples_s": [seconds],
-            "probe_s": probe_s,
-            "clock_s": 4e-8,
-        }
+        values = {"samples_s": [seconds], "probe_s": probe_s, "clock_s": 4e-8}
+        return TrialOutcome("ok", values=values, wall_s=0.1)
 
     def starting(self, phase: str, number: int) -> None: ...
-    def trial(self, case: Case, outcome: dict[str, Any]) -> None: ...
+    def trial(self, case: Case, outcome: TrialOutcome) -> None: ...
     def finished(self, case: Case, status: str) -> None: ...
     def added(self, cases: Collection[Case]) -> None: ...
 
 
 def run(*runners: Pretender):
-    waiting = list(runners)
-
-    def repeat(sweep) -> None:
-        runner = waiting.pop(0)
-        sweep(runner, runner)
-
-    return measure_replicates(CASES, TRAITS, PRECISION, repeat, copies=2, repeats=len(runners))
+    waiting, plan = list(runners), Plan(CASES, TRAITS, PRECISION, "quick", seed=0)
+    return measure_replicates(
+        plan,
+        lambda trial_s: nullcontext(waiting.pop(0)),
+        lambda cases: nullcontext(runners[0]),
+        lambda text: None,
+        copies=2,
+        repeats=len(runners),
+    )
 
 
 def test_a_twin_is_its_case_in_everything_that_a_trial_reads() -> None:
@@ -74,7 +71,7 @@ def test_every_copy_is_measured_as_a_sweep_would_and_side_by_side() -> None:
     assert twins.failures == []
 
 
-def test_trials_beside_a_slow_pulse_are_counted() -> None:
+def test_trials_beside_a_slow_probe_are_counted() -> None:
     assert run(Pretender()).disturbed_share == 0
     twins = run(runner := Pretender(probe_s=1.3))
     assert twins.disturbed_share == pytest.approx((len(runner.asked) // 4) / len(runner.asked))
@@ -84,4 +81,4 @@ def test_a_copy_that_fails_has_no_time_and_a_reason() -> None:
     twins = run(Pretender(fails=replicates_of(CASES, 2)[0]))
     assert [len(times) for times in twins.times_s[CASES[0]]] == [1]
     assert [len(times) for times in twins.times_s[CASES[1]]] == [2]
-    assert twins.failures == ["rnn.torch n=64 d=16 h=1: killed: by SIGKILL"]
+    assert twins.failures == ["rnn.torch n=64 d=16 h=1 threads=2: killed: by SIGKILL"]

@@ -167,7 +167,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def going_on(draw: st.DrawFn) -> list[str]:
-    """The arguments of a sweep on a run that is there: those that it was begun with, and now and then others."""
+    """The arguments of a sweep on an existing run: those that began it, sometimes others."""
     at = draw(st.sampled_from(("run", "./run", "elsewhere", "broken run", "run begun")))
     more = draw(
         st.lists(st.one_of(_override("retry", _swept(st.sampled_from(STATUSES))), st.just("--fresh")), max_size=2)

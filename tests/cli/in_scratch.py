@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from cli.pretended import PretendedRunner, pretending
 
-from harness.cli import main
+from harness.cli.commands import main
 
 # What lies in the directory that commands are carried out in; each may be named as `out`.
 NAMES = ("taken", "run", "odd", "loop", "'broken run'", "taken/run", "odd/run")
@@ -122,7 +122,7 @@ def violations(outcome: Outcome) -> list[str]:
     if outcome.status not in (0, 2, 3):
         found.append(f"exit status {outcome.status}")
     if outcome.status == 2 and not (outcome.err.startswith("harness: ") and outcome.err.count("\n") == 1):
-        found.append(f"not one line of ours: {outcome.err!r}")
+        found.append(f"not one line of the harness: {outcome.err!r}")
     strays = [path for path in outcome.changed if outcome.status == 2 or not _may_change(path, outcome.out)]
     return [*found, *(f"changed: {path}" for path in strays)]
 

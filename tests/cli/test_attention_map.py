@@ -9,12 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.cli import inspect, main
+from harness.cli import attention_and_gradients
+from harness.cli.commands import main
 from harness.measure.executor import Executor
 
 ODD = "[red] $x$ 😀 שלום naïve 你好 </text> a\u202eb the the"
 SMALL = ["d_model=8", "num_heads=2"]
-LAYERS = "trial.inspection.layers"
+LAYERS = "trial.attention_and_gradients.layers"
 
 
 class Lent:
@@ -33,7 +34,7 @@ class Lent:
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Executor) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(inspect, "short_executor", lambda: Lent(runner))
+    monkeypatch.setattr(attention_and_gradients, "short_executor", lambda: Lent(runner))
     return tmp_path
 
 
@@ -150,7 +151,7 @@ def test_a_mistake_gets_one_line_and_nothing_is_written(
 
 def test_the_command_itself_needs_no_torch(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import sys; from harness.cli import main; "
+        "import sys; from harness.cli.commands import main; "
         "done = main(['attention-map', 'hello', 'd_model=2', 'num_heads=1', 'out=map']); "
         "sys.exit(10 if 'torch' in sys.modules else done)"
     )

@@ -7,9 +7,9 @@ import pytest
 from rows import measured, row
 
 from harness.case import Case
-from harness.cli import main
+from harness.cli.commands import main
 from harness.config import compose
-from harness.store import SCHEMA
+from harness.results.row_files import SCHEMA
 
 CASES = [Case("rnn.torch", n, 32, 1) for n in (64, 128, 256)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli.test_going_on import TINY, files, rows
 
-from harness.cli import main
+from harness.cli.commands import main
 
 OWN = """\
 from beside import FACTOR
@@ -23,7 +23,7 @@ class Layer(nn.Module):
 
 
 def sweep_of_own_layer(where: Path, code: str, *more: str) -> int:
-    """Of it, as `mine.py` has it now, and one of ours."""
+    """The current `mine.py` beside a built-in layer."""
     (where / "mine.py").write_text(code)
     asked = ["impl=mine:Layer,rnn.elman", "seq_len=8,16", *TINY[1:], *more]
     return main(["sweep", *asked])
@@ -86,7 +86,7 @@ def test_a_layer_that_had_no_numbers_is_put_right_and_tried_again(
     capsys.readouterr()
     assert sweep_of_own_layer(tmp_path, bad) == 3
     said = capsys.readouterr().out
-    assert "run: going on; 4 of 4 cases have rows" in said
+    assert "run: continued; 4 of 4 cases have rows" in said
     assert "of these ended without a time: 2 error; retry=error takes them again" in said
     assert sweep_of_own_layer(tmp_path, OWN) == 2
     assert "give --fresh to set it aside, or take them again with retry=error\n" in capsys.readouterr().err

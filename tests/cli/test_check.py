@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from io import StringIO
 from pathlib import Path
 from typing import ClassVar
@@ -14,11 +15,10 @@ from gate import baselines
 from rich.console import Console
 
 from harness.case import grid
-from harness.cli import main
+from harness.cli.commands import main
 from harness.config import compose
-from harness.gate.baseline import Baseline
-from harness.gate.baseline_file import write_baseline
-from harness.gate.remeasure import Remeasurement
+from harness.gate.baseline import Baseline, write_baseline
+from harness.gate.check import Remeasurement
 
 GRID = ["seq_len=32,64,128", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
 SHORT = ["precision.trial_s=0.002", "precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
@@ -26,13 +26,14 @@ SHORT = ["precision.trial_s=0.002", "precision.min_rounds=2", "precision.max_rou
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The file, written from a real run of a layer of somebody's own and one of ours."""
+    """The baseline of a real run of a user's layer and a built-in one."""
     place = tmp_path_factory.mktemp("project")
     planted.rewrite(place, planted.UNCHANGED)
     sys.path.append(str(place))
     run, file = place / "run", place / "baseline.json"
     config = compose([f"impl={planted.IMPL},rnn.elman", *GRID, *SHORT, f"out={run}"])
-    with Remeasurement(config, place, Console(file=StringIO()), timed=True) as measured:
+    measured = Remeasurement(config, place, Console(file=StringIO()), timed=True)
+    with measured.session:
         measured.take(list(grid(config.axes, lambda impl: impl != "rnn.elman")), run)
     assert main(["baseline", str(run), "-o", str(file)]) == 0
     yield file
@@ -105,8 +106,8 @@ def test_what_cannot_be_measured_is_3_and_so_is_a_layer_that_is_gone(
     [
         (["seq_len=7"], "seq_len=7: no case of b.json has it; it has 32,64,128"),
         (["impl=rnn.ellman"], "did you mean 'rnn.elman'?"),
-        (["impl=glob(conv.*)"], "no impl of the file matches"),
-        (["impl=conv.*"], "no impl of the file matches"),
+        (["impl=glob(conv.*)"], "no impl matches; known: "),
+        (["impl=conv.*"], "no impl matches; known: "),
         (["impl=rnn.elman", "num_heads=2"], "all at once"),
         (["seq_len=32", "seq_len=64"], "seq_len is given twice"),
         (["shape=gpt2"], "the cases are those of the file"),
@@ -152,12 +153,7 @@ class Pretender:
 
     def __init__(self, config: object, scratch: Path, console: object, timed: bool) -> None:
         self.first, self.second, self.timed = scratch / "first", scratch / "second", timed
-
-    def __enter__(self) -> "Pretender":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+        self.session = nullcontext()
 
     def take(self, cases: object, out: Path) -> Baseline:
         return self.found.pop(0)
@@ -177,7 +173,7 @@ STEEPER = baselines.baseline(laws={baselines.MEMORY: baselines.law(1.0), baselin
 def test_time_that_seems_to_grow_faster_is_measured_a_second_time(
     found: list[Baseline], status: int, times: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("harness.gate.remeasure.Remeasurement", Pretender)
+    monkeypatch.setattr("harness.cli.gates.Remeasurement", Pretender)
     monkeypatch.setattr(Pretender, "found", list(found))
     write_baseline(baselines.baseline(), Path("b.json"))
     assert main(["check", "b.json"]) == status

@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 from harness.case import AXES
-from harness.cli import main
+from harness.cli.commands import main
 from harness.measure import interleaved
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["d_model=16", "num_heads=2", "threads=1", "blocks=8", "memory_limit=512MiB", "out=found"]
 ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
-# So many products of n·d² multiply-adds.
+# The number of products of n·d² multiply-adds.
 LAYER = """\
 from torch import Tensor, nn
 
@@ -42,8 +42,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "path", list(sys.path))
     # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
-    monkeypatch.setattr(interleaved, "_ROUNDS_A_PARENT", 100)
-    monkeypatch.setattr(interleaved, "Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr(interleaved, "_ROUNDS_A_SERVER", 100)
+    monkeypatch.setattr("harness.gate.sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -205,14 +205,14 @@ def test_what_cannot_be_held_against_another_commit_is_2(
         (["impl=rnn.torch,rnn.elman", "threshold=0"], "threshold=0: it takes a number from 0.001 on and below 1"),
         (["impl=rnn.torch,rnn.elman", "threshold=1"], "threshold=1: it takes a number"),
         (["impl=rnn.torch,rnn.elman", "threshold=nan"], "threshold=nan: it takes a number"),
-        (["impl=rnn.torch,rnn.elman", "threshold=x"], "threshold=x is not a number"),
+        (["impl=rnn.torch,rnn.elman", "threshold=x"], "threshold=x: it takes a number from 0.001 on"),
         (["impl=rnn.torch,rnn.elman", "blocks=3"], "blocks=3: it takes a whole number from 8 to 1000"),
         (["impl=rnn.torch,rnn.elman", "blocks=8.5"], "blocks=8.5: it takes a whole number"),
         (["impl=rnn.torch,rnn.elman", "blocks=nan"], "blocks=nan: it takes a whole number"),
         (["impl=rnn.torch,rnn.elman", "blocks=inf"], "blocks=inf: it takes a whole number"),
         (["impl=rnn.torch,rnn.elman", "minutes=0"], "minutes=0: it takes a number above 0"),
         (["impl=rnn.torch,rnn.elman", "minutes=nan"], "minutes=nan: it takes a number above 0"),
-        (["impl=rnn.torch,rnn.elman", "blocks"], "'blocks' is not of the form blocks=…"),
+        (["impl=rnn.torch,rnn.elman", "blocks"], "'blocks' is not of the form key=value"),
         (["ref="], "'ref=' is not of the form ref=…"),
         (["ref=main", "ref=HEAD"], "ref is given twice"),
         (["ref=main"], "ref= needs a git repository"),
@@ -241,7 +241,7 @@ def test_what_makes_no_sense_is_2(
 
 @pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 20)), (200, (8, 12, 20, 36, 64, 120, 180, 200))])
 def test_more_blocks_are_looked_at_more_often(most: int, looks: tuple[int, ...]) -> None:
-    from harness.cli.compare_sides import read_comparison_request
+    from harness.cli.gates import read_comparison_request
 
     assert read_comparison_request(["impl=rnn.torch,rnn.elman", f"blocks={most}"], None).rules.looks == looks
 

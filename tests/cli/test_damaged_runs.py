@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from export.exports import make_run, strict
 
-from harness.cli import main
+from harness.cli.commands import main
 from harness.export import FORMATS
 
 READERS = [
@@ -40,7 +40,7 @@ def not_finite(run: Path) -> None:
 
 
 def torn_and_strange(run: Path) -> None:
-    """Garbage before the rows, every other row cut after 60 characters, and beside them what is no file."""
+    """Garbage before the rows, every other row cut after 60 characters, and a directory among the files."""
     lines = _rows(run).read_bytes().splitlines()
     kept = [line[: 60 if number % 2 else None] for number, line in enumerate(lines)]
     _rows(run).write_bytes(b"\n".join([b"[" * 60_000, bytes(4096), b"\xff", *kept]))

@@ -12,7 +12,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from harness.cli import main
+from harness.cli.commands import main
 
 TESTS = Path(__file__).resolve().parents[1]
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
@@ -124,7 +124,7 @@ def test_verify_fails_a_planted_wrong_layer(
     monkeypatch.chdir(tmp_path)
     assert main(["verify", "impl=planted:ForgetsTheScale,attention.naive"]) == 3
     out = capsys.readouterr().out
-    assert out.startswith("planted:ForgetsTheScale n=64 d=64 h=4 b=2 train float32: incorrect\n    output is off by ")
+    assert out.startswith("planted:ForgetsTheScale n=64 d=64 h=4 b=2 train threads=2: incorrect\n    output is off by ")
     assert "\nplanted:ForgetsTheScale  1 incorrect\n" in out
 
 

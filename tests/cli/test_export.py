@@ -10,8 +10,8 @@ import pytest
 from export.exports import SIZES, make_run
 
 import harness
-from harness.cli import main
-from harness.results.run_directory import read_run_directory
+from harness.cli.commands import main
+from harness.results.stored_run import read_run_directory
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`sweep out=RUN` where a run is: it goes on, or is told why it cannot."""
+"""`sweep out=RUN` on an existing run continues it, or says why it cannot."""
 
 import json
 import shutil
@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from harness import store
-from harness.cli import main
+from harness.cli.commands import main
 from harness.config import compose
-from harness.measure.session import output_directory
+from harness.measure.session import OutputDirectory
+from harness.results import run_directory
 
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
 TINY = ["impl=rnn.elman", "d_model=8", "threads=1", "precision.trial_s=0.01", *TWO_ROUNDS, "out=run", "--no-plots"]
@@ -64,7 +64,7 @@ def test_where_nothing_is_missing_nothing_is_measured(here: Path, capsys: pytest
     before = rows()
     assert main(["sweep", "seq_len=8,16", *TINY]) == 0
     assert rows() == before
-    assert "run: going on; 2 of 2 cases have rows" in capsys.readouterr().out
+    assert "run: continued; 2 of 2 cases have rows" in capsys.readouterr().out
 
 
 def test_what_is_missing_is_measured_and_nothing_else(here: Path) -> None:
@@ -185,7 +185,7 @@ def test_cases_to_which_it_has_grown_are_counted_apart(here: Path, capsys: pytes
         rows_of_run.writelines(line for line in grown.splitlines(keepends=True) if '"seq_len": 32' in line)
     assert main(["sweep", "seq_len=8,16", *TINY]) == 0
     said = capsys.readouterr().out
-    assert "run: going on; 2 of 2 cases have rows, and 1 more, to which it has grown" in said
+    assert "run: continued; 2 of 2 cases have rows, and 1 more, to which it has grown" in said
 
 
 def test_fresh_measures_anew_and_sets_the_old_run_aside(here: Path, capsys: pytest.CaptureFixture) -> None:
@@ -200,7 +200,7 @@ def test_fresh_measures_anew_and_sets_the_old_run_aside(here: Path, capsys: pyte
 
 def test_the_second_of_two_at_once_is_refused(here: Path, capsys: pytest.CaptureFixture) -> None:
     before = files()
-    with store.Lock(Path("run")):
+    with run_directory.Lock(Path("run")):
         assert main(["sweep", "seq_len=8,16", *TINY]) == 2
     said = capsys.readouterr().err
     assert "is measuring there: wait for it, or end it" in said
@@ -254,6 +254,6 @@ def test_a_clock_that_was_set_back_names_no_run_twice(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "strftime", lambda form: "then")
     for name in ("then", "then-2", "then-3"):
-        out = output_directory(compose([]))
+        out = OutputDirectory.of(compose([])).path
         assert out == Path("results", name)
         out.mkdir(parents=True)

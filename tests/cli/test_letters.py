@@ -11,13 +11,13 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness import registry
-from harness.cli import main
-from harness.cli.compare_sides import read_comparison_request
+from harness.cli.commands import main
+from harness.cli.gates import read_comparison_request
 from harness.config import compose
-from harness.config.overrides import quoted
+from harness.config.hydra_adapter import quoted
 from harness.errors import UsageError
 from harness.report.provenance import reproduce_command
-from harness.results.run_directory import read_run_directory
+from harness.results.stored_run import read_run_directory
 
 LAYER = """\
 from torch import nn

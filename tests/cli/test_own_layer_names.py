@@ -1,4 +1,4 @@
-"""A layer of somebody's own that cannot be had is told by their file and class, never by a name of ours for either."""
+"""The error about a user's layer that cannot be loaded names their file and class, never an internal name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness import registry
-from harness.cli import main
+from harness.cli.commands import main
 
 LAYERS = """\
 from pathlib import Path

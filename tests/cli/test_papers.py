@@ -9,7 +9,7 @@ import pytest
 from cli.test_end_to_end import finish, harness
 
 import harness as notebook
-from harness.cli import main
+from harness.cli.commands import main
 
 PAPER = """\
 # @package _global_
@@ -103,8 +103,8 @@ def test_a_report_is_rebuilt_from_the_run_alone(
 def test_the_command_that_repeats_it_names_the_paper(swept: tuple[Path, str]) -> None:
     [line] = [line for line in (swept[0] / "report.md").read_text().splitlines() if line.startswith("Again: ")]
     command = shlex.split(line.removeprefix("Again: `").removesuffix("`"))
-    assert command[:6] == ["python", "-m", "harness", "sweep", "paper=mine", "scale=full"]
-    assert command[-2:] == ["--config-dir", "DIR"]
+    assert command[:5] == ["python", "-m", "harness", "sweep", "paper=mine"]
+    assert command[-2:] == ["--config-dir", "conf"]
 
 
 def test_a_figure_that_is_put_right_needs_no_measuring(swept: tuple[Path, str], tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_paper_that_cannot_be_read_is_told_in_a_line(
     (run / "config.yaml").write_text(config.replace("quantity: work", "quantity: werk"))
     assert main(["report", str(run), "-o", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
-    assert "paper mine: attention works less | everywhere: quantity: werk; did you mean 'work'?" in err
+    assert "paper mine: attention works less | everywhere: quantity: unknown 'werk'; did you mean 'work'?" in err
     assert err.count("\n") == 1
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli.test_recommend import cases, write
 
-from harness.cli import main
+from harness.cli.commands import main
 
 
 @pytest.fixture(scope="module")

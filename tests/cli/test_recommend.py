@@ -8,7 +8,7 @@ import pytest
 from rows import attention_time, measured, rnn_time, row
 
 from harness.case import Case
-from harness.cli import main
+from harness.cli.commands import main
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 CONFIG = """\
@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_left_out_and_said_to_be(run: Path, capsys: pytest.
         ("seq_len=abc d_model=256 num_heads=4", "seq_len=abc: it takes a whole number"),
         ("seq_len=0 d_model=256 num_heads=4", "seq_len=0: it takes"),
         ("seq_len=128 d_model=256 num_heads=3", "d_model=256 is not divisible by num_heads=3"),
-        ("seq_len=128 d_model=256 num_heads=4 memory=much", "memory=much: give bytes"),
+        ("seq_len=128 d_model=256 num_heads=4 memory=much", "memory=much: it takes bytes"),
         ("seq_len=128 d_model=256 num_heads=4 memory=1KiB", "no layer is sure to fit into memory=1.00 KiB: rnn.torch"),
         ("seq_len=128 d_model=256 num_heads=4 mode=train", "has no times for mode=train; it has mode=forward"),
         ("seq_len=128 d_model=256 num_heads=4 dtype=float16", "has no times for dtype=float16; it has dtype=float32"),
@@ -114,7 +114,7 @@ def test_heads_that_nothing_was_measured_at_are_not_passed_over(tmp_path: Path, 
     for command in ("recommend", "predict"):
         assert main([command, str(own), "seq_len=512", "d_model=64", "num_heads=8"]) == 2
         err = capsys.readouterr().err
-        assert "their:Attention: num_heads=8 was asked and only num_heads=1 measured" in err
+        assert "their:Attention: num_heads=8 was requested and only num_heads=1 measured" in err
     assert said(capsys, own, "seq_len=512", "d_model=64", "num_heads=1").startswith("Use their:Attention")
 
 

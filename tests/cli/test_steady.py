@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from rows import usual_lines
 
-from harness.cli import main
-from harness.cli.options import SafeStream
+from harness.cli.commands import SafeStream, main
 from harness.config import compose
-from harness.results.table import table
+from harness.results.columns import table
 
 FULL = "harness: standard output cannot be written to (No space left on device): "
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
@@ -80,7 +79,7 @@ def test_a_command_may_have_no_standard_output_at_all() -> None:
 
 
 def test_what_gets_worse_is_told_by_the_status_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.cli._carry_out", lambda _: print("slower", flush=True) or 1)
+    monkeypatch.setattr("harness.cli.commands._carry_out", lambda _: print("slower", flush=True) or 1)
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as nobody:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import COMMANDS, main
+from harness.cli.commands import COMMANDS, main
 
 
 @pytest.fixture(autouse=True)
@@ -115,9 +115,10 @@ def test_the_list_names_every_layer_and_what_theory_claims(capsys: pytest.Captur
 
 def test_help_and_list_do_not_wait_for_torch() -> None:
     for arguments in (["--help"], ["list"], ["sweep", "--help"]):
-        code = f"import sys; from harness.cli import main; main({arguments!r})"
+        code = f"import sys; from harness.cli.commands import main; main({arguments!r})"
         if arguments[-1] == "--help":
-            code = f"import sys\nfrom harness.cli import main\ntry: main({arguments!r})\nexcept SystemExit: pass\n"
+            code = "import sys\nfrom harness.cli.commands import main\n"
+            code += f"try: main({arguments!r})\nexcept SystemExit: pass\n"
         done = subprocess.run(
             [sys.executable, "-c", f"{code}\nsys.exit(10 if 'torch' in sys.modules else 0)"], capture_output=True
         )

@@ -1,4 +1,4 @@
-"""What is told of two configurations that are not the same."""
+"""The message about two configurations that differ."""
 
 import pytest
 import yaml
@@ -15,7 +15,7 @@ def config(*overrides: str) -> dict:
     ("before", "now", "told"),
     [
         (["seq_len=64,128"], ["seq_len=64,256"], ["seq_len=64,128 before and 64,256 now"]),
-        (["precision.trial_s=8"], ["precision.trial_s=9"], ["precision.trial_s=8.0 before and 9.0 now"]),
+        (["precision.trial_s=8"], ["precision.trial_s=9"], ["precision.trial_s=8 before and 9 now"]),
         ([], ["memory_limit=1GiB"], ["memory_limit=null before and 1GiB now"]),
         (["mode=train"], ["mode=[train]"], []),
         (["out=a"], ["out=b"], []),

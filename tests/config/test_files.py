@@ -1,4 +1,4 @@
-"""What is wrong with a file of somebody's own is told in one line, with the file, the key and what it takes."""
+"""An error in a user's file is one line that names the file, the key and its valid values."""
 
 from pathlib import Path
 
@@ -32,11 +32,11 @@ def refused(directory: Path, *overrides: str) -> str:
     ("text", "said"),
     [
         (GLOBAL + "d_model: many", "d_model=many: it takes whole numbers from 1 to 1000000"),
-        (GLOBAL + "mode: [train, forwards]", "unknown mode 'forwards'; did you mean 'forward'?"),
+        (GLOBAL + "device: [cpu, cuta]", "unknown device 'cuta'; did you mean 'cuda'?"),
         (GLOBAL + "d_modell: 16", "unknown key 'd_modell'; did you mean 'd_model'?"),
         (GLOBAL + "precision: {rounds: 3}", "unknown key 'precision.rounds'; did you mean 'precision.min_rounds'?"),
         (GLOBAL + "precision: {target: wide}", "precision.target=wide: it takes a number"),
-        (GLOBAL + "precision: {target: -1}", "precision.target=-1.0: it takes a number above 0"),
+        (GLOBAL + "precision: {target: -1}", "precision.target=-1: it takes a number above 0"),
         (GLOBAL + "memory_limit: 3", "memory_limit=3: give bytes, or a number with KiB"),
         (GLOBAL + "launcher: {time: 1}", "launcher.time=1: it takes a whole number from 5 on"),
         (GLOBAL + "together: [{seq_ln: 8}]", "points: seq_ln; did you mean 'seq_len'?"),
@@ -46,6 +46,16 @@ def refused(directory: Path, *overrides: str) -> str:
 )
 def test_a_setting_that_cannot_be_is_told_with_its_file(text: str, said: str, tmp_path: Path) -> None:
     assert refused(own(tmp_path, shape__mine=text), "shape=mine").startswith(f"shape/mine.yaml: {said}")
+
+
+def test_of_two_files_the_one_that_has_the_value_is_named(tmp_path: Path) -> None:
+    own(
+        tmp_path,
+        shape__mine=SIZES,
+        preset__mine=GLOBAL + "impl: rnn.elman\nd_model: many",
+        preset__other="d_model: many",
+    )
+    assert refused(tmp_path, "shape=mine", "preset=mine").startswith("preset/mine.yaml: d_model=many: it takes whole")
 
 
 def test_a_file_that_cannot_be_read_is_told_with_the_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What was asked for and would do nothing is refused; a default that does nothing is nobody's mistake."""
+"""An option without effect is an error; a default without effect is not."""
 
 import pytest
 

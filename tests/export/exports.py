@@ -7,12 +7,12 @@ from typing import Any
 
 from rows import attention_time, measured, row
 
-from harness import store
 from harness.case import Case
 from harness.config import compose
 from harness.export import Exported, export
-from harness.results.run_directory import read_run_directory
-from harness.results.table import table
+from harness.results import row_files, run_directory
+from harness.results.columns import table
+from harness.results.stored_run import read_run_directory
 
 SIZES = (64, 128, 256, 512)
 MACHINE = {"host": "vm", "kernel": "Linux 6.1", "python": "3.11.7", "cpu": {"model": "EPYC", "threads": 2}}
@@ -20,8 +20,8 @@ MACHINE = {"host": "vm", "kernel": "Linux 6.1", "python": "3.11.7", "cpu": {"mod
 
 def make_run(path: Path, slower: float = 1.0) -> Path:
     """Naive and fused attention at four lengths, three trials each, and one that ran out of memory."""
-    store.create(path, compose([]).yaml, {**MACHINE, "user_commit": "abc123-dirty"})
-    writer = store.RowWriter(path)
+    run_directory.create(path, compose([]).yaml, {**MACHINE, "user_commit": "abc123-dirty"})
+    writer = row_files.RowWriter(path)
     for case in (Case(impl, n, 64, 2) for impl in ("attention.naive", "attention.fused") for n in SIZES):
         for one in measured(case, slower * attention_time(case), 8 * case.seq_len**2):
             writer.write({**one, "at": 1_700_000_000.0})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.results.run_directory import read_run_directory
+from harness.results.stored_run import read_run_directory
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = {

@@ -1,4 +1,4 @@
-"""What is said of rounds is what pytest-benchmark says of them."""
+"""The statistics of rounds are those of pytest-benchmark."""
 
 import math
 import random
@@ -10,7 +10,7 @@ from pytest_benchmark.stats import Stats
 from rows import attention_time
 
 from harness.case import Case
-from harness.export_pytest_benchmark import rounds_of, statistics_of, statistics_of_interval
+from harness.export import rounds_of, statistics_of, statistics_of_interval
 
 
 @pytest.mark.parametrize("number", [*range(1, 14), 100])

@@ -12,13 +12,13 @@ from export.exports import exported, strict
 from harness.case import DEFAULTS, Case
 from harness.errors import UsageError
 from harness.export import FORMATS, export, overrides
-from harness.results.run_directory import StoredRun, read_run_directory
-from harness.results.table import COLUMNS, lines_of_table
+from harness.results.columns import COLUMNS, lines_of_table
+from harness.results.stored_run import StoredRun, read_run_directory
 
 
 def test_csv_is_the_summary_and_can_be_read_back(run: Path) -> None:
     read = pd.read_csv(io.BytesIO(exported(run, "csv").content))
-    assert tuple(read.columns) == COLUMNS
+    assert tuple(read.columns) == tuple(COLUMNS)
     assert [line.impl for line in lines_of_table(read)] == [line.impl for line in read_run_directory(run).lines]
     assert set(read.reason.dropna()) == {"out | of\nmemory"}
 
@@ -83,6 +83,14 @@ def test_what_failed_is_in_the_tables_and_counted_elsewhere(run: Path) -> None:
     assert list(exported(run, "github-action-benchmark").notices) == ["1 case that came to nothing left out"]
 
 
-def test_a_run_of_nothing_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_run_without_rows_has_nothing_to_export(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no rows to export"):
+        export(StoredRun(tmp_path, [], [], {}, {}), name)
+
+
+def test_a_run_of_failures_alone_is_no_benchmark(run: Path) -> None:
+    stored = read_run_directory(run)
+    failed = replace(stored, lines=[line for line in stored.lines if line.status != "ok"])
     with pytest.raises(UsageError, match="neither times nor memory"):
-        export(StoredRun(tmp_path, [], [], {}, {}), "github-action-benchmark")
+        export(failed, "github-action-benchmark")

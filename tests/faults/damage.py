@@ -202,17 +202,19 @@ def replaced(name: str, put: Callable[[Path, Place], None]) -> Callable[[Place],
     return deal
 
 
-def truncated(name: str) -> Callable[[Place], bool]:
-    """Cut the named file at a random place in its first half."""
+def truncated(name: str, after: bytes = b"", before: bytes = b"") -> Callable[[Place], bool]:
+    """Cut the named file at a random place between the two texts, or where one is empty, in its first half."""
 
     def deal(place: Place) -> bool:
         path = place.run / name
         kept = path.read_bytes() if path.is_file() else b""
+        first = kept.find(after) + 1
+        last = kept.find(before) if before else len(kept) if after else len(kept) // 2
 
         def put(path: Path, place: Place) -> None:
-            path.write_bytes(kept[: place.draw.randrange(1, len(kept) // 2)])
+            path.write_bytes(kept[: place.draw.randrange(first, last)])
 
-        return len(kept) > 2 and replaced(name, put)(place)
+        return 0 < first < last and replaced(name, put)(place)
 
     return deal
 

@@ -546,6 +546,14 @@ class LeavesSharedMemoryOfC(Good):
             shared.writelines(f"{name}\n" for name in names)
 
 
+class LeavesSharedMemoryOfCAndDies(LeavesSharedMemoryOfC):
+    """Kills itself in its first call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
 class LeavesSharedMemoryAndDies(LeavesSharedMemory):
     """Kills itself after the helper processes of Python and torch, which would remove its shared memory."""
 
@@ -578,13 +586,14 @@ class StartsOpenMPWithoutRoom(Good):
     """The OpenMP library ends the process because it cannot start a thread."""
 
     def misbehave(self) -> None:
+        ones, total = torch.ones(600, 600), torch.empty(600, 600)
         self.hoard = []
         with contextlib.suppress(MemoryError):
             while True:
                 self.hoard.append(bytearray(2**20))
         torch.set_num_threads(4)
         self.hoard.pop()
-        torch.ones(600, 600) @ torch.ones(600, 600)
+        torch.add(ones, ones, out=total)  # needs nothing more but the stacks of the threads
 
 
 class MayStartNoThread(Good):

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from faults.driver import CASES, GRID, ROUNDS, ROWS, lines_of
 
-from harness import store
-from harness.cli import main
+from harness.cli.commands import main
 from harness.config import compose
-from harness.measure.session import output_directory
+from harness.measure.session import OutputDirectory
+from harness.results import row_files
 
 _YEAR_S = 365 * 86400.0
 
@@ -30,7 +30,7 @@ def test_set_during_a_sweep_and_again_before_the_sweep_continues_it_changes_noth
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(store, "RowWriter", _Interrupted)
+        patch.setattr(row_files, "RowWriter", _Interrupted)
         assert main(["sweep", *GRID]) == 130
     before = lines_of(Path("run"))
     assert len(before) == _Interrupted.ROWS
@@ -48,7 +48,7 @@ def test_set_during_a_sweep_and_again_before_the_sweep_continues_it_changes_noth
     assert (summary.trials == ROUNDS).all()
 
 
-class _Interrupted(store.RowWriter):
+class _Interrupted(row_files.RowWriter):
     """A writer that raises KeyboardInterrupt, as Ctrl-C does, after most of the rows."""
 
     ROWS = ROWS - CASES
@@ -61,9 +61,9 @@ class _Interrupted(store.RowWriter):
 
 def test_a_new_run_never_gets_the_name_of_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "strftime", lambda form: "2026-01-31_12-00-00")
-    found = [output_directory(compose([])) for _ in range(2)]
+    found = [OutputDirectory.of(compose([])).path for _ in range(2)]
     assert found[0] == found[1]
     for suffix in ("-2", "-3"):
         found[-1].mkdir(parents=True)
-        found.append(output_directory(compose([])))
+        found.append(OutputDirectory.of(compose([])).path)
         assert found[-1].name == f"2026-01-31_12-00-00{suffix}"

@@ -14,13 +14,13 @@ from rows import measured
 import harness
 from harness.calibration.record import load_calibration
 from harness.case import Case
-from harness.cli import main
+from harness.cli.commands import main
 from harness.config import compose
 from harness.errors import UsageError
 from harness.files import read_bytes
-from harness.results.run_directory import read_run_directory
-from harness.results.table import table
-from harness.store import SCHEMA
+from harness.results.columns import table
+from harness.results.row_files import SCHEMA
+from harness.results.stored_run import read_run_directory
 
 SECONDS, MORE_BYTES = 20, 2**30
 IRREGULAR = "not a regular file"
@@ -114,7 +114,7 @@ def test_what_a_run_can_do_without_is_left_out(fault: str, run: Path, capsys: py
     for name in ("machine.json", "machines/vm.json", "lock.json", "shards/0000.json", "rows/0002-vm-1.jsonl"):
         FAULTS[fault](run / name)
     if fault == "huge":
-        (run / "rows" / "0002-vm-1.jsonl").unlink()  # skipped line by line: see tests/store/test_reader.py
+        (run / "rows" / "0002-vm-1.jsonl").unlink()  # skipped line by line: see tests/results/test_reader.py
     assert main(["status", "run"]) == 0
     assert "1 cases have rows" in capsys.readouterr().out
     assert main(["export", "run", "--format=pytest-benchmark", "-o", "out.json"]) == 0

@@ -19,20 +19,20 @@ from faults.driver import DEADLINE_S, GRID, becomes_true
 from faults.walk import walk
 
 from harness.case import Case
-from harness.cli import main
+from harness.cli.commands import main
 from harness.measure.executor import Executor
-from harness.measure.outcome import failed
+from harness.measure.outcome import TrialOutcome
 
 # A trial whose parent is killed before the trial has arranged to end with it.
 ORPHAN = """
 import os, signal, time
-from harness.trial import isolate
-isolate.adopt_orphans()
+from harness.trial import sandbox
+sandbox.adopt_orphans()
 parent = os.getpid()
 if os.fork() == 0:
     while os.getppid() == parent:
         time.sleep(0.01)
-    isolate.enter(None)
+    sandbox.enter_sandbox(None)
     time.sleep(100)
 os.kill(parent, signal.SIGKILL)
 """
@@ -50,21 +50,21 @@ def test_driver_fork_server_and_trial_are_ended_and_every_case_is_measured_once(
 def test_a_trial_that_is_killed_at_any_moment_is_measured_or_killed_and_the_next_one_is_measured(
     runner: Executor, case: Case
 ) -> None:
-    assert runner.run("time", case)["status"] == "ok"
+    assert runner.run("time", case).status == "ok"
     found = set()
     for delay_s in np.linspace(0, 0.1, 20):
         killer = threading.Thread(target=_kill_trial, args=(runner, delay_s))
         killer.start()
         outcome = runner.run("time", case)
         killer.join()
-        found.add((outcome["status"], outcome["reason"]))
+        found.add((outcome.status, outcome.reason))
     assert ("killed", "by SIGKILL") in found
     assert found <= {("killed", "by SIGKILL"), ("ok", None)}
-    assert runner.run("time", case)["status"] == "ok"
+    assert runner.run("time", case).status == "ok"
 
 
 def _kill_trial(runner: Executor, delay_s: float) -> None:
-    (parent,) = runner._parents.values()
+    (parent,) = runner._servers.values()
     assert becomes_true(lambda: parent.trial is not None)
     trial = parent.trial
     time.sleep(delay_s)
@@ -78,7 +78,7 @@ def test_a_machine_that_cannot_be_described_is_no_other_machine(
 ) -> None:
     """The facts about torch identify a run's machine forever, so the sweep must not start without them."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Executor, "run", lambda self, purpose, case=None: failed("killed", "by SIGKILL"))
+    monkeypatch.setattr(Executor, "run", lambda *_: TrialOutcome("killed", "by SIGKILL"))
     assert main(["sweep", *GRID]) == 2
     said = capsys.readouterr().err
     assert said == "harness: the machine could not be described (killed: by SIGKILL): try again\n"

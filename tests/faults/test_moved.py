@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faults.driver import GRID, Driver, becomes_true, lines_of, nothing_remains
 
-# So many rounds that the sweep cannot finish.
+# More rounds than the sweep can finish.
 SWEEP = [*(given for given in GRID if "_rounds=" not in given), "precision.min_rounds=200", "precision.max_rounds=200"]
 
 

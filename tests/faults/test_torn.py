@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from faults.driver import CASES, GRID, lines_of
 
-from harness import store
-from harness.cli import main
-from harness.store.rows import RowWriter
+from harness.cli.commands import main
+from harness.results import row_files
+from harness.results.row_files import RowWriter
 
 ROUNDS = 4
 SWEEP = [
@@ -77,7 +77,7 @@ def test_a_sweep_whose_rows_cannot_be_read_back_says_that_cases_are_unfinished(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(store, "RowWriter", _Tearing)
+        patch.setattr(row_files, "RowWriter", _Tearing)
         assert main(SWEEP) == 3
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"harness: {CASES} cases are unfinished: run the same command with 'out=run' again"

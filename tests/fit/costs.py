@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.fit.laws import Floats, Sizes
+from harness.fit.fit_law import HIDDEN_PART
+from harness.fit.laws import Floats, Law, Sizes
 
 DOUBLING = (64, 128, 256, 512, 1024, 2048)
+UNDETERMINED = "undetermined"
 
 
 def grid(
@@ -27,3 +29,15 @@ def attention(sizes: Sizes, rate: float = 1e13) -> Floats:
 
 
 Formula = Callable[[Sizes], Floats]
+
+
+def law_name(law: Law) -> str:
+    """The terms on which all plausible laws agree.
+
+    This is `O(n + n²)` if all terms are known, `O(n² + …)` if only the leading one is, else `undetermined`.
+    """
+    if not law.determined:
+        return UNDETERMINED
+    if law.rivals or any(hidden.part > HIDDEN_PART for hidden in law.hidden):
+        return f"O({max(law.terms)} + …)"
+    return f"O({' + '.join(str(term) for term in law.terms) or '0'})"

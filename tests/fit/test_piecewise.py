@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from fit.costs import attention, grid, noisy
 
-from harness.fit.laws import Floats, Sizes, Term, candidate_terms, varying_axes
+from harness.fit.laws import Floats, Sizes, candidate_terms, varying_axes
 from harness.fit.piecewise import find_break, fit_pieces
+from harness.polynomial import Term
 
 POINTS = grid(d=(128, 256), h=(2, 8))
 

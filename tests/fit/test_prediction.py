@@ -74,7 +74,7 @@ def test_a_prediction_lies_among_what_the_law_and_its_rivals_say_nearest_to_thos
     predict = predictor(SEEN, costs)
     laws = (predict.law, *predict.law.rivals)
     assert len(laws) > 1
-    said = [law.at(2048, 256, 8) for law in laws]
+    said = [float(law(Sizes.of([(2048, 256, 8, 1)]))[0]) for law in laws]
     assert min(said) < predict(2048, 256, 8).value < max(said)
     alone = predictor(SEEN, attention(SEEN, 1e11))
     assert alone.law.rivals == ()
@@ -86,5 +86,5 @@ def test_law_and_rivals_together_err_less_than_the_law_alone() -> None:
     for seed in range(40):
         predict = predictor(SEEN, noisy(attention(SEEN, 1e11), 0.1, seed))
         together.append(abs(np.log(predict(2048, 256, 8).value / true(2048, 256))))
-        alone.append(abs(np.log(predict.law.at(2048, 256, 8) / true(2048, 256))))
+        alone.append(abs(np.log(predict.law(Sizes.of([(2048, 256, 8, 1)]))[0] / true(2048, 256))))
     assert np.mean(together) < np.mean(alone)

@@ -13,7 +13,7 @@ from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
 from harness.gate.check import judge_baseline
 from harness.gate.check_rules import Outcome
-from harness.results.table import CaseResult
+from harness.results.columns import COUNTS, CaseResult
 
 IMPL = "attention.fused"
 CASES = tuple(Case(IMPL, n, 128, 2) for n in (256, 512, 1024))
@@ -34,16 +34,27 @@ def usual_baseline() -> Baseline:
     return baseline_of(lines, laws, verdicts(lines, laws), MACHINE, seed=3, harness="0.1.0")
 
 
+def facts_of(status: str, reason: str | None = None) -> Facts:
+    """Facts of which nothing else is known."""
+    return Facts.of(replace(usual_lines()[0], status=status, reason=reason, backend=None, **dict.fromkeys(COUNTS)))
+
+
+def with_counts(facts: Facts, **counts: Any) -> Facts:
+    """The facts with other counts. Other values are those of its fields."""
+    return facts.model_copy(update=counts)
+
+
 def facts(case: Case) -> Facts:
     """Of a layer whose memory is linear."""
     n, d = case.seq_len, case.d_model
     work = 8 * n * d * d + 4 * n * n * d
-    return Facts("ok", backend="flash", flops=work, flops_full=work, ops=14, depth=5, peak_bytes=16 * n * d)
+    counts = {"flops": work, "flops_full": work, "ops": 14, "depth": 5, "peak_bytes": 16 * n * d}
+    return with_counts(facts_of("ok"), backend="flash", **counts)
 
 
 def law(value: float, lo: float | None = None, hi: float | None = None, determined: bool = True) -> LawKept:
     """A law whose cost grows with n like this."""
-    return LawKept("some n", lo is None, determined, Range(value, value if lo is None else lo, hi or value), None)
+    return LawKept.of("some n", lo is None, determined, Range(value, value if lo is None else lo, hi or value), None)
 
 
 def baseline(of: Callable[[Case], Facts] = facts, **changed: Any) -> Baseline:
@@ -55,4 +66,4 @@ def baseline(of: Callable[[Case], Facts] = facts, **changed: Any) -> Baseline:
 
 def wanting(was: Baseline, now: Baseline, timed: bool = True) -> list[Outcome]:
     """What did not simply pass."""
-    return [outcome for outcome in judge_baseline(was, now, CASES, timed) if outcome.verdict != "passed"]
+    return [outcome for outcome in judge_baseline(was, now, CASES, timed) if outcome.verdict.outcome != "passed"]

@@ -8,8 +8,8 @@ from rows import PRECISION, row
 
 from harness.case import Case
 from harness.gate.compare import Comparison, compare_sides
+from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.results.table import CaseResult
 from harness.stats.paired_verdicts import Blocks, MeasuredBlocks, Rules
 
 RULES = Rules()

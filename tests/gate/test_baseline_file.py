@@ -11,8 +11,8 @@ import pytest
 from gate.baselines import usual_baseline
 
 from harness.errors import UsageError
-from harness.gate.baseline import Baseline
-from harness.gate.baseline_file import baseline_text, read_baseline, write_baseline
+from harness.gate.baseline import Baseline, baseline_text, read_baseline, write_baseline
+from harness.results.columns import COUNTS
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,20 @@ def test_what_is_read_is_what_was_written(kept: Baseline, text: str, tmp_path: P
     assert baseline_text(replace(found, times_s=kept.times_s)) == text
 
 
+def test_a_remainder_below_zero_is_read_back(kept: Baseline, tmp_path: Path) -> None:
+    cases = {case: facts.model_copy(update={"transient_bytes": -8}) for case, facts in kept.cases.items()}
+    write_baseline(replace(kept, cases=cases), tmp_path / "b.json")
+    assert read_baseline(tmp_path / "b.json").cases == cases
+
+
 def test_two_runs_differ_in_what_the_clock_says_and_in_nothing_else(kept: Baseline, text: str) -> None:
     slower = replace(
         kept,
         times_s={case: 1.3 * time_s for case, time_s in kept.times_s.items()},
-        laws={name: replace(law, law="other") if name.what == "time" else law for name, law in kept.laws.items()},
+        laws={
+            name: law.model_copy(update={"law": "other"}) if name.what == "time" else law
+            for name, law in kept.laws.items()
+        },
     )
     before, after = json.loads(text), json.loads(baseline_text(slower))
     assert before.pop("timed") != after.pop("timed")
@@ -53,6 +62,7 @@ def test_it_reads_well_in_a_diff(text: str) -> None:
     assert all(line.count('": ') <= 1 for line in lines)
     sizes = [int(line.split("seq_len=")[1].split()[0]) for line in lines if "impl=attention.fused seq_len" in line]
     assert sizes[: len(sizes) // 2] == sorted(sizes[: len(sizes) // 2])  # by number: 64 before 128
+    assert list(next(iter(json.loads(text)["cases"].values()))) == ["status", "reason", *COUNTS, "backend"]
     assert text.endswith("}\n")
 
 
@@ -82,16 +92,22 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "another schema": (lambda held: held.update(schema=2), "its schema is 2, this harness reads 1"),
     "a schema that is true": (lambda held: held.update(schema=True), "its schema is True"),
     "no schema": (lambda held: held.pop("schema"), "it has no schema"),
-    "a number that is a text": (lambda held: of_case(held).update(flops="12"), "flops is the text '12', not a whole"),
-    "a count with a comma": (lambda held: of_case(held).update(ops=1.5), "ops is 1.5, not a whole number"),
+    "a number that is a text": (
+        lambda held: of_case(held).update(flops="12"),
+        "flops is the text '12', not a valid",
+    ),
+    "a count with a comma": (lambda held: of_case(held).update(ops=1.5), "ops is 1.5, not a valid integer"),
     "a negative count": (lambda held: of_case(held).update(depth=-1), "depth is -1"),
     "a flag for a count": (lambda held: of_case(held).update(depth=True), "depth is true"),
     "a fact that is none": (
         lambda held: of_case(held).update(flopz=1),
-        "'flopz', which is unknown; did you mean 'flops'?",
+        "unknown 'flopz'; did you mean 'flops'?",
     ),
-    "a fact that is missing": (lambda held: of_case(held).pop("peak_bytes"), "lacks 'peak_bytes'"),
-    "an unknown status": (lambda held: of_case(held).update(status="okay"), "unknown status 'okay'"),
+    "a fact that is missing": (lambda held: of_case(held).pop("peak_bytes"), "peak_bytes is missing"),
+    "an unknown status": (
+        lambda held: of_case(held).update(status="okay"),
+        "status: unknown 'okay'; did you mean",
+    ),
     "a case that is a list": (lambda held: held["cases"].update({next(iter(held["cases"])): []}), "is a list"),
     "a case of no size": (lambda held: rename(held["cases"], "seq_len=64", "seq_len=0"), "seq_len=0"),
     "a size that is a word": (lambda held: rename(held["cases"], "seq_len=64", "seq_len=many"), "names nothing"),
@@ -111,10 +127,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "a law of no case": (lambda held: rename(held["laws"], "attention.", "detention."), "of no case that it names"),
     "a verdict that is none": (
         lambda held: next(iter(held["claims"].values())).update(verdict="true"),
-        "unknown verdict 'true'",
+        "verdict: unknown 'true'; known: confirmed, ",
     ),
     "a seed beyond all": (lambda held: held.update(seed=2**64), "seed is"),
-    "more than belongs there": (lambda held: held.update(extra=1), "'extra', which is unknown"),
+    "more than belongs there": (lambda held: held.update(extra=1), "unknown 'extra'; known: "),
 }
 
 
@@ -134,7 +150,7 @@ def test_an_edit_that_makes_no_sense_is_named(edit: str, text: str, tmp_path: Pa
         (b"\xff\xfe{}", "it is no text"),
         (b"[]", "it has no schema"),
         (b"null", "it has no schema"),
-        (b'{"schema": 1, "schema": 1}', "'schema' stands there twice"),
+        (b'{"schema": 1, "schema": 1}', "'schema' occurs twice"),
         (b'{"schema": NaN}', "NaN is no number"),
         (b'{"schema": ' + b"1" * 10_000 + b"}", "not JSON that anybody wrote"),
         (b"[" * 200_000, "not JSON"),

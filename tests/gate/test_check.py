@@ -3,21 +3,22 @@
 from dataclasses import replace
 
 import pytest
-from gate.baselines import CASES, MEMORY, TIME, baseline, facts, law, wanting
+from gate.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, law, wanting, with_counts
 
 from harness.case import Case
-from harness.gate.baseline import Baseline, ClaimKept, Facts, FindingId, group
+from harness.gate.baseline import Baseline, ClaimKept, FindingId, group
 from harness.gate.check import check_remarks, doubtful_cases, judge_baseline, with_confirmation
 from harness.gate.check_rules import Outcome, exit_status
+from harness.stats.paired_verdicts import Verdict
 
 
 def changed(**values: object) -> Baseline:
-    return baseline(lambda case: replace(facts(case), **values))
+    return baseline(lambda case: with_counts(facts(case), **values))
 
 
 def test_the_same_passes_in_every_quantity() -> None:
     found = judge_baseline(baseline(), baseline(), CASES, timed=True)
-    assert {outcome.verdict for outcome in found} == {"passed"}
+    assert {outcome.verdict.outcome for outcome in found} == {"passed"}
     quantities = ["kernel", "flops", "operations", "depth", "peak memory"]
     assert [outcome.quantity for outcome in found] == [
         *quantities * 3,
@@ -29,24 +30,24 @@ def test_the_same_passes_in_every_quantity() -> None:
 
 def test_a_regression_is_named_with_size_factor_and_growth() -> None:
     now = baseline(
-        lambda case: replace(facts(case), peak_bytes=8 * case.seq_len**2), laws={MEMORY: law(2.0), TIME: law(1.6)}
+        lambda case: with_counts(facts(case), peak_bytes=8 * case.seq_len**2), laws={MEMORY: law(2.0), TIME: law(1.6)}
     )
     *cases, of_law = wanting(baseline(), now)
     assert cases[-1].subject == "attention.fused n=1024 d=128 h=2"
     assert cases[-1].reason == (
         "peak memory 2.00 MiB → 8.00 MiB (×4.0) at n=1024 d=128 h=2; its exponent in n 1.00 → 2.00"
     )
-    assert (of_law.verdict, of_law.quantity) == ("regression", "exponent of memory in n")
+    assert (of_law.verdict.outcome, of_law.quantity) == ("regression", "exponent of memory in n")
 
 
 def test_one_operation_more_is_a_regression_and_one_less_an_improvement() -> None:
-    assert [one.verdict for one in wanting(baseline(), changed(ops=15))] == ["regression"] * 3
-    assert [one.verdict for one in wanting(baseline(), changed(ops=13))] == ["improved"] * 3
+    assert [one.verdict.outcome for one in wanting(baseline(), changed(ops=15))] == ["regression"] * 3
+    assert [one.verdict.outcome for one in wanting(baseline(), changed(ops=13))] == ["improved"] * 3
 
 
 def test_a_fact_that_is_not_known_any_more_is_unmeasured() -> None:
     found = wanting(baseline(), changed(flops=None, flops_full=None))
-    assert {one.verdict for one in found} == {"unmeasured"}
+    assert {one.verdict.outcome for one in found} == {"unmeasured"}
     assert exit_status(found) == 3
 
 
@@ -70,24 +71,24 @@ def test_what_could_be_measured_must_still_be(was: str, now: str, verdict: str |
     def of(status: str) -> Baseline:
         largest = CASES[-1]
         return baseline(
-            lambda case: Facts(status, "some reason") if case == largest and status != "ok" else facts(case)
+            lambda case: facts_of(status, "some reason") if case == largest and status != "ok" else facts(case)
         )
 
     found = wanting(of(was), of(now))
-    assert [one.verdict for one in found] == ([verdict] if verdict else [])
+    assert [one.verdict.outcome for one in found] == ([verdict] if verdict else [])
     assert verdict != "unmeasured" or "some reason" in found[0].reason
 
 
 def test_a_case_without_a_single_trial_is_unmeasured() -> None:
     now = baseline(cases={case: facts(case) for case in CASES[1:]})
-    assert [one.verdict for one in wanting(baseline(), now)] == ["unmeasured"]
+    assert [one.verdict.outcome for one in wanting(baseline(), now)] == ["unmeasured"]
 
 
 def test_laws_are_judged_only_of_the_cases_that_they_were_found_in() -> None:
     now = baseline(laws={MEMORY: law(2.0), TIME: law(1.6)})
     chosen = CASES[:2]
     found = judge_baseline(baseline(), now, chosen, timed=True)
-    assert {one.verdict for one in found} == {"passed"}
+    assert {one.verdict.outcome for one in found} == {"passed"}
     assert check_remarks(baseline(), now, chosen, found) == [
         "attention.fused: 2 of its 3 cases were chosen, so no law or claim is judged."
     ]
@@ -96,7 +97,7 @@ def test_laws_are_judged_only_of_the_cases_that_they_were_found_in() -> None:
 def test_a_law_of_time_counts_only_if_it_is_worse_twice() -> None:
     was, steeper = baseline(), baseline(laws={MEMORY: law(1.0), TIME: law(1.9, 1.8, 2.0)})
     first = judge_baseline(was, steeper, CASES, timed=True)
-    assert [one.quantity for one in first if one.verdict == "regression"] == ["exponent of time in n"]
+    assert [one.quantity for one in first if one.verdict.outcome == "regression"] == ["exponent of time in n"]
     assert doubtful_cases(was, first) == list(CASES)
     assert exit_status(with_confirmation(first, first)) == 1
     once = with_confirmation(first, judge_baseline(was, baseline(), CASES, timed=True))
@@ -105,10 +106,15 @@ def test_a_law_of_time_counts_only_if_it_is_worse_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("again", "verdict"), [("undecided", "undecided"), ("unmeasured", "unmeasured"), (None, "unmeasured")]
+    ("again", "verdict"),
+    [
+        (Verdict.UNDECIDED, Verdict.UNDECIDED),
+        (Verdict.UNMEASURED, Verdict.UNMEASURED),
+        (None, Verdict.UNMEASURED),
+    ],
 )
-def test_what_the_second_measurement_of_time_cannot_tell_is_no_pass(again: str | None, verdict: str) -> None:
-    first = [Outcome(TIME.subject, "exponent of time in n", "regression", "1.00", "2.00", "grown")]
+def test_what_the_second_measurement_of_time_cannot_tell_is_no_pass(again: Verdict | None, verdict: Verdict) -> None:
+    first = [Outcome(TIME.subject, "exponent of time in n", Verdict.WORSE, "1.00", "2.00", "grown")]
     second = [replace(first[0], verdict=again)] if again else []
     assert [one.verdict for one in with_confirmation(first, second)] == [verdict]
 
@@ -122,11 +128,11 @@ def test_facts_that_got_worse_need_no_second_look() -> None:
 def test_a_law_of_time_is_not_judged_where_one_of_both_is_not_determined() -> None:
     vague = {MEMORY: law(1.0), TIME: law(2.5, 2.4, 2.6, determined=False)}
     (found,) = wanting(baseline(), baseline(laws=vague))
-    assert (found.verdict, found.quantity) == ("undecided", "exponent of time in n")
+    assert (found.verdict.outcome, found.quantity) == ("undecided", "exponent of time in n")
 
 
 def test_without_timing_nothing_of_time_is_judged() -> None:
-    claim = {FindingId(*group(CASES[0]), "time"): ClaimKept("n^1.8", "n^1.8", "confirmed")}
+    claim = {FindingId(*group(CASES[0]), "time"): ClaimKept(claimed="n^1.8", measured="n^1.8", verdict="confirmed")}
     found = judge_baseline(baseline(claims=claim), baseline(laws={MEMORY: law(1.0)}), CASES, timed=False)
     assert not [one for one in found if "time" in one.quantity]
     assert exit_status(found) == 0
@@ -135,7 +141,7 @@ def test_without_timing_nothing_of_time_is_judged() -> None:
 def test_a_newly_refuted_claim_is_a_regression() -> None:
     name = FindingId(*group(CASES[0]), "memory")
     was, now = (
-        baseline(claims={name: ClaimKept("O(n·d)", measured, verdict)})
+        baseline(claims={name: ClaimKept(claimed="O(n·d)", measured=measured, verdict=verdict)})
         for measured, verdict in (("n^1.00", "confirmed"), ("n^2.00", "refuted"))
     )
     (found,) = wanting(was, now)
@@ -145,7 +151,9 @@ def test_a_newly_refuted_claim_is_a_regression() -> None:
 def test_another_torch_is_said_beside_every_difference() -> None:
     was, now = baseline(), replace(changed(ops=15), torch="2.14.0")
     found = judge_baseline(was, now, CASES, timed=True)
-    assert all("(torch 2.13.0 before, 2.14.0 now)" in one.reason for one in found if one.verdict == "regression")
+    assert all(
+        "(torch 2.13.0 before, 2.14.0 now)" in one.reason for one in found if one.verdict.outcome == "regression"
+    )
     assert "torch 2.13.0" in check_remarks(was, now, CASES, found)[0]
 
 

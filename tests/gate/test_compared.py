@@ -8,7 +8,7 @@ from harness.gate.compare import FAILED, HELD, NONE, is_invalidated
 
 def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_order() -> None:
     found = comparison([blocks(1.0), blocks(1.2, again=1.2), blocks(0.8, again=0.8), blocks(1.03), blocks(1, number=0)])
-    assert [one.verdict for one in found.compared] == ["equivalent", "slower", "faster", "undecided", "undecided"]
+    assert [one.verdict.time for one in found.compared] == ["equivalent", "slower", "faster", "undecided", "undecided"]
     assert [one.head.seq_len for one in found.compared] == [64, 128, 192, 256, 320]
     assert found.control == HELD
 
@@ -17,7 +17,7 @@ def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_orde
 def test_a_control_that_fails_or_cannot_be_measured_disarms(control: object) -> None:
     found = comparison([blocks(1.2, again=1.2), blocks(1.0, failure="head: oom: too large")], control)  # type: ignore[arg-type]
     assert found.control == FAILED
-    assert [one.verdict for one in found.compared] == ["undecided", "unmeasured"]
+    assert [one.verdict.time for one in found.compared] == ["undecided", "unmeasured"]
     assert [is_invalidated(one, found.control) for one in found.compared] == [True, False]
 
 
@@ -34,14 +34,14 @@ def test_a_control_that_fails_or_cannot_be_measured_disarms(control: object) -> 
 )
 def test_flops_are_compared_to_the_last_digit(was: dict, now: dict, verdict: str) -> None:
     (one,) = of_lines(line(CASE, **was), line(CASE, **now), blocks(1.0)).compared
-    assert one.flops.verdict == verdict
-    assert one.memory.verdict == "equivalent"
+    assert one.flops.verdict.amount == verdict
+    assert one.memory.verdict.amount == "equivalent"
 
 
 @pytest.mark.parametrize(("peak", "verdict"), [(10_100, "equivalent"), (10_101, "more"), (9_899, "less")])
 def test_memory_is_compared_within_one_per_cent(peak: int, verdict: str) -> None:
     (one,) = of_lines(line(CASE), line(CASE, peak_bytes=peak), blocks(1.0)).compared
-    assert one.memory.verdict == verdict
+    assert one.memory.verdict.amount == verdict
     assert one.memory.ratio == pytest.approx(peak / 10_000)
 
 
@@ -50,7 +50,7 @@ def test_what_could_not_be_timed_says_on_which_side_and_why() -> None:
     found = of_lines(line(CASE), bad, None)
     assert found.control == NONE
     (one,) = found.compared
-    assert (one.verdict, one.time) == ("unmeasured", None)
+    assert (one.verdict.time, one.time) == ("unmeasured", None)
     assert one.reason == "head: error: RuntimeError: no such luck"
     assert of_lines(bad, bad, None).compared[0].reason.startswith("base: error: RuntimeError: no such luck; head: ")
     assert of_lines(None, None, None).compared[0].reason == "no trial of it ended"

@@ -7,6 +7,7 @@ from gate.comparisons import CASE, blocks, comparison, line, of_lines
 
 from harness.gate.check_rules import exit_status
 from harness.gate.compare import outcomes_of, pair_label, ratio_text, smallest_visible_difference
+from harness.stats.paired_verdicts import Verdict
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from harness.gate.compare import outcomes_of, pair_label, ratio_text, smallest_v
 )
 def test_what_is_found_of_time_decides(measured: object, verdict: str, status: int) -> None:
     found = outcomes_of(comparison([measured]))  # type: ignore[list-item]
-    assert [(one.quantity, one.verdict) for one in found] == [
+    assert [(one.quantity, one.verdict.outcome) for one in found] == [
         ("time", verdict),
         ("peak memory", "passed"),
         ("flops", "passed"),
@@ -33,18 +34,18 @@ def test_what_is_found_of_time_decides(measured: object, verdict: str, status: i
 @pytest.mark.parametrize("measured", [blocks(1.0), blocks(1.2, again=1.2), blocks(1.03)])
 def test_where_the_control_failed_nothing_passes(measured: object) -> None:
     found = outcomes_of(comparison([measured], control=blocks(1.2)))  # type: ignore[list-item]
-    assert found[0].verdict == "unmeasured"
+    assert found[0].verdict.outcome == "unmeasured"
     assert "control failed" in found[0].reason
     assert exit_status(found) == 3
 
 
 def test_more_memory_or_flops_is_a_regression_whatever_the_time() -> None:
     found = outcomes_of(of_lines(line(CASE), line(CASE, flops=2000, peak_bytes=20_000), blocks(1.0)))
-    assert [one.verdict for one in found] == ["passed", "regression", "regression"]
+    assert [one.verdict.outcome for one in found] == ["passed", "regression", "regression"]
     assert found[2].reason == "flops 1,000 → 2,000 (×2)"
     assert exit_status(found) == 1
     disarmed = comparison([blocks(1.0)], control=blocks(1.2))
-    more = replace(disarmed.compared[0], flops=replace(disarmed.compared[0].flops, verdict="more", now=2000))
+    more = replace(disarmed.compared[0], flops=replace(disarmed.compared[0].flops, verdict=Verdict.WORSE, now=2000))
     assert exit_status(outcomes_of(replace(disarmed, compared=(more,)))) == 1
 
 
@@ -54,7 +55,7 @@ def test_more_memory_or_flops_is_a_regression_whatever_the_time() -> None:
 )
 def test_where_nothing_could_be_timed_nothing_passes(base: str, head: str) -> None:
     found = outcomes_of(of_lines(line(CASE, base, "no"), line(CASE, head, "no"), None))
-    assert found[0].verdict == "unmeasured"
+    assert found[0].verdict.outcome == "unmeasured"
     assert exit_status(found) == 3
 
 
@@ -62,7 +63,7 @@ def test_what_the_base_could_not_do_either_is_no_failure_of_the_head() -> None:
     timed = comparison([blocks(1.0), blocks(1.0)])
     lost = replace(timed.compared[1], time=None, is_excused=True, reason="base: unsupported: no")
     found = outcomes_of(replace(timed, compared=(timed.compared[0], lost)))
-    assert [one.verdict for one in found if one.quantity == "time"] == ["passed", "undecided"]
+    assert [one.verdict.outcome for one in found if one.quantity == "time"] == ["passed", "undecided"]
     assert exit_status(found) == 0
     lost = replace(lost, is_excused=False, reason="head: error: no such luck")
     assert exit_status(outcomes_of(replace(timed, compared=(timed.compared[0], lost)))) == 3
@@ -79,8 +80,8 @@ def test_a_ratio_is_read_with_its_interval_where_it_has_one() -> None:
     few, many = (comparison([blocks(1.2, number=number)]).compared[0].time for number in (3, 20))
     assert few is not None
     assert many is not None
-    assert ratio_text(few) == "×1.200"
-    assert ratio_text(many).startswith("×1.200 (1.19")
+    assert ratio_text(few.evidence) == "×1.200"
+    assert ratio_text(many.evidence).startswith("×1.200 (1.19")
     assert smallest_visible_difference(few) == "3 blocks are too few to see anything"
 
 

@@ -47,7 +47,7 @@ def test_what_is_not_known_is_an_empty_cell() -> None:
 
 
 def test_of_no_pairs_it_still_has_its_columns() -> None:
-    assert list(written(Comparison((), (), comparison([blocks(1.0)]).rules)).columns)[: len(AXES)] == list(AXES)
+    assert list(written(Comparison((), ())).columns)[: len(AXES)] == list(AXES)
 
 
 def shown(found: Comparison, width: int = 120) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from harness.fit.laws import Range
 from harness.gate.baseline import ClaimKept
-from harness.gate.check_rules import PEAK_TOLERANCE, judge_claim, judge_count, judge_exponent, judge_kernel
+from harness.gate.check_rules import judge_claim, judge_count, judge_exponent, judge_kernel
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ from harness.gate.check_rules import PEAK_TOLERANCE, judge_claim, judge_count, j
     ],
 )
 def test_a_count_must_be_what_it_was(was: int, now: int | None, verdict: str) -> None:
-    found = judge_count(was, now)
+    found = judge_count("flops", was, now)
     assert found is not None
-    assert found[0] == verdict
+    assert found[0].outcome == verdict
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ def test_a_count_must_be_what_it_was(was: int, now: int | None, verdict: str) ->
     [(1010, "passed"), (1011, "regression"), (990, "passed"), (989, "improved"), (2000, "regression")],
 )
 def test_a_peak_may_differ_by_a_hundredth(now: int, verdict: str) -> None:
-    found = judge_count(1000, now, PEAK_TOLERANCE)
+    found = judge_count("peak_bytes", 1000, now)
     assert found is not None
-    assert found[0] == verdict
+    assert found[0].outcome == verdict
 
 
 def test_what_was_never_known_is_not_judged() -> None:
-    assert judge_count(None, None) is None
+    assert judge_count("flops", None, None) is None
     assert judge_kernel(None, None) is None
     assert judge_exponent("time", None, None, False, False) is None
 
@@ -54,8 +54,12 @@ def test_what_was_never_known_is_not_judged() -> None:
 def test_a_fused_kernel_must_stay_one(was: str, now: str | None, verdict: str) -> None:
     found = judge_kernel(was, now)
     assert found is not None
-    assert found[0] == verdict
+    assert found[0].outcome == verdict
     assert verdict != "regression" or found[1].startswith("fused kernel lost: ")
+
+
+def claim(measured: str, verdict: str) -> ClaimKept:
+    return ClaimKept(claimed="O(n)", measured=measured, verdict=verdict)
 
 
 def exact(value: float) -> Range:
@@ -80,7 +84,7 @@ def exact(value: float) -> Range:
 def test_an_exponent_must_lie_in_its_interval(metric: str, was: Range, now: Range, verdict: str) -> None:
     found = judge_exponent(metric, was, now, grown=False, eased=False)
     assert found is not None
-    assert found[0] == verdict
+    assert found[0].outcome == verdict
 
 
 def test_an_exponent_that_was_known_to_an_order_at_most_judges_nothing() -> None:
@@ -89,11 +93,11 @@ def test_an_exponent_that_was_known_to_an_order_at_most_judges_nothing() -> None
 
 
 def test_a_larger_exponent_of_what_is_less_everywhere_is_no_regression() -> None:
-    assert judge_exponent("flops", exact(1.8), exact(2.0), grown=False, eased=True)[0] == "passed"
+    assert judge_exponent("flops", exact(1.8), exact(2.0), grown=False, eased=True)[0].outcome == "passed"
 
 
 def test_a_smaller_exponent_of_what_is_more_is_no_improvement() -> None:
-    assert judge_exponent("flops", exact(1.8), exact(1.7), grown=True, eased=False)[0] == "passed"
+    assert judge_exponent("flops", exact(1.8), exact(1.7), grown=True, eased=False)[0].outcome == "passed"
 
 
 @pytest.mark.parametrize(
@@ -109,8 +113,15 @@ def test_a_smaller_exponent_of_what_is_more_is_no_improvement() -> None:
     ],
 )
 def test_a_claim_must_not_be_newly_refuted(was: str, now: str, of_time: bool, verdict: str) -> None:
-    assert judge_claim(ClaimKept("O(n)", "n", was), ClaimKept("O(n)", "n²", now), of_time)[0] == verdict
+    assert (
+        judge_claim(
+            claim("n", was),
+            claim("n²", now),
+            of_time,
+        )[0].outcome
+        == verdict
+    )
 
 
 def test_a_claim_that_nobody_makes_any_more_is_not_passed() -> None:
-    assert judge_claim(ClaimKept("O(n)", "n", "confirmed"), None, False)[0] == "unmeasured"
+    assert judge_claim(claim("n", "confirmed"), None, False)[0].outcome == "unmeasured"

@@ -2,11 +2,14 @@
 
 import pytest
 
-from harness.gate.check_rules import VERDICTS, Outcome, counted_outcomes, exit_status, ordered_outcomes
+from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
+from harness.stats.paired_verdicts import Verdict
+
+WORDS = {verdict.outcome: verdict for verdict in Verdict}
 
 
 def outcomes(*verdicts: str) -> list[Outcome]:
-    return [Outcome("rnn.elman n=8", "flops", verdict, "1", "2", "") for verdict in verdicts]
+    return [Outcome("rnn.elman n=8", "flops", WORDS[verdict], "1", "2", "") for verdict in verdicts]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,8 @@ def test_worse_outranks_unmeasured_and_nothing_judged_is_no_pass(verdicts: list[
 
 
 def test_the_worst_is_told_first() -> None:
-    assert [one.verdict for one in ordered_outcomes(outcomes(*reversed(VERDICTS)))] == list(VERDICTS)
+    assert [one.verdict for one in ordered_outcomes(outcomes(*reversed(WORDS)))] == list(Verdict)
+    assert list(WORDS) == ["regression", "unmeasured", "undecided", "improved", "passed"]
 
 
 def test_all_are_counted() -> None:

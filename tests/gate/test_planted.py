@@ -12,9 +12,8 @@ from rich.console import Console
 from harness.case import Case
 from harness.config import compose
 from harness.gate.baseline import Baseline
-from harness.gate.check import judge_baseline
+from harness.gate.check import Remeasurement, judge_baseline
 from harness.gate.check_rules import Outcome, exit_status
-from harness.gate.remeasure import Remeasurement
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512)]
 Check = Callable[[str], list[Outcome]]
@@ -26,7 +25,8 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
     layers, runs = tmp_path_factory.mktemp("layers"), tmp_path_factory.mktemp("runs")
     sys.path.append(str(layers))
     config = compose(["memory_limit=1GiB"])
-    with Remeasurement(config, runs, Console(file=StringIO()), timed=False) as measured:
+    measured = Remeasurement(config, runs, Console(file=StringIO()), timed=False)
+    with measured.session:
 
         def take(text: str) -> Baseline:
             planted.rewrite(layers, text)
@@ -39,12 +39,12 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
 
 def worse(found: list[Outcome]) -> dict[str, str]:
     """The reason at the largest size of each quantity that got worse."""
-    return {one.quantity: one.reason for one in found if one.verdict == "regression"}
+    return {one.quantity: one.reason for one in found if one.verdict.outcome == "regression"}
 
 
 def test_the_layer_as_it_was_passes(check: Check) -> None:
     found = check(planted.UNCHANGED)
-    assert {one.verdict for one in found} == {"passed"}
+    assert {one.verdict.outcome for one in found} == {"passed"}
     assert exit_status(found) == 0
 
 
@@ -94,7 +94,7 @@ def test_a_lost_fused_kernel_is_named(check: Check) -> None:
 )
 def test_a_layer_that_cannot_be_measured_any_more_is_no_pass(text: str, reason: str, check: Check) -> None:
     found = check(text)
-    assert {one.verdict for one in found} == {"unmeasured"}
+    assert {one.verdict.outcome for one in found} == {"unmeasured"}
     assert len(found) == len(CASES)
     assert reason in found[0].reason
     assert exit_status(found) == 3
@@ -102,6 +102,6 @@ def test_a_layer_that_cannot_be_measured_any_more_is_no_pass(text: str, reason: 
 
 def test_less_work_is_an_improvement_though_the_rest_grows_faster(check: Check) -> None:
     found = check(planted.LESS_WORK)
-    assert {one.verdict for one in found if one.quantity == "flops"} == {"improved"}
+    assert {one.verdict.outcome for one in found if one.quantity == "flops"} == {"improved"}
     assert worse(found) == {}
     assert exit_status(found) == 0

@@ -5,7 +5,7 @@ Why not FakeTensorMode, whose tensors say that they are on `cuda`: a build of to
 first of them that has a gradient, for want of a device guard. `meta` has one, and a backward pass.
 
 What is found out: an operation on tensors of two devices, a call that makes something on the CPU, and one that waits
-for a number (`item`, `bool`, `nonzero`), for which `meta` has no answer. What is not: what kernels compute, and cuDNN's
+for a number (`item`, `bool`, `nonzero`), for which `meta` has no answer. Not covered: what kernels compute, and cuDNN's
 kernels of recurrent layers, in whose place ATen's loops run.
 """
 

@@ -13,13 +13,13 @@ from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.workload import build_layer
 from impls.registry import IMPLS
 
-# Compiling takes seconds each: the compiled rungs have tests of their own.
+# Compiling takes seconds each: the compiled layers have tests of their own.
 EAGER = [name for name, impl in IMPLS.items() if not impl.compiled]
-_AROUND_A_RUNG = ("encoder", "decoder", "encoder6")
-# A block knows of its rung which masks, which source and which steps it takes, and nothing else: one of each kind.
+_AROUND_A_LAYER = ("encoder", "decoder", "encoder6")
+# Of its attention a block knows the masks, the source and the steps that it takes, and no more: one of each kind.
 BLOCK_OF_EACH_KIND = (
     "encoder.naive",
-    "encoder.fused",  # told of a causal mask without one
+    "encoder.fused",  # causal without a mask tensor
     "encoder.window",  # prepares a layout of its own
     "encoder.linear.chunked",  # causal by nature
     "decoder.fused",
@@ -55,10 +55,10 @@ def can(name: str, **more: Any) -> bool:
 
 # Those that run on any CPU; the others need a GPU, or somebody's package.
 HERE = [name for name in EAGER if can(name)]
-BLOCKS = [name for name in HERE if IMPLS[name].family in _AROUND_A_RUNG]
-RUNGS = [name for name in HERE if name not in BLOCKS]
-# Every rung, and a block of each kind: what is asked of these is asked of the mathematics, mask by mask.
-VARIED = [*RUNGS, *BLOCK_OF_EACH_KIND]
+BLOCKS = [name for name in HERE if IMPLS[name].family in _AROUND_A_LAYER]
+LAYERS = [name for name in HERE if name not in BLOCKS]
+# Every layer, and a block of each kind: their mathematics are tested mask by mask.
+VARIED = [*LAYERS, *BLOCK_OF_EACH_KIND]
 OTHER_BLOCKS = [name for name in BLOCKS if name not in VARIED]
 
 

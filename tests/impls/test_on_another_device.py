@@ -13,7 +13,7 @@ import torch
 from another_device import THERE, AnotherDevice, OnTwoDevices
 from torch import Tensor, nn
 
-from harness import claims, registry
+from harness import registry
 from harness.case import MODES, Case, collapsed
 from harness.trial.layer_protocol import is_causal, unsupported_reason
 from harness.trial.metrics.collect import trace_call
@@ -30,9 +30,9 @@ MASKS = [
     {"kv_len": 2},
     {"kv_len": 2, "mask": "padding", "padding_fraction": 0.6},
 ]
-# A block adds a table of positions and two masks to its rung, whatever that is.
+# A block adds a table of positions and two masks to its attention layer, whichever that is.
 AROUND = ("naive", "window", "linear.recurrent")
-RUNGS = [name for name, impl in IMPLS.items() if not name.startswith(("encoder", "decoder")) and not impl.package]
+LAYERS = [name for name, impl in IMPLS.items() if not name.startswith(("encoder", "decoder")) and not impl.package]
 BLOCKS = [name for name in IMPLS if name.startswith(("encoder.", "decoder.")) and name.endswith(AROUND)]
 STACK = "encoder6.fused"
 
@@ -65,9 +65,9 @@ def cases(name: str) -> list[Case]:
     for (i, mode), (j, mask) in product(enumerate(MODES), enumerate(MASKS)):
         case = replace(like, mode=mode, dtype=dtypes[(i + j) % len(dtypes)], **mask)  # type: ignore[arg-type]
         case = collapsed(case, lambda impl: IMPLS[impl].has_heads)
-        told = case.mask if case.mask != "causal" or not is_causal(layer_class) else "none"
+        effective = case.mask if case.mask != "causal" or not is_causal(layer_class) else "none"
         if unsupported_reason(layer_class, case) is None:
-            found.setdefault((mode, told, case.kv_len), case)
+            found.setdefault((mode, effective, case.kv_len), case)
     return list(found.values())
 
 
@@ -106,8 +106,8 @@ def check(case: Case) -> None:
             assert torch.promote_types(tensor.dtype, dtype) == tensor.dtype, case
 
 
-@pytest.mark.parametrize("name", RUNGS)
-def test_a_rung_finds_everything_on_its_device_in_every_mode_under_every_mask_and_over_a_source(name: str) -> None:
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_finds_everything_on_its_device_in_every_mode_under_every_mask_and_over_a_source(name: str) -> None:
     for case in cases(name):
         check(case)
 
@@ -119,17 +119,17 @@ def test_a_block_finds_everything_on_its_device(name: str) -> None:
             check(case)
 
 
-@pytest.mark.parametrize("name", [name for name in RUNGS if "flex" not in name])
-def test_by_the_kernels_of_a_gpu_a_rung_does_the_work_that_it_claims(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in LAYERS if "flex" not in name])
+def test_by_the_kernels_of_a_gpu_a_layer_does_the_work_that_it_claims(name: str) -> None:
     for case in cases(name):
-        claim = claims.work_of(claims.claims_of_impl(name), case.mode)
+        claim = registry.work_of(registry.claims_of_impl(name), case.mode)
         if claim is None or case.kv_len or case.mask != ("causal" if case.mode == "decode" else "none"):
             continue
         torch.set_grad_enabled(True)
         with AnotherDevice():
             seen = trace_call(build(case, seed=0))
-        assert seen.work is not None, (case, seen.flops_unknown)
-        assert seen.work.full == 2 * claim(n=N, d=case.d_model, h=case.num_heads), case
+        assert seen.flops.work is not None, (case, seen.flops.unknown)
+        assert seen.flops.work.full == 2 * claim(n=N, d=case.d_model, h=case.num_heads), case
         assert seen.fallback is None, case
 
 
@@ -153,7 +153,7 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
         return 0.0
 
     monkeypatch.setattr(torch, "equal", lambda one, other: True)  # there are no values there
-    monkeypatch.setattr("harness.trial.verify.largest_norm", lambda tensors: 1.0)
+    monkeypatch.setattr("harness.trial.layer_protocol.largest_norm", lambda tensors: 1.0)
     for module in ("verify", "reuse_between_calls"):
         monkeypatch.setattr(f"harness.trial.{module}.check_error", check)
     with AnotherDevice():

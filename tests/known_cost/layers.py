@@ -55,7 +55,7 @@ class Holds(KnownCost):
 
 
 class Reserves(KnownCost):
-    """512 MiB that nobody touches: the allocator hands them out, the kernel never does."""
+    """512 MiB that remain untouched: allocated, but never mapped by the kernel."""
 
     def forward(self, x: Tensor) -> Tensor:
         held = torch.empty(HELD_BYTES // 4)
@@ -113,7 +113,7 @@ class Faults(KnownCost):
 
 
 class FaultsInSomeProcesses(Faults):
-    """Two humps: by the toss of a coin, a process pays for the pages or does not."""
+    """A bimodal time: each process pays for the pages with a probability of one half."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)

@@ -1,4 +1,4 @@
-"""What is known to have been spent is what is measured."""
+"""The measured costs are the known costs of layers made for it."""
 
 import math
 import sys
@@ -29,8 +29,8 @@ def known(layer: str, **axes: object) -> Case:
 
 def taken(runner: Executor, purpose: str, case: Case) -> dict:
     outcome = runner.run(purpose, case)
-    assert outcome["status"] == "ok", outcome["reason"]
-    return outcome
+    assert outcome.status == "ok", outcome.reason
+    return dict(outcome.values)
 
 
 def least(runner: Executor, case: Case, at_most_s: float) -> float:
@@ -118,7 +118,7 @@ def test_pages_that_only_some_processes_pay_for_are_two_humps_with_that_cause(ro
         paid = sum(trial["minor_faults"] > 100 for trial in rows)
         if min(paid, number - paid) >= 3:
             break
-    # Judged by its own trials alone: what a neighbour does to the machine's pulse is not the question here.
+    # Judged by its own trials alone: what a neighbour does to the machine's probe is not the question here.
     (line,) = summarise([{**trial, "probe_s": None} for trial in rows], PRECISION)
     assert line.bimodal
     assert line.bimodal_cause is not None

@@ -6,6 +6,7 @@ import pytest
 
 from harness.case import Case
 from harness.measure.executor import CompilePolicy
+from harness.measure.outcome import TrialOutcome
 from impls.impl import Impl
 from impls.registry import IMPLS
 
@@ -27,13 +28,13 @@ def test_ours_are_known_by_the_registry(compiling: CompilePolicy) -> None:
 
 def test_somebodys_own_is_known_once_a_trial_has_shown_it(compiling: CompilePolicy) -> None:
     assert not compiling.is_due("facts", THEIRS)
-    compiling.learn("verify", THEIRS, {"status": "ok", "compiled": False})
+    compiling.learn("verify", THEIRS, TrialOutcome("ok", values={"compiled": False}))
     assert not compiling.is_due("facts", THEIRS)
-    compiling.learn("verify", THEIRS, {"status": "ok", "compiled": True})
+    compiling.learn("verify", THEIRS, TrialOutcome("ok", values={"compiled": True}))
     assert compiling.is_due("facts", THEIRS)
 
 
-@pytest.mark.parametrize("purpose", ["describe", "pulse", "machine"])
+@pytest.mark.parametrize("purpose", ["describe", "probe", "machine"])
 def test_what_builds_no_layer_compiles_nothing(compiling: CompilePolicy, purpose: str) -> None:
     assert not compiling.is_due(purpose, OURS)
     assert compiling.limit_s(purpose, OURS) == 60
@@ -45,7 +46,7 @@ def test_compiling_has_a_limit_of_its_own_and_a_timed_trial_what_compiling_twice
     assert compiling.limit_s("time", PLAIN) == compiling.limit_s("verify", PLAIN) == 60
     assert [compiling.limit_s(purpose, OURS) for purpose in ("verify", "compile", "facts")] == [900] * 3
     assert compiling.limit_s("time", OURS) == 60
-    compiling.learn("compile", OURS, {"status": "ok", "compile_s": 17.0})
+    compiling.learn("compile", OURS, TrialOutcome("ok", values={"compile_s": 17.0}))
     assert compiling.limit_s("time", OURS) == 94
 
 

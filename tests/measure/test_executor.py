@@ -28,10 +28,10 @@ def planted(layer: str, n: int = 32) -> Case:
 
 def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Executor, case: Case) -> None:
     outcome = runner.run("time", case)
-    assert outcome["status"] == "ok"
-    assert all(sample > 0 for sample in outcome["samples_s"])
-    assert outcome["wall_s"] > outcome["sampling_s"]
-    assert {"minor_faults", "involuntary_switches", "cpu_s", "probe_s"} <= outcome.keys()
+    assert outcome.status == "ok"
+    assert all(sample > 0 for sample in outcome.values["samples_s"])
+    assert outcome.wall_s > outcome.values["sampling_s"]
+    assert {"minor_faults", "involuntary_switches", "cpu_s", "probe_s"} <= outcome.values.keys()
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Executor, c
 )
 def test_a_trial_that_fails_says_how(runner: Executor, layer: str, status: str, reason: str) -> None:
     outcome = runner.run("time", planted(layer))
-    assert outcome["status"] == status
-    assert reason in outcome["reason"]
+    assert outcome.status == status
+    assert reason in outcome.reason
 
 
 def test_a_trial_that_does_not_end_is_ended() -> None:
@@ -61,29 +61,29 @@ def test_a_trial_that_does_not_end_is_ended() -> None:
         for layer, status in (("Sleeps", "timeout"), ("ClosesEveryFile", "killed")):
             began = time.monotonic()
             outcome = impatient.run("time", planted(layer))
-            assert (layer, outcome["status"]) == (layer, status)
+            assert (layer, outcome.status) == (layer, status)
             assert time.monotonic() - began < 9
-            assert impatient.run("time", planted("Identity"))["status"] == "ok"
+            assert impatient.run("time", planted("Identity")).status == "ok"
 
 
 def test_what_a_layer_prints_reaches_nobodys_screen(runner: Executor, capfd: pytest.CaptureFixture) -> None:
-    assert runner.run("time", planted("Chatters"))["status"] == "ok"
+    assert runner.run("time", planted("Chatters")).status == "ok"
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_failure_leaves_no_trace_in_the_next_trial(runner: Executor, case: Case) -> None:
-    assert runner.run("time", planted("KillsItself"))["status"] == "killed"
-    assert runner.run("time", case)["status"] == "ok"
+    assert runner.run("time", planted("KillsItself")).status == "killed"
+    assert runner.run("time", case).status == "ok"
 
 
-def test_the_loss_of_the_warm_parent_costs_one_trial_and_not_the_sweep(case: Case) -> None:
+def test_the_loss_of_the_fork_server_costs_one_trial_and_not_the_sweep(case: Case) -> None:
     others = psutil.Process().children()
     with Executor(seed=0, trial_s=0.01, timeout_s=5, memory_limit=2**30) as runner:
         runner.run("time", case)
         (parent,) = set(psutil.Process().children()) - set(others)
         os.kill(parent.pid, signal.SIGKILL)
-        assert runner.run("time", case)["status"] == "killed"
-        assert runner.run("time", case)["status"] == "ok"
+        assert runner.run("time", case).status == "killed"
+        assert runner.run("time", case).status == "ok"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has supervisors")
@@ -94,8 +94,8 @@ def test_a_stopped_fork_server_is_noticed_long_before_its_time_limit(
     monkeypatch.setattr(fork_client, "_ANSWER_S", 20.0)
     with Executor(seed=0, trial_s=0.01, timeout_s=1, memory_limit=2**30) as runner:
         outcome = runner.run("time", Case(f"faults.layers:{layer}", 8, 8, 1))
-    assert (outcome["status"], outcome["reason"]) == ("killed", "the fork server stopped answering")
-    assert outcome["wall_s"] < 12
+    assert (outcome.status, outcome.reason) == ("killed", "the fork server stopped answering")
+    assert outcome.wall_s < 12
 
 
 def no_room(*_: object, **__: object) -> None:
@@ -114,19 +114,19 @@ def test_no_room_for_another_fork_server_costs_one_trial(case: Case, monkeypatch
     with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as started:
         with monkeypatch.context() as patch:
             patch.setattr(subprocess, "Popen", no_room)
-            outcome = started.run("pulse", case)
-        assert outcome["status"] == "killed"
-        assert "no process could be started" in outcome["reason"]
-        assert started.run("pulse", case)["status"] == "ok"
+            outcome = started.run("probe", case)
+        assert outcome.status == "killed"
+        assert "no process could be started" in outcome.reason
+        assert started.run("probe", case).status == "ok"
 
 
 def test_a_fork_that_the_system_refuses_costs_one_trial(case: Case) -> None:
     refused = Case("refuses_a_fork:Mixes", 8, 4, 1)
     with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**30) as runner:
         outcome = runner.run("verify", refused, {"own_module": True})
-        assert outcome["status"] == "killed"
-        assert outcome["reason"].startswith("no process could be started (Resource temporarily unavailable)")
-        assert runner.run("verify", case)["status"] == "ok"
+        assert outcome.status == "killed"
+        assert outcome.reason.startswith("no process could be started (Resource temporarily unavailable)")
+        assert runner.run("verify", case).status == "ok"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no memory limit here")
@@ -134,13 +134,13 @@ def test_a_fork_that_the_system_refuses_costs_one_trial(case: Case) -> None:
 def test_a_memory_limit_with_no_room_for_threads_is_out_of_memory_and_named(impl: str) -> None:
     with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**24) as runner:
         outcome = runner.run("facts", Case(impl, 32, 16, 1, threads=16))
-    assert outcome["status"] == "oom"
-    assert outcome["reason"].startswith("it needs more than the memory limit of 16 MiB: ")
+    assert outcome.status == "oom"
+    assert outcome.reason.startswith("it needs more than the memory limit of 16 MiB: ")
 
 
 def test_whether_results_are_kept_is_looked_at_once_a_case(runner: Executor) -> None:
     own = Case("attention.fused", seq_len=24, d_model=16, num_heads=2)
-    assert [runner.run("time", own).get("last_call_checked") for _ in range(2)] == [True, None]
+    assert [runner.run("time", own).values.get("last_call_checked") for _ in range(2)] == [True, None]
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory is no file here")
@@ -152,7 +152,7 @@ def test_what_a_trial_leaves_is_removed_before_the_next_one(tmp_path: Path, monk
         with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29) as runner:
             for layer in ("LeavesSharedMemory", "LeavesTemporaryFiles"):
                 outcome = runner.run("time", Case(f"faults.layers:{layer}", 8, 8, 1))
-                assert outcome["status"] == "ok", outcome["reason"]
+                assert outcome.status == "ok", outcome.reason
             names = Path(SHARED).read_text().split()
             assert [name for name in names if Path("/dev/shm", name).exists()] == []
             assert [len(list(left.iterdir())) for left in Path(temporary).iterdir()] == [0]
@@ -179,13 +179,13 @@ def sleepers() -> list[psutil.Process]:
 
 
 def test_not_even_a_daemon_outlives_its_trial(runner: Executor) -> None:
-    assert runner.run("time", planted("StartsADaemon"))["status"] == "ok"
+    assert runner.run("time", planted("StartsADaemon")).status == "ok"
     assert sleepers() == []
 
 
 def test_what_runs_when_the_runner_ends_ends_with_it() -> None:
     with Executor(seed=0, trial_s=0.01, timeout_s=0.5, memory_limit=2**29) as runner:
-        assert runner.run("time", planted("StartsADaemonAndSleeps"))["status"] == "timeout"
+        assert runner.run("time", planted("StartsADaemonAndSleeps")).status == "timeout"
     assert sleepers() == []
 
 
@@ -217,20 +217,20 @@ def test_a_twin_knows_what_is_learnt_of_layers_and_shares_no_process(runner: Exe
     twin = runner.twin()
     try:
         twin.run("machine")
-        assert twin._parents[False, ""] is not runner._parents[False, ""]
+        assert twin._servers[False, ""] is not runner._servers[False, ""]
         assert twin._compiling is runner._compiling
     finally:
         twin.drop()
-    assert runner.run("machine")["status"] == "ok"
+    assert runner.run("machine").status == "ok"
 
 
 def test_somebodys_layer_is_described_by_looking_at_it(runner: Executor) -> None:
-    found = runner.run("describe", planted("NoHeads"))
+    found = runner.run("describe", planted("NoHeads")).values
     assert (found["family"], found["has_heads"]) == ("mixers", False)
-    found = runner.run("describe", planted("Identity"))
+    found = runner.run("describe", planted("Identity")).values
     assert (found["family"], found["has_heads"]) == ("own", True)
 
 
 def test_equal_seeds_give_equal_work(runner: Executor, case: Case) -> None:
-    first, second = (runner.run("verify", case)["output_error"] for _ in range(2))
+    first, second = (runner.run("verify", case).values["output_error"] for _ in range(2))
     assert first == second

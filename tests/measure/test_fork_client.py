@@ -1,8 +1,8 @@
 """The driver waits for its fork server and for trials only so long, whatever these do."""
 
+import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -64,4 +64,22 @@ def test_a_supervisor_that_does_not_end_when_asked_is_killed_and_its_directory_r
 def test_a_trial_that_writes_a_line_without_end_runs_out_of_time() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, open("/dev/zero", "rb") as endless:
-        assert ForkServer.read(SimpleNamespace(_socket=ours), endless.fileno(), time.monotonic()) is None
+        assert ForkServer.read(SimpleNamespace(_socket=ours), endless.fileno(), 1e-9) is None
+
+
+def test_a_machine_that_stands_still_does_not_end_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes on for 1000 s in each of the waits, and the answer comes in the third."""
+    reader = pipe_with(b"done\n")
+    waits = [([], [], []), ([], [], []), ([reader], [], [])]
+    clock = SimpleNamespace(monotonic=iter(range(0, 10_000, 1000)).__next__)
+    monkeypatch.setattr(fork_client, "time", clock)
+    monkeypatch.setattr(fork_client, "select", SimpleNamespace(select=lambda *_: waits.pop(0)))
+    with os.fdopen(reader):
+        assert ForkServer.read(SimpleNamespace(_socket=None), reader, 60.0) == b"done\n"
+
+
+def pipe_with(content: bytes) -> int:
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    return reader

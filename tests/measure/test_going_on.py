@@ -10,7 +10,7 @@ from harness.measure.scheduler import ResumeState, Scheduler
 from harness.registry import Traits
 from harness.stats.estimate import Trial
 
-DONE = [Trial.of(1.0, 1.01, 0.1, 1.0)] * CONFIRMED
+DONE = [Trial(1.0, 1.01, 0.1, 1.0)] * CONFIRMED
 TIMEOUT = ("timeout", "no result after 9 s")
 
 

@@ -1,12 +1,12 @@
 """Sizes are doubled until a layer fails, separately for each layer."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from measure.test_scheduler import PRECISION, Log, Pretender, steady
 
-from harness.case import Case
-from harness.config.axes import LARGEST
+from harness.case import AXES, Case
 from harness.measure.scheduler import ResumeState, Scheduler
 from harness.registry import Traits
 from harness.stats.estimate import Trial
@@ -74,13 +74,13 @@ def test_another_axis_grows_alike() -> None:
 
 
 def test_nothing_grows_beyond_what_an_axis_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LARGEST, "seq_len", 200)
+    monkeypatch.setitem(AXES, "seq_len", replace(AXES["seq_len"], most=200))
     log = grown([FUSED], until({"attention.fused": 10**9}))
     assert {case.seq_len for case in log.finishes} == {64, 128}
 
 
 def test_going_on_it_finds_where_it_was() -> None:
-    done = [Trial.of(1.0, 1.01, 0.1, 1.0)] * 5
+    done = [Trial(1.0, 1.01, 0.1, 1.0)] * 5
     cases = [FUSED.at("seq_len", n) for n in (64, 128, 256)]
     past = ResumeState(
         trials={cases[0]: done, cases[1]: done[:1]}, facts=frozenset(cases[:2]), failures={cases[2]: ("oom", "no")}

@@ -8,25 +8,25 @@ from rows import row
 
 from harness.case import Case
 from harness.measure.executor import Executor
-from harness.measure.outcome import MOST_BYTES, InvalidAnswer, check_entries, outcome_of
+from harness.measure.outcome import MOST_BYTES, InvalidAnswer, TrialOutcome, check_line
 from harness.results.accumulate_rows import RunAccumulator
 
 OK = {"status": "ok", "reason": None}
 TIME = {**OK, "samples_s": [1e-3, 2e-3], "calls_per_sample": 4, "probe_s": 1e-4, "clock_s": 1e-8}
 FACTS = {**OK, "peak_bytes": 8, "weights_bytes": 8, "inputs_bytes": 8}
-PURPOSES = ("machine", "describe", "verify", "compile", "facts", "time", "turns", "pulse", "flops", "bandwidth")
+PURPOSES = ("machine", "describe", "verify", "compile", "facts", "time", "turns", "probe", "flops", "bandwidth")
 
 
-def answered(answer: dict[str, Any] | bytes, purpose: str) -> dict[str, Any]:
-    return outcome_of(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n", purpose)
+def answered(answer: dict[str, Any] | bytes, purpose: str) -> TrialOutcome:
+    return TrialOutcome.of_answer(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n", purpose)
 
 
 def is_refused(answer: dict[str, Any] | bytes, purpose: str, why: str) -> None:
     outcome = answered(answer, purpose)
-    assert outcome["status"] == "error"
-    assert outcome["reason"].startswith("the answer of its process is not valid: ")
-    assert why in outcome["reason"]
-    assert set(outcome) == {"status", "reason"}
+    assert outcome.status == "error"
+    assert outcome.reason.startswith("the answer of its process is not valid: ")
+    assert why in outcome.reason
+    assert outcome.values == {}
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
@@ -34,10 +34,10 @@ def test_a_status_alone_is_no_result_of_any_purpose(purpose: str) -> None:
     is_refused(OK, purpose, "is missing")
 
 
-@pytest.mark.parametrize("purpose", ["machine", "describe", "verify", "compile", "facts", "time", "pulse"])
+@pytest.mark.parametrize("purpose", ["machine", "describe", "verify", "compile", "facts", "time", "probe"])
 def test_what_real_trials_answer_is_a_result(runner: Executor, case: Case, purpose: str) -> None:
     outcome = runner.run(purpose, case)
-    assert outcome["status"] == "ok", outcome["reason"]
+    assert outcome.status == "ok", outcome.reason
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_a_failure_without_a_text_is_refused(reason: object) -> None:
 
 def test_of_a_failure_the_reason_is_kept_and_no_figures() -> None:
     outcome = answered({**TIME, "status": "oom", "reason": "no \x1b[31mroom" + "x" * 9999, "forkable": True}, "time")
-    assert outcome.keys() == {"status", "reason"}
-    assert outcome["reason"].startswith("no roomxxx")
-    assert len(outcome["reason"]) == 2000
+    assert outcome.values == {}
+    assert outcome.reason.startswith("no roomxxx")
+    assert len(outcome.reason) == 2000
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_facts_that_are_no_counts_are_refused(other: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("purpose", "answer"), [("time", TIME), ("facts", FACTS)])
 def test_what_is_taken_for_a_result_is_read_back_from_its_row(purpose: str, answer: dict[str, Any], case: Case) -> None:
     outcome = answered({**answer, "more": {"a": [1.5, None, "b"]}}, purpose)
-    assert outcome["status"] == "ok"
-    assert RunAccumulator().add(row(case, purpose, 1, **outcome))
+    assert outcome.status == "ok"
+    assert RunAccumulator().add(row(case, purpose, 1, **outcome.entries))
 
 
 @pytest.mark.parametrize("line", [{}, {"min_s": 1e-3}, {"min_s": "a", "mean_s": 1.0}, {"min_s": 0.0, "mean_s": 1.0}])
 def test_a_turn_without_its_times_is_refused(line: dict[str, Any]) -> None:
     with pytest.raises(InvalidAnswer):
-        check_entries(line, "turn")
+        check_line(line, "turn")

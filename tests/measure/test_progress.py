@@ -8,11 +8,12 @@ from rich.console import Console
 from harness.case import Case
 from harness.config import Precision
 from harness.measure import progress
+from harness.measure.outcome import TrialOutcome
 from harness.measure.progress import Screen
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=4, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
-TIMED = {"status": "ok", "samples_s": [1.0], "wall_s": 10.0}
+TIMED = TrialOutcome.of({"status": "ok", "samples_s": [1.0], "wall_s": 10.0})
 
 
 def shown(terminal: bool, monkeypatch: pytest.MonkeyPatch, width: int = 100) -> str:
@@ -62,7 +63,7 @@ def test_before_the_first_round_it_says_how_many_cases_were_looked_at(
         for phase in ("verify", "facts"):
             screen.starting(phase, len(CASES))
             for case in CASES[:2]:
-                screen.trial(case, {"status": "ok"})
+                screen.trial(case, TrialOutcome("ok"))
         screen.starting("round", 1)
         screen.trial(CASES[0], TIMED)
     for line in ("verify 1/3", "verify 2/3", "facts 1/3", "facts 2/3", "round 1"):

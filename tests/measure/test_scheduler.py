@@ -1,13 +1,14 @@
 """The order of trials in a sweep, with a fake runner."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from harness.case import Case
 from harness.config import Precision
+from harness.measure.outcome import TrialOutcome
 from harness.measure.scheduler import Scheduler
 from harness.registry import Traits
 
@@ -32,19 +33,21 @@ class Pretender:
         self.probe_s = 1.0
         self.learnt: dict[Case, float | None] = {}
 
-    def run(self, purpose: str, case: Case | None = None) -> dict[str, Any]:
+    def run(self, purpose: str, case: Case | None = None) -> TrialOutcome:
         self.asked.append((purpose, case))
-        done = {"status": "ok", "reason": None, "wall_s": 0.1}
-        if purpose == "time":
-            return {**done, **self._time(case, self.asked.count(("time", case)))}
-        if purpose == "pulse":
-            return {**done, "probe_s": self.probe_s}
-        if purpose == "compile":
-            return {**done, **self._compile}
-        return {**done, **(self._verify if purpose == "verify" else {"peak_bytes": 1})}
+        return TrialOutcome.of({"status": "ok", "wall_s": 0.1, **self._entries(purpose, case)})
 
-    def learn(self, purpose: str, case: Case, outcome: Mapping[str, Any]) -> None:
-        self.learnt[case] = outcome.get("compile_s")
+    def _entries(self, purpose: str, case: Case | None) -> dict[str, Any]:
+        if purpose == "time":
+            return self._time(case, self.asked.count(("time", case)))
+        if purpose == "probe":
+            return {"probe_s": self.probe_s}
+        if purpose == "compile":
+            return self._compile
+        return self._verify if purpose == "verify" else {"peak_bytes": 1}
+
+    def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
+        self.learnt[case] = outcome.values.get("compile_s")
 
     def order(self, purpose: str) -> list[Case]:
         return [case for asked, case in self.asked if asked == purpose]
@@ -65,7 +68,7 @@ class Log:
     def starting(self, phase: str, number: int) -> None:
         self.phases.append((phase, number))
 
-    def trial(self, case: Case, outcome: dict[str, Any]) -> None:
+    def trial(self, case: Case, outcome: TrialOutcome) -> None:
         pass
 
     def finished(self, case: Case, status: str) -> None:
@@ -125,7 +128,7 @@ def test_facts_can_be_taken_and_nothing_timed() -> None:
     traits = {"attention.fused": Traits("attention", True)}
     Scheduler(CASES, traits, PRECISION, runner, log, log, sleep=lambda _: None).prepare()
     assert [row["purpose"] for row in log.rows] == ["verify"] * 4 + ["facts"] * 4
-    assert runner.order("time") == runner.order("pulse") == []
+    assert runner.order("time") == runner.order("probe") == []
 
 
 def test_one_verification_serves_all_cases_of_a_kind() -> None:
@@ -188,12 +191,12 @@ def test_patience_with_a_restless_machine_ends() -> None:
     runner.probe_s = 1.3
     sweep(runner)
     assert Counter(runner.order("time"))[CASES[0]] == PRECISION.max_rounds
-    assert len(runner.order("pulse")) == pytest.approx(PRECISION.patience_s / 0.25, abs=1)
+    assert len(runner.order("probe")) == pytest.approx(PRECISION.patience_s / 0.25, abs=1)
 
 
-def test_without_a_pulse_nothing_counts_as_disturbed() -> None:
+def test_without_a_probe_nothing_counts_as_disturbed() -> None:
     sweep(runner := Pretender(lambda case, number: steady(case, number, probe_s=None)))
-    assert runner.order("pulse") == []
+    assert runner.order("probe") == []
 
 
 COMPILED = {"status": "ok", "reason": None, "compiled": True}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.case import Case
-from harness.measure.executor import Executor, UnsupportedCase, unsupported_cases
+from harness.measure.executor import Executor
 
 FILE = Path(__file__).with_name("refusing.py")
 PLAIN = Case("attention.fused", 16, 8, 2)
@@ -27,13 +27,17 @@ OF_OTHER_TILES, ONLY_LONG, RAISES, EXITS = (
 )
 
 
+# The status and reason of each refused case.
+Refusals = dict[Case, tuple[str, str]]
+
+
 @pytest.fixture(scope="module")
-def found() -> dict[Case, UnsupportedCase]:
-    return unsupported_cases([RAISES, EXITS, *REFUSED, *TAKEN, OF_OTHER_TILES, ONLY_LONG], timeout_s=60)
+def found(runner: Executor) -> Refusals:
+    return runner.refused([RAISES, EXITS, *REFUSED, *TAKEN, OF_OTHER_TILES, ONLY_LONG])
 
 
 def test_what_a_layer_refuses_is_told_with_its_reason_and_what_it_takes_is_not(
-    found: dict[Case, UnsupportedCase],
+    found: Refusals,
 ) -> None:
     for case, reason in REFUSED.items():
         status, said = found[case]
@@ -41,24 +45,24 @@ def test_what_a_layer_refuses_is_told_with_its_reason_and_what_it_takes_is_not(
     assert not found.keys() & set(TAKEN)
 
 
-def test_one_that_takes_no_n_that_is_small_enough_to_be_verified_cannot_be(found: dict[Case, UnsupportedCase]) -> None:
+def test_one_that_takes_no_n_that_is_small_enough_to_be_verified_cannot_be(found: Refusals) -> None:
     assert found[ONLY_LONG] == ("unsupported", "n is short")
 
 
-def test_one_that_takes_another_small_n_is_verified_at_that(found: dict[Case, UnsupportedCase]) -> None:
+def test_one_that_takes_another_small_n_is_verified_at_that(found: Refusals) -> None:
     assert OF_OTHER_TILES.small().seq_len == 256
     assert OF_OTHER_TILES not in found
 
 
-def test_a_sweep_says_the_same(found: dict[Case, UnsupportedCase], runner: Executor) -> None:
+def test_a_sweep_says_the_same(found: Refusals, runner: Executor) -> None:
     for case in [*REFUSED, *TAKEN, OF_OTHER_TILES, ONLY_LONG, RAISES, EXITS]:
         outcome = runner.run("verify", case.small())
-        if outcome["status"] == "ok" and case is not OF_OTHER_TILES:  # it has too many tokens for `facts` here
+        if outcome.status == "ok" and case is not OF_OTHER_TILES:  # it has too many tokens for `facts` here
             outcome = runner.run("facts", case)
-        assert found.get(case, ("ok", None)) == (outcome["status"], outcome["reason"]), case
+        assert found.get(case, ("ok", None)) == (outcome.status, outcome.reason), case
 
 
-def test_a_layer_that_does_not_come_to_say_it_is_told_as_that(found: dict[Case, UnsupportedCase]) -> None:
+def test_a_layer_that_does_not_come_to_say_it_is_told_as_that(found: Refusals) -> None:
     assert found[RAISES][0] == "error"
     assert found[RAISES][1].startswith("ValueError: no such luck (refusing.py:")
     assert found[EXITS] == ("error", "its process ended with exit status 3 and without a result")

@@ -6,10 +6,10 @@ import pytest
 from rows import PRECISION, measured
 
 from harness.case import Case
-from harness.pytest_plugin.quantities import Quantity
+from harness.pytest_plugin.scaling import Quantity
 from harness.pytest_plugin.session import Request
+from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.results.table import CaseResult
 
 SIZES = (64, 128, 256, 512, 1024)
 
@@ -18,13 +18,13 @@ class Machine:
     """A layer's times as a function of n, and of how often they were measured."""
 
     def __init__(self, time_s: Callable[[int, int], float], sizes: Sequence[int] = SIZES) -> None:
-        self.asked = Request("Layer", "seq_len", tuple(Case("own:Layer", n, 64, 1) for n in sizes), PRECISION)
+        self.request = Request("Layer", "seq_len", tuple(Case("own:Layer", n, 64, 1) for n in sizes), PRECISION)
         self.measured = 0
         self._time_s = time_s
 
     def lines(self, timed: bool, again: bool = False) -> list[CaseResult]:
         self.measured += 1
-        rows = [measured(case, self._time_s(case.seq_len, self.measured), 8) for case in self.asked.cases]
+        rows = [measured(case, self._time_s(case.seq_len, self.measured), 8) for case in self.request.cases]
         return summarise([row for of_case in rows for row in of_case], PRECISION)
 
     def line_at(self, case: Case) -> CaseResult:

@@ -27,7 +27,7 @@ def in_function() -> type:
 
 
 def module_of(file: Path, name: str) -> ModuleType:
-    """As a test-runner may import it: under a name that nobody else can."""
+    """As a test runner may import it: under a name that cannot be imported elsewhere."""
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None

@@ -6,18 +6,19 @@ from dataclasses import replace
 from rows import usual_lines
 
 from harness.analysis.analyse import Analysis
-from harness.analysis.claims_table import Verdict
+from harness.analysis.claims_table import ClaimVerdict
 from harness.analysis.crossovers import Crossover
-from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.fitted_laws import FittedLaw, Series
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
-from harness.analysis.series import Series, Setting
 from harness.analysis.table1 import BeyondRow, Cell, Table1Row
-from harness.fit.laws import Coefficient, Law, Range, Term
+from harness.case import Setting
+from harness.fit.laws import Coefficient, Law, Range
+from harness.polynomial import Term
 from harness.report.provenance import Provenance
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
-FORWARD = Setting("forward", "float32", "cpu", "none", 1, "default")
+FORWARD = Setting()
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>|`{{ 7 * 7 }}%{x}"
 
 
@@ -61,10 +62,10 @@ def some_findings(lines: Sequence[CaseResult]) -> Analysis:
             FittedLaw(Series("rnn.torch", FORWARD, "flops", ()), work, (), Range(1, 1, 1), Range(2, 2, 2), 0.0),
         ],
         verdicts=[
-            Verdict(
+            ClaimVerdict(
                 "attention.fused", FORWARD, "work", "8nd² + 4n²d", "4n²·d + 8n·d²", "confirmed", "to the last digit"
             ),
-            Verdict(
+            ClaimVerdict(
                 "attention.naive", FORWARD, "memory", "O(n²)", "n^1.10", "refuted", "n: 1.10 where the claim has 2"
             ),
         ],
@@ -85,7 +86,7 @@ def some_findings(lines: Sequence[CaseResult]) -> Analysis:
             HeldOut("rnn.torch", FORWARD, "time", 2048, 256, 1, 1, 512, 0.026, 0.02, 0.03, 0.0268),
             HeldOut("attention.naive", FORWARD, "memory", 2048, 256, 2, 1, 512, 3e7, 2.5e7, 3.2e7, 3.4e7),
         ],
-        roofs=[Roof("float32", "cpu", 1, 2e11, 2e11, 2.4e11, 3e10, 3e10, 3.6e10)],
+        roofs=[Roof("float32", "cpu", 1, 2e11, 3e10, 1.2)],
         roof_points=[_point(line) for line in lines if line.time_s and line.mode == "forward"],
     )
 
@@ -96,7 +97,7 @@ def _crossover(slower: str, faster: str, n: float | None, lo: float | None, hi: 
 
 def _point(line: CaseResult) -> RoofPoint:
     rate, intensity = line.flops / line.time_s, line.flops / line.min_bytes
-    return RoofPoint(line, FORWARD, intensity, rate, rate * 0.9, rate * 1.1, 0.5, 0.45, 0.55, "compute", rate * 2)
+    return RoofPoint(line, FORWARD, intensity, rate, rate * 0.9, rate * 1.1, 0.5, 0.45, 0.55, "compute")
 
 
 def some_origin(**machine: object) -> Provenance:

@@ -7,7 +7,7 @@ from rows import lines
 
 from harness import registry
 from harness.case import Case
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 SIZES = (64, 128, 256, 512)
 _NOTHING = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes"))

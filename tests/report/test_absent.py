@@ -2,7 +2,7 @@
 
 from report.many import many_lines, without
 
-from harness.report.text.quality import unsupported_layers, unsupported_sentences
+from harness.report.text.cautions import unsupported_layers, unsupported_sentences
 
 IMPLS = ["rnn.gru", "attention.flash_attn", "attention.xformers"]
 

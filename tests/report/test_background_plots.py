@@ -22,9 +22,9 @@ def names(directory: Path) -> set[str]:
 
 def test_what_was_begun_is_there_when_it_is_finished_and_nothing_remains(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
-    with BackgroundPlots() as studio:
-        studio.begin(tmp_path / "plots", usual_lines(), {})
-        studio.finish()
+    with BackgroundPlots() as drawing:
+        drawing.begin(tmp_path / "plots", usual_lines(), {})
+        drawing.finish()
     assert names(tmp_path / "plots") == NAMES
     assert {child.pid for child in psutil.Process().children()} <= before
 
@@ -34,34 +34,34 @@ def test_without_a_second_process_everything_is_drawn_here(tmp_path: Path, monke
         raise BlockingIOError("no more processes")
 
     monkeypatch.setattr(subprocess, "Popen", refused)
-    with BackgroundPlots() as studio:
-        studio.begin(tmp_path / "plots", FEW, {})
-        studio.finish()
+    with BackgroundPlots() as drawing:
+        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.finish()
     assert names(tmp_path / "plots") == ITS_NAMES
 
 
 def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
-    with BackgroundPlots() as studio:
+    with BackgroundPlots() as drawing:
         for child in psutil.Process().children():
             if child.pid not in before:
                 child.kill()
-        studio.begin(tmp_path / "plots", FEW, {})
-        studio.finish()
+        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.finish()
     assert names(tmp_path / "plots") == ITS_NAMES
 
 
 def test_what_the_process_could_not_write_is_told_here(tmp_path: Path) -> None:
     (tmp_path / "plots").write_text("a file")
-    with BackgroundPlots() as studio:
-        studio.begin(tmp_path / "plots", FEW, {})
+    with BackgroundPlots() as drawing:
+        drawing.begin(tmp_path / "plots", FEW, {})
         with pytest.raises(FileExistsError):
-            studio.finish()
+            drawing.finish()
 
 
 def test_nothing_begun_is_nothing_to_finish(tmp_path: Path) -> None:
-    with BackgroundPlots() as studio:
-        studio.finish()
+    with BackgroundPlots() as drawing:
+        drawing.finish()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,7 +70,7 @@ def test_without_room_to_hand_it_over_everything_is_drawn_here(tmp_path: Path, m
         raise OSError("no space left")
 
     monkeypatch.setattr("harness.report.background_plots.tempfile.NamedTemporaryFile", full)
-    with BackgroundPlots() as studio:
-        studio.begin(tmp_path / "plots", FEW, {})
-        studio.finish()
+    with BackgroundPlots() as drawing:
+        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.finish()
     assert names(tmp_path / "plots") == ITS_NAMES

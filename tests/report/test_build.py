@@ -11,21 +11,21 @@ import pytest
 import seaborn as sns
 from rows import SIZES, attention_time, measured, row, usual_lines
 
-from harness import store
 from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
 from harness.report.background_plots import BackgroundPlots
-from harness.report.build import Report, build
-from harness.report.facets import PALETTE, looks_of, panel_settings, readable_setting
-from harness.report.plots.cost_axes import TIME
+from harness.report.build import build
+from harness.report.panels import PALETTE, TIME, looks_of, panel_settings, readable_setting
 from harness.report.plots.curves import curves
-from harness.report.plots.speedup import speedup
+from harness.report.plots.overviews import speedup
+from harness.report.report_data import Contents
+from harness.results import row_files, run_directory
 
 
 def make_run(path: Path, rows: Sequence[dict]) -> Path:
-    store.create(path, compose([]).yaml, {})
-    writer = store.RowWriter(path)
+    run_directory.create(path, compose([]).yaml, {})
+    writer = row_files.RowWriter(path)
     for one in rows:
         writer.write(one)
     writer.close()
@@ -38,6 +38,9 @@ def rows_of_a_run() -> list[dict]:
     return [*rows, row(Case("attention.packed", 2048, 128, 2), "facts", status="oom", reason="out of memory")]
 
 
+Built = tuple[Path, tuple[Contents, list[str]]]
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run that nothing was made of."""
@@ -45,15 +48,15 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A run with its tables and pictures, and what was said of it."""
     run = make_run(tmp_path_factory.mktemp("built") / "run", rows_of_a_run())
-    with BackgroundPlots() as studio:
-        return run, build(run, studio)
+    with BackgroundPlots() as drawing:
+        return run, build(run, drawing)
 
 
 @pytest.fixture(scope="module")
-def torn(built: tuple[Path, Report], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+def torn(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The same run of which only the rows are left, the last one torn, and what was made of it again."""
     run = tmp_path_factory.mktemp("torn") / "run"
     shutil.copytree(built[0], run, ignore=shutil.ignore_patterns("*.csv", "report.*", "plots"))
@@ -63,9 +66,9 @@ def torn(built: tuple[Path, Report], tmp_path_factory: pytest.TempPathFactory) -
     return run, build(run)
 
 
-def test_a_run_gets_its_tables_and_plots(built: tuple[Path, Report]) -> None:
-    run, report = built
-    assert report.notices == []
+def test_a_run_gets_its_tables_and_plots(built: Built) -> None:
+    run, (said, _) = built
+    assert said.notices == []
     assert len(pd.read_csv(run / "summary.csv")) == 13
     assert set(pd.read_csv(run / "laws.csv").metric) == {"time", "memory"}
     for name in ("time", "memory", "speedup"):
@@ -75,13 +78,13 @@ def test_a_run_gets_its_tables_and_plots(built: tuple[Path, Report]) -> None:
     assert {"slower", "faster", "seq_len"} <= set(pd.read_csv(run / "crossovers.csv").columns)
 
 
-def test_without_a_studio_everything_is_written_but_the_plots(torn: tuple[Path, Report]) -> None:
-    run, report = torn
-    assert set(report.written) == {path.name for path in run.iterdir()} - {"config.yaml", "machine.json", "rows"}
+def test_without_drawing_everything_is_written_but_the_plots(torn: Built) -> None:
+    run, (_, written) = torn
+    assert set(written) == {path.name for path in run.iterdir()} - {"config.yaml", "machine.json", "rows"}
     assert "plots" not in {path.name for path in run.iterdir()}
 
 
-def test_a_run_gets_its_reports(torn: tuple[Path, Report]) -> None:
+def test_a_run_gets_its_reports(torn: Built) -> None:
     run, _ = torn
     html, markdown = (run / "report.html").read_text(), (run / "report.md").read_text()
     assert html.startswith("<!doctype html>")
@@ -92,29 +95,27 @@ def test_a_run_gets_its_reports(torn: tuple[Path, Report]) -> None:
     assert "| attention.packed | oom | 1 | 2048 | out of memory |" in markdown
 
 
-def test_building_again_from_the_rows_alone_gives_the_same_tables(
-    built: tuple[Path, Report], torn: tuple[Path, Report]
-) -> None:
+def test_building_again_from_the_rows_alone_gives_the_same_tables(built: Built, torn: Built) -> None:
     for table in ("summary.csv", "laws.csv", "claims.csv", "crossovers.csv"):
         assert (torn[0] / table).read_text() == (built[0] / table).read_text()
 
 
-def test_a_torn_last_line_costs_only_itself(built: tuple[Path, Report], torn: tuple[Path, Report]) -> None:
-    assert torn[1].lines == built[1].lines
-    assert len(torn[1].notices) == 1
+def test_a_torn_last_line_costs_only_itself(built: Built, torn: Built) -> None:
+    assert torn[1][0].lines == built[1][0].lines
+    assert len(torn[1][0].notices) == 1
 
 
 def test_a_run_of_nothing_but_failures_still_has_its_table(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [row(Case("rnn.elman", 8, 4, 1), "verify", status="incorrect", reason="off")])
-    with BackgroundPlots() as studio:
-        build(run, studio)
+    with BackgroundPlots() as drawing:
+        build(run, drawing)
     assert pd.read_csv(run / "summary.csv").status.tolist() == ["incorrect"]
     assert list((run / "plots").iterdir()) == []
 
 
 def test_a_run_without_rows_has_an_empty_table(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [])
-    assert build(run).lines == []
+    assert build(run)[0].lines == []
     assert len(pd.read_csv(run / "summary.csv")) == 0
 
 

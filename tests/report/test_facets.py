@@ -3,7 +3,7 @@
 from rows import lines, usual_lines
 
 from harness.case import Case
-from harness.report.facets import panel_settings
+from harness.report.panels import panel_settings
 
 
 def test_there_is_a_panel_for_each_width_and_number_of_heads() -> None:

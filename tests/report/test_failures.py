@@ -5,21 +5,24 @@ from dataclasses import replace
 import pytest
 from rows import usual_lines
 
-from harness.report.text.quality import expected_cost, failure_groups
+from harness.report.panels import expected_cost
+from harness.report.text.cautions import failures_table
 
 
 def test_cases_that_failed_alike_belong_together() -> None:
     first, second, third, *_ = usual_lines()
     oom = [replace(line, status="oom", reason="out of memory") for line in (first, second)]
     late = replace(third, status="timeout", reason=None)
-    assert [(one.status, one.reason, len(one.lines)) for one in failure_groups([*oom, late])] == [
-        ("oom", "out of memory", 2),
-        ("timeout", "", 1),
+    rows = failures_table([*oom, late]).rows
+    assert [(status, reason.text, number) for _, status, number, _, reason in rows] == [
+        ("oom", "out of memory", "2"),
+        ("timeout", "", "1"),
     ]
+    assert rows[0][-1].aside == "n=64 d=128 h=2 forward, n=64 d=128 h=8 forward"
 
 
 def test_what_is_ok_is_no_failure() -> None:
-    assert failure_groups(usual_lines()) == []
+    assert failures_table(usual_lines()).rows == []
 
 
 def test_a_failed_case_would_lie_on_the_line_through_its_neighbours() -> None:

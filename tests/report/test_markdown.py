@@ -7,13 +7,13 @@ from markdown_it import MarkdownIt
 from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
 
 from harness.analysis.analyse import Analysis
-from harness.report.markdown import report_markdown
+from harness.report.report_data import Contents, report_markdown
 
 
 @pytest.fixture(scope="module")
 def usual() -> str:
     lines = some_lines()
-    return report_markdown(lines, some_findings(lines), some_origin(torch={"version": "2.13.0"}))
+    return report_markdown(Contents(lines, some_findings(lines), some_origin(torch={"version": "2.13.0"})))
 
 
 def test_the_answer_comes_first_and_the_command_last(usual: str) -> None:
@@ -37,7 +37,7 @@ def test_it_is_short_enough_for_a_pull_request() -> None:
     lines = [replace(line, reason=f"{line.reason} {line.batch_size}") if line.reason else line for line in lines]
     found = some_findings(some_lines())
     crossing = [replace(found.crossovers[0], batch_size=b) for b in range(1, 60)]
-    text = report_markdown(lines, replace(found, crossovers=crossing), some_origin())
+    text = report_markdown(Contents(lines, replace(found, crossovers=crossing), some_origin()))
     assert len(text.splitlines()) < 150
     assert "and 34 more settings: see report.html" in text
     assert "and 7 more kinds of failure: see report.html" in text
@@ -45,12 +45,14 @@ def test_it_is_short_enough_for_a_pull_request() -> None:
 
 
 def test_a_run_that_says_nothing_says_so() -> None:
-    assert "Nothing was timed." in report_markdown([], Analysis(), some_origin())
+    assert "Nothing was timed." in report_markdown(Contents([], Analysis(), some_origin()))
 
 
 def test_nothing_from_outside_is_markup() -> None:
     lines = renamed(some_lines(), EVIL)
-    text = report_markdown(lines, evil_findings(lines), replace(some_origin(host=EVIL), name=EVIL, command=EVIL))
+    text = report_markdown(
+        Contents(lines, evil_findings(lines), replace(some_origin(host=EVIL), name=EVIL, command=EVIL))
+    )
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in tables} <= {7, 6, 5}
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from harness.config import compose
 from harness.report.provenance import calibration, provenance_facts, provenance_of
-from harness.results.run_directory import StoredRun, read_run_directory
+from harness.results.stored_run import StoredRun, read_run_directory
 
 
 def make(path: Path, machine: str | None) -> StoredRun:
     (path / "rows").mkdir(parents=True)
-    (path / "config.yaml").write_text(compose(["seed=3"]).yaml)
+    (path / "config.yaml").write_text(compose(["seed=3"]).record)
     if machine is not None:
         (path / "machine.json").write_text(machine)
     return read_run_directory(path)
@@ -33,11 +33,11 @@ def test_a_run_without_a_machine_has_none(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_of_a_machine_is_not_told() -> None:
-    assert provenance_facts({}) == []
-    assert provenance_facts({"cpu": None, "torch": {"version": "2.6.0", "gpu": None}, "memory_bytes": 2**33}) == [
-        ("memory", "8.00 GiB"),
-        ("torch", "2.6.0"),
-    ]
+    assert provenance_facts({}) == {}
+    assert provenance_facts({"cpu": None, "torch": {"version": "2.6.0", "gpu": None}, "memory_bytes": 2**33}) == {
+        "memory": "8.00 GiB",
+        "torch": "2.6.0",
+    }
 
 
 def test_calibration_says_its_verdict_and_advice_or_why_there_is_none() -> None:

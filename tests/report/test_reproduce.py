@@ -1,6 +1,8 @@
 """The command that measures a run again."""
 
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 import yaml
@@ -8,13 +10,19 @@ import yaml
 from harness.config import compose
 from harness.report.provenance import reproduce_command
 
+PREFIX = ["python", "-m", "harness", "sweep"]
 
-def again(overrides: list[str]) -> list[str]:
-    return shlex.split(reproduce_command(yaml.safe_load(compose(overrides).yaml)))
+
+def again(overrides: list[str], stored: bool = True) -> list[str]:
+    """The words after `sweep` of the command, for a run that stored what was typed or for an older one."""
+    config = compose(overrides, for_sweep=True)
+    words = shlex.split(reproduce_command(yaml.safe_load(config.record if stored else config.yaml)))
+    assert words[:4] == PREFIX
+    return words[4:]
 
 
 def test_the_default_sweep_is_the_command_alone() -> None:
-    assert reproduce_command(yaml.safe_load(compose([]).yaml)) == "python -m harness sweep"
+    assert again([]) == []
 
 
 @pytest.mark.parametrize(
@@ -28,11 +36,9 @@ def test_the_default_sweep_is_the_command_alone() -> None:
         ["device=cuda", "precision=strict", "precision.timeout_s=9"],
     ],
 )
-def test_it_composes_to_the_same_configuration(overrides: list[str]) -> None:
-    prefix = ["python", "-m", "harness", "sweep"]
-    repeated = again(overrides)
-    assert repeated[:4] == prefix
-    first, second = compose(overrides), compose(repeated[4:])
+@pytest.mark.parametrize("stored", [True, False])
+def test_it_composes_to_the_same_configuration(overrides: list[str], stored: bool) -> None:
+    first, second = compose(overrides), compose(again(overrides, stored))
     assert (first.axes, first.precision, first.seed, first.memory_limit) == (
         second.axes,
         second.precision,
@@ -41,12 +47,27 @@ def test_it_composes_to_the_same_configuration(overrides: list[str]) -> None:
     )
 
 
+def test_what_was_typed_is_repeated_as_it_was() -> None:
+    typed = ["impl=glob(attention.*)", "seq_len=range(256,2049,256)", "shape=gpt2", "precision=standard"]
+    assert again(typed) == typed
+    assert again(["n=64", "real_share=0.75", "mask=padding"]) == ["seq_len=64", "padding_fraction=0.25", "mask=padding"]
+
+
 def test_a_named_precision_is_named() -> None:
-    assert again(["precision=standard"])[4:] == ["precision=standard"]
+    assert again(["precision=standard"], stored=False)[-1] == "precision=standard"
 
 
-def test_where_a_run_was_written_is_left_out() -> None:
-    assert again(["out=results/mine"]) == ["python", "-m", "harness", "sweep"]
+def test_where_and_how_far_a_run_was_measured_is_left_out() -> None:
+    typed = ["out=results/mine", "retry=oom", "launcher=processes", "launcher.time=30", "threads=1", "wait=false"]
+    for stored in (True, False):
+        assert not {"out", "retry", "launcher", "wait"} & {re.split("[.=]", text)[0] for text in again(typed, stored)}
+
+
+def test_a_directory_of_ones_own_is_given_again(tmp_path: Path) -> None:
+    (tmp_path / "shape").mkdir()
+    (tmp_path / "shape" / "mine.yaml").write_text("# @package _global_\nseq_len: 11\nd_model: 22\nnum_heads: 2\n")
+    config = yaml.safe_load(compose(["shape=mine"], tmp_path).record)
+    assert shlex.split(reproduce_command(config)) == [*PREFIX, "shape=mine", "--config-dir", str(tmp_path)]
 
 
 def test_what_a_shell_would_read_is_quoted() -> None:
@@ -60,7 +81,10 @@ def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_defaul
     config = yaml.safe_load(compose(["seq_len=64"]).yaml)
     for key in ("mask", "padding_fraction", "kv_len", "compile_timeout_s"):
         del config[key]
-    assert reproduce_command(config) == "python -m harness sweep seq_len=64"
+    repeated = shlex.split(reproduce_command(config))[4:]
+    assert "seq_len=64" in repeated
+    assert not any(word.startswith(("mask=", "padding_fraction=", "kv_len=")) for word in repeated)
+    assert compose(repeated).axes == compose(["seq_len=64"]).axes
 
 
 @pytest.mark.parametrize(
@@ -71,16 +95,18 @@ def test_a_configuration_from_before_there_was_a_key_is_repeated_with_its_defaul
         ["points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]", "d_model=64"],
     ],
 )
-def test_a_published_setting_and_points_are_asked_for_as_they_were(overrides: list[str]) -> None:
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_published_setting_and_points_are_asked_for_as_they_were(overrides: list[str], stored: bool) -> None:
     first = compose(overrides, for_sweep=True)
-    repeated = shlex.split(reproduce_command(yaml.safe_load(first.yaml)))[4:]
+    repeated = again(overrides, stored)
     second = compose(repeated, for_sweep=True)
     assert (first.axes, first.points, first.paper) == (second.axes, second.points, second.paper)
     named = [override for override in overrides if override.partition("=")[0] in ("paper", "scale")]
     assert repeated[: len(named)] == named
 
 
-def test_a_paper_that_is_not_ours_is_named_with_all_that_differs_from_the_default_sweep() -> None:
-    config = yaml.safe_load(compose(["impl=rnn.elman"], for_sweep=True).yaml)
-    told = shlex.split(reproduce_command({**config, "paper": {"name": "mine", "scale": "full"}}))
-    assert told[4:] == ["paper=mine", "scale=full", "impl=rnn.elman", "--config-dir", "DIR"]
+def test_a_paper_that_is_not_ours_is_named_with_what_the_user_changed() -> None:
+    config = yaml.safe_load(compose([], for_sweep=True).yaml)
+    paper = {"name": "mine", "scale": "full", "changed": ["impl=rnn.elman"]}
+    told = shlex.split(reproduce_command({**config, "paper": paper}))
+    assert told[4:] == ["paper=mine", "scale=full", "impl=rnn.elman", "precision=quick", "--config-dir", "DIR"]

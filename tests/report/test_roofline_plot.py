@@ -2,8 +2,8 @@
 
 from report.found import some_findings, some_lines
 
-from harness.report.facets import panel_settings
-from harness.report.plots.roofline import roofline
+from harness.report.panels import panel_settings
+from harness.report.plots.overviews import roofline
 
 
 def test_every_case_of_the_setting_stands_under_the_roof() -> None:

@@ -10,14 +10,14 @@ from rows import usual_lines
 
 from harness import formatting
 from harness.analysis.analyse import analyse
-from harness.report.terminal import show_answer
-from harness.results.table import CaseResult
+from harness.report.report_data import Contents, show_answer
+from harness.results.columns import CaseResult
 
 
 def said(lines: list[CaseResult], width: int = 80) -> str:
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        show_answer(lines, analyse(lines), console)
+        show_answer(Contents(lines, analyse(lines)), console)
         return console.export_text()
 
 
@@ -63,10 +63,10 @@ def test_slopes_give_way_to_names_and_it_is_told_which() -> None:
     assert "1.00 → 1.00  1.00 → 1.00" in wide
     assert "no room" not in wide
     assert "1.00 → 1.00" in narrow
-    assert "no room here for the memory slope: see report.md" in narrow
+    assert "no room here for the slope of memory: see report.md" in narrow
     assert "1.00 → 1.00" not in narrower
     assert "slope: d log cost" not in narrower
-    assert "no room here for the time slope and memory slope: see report.md" in " ".join(narrower.split())
+    assert "no room here for the slope of time and slope of memory: see report.md" in " ".join(narrower.split())
 
 
 def test_a_name_longer_than_any_of_ours_is_folded_and_no_number() -> None:

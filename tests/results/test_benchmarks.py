@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.results.run_directory import read_run_directory
+from harness.results.stored_run import read_run_directory
 
 
 def benchmark(name: str = "test_layer[64]", seq_len: Any = 64, least: float = 1.0, **said: Any) -> dict[str, Any]:
@@ -84,15 +84,15 @@ def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"seq_len": "64"}, "test_layer[64] says seq_len='64', which is none"),
-        ({"seq_len": 1.5}, "seq_len=1.5 is not a whole number from 1 on"),
-        ({"seq_len": True}, "says seq_len='True', which is none"),
-        ({"seq_len": 2**70}, "which is none"),
-        ({"impl": ["a"]}, "says impl="),
-        ({"mode": 3}, "says mode='3', which is none"),
-        ({"host_bound": 1}, "says host_bound='1'"),
-        ({"least": 0.0}, "has no times: min=0.0"),
-        ({"least": float("nan")}, "has no times: min=nan"),
+        ({"seq_len": "64"}, "test_layer[64]: seq_len is the text '64', not a valid integer"),
+        ({"seq_len": 1.5}, "seq_len is 1.5, not a valid integer"),
+        ({"seq_len": True}, "seq_len is true, not a valid integer"),
+        ({"seq_len": 2**70}, "not less than"),
+        ({"impl": ["a"]}, "impl is a list, not a valid string"),
+        ({"mode": 3}, "mode is 3, not a valid string"),
+        ({"host_bound": 1}, "host_bound is 1, not a valid boolean"),
+        ({"least": 0.0}, "test_layer[64]: stats: min is 0.0, not greater than 0"),
+        ({"least": float("nan")}, "test_layer[64]: stats: min is nan, not greater than 0"),
         ({"time_s": -1.0}, "time_s=-1.0 is not a time"),
     ],
 )
@@ -127,12 +127,15 @@ def test_text_that_no_file_can_hold_is_made_such_that_one_can(tmp_path: Path) ->
         ("[]", "is not a pytest-benchmark file: write one with --benchmark-json=x.json"),
         ('{"benchmarks": []}', "is not a pytest-benchmark file"),
         ('{"benchmarks": {}, "version": "5.0"}', "is not a pytest-benchmark file"),
-        ('{"benchmarks": [3], "version": "5.0"}', "has benchmarks that are none"),
-        ('{"benchmarks": [], "version": "6.0.0"}', "is of pytest-benchmark '6.0.0': only versions 3 to 5"),
+        ('{"benchmarks": [3], "version": "5.0"}', "(benchmarks: 1 is 3, not a valid dictionary)"),
+        ('{"benchmarks": [], "version": "6.0.0"}', "version: '6.0.0': only versions 3 to 5"),
         ('{"benchmarks": [], "version": "2.5"}', "only versions 3 to 5"),
         ('{"benchmarks": [], "version": "5.0"}', "no benchmark says its seq_len in extra_info"),
-        ('{"benchmarks": [{"stats": 3, "extra_info": 3}], "version": "5.0"}', "no benchmark says its seq_len"),
-        ('{"benchmarks": [{"extra_info": {"seq_len": 8}}], "version": "5.0"}', "a benchmark without a name has no"),
+        ('{"benchmarks": [{"stats": 3, "extra_info": 3}], "version": "5.0"}', "benchmarks: 1: extra_info is 3"),
+        (
+            '{"benchmarks": [{"extra_info": {"seq_len": 8}}], "version": "5.0"}',
+            "a benchmark without a name: stats is",
+        ),
     ],
 )
 def test_what_is_no_such_file_is_one_line(tmp_path: Path, content: str, message: str) -> None:

@@ -4,8 +4,8 @@ import pytest
 from rows import PRECISION, row
 
 from harness.case import Case
+from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.results.table import CaseResult
 
 CASE = Case("attention.naive", 512, 256, 8)
 

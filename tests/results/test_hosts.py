@@ -1,13 +1,13 @@
-"""What is said of a run that several hosts have measured."""
+"""The remark on a run that several hosts measured."""
 
 from typing import Any
 
 from rows import PRECISION, measured
 
 from harness.case import Case
-from harness.results.run_directory import host_notices, machine_of_hosts
+from harness.results.columns import CaseResult
+from harness.results.stored_run import host_notices, machine_of_hosts
 from harness.results.summarise import summarise
-from harness.results.table import CaseResult
 
 
 def lines(*parts: tuple[str, str]) -> list[CaseResult]:

@@ -5,13 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from results.reading import new_run
 from rows import PRECISION, measured
-from store.reading import new_run
 
-from harness import store
 from harness.background_process import BackgroundProcess
 from harness.case import Case
-from harness.results import accumulate_rows
+from harness.results import accumulate_rows, row_files
 from harness.results.accumulate_rows import accumulate_share, read_run
 from harness.results.summarise import _lines_of, summarise, summarise_run
 
@@ -26,7 +25,7 @@ ROWS = [
 def run(tmp_path: Path) -> Path:
     """A run with garbage in the midst of its rows."""
     run = new_run(tmp_path / "run")
-    writer = store.RowWriter(run)
+    writer = row_files.RowWriter(run)
     for one in random.Random(0).sample(ROWS, len(ROWS)):
         writer.write(one)
     writer.close()
@@ -62,7 +61,7 @@ def test_without_helpers_that_help_all_rows_are_read_all_the_same(
 def test_a_helper_finds_what_its_parent_found(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[object] = []
 
-    def counted(share: list[store.Part]) -> object:
+    def counted(share: list[row_files.Part]) -> object:
         shares.append(share)
         return accumulate_share(share)
 
@@ -78,8 +77,8 @@ def test_an_interrupted_reader_leaves_no_helper_behind(run: Path, monkeypatch: p
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    def started(share: list[store.Part]) -> BackgroundProcess:
-        interpreters.append(start(share))
+    def started() -> BackgroundProcess:
+        interpreters.append(start())
         return interpreters[-1]
 
     start, interpreters = accumulate_rows._started, []

@@ -1,4 +1,4 @@
-"""A row that is in a run twice counts once and is told; what was written anew on purpose is none."""
+"""A repeated row counts once and is reported; a row replaced on purpose is not reported."""
 
 import json
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from results.reading import new_run
 from rows import PRECISION, measured, row
-from store.reading import new_run
 
-from harness import store
 from harness.case import Case
 from harness.measure.scheduler import read_resume_state
+from harness.results import row_files
 from harness.results.accumulate_rows import read_run
+from harness.results.row_files import SCHEMA
 from harness.results.summarise import Trials, duplicate_row_notices, summarise_run
-from harness.store import SCHEMA
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
 Row = dict[str, Any]
@@ -35,14 +35,14 @@ def run(tmp_path: Path) -> Path:
 
 def write(run: Path, rows: list[Row]) -> None:
     """As one more writer does."""
-    writer = store.RowWriter(run)
+    writer = row_files.RowWriter(run)
     for one in rows:
         writer.write(one)
     writer.close()
 
 
 def told(run: Path) -> list[str]:
-    """What is said of the rows, the directory left out; whoever goes on with the run is told the same."""
+    """The remark on the rows without the directory; a continued run gets the same one."""
     _, notices = summarise_run(run, PRECISION)
     assert read_resume_state(run)[1] == notices
     return [notice.removeprefix(f"{run}/rows: ") for notice in notices]
@@ -85,7 +85,7 @@ def test_of_many_the_first_are_named_and_the_others_counted(run: Path) -> None:
     write(run, many)
     write(run, many[:-1])  # not the whole file, which would be told in one line
     said = told(run)
-    assert len(said) == store.NAMED + 1
+    assert len(said) == row_files.NAMED + 1
     assert said[-1] == "21 more rows there twice, each counts once"
 
 

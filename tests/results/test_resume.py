@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from rows import PRECISION, measured, row
 
-from harness import store
 from harness.case import Case
 from harness.measure.scheduler import read_resume_state
+from harness.results import row_files, run_directory
 from harness.results.summarise import summarise_run
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
@@ -15,12 +15,12 @@ CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 3
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    store.create(tmp_path / "run", "precision: {}\n", {})
+    run_directory.create(tmp_path / "run", "precision: {}\n", {})
     return tmp_path / "run"
 
 
 def write(run: Path, *rows: dict) -> None:
-    writer = store.RowWriter(run)
+    writer = row_files.RowWriter(run)
     for one in rows:
         writer.write(one)
     writer.close()

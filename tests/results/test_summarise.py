@@ -5,8 +5,8 @@ from dataclasses import replace
 from rows import PRECISION, lines, measured, row
 
 from harness.case import Case
+from harness.results.columns import COLUMNS, table
 from harness.results.summarise import summarise
-from harness.results.table import COLUMNS, table
 
 CASE = Case("attention.fused", 64, 32, 2)
 
@@ -64,7 +64,7 @@ def test_a_case_without_all_its_trials_was_interrupted() -> None:
     assert summarise([row(CASE, "verify")], PRECISION)[0].time_s is None
 
 
-def test_a_case_that_only_saw_a_slow_machine_is_disturbed_by_the_pulse_of_the_others() -> None:
+def test_a_case_that_only_saw_a_slow_machine_is_disturbed_by_the_probe_of_the_others() -> None:
     slow = [row(CASE, "time", i, samples_s=[1.3], probe_s=1.3e-4) for i in range(PRECISION.max_rounds)]
     others = measured(Case("attention.fused", 128, 32, 2), 0.002, 4096)
     assert [line.stop_reason for line in summarise([*slow, *others], PRECISION)] == ["disturbed", "precise"]

@@ -8,7 +8,7 @@ import pytest
 from rows import usual_lines
 
 from harness.errors import UsageError
-from harness.results.table import lines_of_table, table
+from harness.results.columns import lines_of_table, table
 
 
 def test_a_summary_read_back_is_what_was_written() -> None:

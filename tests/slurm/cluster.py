@@ -52,7 +52,7 @@ class Cluster:
                 continue
 
     def stop_accounts(self) -> None:
-        """From now on nobody keeps accounts of jobs, until the next `start`."""
+        """Stop the accounting of jobs until the next `start`."""
         os.kill(self._pid("slurmdbd"), signal.SIGTERM)
         until(lambda: _bash("sacct", env=self.environment, check=False).returncode != 0)
 

@@ -1,4 +1,4 @@
-"""Whole measurements on synthetic noise, stopping rule included: how often the interval holds the truth."""
+"""Whole measurements on synthetic noise, stopping rule included: how often the interval contains the true value."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,7 @@ import numpy as np
 from stats.noise import Draw
 
 from harness.config import Precision
-from harness.stats.estimate import LEVEL, half_width_of, low_quantile
-from harness.stats.stopping import confirmed
+from harness.stats.estimate import LEVEL, confirmed, half_width_of, low_quantile
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,11 @@ def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: in
     return Coverage(float(holds[np.arange(repeats), stops - 1].mean()), float(stops.mean()))
 
 
+def is_precise(narrow: list[bool], limits: Precision) -> bool:
+    """Whether the interval is narrow and confirmed. `narrow` says whether it was narrow after each trial so far."""
+    return narrow[-1] and confirmed(narrow, len(narrow), limits)
+
+
 def _stop(narrow: list[bool], limits: Precision) -> int:
-    looks = (number for number in range(limits.min_rounds, len(narrow)) if confirmed(narrow[:number], limits))
+    looks = (number for number in range(limits.min_rounds, len(narrow)) if is_precise(narrow[:number], limits))
     return next(looks, len(narrow))

@@ -1,4 +1,4 @@
-"""The interval of 95 % holds the truth 93 to 97 times in 100, with the stopping rule at work."""
+"""The 95 % interval contains the true value in 93 to 97 of 100 cases, with the stopping rule at work."""
 
 import pytest
 from stats.noise import KINDS
@@ -34,7 +34,7 @@ def test_four_trials_cannot_know_of_a_fast_hump_that_none_of_them_saw() -> None:
 def test_without_payment_for_peeking_the_interval_would_hold_less(monkeypatch: pytest.MonkeyPatch) -> None:
     noise, scale = KINDS["normal"], 2 * STRICT.target
     paid = coverage(noise, scale, STRICT, 5_000)
-    monkeypatch.setattr("harness.stats.stopping.CONFIRMATION", 0.0)
+    monkeypatch.setattr("harness.stats.estimate.CONFIRMATION", 0.0)
     unpaid = coverage(noise, scale, STRICT, 5_000)
     assert unpaid.share < 0.925 < paid.share
     assert unpaid.trials < paid.trials

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from harness.stats.estimate import Trial, best_pulse, estimate, estimates, is_quiet
+from harness.stats.estimate import Trial, best_probe, estimate, estimates, is_quiet
 
 
 def trials(*values: float, probe_s: float | None = None) -> list[Trial]:
     """Trials with the given fastest sample, each with a slower one beside it."""
-    return [Trial([value, 2 * value], 0.1, probe_s) for value in values]
+    return [Trial(value, 1.5 * value, 0.1, probe_s) for value in values]
 
 
 def test_the_time_is_the_fastest_trials_and_the_median_stands_beside_it() -> None:
@@ -36,18 +36,17 @@ def test_trials_that_do_not_agree_at_all_still_leave_the_time_above_zero() -> No
     assert 0.0 < estimate(trials(1.0, 5.0)).lo_s < 0.1
 
 
-@pytest.mark.parametrize("nothing", [[], [Trial([])]])
-def test_nothing_measured_is_no_estimate(nothing: list[Trial]) -> None:
+def test_nothing_measured_is_no_estimate() -> None:
     with pytest.raises(ValueError, match="at least one"):
-        estimate(nothing)
+        estimate([])
 
 
 def test_trials_of_a_disturbed_machine_do_not_count_for_the_time_where_there_are_others() -> None:
     rest = trials(1.0, 1.1, 1.1, 1.1, 1.1, 1.1, probe_s=1.0)
     seen = [*rest, *trials(*[1.3] * 12, probe_s=1.3)]
-    assert estimate(seen, best_pulse(seen)).time_s == estimate(rest).time_s
+    assert estimate(seen, best_probe(seen)).time_s == estimate(rest).time_s
     assert estimate(seen).time_s > estimate(rest).time_s
-    assert estimate(seen, best_pulse(seen)).median_s > estimate(rest).median_s
+    assert estimate(seen, best_probe(seen)).median_s > estimate(rest).median_s
 
 
 def test_they_do_count_for_the_interval() -> None:
@@ -58,7 +57,7 @@ def test_they_do_count_for_the_interval() -> None:
 
 def test_the_fastest_trial_counts_whenever_it_was_taken() -> None:
     seen = trials(0.9, 1.3, 1.3, probe_s=1.3) + trials(1.0, 1.01, probe_s=1.0)
-    assert estimate(seen, best_pulse(seen)).time_s == 0.9
+    assert estimate(seen, best_probe(seen)).time_s == 0.9
 
 
 def test_a_machine_that_was_never_quiet_is_judged_by_what_there_is() -> None:
@@ -70,10 +69,10 @@ def test_many_cases_at_once_are_each_estimated_as_if_alone(number: int) -> None:
     rng = np.random.default_rng(number)
     values = np.exp(rng.normal(0, 0.05, (200, number)))
     medians = values * rng.uniform(1.0, 1.2, values.shape)
-    pulses = rng.choice([1.0, 1.0, 1.1, 1.3], values.shape)
+    probes = rng.choice([1.0, 1.0, 1.1, 1.3], values.shape)
     cases = [
-        [Trial([low, 2 * middle - low], 0.1, pulse) for low, middle, pulse in zip(*case, strict=True)]
-        for case in zip(values.tolist(), medians.tolist(), pulses.tolist(), strict=True)
+        [Trial(low, middle, 0.1, probe) for low, middle, probe in zip(*case, strict=True)]
+        for case in zip(values.tolist(), medians.tolist(), probes.tolist(), strict=True)
     ]
     middles = np.array([[trial.median_s for trial in case] for case in cases])
     calm = np.array([[is_quiet(trial.probe_s, 1.0) for trial in case] for case in cases])

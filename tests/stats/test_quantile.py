@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from harness.stats.estimate import LEVEL, low_quantile, low_quantile_of
+from harness.stats.estimate import LEVEL, low_quantile
 
 
 def test_up_to_five_trials_the_low_quantile_is_the_fastest() -> None:
@@ -20,6 +20,6 @@ def test_of_the_first_of_each_row_it_is_what_they_alone_give() -> None:
     values = np.sort(np.random.default_rng(0).random((40, 40)), axis=1)
     numbers = np.arange(1, 41)
     known = np.where(np.arange(40) < numbers[:, None], values, np.inf)
-    assert low_quantile_of(known, numbers).tolist() == [
+    assert low_quantile(known, numbers).tolist() == [
         float(low_quantile(row[:number])) for row, number in zip(values, numbers, strict=True)
     ]

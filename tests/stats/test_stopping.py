@@ -2,16 +2,16 @@ import math
 import random
 
 import pytest
+from stats.simulation import is_precise
 
 from harness.config import Precision
-from harness.stats.estimate import Trial, any_quiet, estimate
-from harness.stats.stopping import confirmed, fewest, restless, stop_reason
+from harness.stats.estimate import Trial, are_quiet, estimate, fewest, may_stop, stop_reason
 
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 
 
 def trials(*values: float, probe_s: float = 1.0, wall_s: float = 0.1) -> list[Trial]:
-    return [Trial([value], wall_s, probe_s) for value in values]
+    return [Trial(value, value, wall_s, probe_s) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -36,27 +36,27 @@ def limits(min_rounds: int, max_rounds: int) -> Precision:
 
 def test_once_narrow_half_as_many_trials_again_are_made_unlooked_at() -> None:
     narrow = [False] * 5 + [True] * 3
-    assert not confirmed(narrow, limits(4, 20))
-    assert confirmed([*narrow, True], limits(4, 20))
-    assert confirmed([False] * 5 + [True, False, False, True], limits(4, 20))
+    assert not is_precise(narrow, limits(4, 20))
+    assert is_precise([*narrow, True], limits(4, 20))
+    assert is_precise([False] * 5 + [True, False, False, True], limits(4, 20))
 
 
 def test_no_confirmation_goes_beyond_the_last_round() -> None:
-    assert confirmed([False] * 7 + [True], limits(4, 8))
+    assert is_precise([False] * 7 + [True], limits(4, 8))
 
 
 @pytest.mark.parametrize(("min_rounds", "max_rounds", "trials"), [(4, 4, 4), (4, 20, 6), (5, 20, 8), (10, 12, 12)])
 def test_the_fewest_trials_of_a_case_are_confirmed_ones(min_rounds: int, max_rounds: int, trials: int) -> None:
     assert fewest(limits(min_rounds, max_rounds)) == trials
-    assert confirmed([False] * (min_rounds - 1) + [True] * (trials - min_rounds + 1), limits(min_rounds, max_rounds))
+    assert is_precise([False] * (min_rounds - 1) + [True] * (trials - min_rounds + 1), limits(min_rounds, max_rounds))
 
 
 def test_an_interval_that_is_wide_again_at_the_end_is_not_precise() -> None:
-    assert not confirmed([False] * 5 + [True, True, True, False], limits(4, 20))
+    assert not is_precise([False] * 5 + [True, True, True, False], limits(4, 20))
 
 
 def test_a_number_of_trials_that_is_fixed_beforehand_needs_no_confirmation() -> None:
-    assert confirmed([False, False, False, True], limits(4, 4))
+    assert is_precise([False, False, False, True], limits(4, 4))
 
 
 def test_agreement_of_disturbed_trials_is_no_precision() -> None:
@@ -65,21 +65,20 @@ def test_agreement_of_disturbed_trials_is_no_precision() -> None:
     assert stop_reason([*seen, *seen[:1]], 1.3, LIMITS) == "precise"
 
 
-def test_a_case_disturbed_in_every_round_has_had_its_rounds_but_no_rest() -> None:
+def test_a_case_disturbed_in_every_round_continues_beyond_them() -> None:
     seen = trials(1.3, 1.3, 1.3, 1.3, 1.3, probe_s=1.3)
-    assert restless(seen, 1.0, LIMITS)
-    assert not restless(seen[:4], 1.0, LIMITS)
-    assert not restless(seen + trials(1.0, 1.3), 1.0, LIMITS)
+    assert not may_stop(seen, 1.0, LIMITS)
+    assert may_stop(seen + trials(1.0, 1.3), 1.0, LIMITS)
 
 
 def looked_at_every_time(trials: list[Trial], precision: Precision) -> bool:
     """The rule word by word: what the interval was after each trial."""
     narrow = [
-        len(any_quiet(trials[:number], 1.0)) >= precision.min_rounds
+        are_quiet(trials[:number], 1.0).sum() >= precision.min_rounds
         and estimate(trials[:number], 1.0).half_width <= precision.target
         for number in range(1, len(trials) + 1)
     ]
-    return confirmed(narrow, precision)
+    return is_precise(narrow, precision)
 
 
 @pytest.mark.parametrize("precision", [limits(3, 5), limits(4, 20), limits(6, 60), limits(4, 4)])
@@ -87,9 +86,14 @@ def test_a_case_is_precise_when_looking_after_every_trial_says_so(precision: Pre
     rng = random.Random(1)
     seen = set()
     for _ in range(200):
-        noise, pulses = rng.choice([0.005, 0.02, 0.04]), rng.choice([[1.0], [1.0, 1.3]])
-        taken = [Trial([math.exp(rng.gauss(0, noise))], 0.01, rng.choice(pulses)) for _ in range(rng.randrange(1, 40))]
-        precise = stop_reason(taken, 1.0, precision) == "precise"
+        noise, probes = rng.choice([0.005, 0.02, 0.04]), rng.choice([[1.0], [1.0, 1.3]])
+        taken = []
+        for _ in range(rng.randrange(1, 40)):
+            value = math.exp(rng.gauss(0, noise))
+            taken.append(Trial(value, value, 0.01, rng.choice(probes)))
+        reason = stop_reason(taken, 1.0, precision)
+        assert may_stop(taken, 1.0, precision) == (reason is not None)
+        precise = reason == "precise"
         assert precise == looked_at_every_time(taken, precision)
         seen.add(precise)
     assert seen == {True, False}

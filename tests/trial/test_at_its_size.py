@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from harness.case import Case
+from harness.trial.layer_protocol import WrongResult
 from harness.trial.metrics.collect import collect_metrics
-from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported
 

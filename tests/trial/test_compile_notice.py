@@ -1,4 +1,4 @@
-"""The driver is told when a trial begins to compile, and only then."""
+"""A trial notifies the driver when it begins to compile, and only then."""
 
 import os
 import sys
@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from harness.trial.messages import NOTICE, give_notice
+from harness.trial.compilation import give_notice
+from harness.trial.sandbox import NOTICE
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ EXTRAS = {
 
 
 class WarmCache(TorchDevice):
-    """Leaves in the cache what is there."""
+    """Leaves the cache as it is."""
 
     def flush_l2(self) -> None:
         pass
@@ -48,14 +48,14 @@ def test_a_layer_is_verified_weighed_and_timed_on_the_gpu(impl: str) -> None:
     with Executor(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
         for purpose in ("verify", "facts", "time"):
             outcome = runner.run(purpose, case)
-            assert outcome["status"] == "ok", outcome["reason"]
-    assert outcome["probe_s"] is None
+            assert outcome.status == "ok", outcome.reason
+    assert outcome.values["probe_s"] is None
 
 
 def test_memory_beyond_the_gpus_is_out_of_memory() -> None:
     with Executor(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
         outcome = runner.run("facts", Case("attention.packed", 10**6, 64, 2, device="cuda"))
-    assert outcome["status"] == "oom"
+    assert outcome.status == "oom"
 
 
 def test_work_of_a_known_length_is_timed_as_the_host_sees_it_and_twice_the_work_takes_twice_as_long() -> None:
@@ -151,8 +151,8 @@ def test_the_samples_of_a_trial_fork_know_the_gpu_too() -> None:
     case = Case("attention.fused", 128, 64, 2, dtype="bfloat16", device="cuda")
     with Executor(seed=0, trial_s=0.01, timeout_s=120, memory_limit=None) as runner:
         outcome = runner.run("time", case)
-    assert outcome.keys() >= EXTRAS
-    assert outcome["calls_per_sample"] == 1
+    assert outcome.values.keys() >= EXTRAS
+    assert outcome.values["calls_per_sample"] == 1
 
 
 def test_peak_memory_is_what_a_count_by_hand_says() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from harness.case import Case
-from harness.trial.tolerance import WrongResult
+from harness.trial.layer_protocol import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported, build
 from impls.rnn.gated import Elman

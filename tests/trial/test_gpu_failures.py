@@ -66,7 +66,7 @@ def test_an_illegal_access_is_an_error() -> None:
     )
 
 
-@pytest.mark.parametrize(("purpose", "limit"), [("machine", None), ("pulse", 2**20)])
+@pytest.mark.parametrize(("purpose", "limit"), [("machine", None), ("probe", 2**20)])
 def test_what_asks_for_a_gpu_has_room_for_a_cuda_context(
     monkeypatch: pytest.MonkeyPatch, purpose: str, limit: int | None
 ) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from harness import registry
 from harness.case import Case
-from harness.trial.tolerance import WrongResult
+from harness.trial.layer_protocol import WrongResult
 from harness.trial.verify import verify
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.trial.tolerance import WrongResult
+from harness.trial.layer_protocol import WrongResult
 from harness.trial.verify import verify
 from impls.attention.plain import PackedAttention
 

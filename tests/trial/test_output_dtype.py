@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.trial.layer_protocol import output_dtype
+from harness.trial.layer_protocol import WrongResult, output_dtype
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.timing.timed_trial import measure_time
-from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import build
 from impls.rnn.gated import Elman

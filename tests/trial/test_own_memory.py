@@ -50,15 +50,15 @@ def _gradients_as_before() -> Iterator[None]:
 def test_a_layer_that_returns_its_input_or_a_view_of_it_is_right(runner: Executor, impl: str, mode: str) -> None:
     for purpose in ("verify", "facts", "time"):
         outcome = runner.run(purpose, Case(impl, 16, 8, 1, batch_size=2, mode=mode))
-        assert outcome["status"] == "ok", outcome["reason"]
+        assert outcome.status == "ok", outcome.reason
 
 
 def test_a_layer_that_changes_its_input_is_right_and_each_of_its_samples_is_one_call(runner: Executor) -> None:
     case = Case("faults.layers:ChangesItsInput", 16, 8, 1)
     for purpose in ("verify", "facts", "time"):
         outcome = runner.run(purpose, case)
-        assert outcome["status"] == "ok", outcome["reason"]
-    assert outcome["calls_per_sample"] == 1
+        assert outcome.status == "ok", outcome.reason
+    assert outcome.values["calls_per_sample"] == 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -5,7 +5,7 @@ import torch
 
 from harness.case import DTYPES, MODES, Case
 from harness.measure.executor import Executor
-from harness.trial.tolerance import tolerance
+from harness.trial.layer_protocol import tolerance
 
 # Of all others, the tests of the ladder.
 FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")
@@ -16,9 +16,9 @@ IN_PAIRS = [(impl, mode, DTYPES[(i + j) % len(DTYPES)]) for i, impl in enumerate
 @pytest.mark.parametrize(("impl", "mode", "dtype"), IN_PAIRS)
 def test_every_layer_agrees_with_its_reference(runner: Executor, impl: str, mode: str, dtype: str) -> None:
     outcome = runner.run("verify", Case(impl, 48, 32, 4, batch_size=2, mode=mode, dtype=dtype))
-    assert outcome["status"] == "ok", outcome["reason"]
-    assert ("gradient_error" in outcome) == (mode in ("train", "backward"))
-    assert outcome["against"].endswith("Reference")
+    assert outcome.status == "ok", outcome.reason
+    assert ("gradient_error" in outcome.values) == (mode in ("train", "backward"))
+    assert outcome.values["against"].endswith("Reference")
 
 
 @pytest.mark.parametrize(
@@ -35,33 +35,33 @@ def test_every_layer_agrees_with_its_reference(runner: Executor, impl: str, mode
 )
 def test_a_wrong_layer_is_wrong_and_says_how(runner: Executor, layer: str, mode: str, reason: str) -> None:
     outcome = runner.run("verify", Case(f"planted:{layer}", 32, 8, 2, mode=mode))
-    assert outcome["status"] == "incorrect"
-    assert reason in outcome["reason"]
+    assert outcome.status == "incorrect"
+    assert reason in outcome.reason
 
 
 def test_wrong_gradients_do_not_spoil_a_forward_pass(runner: Executor) -> None:
-    assert runner.run("verify", Case("planted:ForgetsTheKeys", 32, 8, 2))["status"] == "ok"
+    assert runner.run("verify", Case("planted:ForgetsTheKeys", 32, 8, 2)).status == "ok"
 
 
 def test_without_a_reference_a_layer_is_held_against_itself_in_float64(runner: Executor) -> None:
     outcome = runner.run("verify", Case("planted:NoHeads", 32, 8, 1, mode="train"))
-    assert (outcome["status"], outcome["against"]) == ("ok", "itself in float64")
+    assert (outcome.status, outcome.values["against"]) == ("ok", "itself in float64")
 
 
 @pytest.mark.parametrize("purpose", ["verify", "time"])
 @pytest.mark.parametrize("mode", ["train", "backward"])
 def test_a_gradient_that_is_zero_but_for_rounding_is_right(runner: Executor, mode: str, purpose: str) -> None:
     outcome = runner.run(purpose, Case("planted:BiasedKeys", 32, 8, 1, mode=mode))
-    assert (outcome["status"], outcome["reason"]) == ("ok", None)
+    assert (outcome.status, outcome.reason) == ("ok", None)
 
 
 def test_a_layer_that_draws_random_numbers_is_held_against_the_same_draws(runner: Executor) -> None:
-    assert runner.run("verify", Case("planted:Drops", 32, 8, 2, mode="train"))["status"] == "ok"
+    assert runner.run("verify", Case("planted:Drops", 32, 8, 2, mode="train")).status == "ok"
 
 
 def test_a_layer_that_does_not_run_in_float64_is_not_wrong_for_that(runner: Executor) -> None:
     outcome = runner.run("verify", Case("planted:HasAFloat32Constant", 32, 8, 2))
-    assert (outcome["status"], outcome["output_error"]) == ("ok", None)
+    assert (outcome.status, outcome.values["output_error"]) == ("ok", None)
 
 
 def test_the_tolerance_is_what_rounding_explains_and_no_more() -> None:

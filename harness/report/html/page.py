@@ -1,13 +1,17 @@
 """The HTML report: templates lay out sentences, tables, charts and the run's origin, and escape everything.
 
-The page is a single file that loads nothing from elsewhere. It embeds its styles, its scripts and the charting library.
+The page is a single file that loads nothing from elsewhere. It embeds its styles, its scripts, the charting library and
+the data of the charts: one record for each panel, and the axes that select a panel. Measured values come as numbers,
+for the chart, beside the text that a reader sees.
 """
 
 import base64
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,19 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from harness.analysis.analyse import Analysis
-from harness.analysis.roofline import points_above_roof, why_no_roof
+from harness.analysis.crossovers import Crossover
+from harness.analysis.roofline import Roof, RoofPoint, why_no_roof
+from harness.case import AXES
 from harness.errors import UsageError
 from harness.formatting import printable
-from harness.report import provenance as origins
-from harness.report.html import tables
-from harness.report.html.charts import chart_data
-from harness.report.html.tables import bar_widths, order_table
-from harness.report.provenance import Provenance
-from harness.report.text import checks, laws
-from harness.report.text.costs import SCALING_EXPONENT, answers
-from harness.report.text.quality import failure_groups, report_cautions
-from harness.results.table import CaseResult
+from harness.report import panels as parts
+from harness.report.document import Cell, Table
+from harness.report.panels import SETTING_AXES, Cost, Panel, PanelSetting
+from harness.report.provenance import calibration
+from harness.report.report_data import Contents
+from harness.report.text import claims, costs
+from harness.report.text.cautions import unsupported_layers
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -53,18 +56,9 @@ def chart_library() -> str:
 
 _ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("page.css", "tables.css", "charts.css", "print.css")
-_SCRIPTS = ("text.js", "figure.js", "curves.js", "speedup.js", "roofline.js", "crossovers.js", "controls.js", "page.js")
+_CHARTS = ("text.js", "figure.js", "curves.js", "speedup.js", "roofline.js", "crossovers.js")
+_SCRIPTS = (*_CHARTS, "controls.js", "page.js", "theme.js")
 _END = re.compile(r"</(?=script)", re.IGNORECASE)
-
-
-def style_block() -> Markup:
-    """All of the page's CSS. None of it comes from outside the harness, so it is not escaped."""
-    return Markup("\n".join(_read_asset(name) for name in _STYLES))
-
-
-def script_block() -> str:
-    """All of the page's own JavaScript, as one script."""
-    return '"use strict";\n' + "\n".join(_read_asset(name) for name in (*_SCRIPTS, "theme.js"))
 
 
 def inline_script(source: str) -> Markup:
@@ -82,23 +76,18 @@ def content_policy(scripts: list[Markup]) -> str:
     The policy names each script by its hash, so only these scripts run. If a script in the data ever got past the
     escaping, it would not run. The policy also prevents loading anything from elsewhere.
     """
-    hashes = " ".join(f"'sha256-{_script_digest(script)}'" for script in scripts)
+    digests = [base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii") for script in scripts]
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _script_digest(script: Markup) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+def _assets(*names: str) -> str:
+    return "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in names)
 
 
-def _read_asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-# The most rows of one kind on the page; the tables beside the page have all.
-_MOST = 50
 _UNDER_NO_ROOF = "The roof that was measured is of another dtype, device or number of threads than these cases."
 
 _POWER = re.compile(r"\^([−-]?\d+(?:\.\d+)?)")
@@ -106,30 +95,27 @@ _BASE = re.compile(r"\blog_(\w)\b")
 _CODE = re.compile(r"`([^`]+)`")
 
 
-def page(lines: Sequence[CaseResult], findings: Analysis, origin: Provenance, notices: Sequence[str] = ()) -> str:
+def page(contents: Contents) -> str:
     """Return the text of report.html."""
-    code = [inline_script(chart_library()), inline_script(script_block())]
-    data = chart_data(lines, findings, origin.grid)
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            policy=content_policy(code),
-            style=style_block(),
-            scripts=code,
-            data=embedded_json(data),
-            looks=data["looks"],
-            drawable=any(panel["time"] or panel["memory"] for panel in data["panels"]),
-            origin=origin,
-            findings=findings,
-            notices=notices,
-            published=_published(findings, origin),
-            **_answer(lines, findings),
-            **_found(findings),
-            **_failed(lines, findings),
-            **_from(lines, findings, origin),
-        )
-    )
+    code = [inline_script(chart_library()), inline_script('"use strict";\n' + _assets(*_SCRIPTS))]
+    charts = chart_data(contents)
+    found = contents.findings
+    values = {
+        **vars(contents),
+        "policy": content_policy(code),
+        "style": Markup(_assets(*_STYLES)),  # the harness's own, so not escaped
+        "scripts": code,
+        "charts": charts,
+        "data": embedded_json(charts),
+        "table1": claims.order_table(found.table1),
+        "beyond": claims.order_table(found.beyond_table1),
+        "claims": claims.claims_table(found.verdicts),
+        "laws": costs.laws_table(found.laws),
+        "predictions": costs.held_out_table(found.held_out),
+        "calibration": calibration(contents.origin.machine),
+        "no_roof": why_no_roof(contents.origin.machine) or _UNDER_NO_ROOF,
+    }
+    return _environment().get_template("page.html").render(values)
 
 
 def embedded_json(data: Mapping[str, Any]) -> Markup:
@@ -177,102 +163,174 @@ def with_superscripts(formula: str) -> Markup:
 def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    strict: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "finalize": shown_rows}
     templates = FileSystemLoader(Path(__file__).parent / "templates")
-    environment = Environment(
-        loader=templates,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=shown_rows,
-    )
-    environment.filters |= {"powers": with_superscripts, "codes": with_code}
+    environment = Environment(loader=templates, trim_blocks=True, lstrip_blocks=True, **strict)
+    environment.filters |= {"powers": with_superscripts, "codes": with_code, "bars": _bars}
     return environment
 
 
-def _answer(lines: Sequence[CaseResult], findings: Analysis) -> dict[str, Any]:
-    found = answers(lines, findings)
-    return {
-        "answers": [
-            {"said": one, "rows": list(zip(one.rows, bar_widths([row.line for row in one.rows]), strict=True))}
-            for one in found
-        ],
-        "slope": SCALING_EXPONENT,
-        "findings_said": [
-            *filter(None, [laws.verdict_count(findings.verdicts)]),
-            *laws.refuted_sentences(findings.verdicts),
-            *laws.held_out_sentences(findings.held_out),
-        ],
-    }
+_LEFT, _RIGHT = 6.0, 154.0
+_Ends = tuple[float | None, float, float | None]
 
 
-def _published(findings: Analysis, origin: Provenance) -> dict[str, Any] | None:
-    found = findings.published
-    if found is None:
+def bar_places(intervals: Sequence[_Ends | None]) -> list[_Ends | None]:
+    """Where each interval begins, its point lies and it ends, on one logarithmic scale in units of the picture.
+
+    None stays None. A point without an interval has no ends, and a lower end of 0 begins with the scale.
+    """
+    known = [value for interval in intervals if interval for value in interval if value]
+    low, high = min(known, default=1.0), max(known, default=1.0)
+
+    def place(value: float) -> float:
+        share = math.log(max(value, low) / low) / math.log(high / low) if high > low else 0.5
+        return round(_LEFT + (_RIGHT - _LEFT) * share, 1)
+
+    found: list[_Ends | None] = []
+    for lo, at, hi in (interval or (None, None, None) for interval in intervals):
+        ends = (None, None) if lo is None or hi is None else (place(lo), place(hi))
+        found.append(None if at is None else (ends[0], place(at), ends[1]))
+    return found
+
+
+def _bars(table: Table) -> list[_Ends | None]:
+    """For each row the bar of its interval, or None."""
+    cells = ([cell.ends for cell in row if isinstance(cell, Cell) and cell.ends] for row in table.rows)
+    return bar_places([ends[0] if ends else None for ends in cells])
+
+
+def curve_chart(panel: Panel, cost: Cost, axis: dict[str, Any] | None) -> dict[str, Any] | None:
+    """`{"y", "curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, status, text}]}`, by ascending n.
+
+    None without an `axis`, which all panels of the setting share. The failed cases leave out layers whose cases are
+    all unsupported: the chart would say nothing new about them.
+    """
+    if axis is None:
         return None
-    return {
-        "title": checks.figures_title(found),
-        "about": checks.figures_about(found, origins.hardware(origin.machine)),
-        "claims": found.claims,
-        "count": checks.claim_count(found.claims),
-        "tables": checks.figure_tables(found),
-    }
+    gone = unsupported_layers(panel.lines)
+    failed = [asdict(case) for case in parts.failed_cases(panel, cost) if case.impl not in gone]
+    return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
 
 
-def _found(findings: Analysis) -> dict[str, Any]:
-    claims = tables.claim_rows(findings.verdicts)
-    return {
-        "table1": order_table(findings.table1),
-        "beyond": order_table(findings.beyond_table1),
-        "claims": claims[:_MOST],
-        "claims_left": max(0, len(claims) - _MOST),
-        "count_of_verdicts": laws.verdict_count(findings.verdicts),
-        "quantity": laws.claim_name,
-        "laws": tables.law_rows(findings.laws, _MOST),
-        "laws_left": tables.omitted_claims([fitted.series.metric for fitted in findings.laws], _MOST),
-        "held_out": tables.held_out_rows(findings.held_out, _MOST),
-        "held_out_left": tables.omitted_claims([one.metric for one in findings.held_out], _MOST),
-        "held_out_said": laws.held_out_sentences(findings.held_out),
-    }
+def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> dict[str, Any] | None:
+    """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn."""
+    if roof is None or not points:
+        return None
+    of_impl = {impl: [point for point in points if point.line.impl == impl] for impl in panel.impls()}
+    curves = [{"impl": impl, **parts.roofline_curve(own)} for impl, own in of_impl.items() if own]
+    return {**parts.roofline_frame(roof, points), "curves": curves}
 
 
-def _failed(lines: Sequence[CaseResult], findings: Analysis) -> dict[str, Any]:
-    found = failure_groups(lines)
-    return {
-        "cases": len(lines),
-        "failed": sum(line.status != "ok" for line in lines),
-        "failures": tables.failure_rows(found[:_MOST]),
-        "failures_left": max(0, len(found) - _MOST),
-        "remarks": [*report_cautions(lines), *points_above_roof(findings.roof_points)],
-    }
+def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> dict[str, Any] | None:
+    """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
 
-
-def _from(lines: Sequence[CaseResult], findings: Analysis, origin: Provenance) -> dict[str, Any]:
-    layers = list(dict.fromkeys(line.impl for line in lines))
-    about = dict(origins.provenance_facts(origin.machine))
-    return {
-        "layers": layers,
-        "meta": [
-            f"{len(lines)} cases",
-            *(about[what] for what in ("processor", "GPU") if what in about),
-            *([f"torch {about['torch']}"] if "torch" in about else []),
-        ],
-        "machine": list(about.items()),
-        "calibration": origins.calibration(origin.machine),
-        "no_roof": why_no_roof(origin.machine) or _UNDER_NO_ROOF,
-        "contents": _contents(findings),
-    }
-
-
-def _contents(findings: Analysis) -> list[tuple[str, str]]:
-    return [
-        ("answer", "Answer"),
-        *([("published", "Published")] if findings.published else []),
-        *([("table1", "Table 1")] if findings.table1 else []),
-        ("charts", "Charts"),
-        *([("claims", "Claims")] if findings.verdicts else []),
-        *([("laws", "Laws")] if findings.laws else []),
-        *([("predictions", "Predictions")] if findings.held_out else []),
-        ("failures", "Failures"),
-        ("origin", "Origin"),
+    The `n` of an undecided crossover is None, and so is an unknown end of its interval.
+    """
+    rows = [
+        {
+            "slower": c.slower,
+            "faster": c.faster,
+            "metric": c.metric,
+            "n": c.seq_len,
+            "lo": c.seq_len_lo or None,
+            "hi": c.seq_len_hi,
+            "text": str(c),
+            "sentence": costs.crossover_sentence(c),
+        }
+        for c in costs.possible_crossings(found)
     ]
+    return {"x": parts.size_axis(line.seq_len for line in panel.lines), "rows": rows} if rows else None
+
+
+# Matplotlib's marker -> (plotly's name, the same shape as an SVG path within a circle of radius 5).
+_SHAPES = {
+    "o": ("circle", "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z"),
+    "s": ("square", "M-4.4-4.4H4.4V4.4H-4.4Z"),
+    "D": ("diamond", "M0-5.6L5.6 0L0 5.6L-5.6 0Z"),
+    "^": ("triangle-up", "M0-5.4L5.2 3.9H-5.2Z"),
+    "v": ("triangle-down", "M0 5.4L5.2-3.9H-5.2Z"),
+    "P": ("cross", "M-1.9-5.2H1.9V-1.9H5.2V1.9H1.9V5.2H-1.9V1.9H-5.2V-1.9H-1.9Z"),
+    "*": ("star", "M0-5.8L1.4-1.9L5.5-1.8L2.2.8L3.4 4.7L0 2.3L-3.4 4.7L-2.2.8L-5.5-1.8L-1.4-1.9Z"),
+    "X": ("x", "M0-2.6L2.6-5.2L5.2-2.6L2.6 0L5.2 2.6L2.6 5.2L0 2.6L-2.6 5.2L-5.2 2.6L-2.6 0L-5.2-2.6L-2.6-5.2Z"),
+    "p": ("pentagon", "M0-5.4L5.1-1.7L3.2 4.4H-3.2L-5.1-1.7Z"),
+    "h": ("hexagon", "M0-5.4L4.7-2.7V2.7L0 5.4L-4.7 2.7V-2.7Z"),
+}
+
+# Pixels for each point of a dash's length, for a line as thick as the page's.
+_PIXELS = 2
+
+
+def marker_symbols(impls: Iterable[str]) -> dict[str, dict[str, str]]:
+    """`{impl: {colour, symbol, path, dash}}` for each of `impls`, in the order of the plots.
+
+    These are the colour, marker and dash of the static plots, in the terms of the page's charts.
+    """
+    found = {}
+    for impl, look in parts.looks_of(impls).items():
+        symbol, path = _SHAPES[look.marker]
+        dash = ",".join(f"{length * _PIXELS:g}px" for length in look.dash) or "solid"
+        found[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
+    return found
+
+
+# Axes that select a panel.
+_SELECTORS = tuple(dict.fromkeys(("mode", "d_model", "num_heads", *SETTING_AXES)))
+
+
+def chart_data(contents: Contents) -> dict[str, Any]:
+    """`{"looks": {impl: look}, "axes": [{name, label, values}], "panels": [...], "first": index}`.
+
+    Each panel has:
+
+    - `at`: its value on every axis
+    - `title`
+    - `n`: the axis of n
+    - `time`, `memory`: the curves with their y axis, or None
+    - `roofline`, `crossovers`: the chart's data, or None
+
+    `first` is the panel to open with. The run's grid gives the order of an axis's values where it matters.
+    """
+    panels: list[dict[str, Any]] = []
+    for setting in contents.settings:
+        roof = parts.roof_of_setting(contents.findings.roofs, setting)
+        time, memory = (cost.axis_of(setting.panels) for cost in (parts.TIME, parts.MEMORY))
+        panels += [
+            {
+                "at": {**setting.at, "d_model": panel.d_model, "num_heads": panel.num_heads},
+                "title": f"d = {panel.d_model}, h = {panel.num_heads}; {setting.title}",
+                "n": parts.size_axis(line.seq_len for line in panel.lines),
+                "time": curve_chart(panel, parts.TIME, time),
+                "memory": curve_chart(panel, parts.MEMORY, memory),
+                "roofline": roofline_chart(panel, roof, parts.of_panel(contents.points, setting, panel)),
+                "crossovers": crossover_chart(panel, parts.of_panel(contents.crossovers, setting, panel)),
+            }
+            for panel in setting.panels
+        ]
+    return {
+        "looks": marker_symbols(line.impl for line in contents.lines),
+        "axes": [
+            {"name": name, "label": AXES[name].label, "values": sorted({panel["at"][name] for panel in panels})}
+            for name in _SELECTORS
+        ],
+        "panels": panels,
+        "first": _first(contents.settings, panels, contents.origin.grid),
+    }
+
+
+def _first(found: Sequence[PanelSetting], panels: Sequence[dict[str, Any]], grid: Mapping[str, Sequence[Any]]) -> int:
+    """The index of the panel to open with: the fullest panel of the setting with the most timed cases.
+
+    Among equal settings, one with a roofline comes first, then the first of the grid.
+    """
+    places = [(setting, panel) for setting in found for panel in setting.panels]
+
+    def rank(setting: PanelSetting) -> tuple[int, bool, list[int]]:
+        timed = sum(line.time_s is not None for panel in setting.panels for line in panel.lines)
+        has_roof = any(one["roofline"] for (of, _), one in zip(places, panels, strict=True) if of is setting)
+        orders = [(list(grid.get(axis, ())), value) for axis, value in setting.at.items()]
+        return timed, has_roof, [-order.index(value) if value in order else 0 for order, value in orders]
+
+    if not found:
+        return 0
+    fullest = parts.fullest_panel(max(found, key=rank).panels)
+    return next(i for i, (_, panel) in enumerate(places) if panel is fullest)

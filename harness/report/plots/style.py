@@ -2,18 +2,22 @@
 
 import textwrap
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import seaborn as sns
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.lines import Line2D
 
-from harness import formatting
+from harness.formatting import shortened
+from harness.report.panels import looks_of
 
 GUIDE = "0.45"
-THEME = {
+_THEME = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.labelsize": 11,
@@ -28,49 +32,41 @@ MANY = 10
 _TITLE_SIGN = 0.105
 
 
-def title(figure: Figure, text: str) -> None:
-    """Put a title over the figure, wrapped to its width."""
-    room = int((figure.get_figwidth() - 0.3) / _TITLE_SIGN)
-    figure.suptitle("\n".join(part for line in text.split("\n") for part in textwrap.wrap(line, max(20, room))))
+@contextmanager
+def canvas(width: float, height: float, title: str, style: str = "whitegrid") -> Iterator[Figure]:
+    """A figure of a size in inches, with a title wrapped to its width. Draw inside the `with`, which sets the theme."""
+    with sns.axes_style(style, rc=_THEME), sns.plotting_context(rc=_THEME):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        room = max(20, int((width - 0.3) / _TITLE_SIGN))
+        figure.suptitle("\n".join(part for line in title.split("\n") for part in textwrap.wrap(line, room)))
+        yield figure
 
 
 # Inches: height of one entry of a legend, width of one column.
 _ENTRY, _COLUMN = 0.215, 2.2
 
 
-def legend_columns(entries: int, height: float) -> int:
-    """The number of columns that `entries` of a legend need beside the axes of a figure `height` inches high."""
-    return -(-entries // max(1, int((height - 0.5) / _ENTRY)))
+def legend_columns(entries: int, height: float) -> tuple[int, float]:
+    """The columns that `entries` of a legend need beside axes `height` inches high, and their width in inches."""
+    columns = -(-entries // max(1, int((height - 0.5) / _ENTRY)))
+    return columns, columns * _COLUMN
 
 
-def room_for(columns: int) -> float:
-    """The width of a legend with `columns` columns, in inches."""
-    return columns * _COLUMN
+def layer_handles(impls: Iterable[str], **line: Any) -> list[Line2D]:
+    """The entries of a legend for some layers."""
+    return [
+        Line2D([], [], color=look.colour, ls=(0, look.dash), marker=look.marker, ms=6, label=shortened(impl), **line)
+        for impl, look in looks_of(impls).items()
+    ]
 
 
-def axis_of_sizes(axes: Axes, sizes: Iterable[int]) -> None:
-    """Make the x axis logarithmic. It names measured n only: at most eight, evenly chosen, the largest included."""
-    ticks = sorted(set(sizes))
-    axes.set_xscale("log", base=2)
-    step = -(-len(ticks) // 8)
-    axes.xaxis.set_major_locator(FixedLocator(ticks[::-1][::step][::-1]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-
-
-def axis_of_seconds(axes: Axes) -> None:
-    """Make the y axis logarithmic, in seconds, with two ticks a decade."""
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=20))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.round_text(formatting.seconds(value))))
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
-def axis_of_bytes(axes: Axes) -> None:
-    """Make the y axis logarithmic, in bytes, with ticks at powers of four."""
-    axes.set_yscale("log", base=4)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.round_text(formatting.size(value))))
-    axes.yaxis.set_minor_locator(NullLocator())
+def log_axis(axes: Axes, which: str, axis: dict[str, Any]) -> None:
+    """Make the axis `which`, `x` or `y`, logarithmic, with a range and ticks as `panels` makes them."""
+    ticks, texts = zip(*axis["ticks"], strict=True)
+    # In this order: a new scale would replace the ticks.
+    looks = {"scale": "log", "lim": axis["range"], "ticks": ticks, "ticklabels": texts}
+    axes.set(**{f"{which}{name}": value for name, value in looks.items()})
+    getattr(axes, f"set_{which}ticks")([], minor=True)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

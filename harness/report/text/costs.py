@@ -1,4 +1,4 @@
-"""Costs as text: the answer for each setting, with costs and scaling exponents, and which layer overtakes which.
+"""Costs as text: the answer for each setting, crossovers, cost models, and how well these predict.
 
 Each sentence is written here once, and the reports show it in several places.
 """
@@ -6,35 +6,29 @@ Each sentence is written here once, and the reports show it in several places.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from harness import formatting
-from harness.analysis.analyse import Analysis
-from harness.analysis.crossovers import Crossover, layers_without_heads
+from harness.analysis.claim_rules import signed_exponent
+from harness.analysis.crossovers import Crossover
 from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.series import Setting, setting_of
-from harness.fit.laws import exponent_of
-from harness.report.facets import Panel, PanelSetting, facets, lines_by_facet, panel_settings
-from harness.results.table import CaseResult
+from harness.analysis.predict import HeldOut, scores
+from harness.case import AXES, SETTINGS, Setting
+from harness.fit.laws import Range, exponent_of
+from harness.polynomial import sum_text
+from harness.report.document import Cell, Groups, Row, Table, grouped
+from harness.report.panels import Facet, Panel, PanelSetting, fullest_panel, of_panel
+from harness.results.columns import CaseResult
 
 METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "work", "depth": "sequential depth"}
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value < 1e6 else formatting.power_of_ten(value)
-
-
-_TEXT: dict[str, Callable[[float], str]] = {
+# A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`.
+COST_TEXTS: dict[str, Callable[[float], str]] = {
     "time": formatting.seconds,
     "memory": formatting.size,
-    "flops": lambda value: f"{_count(value)} FLOPs",
-    "depth": _count,
+    "flops": lambda value: f"{formatting.count(value, 1e6)} FLOPs",
+    "depth": lambda value: formatting.count(value, 1e6),
 }
-
-
-def cost_text(metric: str, value: float) -> str:
-    """A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`. Raises KeyError for an unknown metric."""
-    return _TEXT[metric](value)
 
 
 def between_text(lo: float, hi: float, text: Callable[[float], str]) -> str:
@@ -46,36 +40,17 @@ def between_text(lo: float, hi: float, text: Callable[[float], str]) -> str:
     )
 
 
-# Axes whose values need no name beside them.
-_BARE = ("mode", "dtype", "device")
-_NAMES = {"padding_fraction": "padding", "kv_len": "source"}
+def setting_label(settings: Iterable[Setting], but: str = "") -> Callable[[Setting], str]:
+    """A function that names one of the settings of a text by what distinguishes it from the others, `but` for an axis.
+
+    The name of a single setting is empty.
+    """
+    seen = set(settings)
+    varying = [axis for axis in SETTINGS if axis != but and len({getattr(one, axis) for one in seen}) > 1]
+    return lambda setting: ", ".join(AXES[axis].phrase(getattr(setting, axis)) for axis in varying)
 
 
-@dataclass(frozen=True)
-class SettingLabel:
-    """Names a setting by what distinguishes it from the others of a text; the name of a single setting is empty."""
-
-    varying: tuple[str, ...]
-
-    @classmethod
-    def among(cls, settings: Iterable[Setting]) -> "SettingLabel":
-        """Make a label for all the settings that a text mentions."""
-        seen = list(dict.fromkeys(settings))
-        axes = ("mode", "dtype", "device", "mask", "threads", "allocator", "padding_fraction", "kv_len")
-        return cls(tuple(axis for axis in axes if len({getattr(one, axis) for one in seen}) > 1))
-
-    def beside_mode(self) -> "SettingLabel":
-        """This label without the mode, for texts that give the mode anyway."""
-        return SettingLabel(tuple(axis for axis in self.varying if axis != "mode"))
-
-    def __call__(self, setting: Setting) -> str:
-        return ", ".join(
-            getattr(setting, axis) if axis in _BARE else f"{_NAMES.get(axis, axis)} {getattr(setting, axis)}"
-            for axis in self.varying
-        )
-
-
-def crossing_sentences(found: Iterable[Crossover]) -> list[Crossover]:
+def possible_crossings(found: Iterable[Crossover]) -> list[Crossover]:
     """The pairs that cross within the measured range, or may cross: each pair once, time first, then by n.
 
     In every other pair one layer costs more at every n, and the table of costs shows which.
@@ -88,11 +63,6 @@ def crossing_sentences(found: Iterable[Crossover]) -> list[Crossover]:
             if pair not in pairs or _crosses(c):
                 pairs[pair] = c
     return sorted(pairs.values(), key=lambda c: (c.metric != "time", not _crosses(c), c.seq_len or 0.0))
-
-
-def surest_crossover(found: Iterable[Crossover]) -> list[Crossover]:
-    """Sort: certain crossings by n, then pairs decided at every n, then undecided pairs. Ties keep their order."""
-    return sorted(found, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))
 
 
 def _crosses(c: Crossover) -> bool:
@@ -128,59 +98,58 @@ _Laws = Mapping[tuple[str, Any, str], FittedLaw]
 
 
 @dataclass(frozen=True)
-class CostRow:
-    """One layer's costs as text, each empty if it is missing. Without a time, `time` holds the reason."""
-
-    line: CaseResult
-    time: str
-    interval: str
-    memory: str
-    time_slope: str
-    memory_slope: str
-
-
-@dataclass(frozen=True)
 class Answer:
     """The answer for one setting: costs in its fullest panel at the largest n, fastest first, and sentences.
 
     The sentences name the fastest layer, and which layer overtakes which.
     """
 
-    setting: PanelSetting
-    panel: Panel
-    n: int
-    rows: tuple[CostRow, ...]
+    title: str
+    table: Table
     sentences: tuple[str, ...]
 
-    @property
-    def where(self) -> str:
-        """The size at which the rows were measured."""
-        return f"n = {self.n}, d = {self.panel.d_model}, h = {self.panel.num_heads}"
 
-
-def answers(lines: Sequence[CaseResult], findings: Analysis) -> list[Answer]:
-    """An answer for every setting that has a timed case. `findings` must be those of `lines`."""
-    placed = lines_by_facet(findings.crossovers, layers_without_heads(lines))
-    laws = {(law.series.impl, law.series.setting, law.series.metric): law for law in findings.laws}
+def answers(
+    settings: Iterable[PanelSetting], crossovers: Mapping[Facet, list[Crossover]], laws: Iterable[FittedLaw]
+) -> list[Answer]:
+    """An answer for every setting that has a timed case. `crossovers` is a result of `by_facet`."""
+    known = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
     found = []
-    for setting in panel_settings(lines):
-        panel = fullest_setting(setting.panels)
-        if any(line.time_s is not None for line in panel.lines):
-            n = max(line.seq_len for line in panel.lines if line.time_s is not None)
-            crossing = [c for place in facets(setting, panel) for c in placed.get(place, ())]
-            said = (*_fastest(panel, n), *_overtaking(panel, crossing))
-            found.append(Answer(setting, panel, n, _rows(panel, n, laws), said))
+    for setting in settings:
+        panel = fullest_panel(setting.panels)
+        n = max((line.seq_len for line in panel.lines if line.time_s is not None), default=None)
+        if n is not None:
+            at_n = sorted((one for one in panel.lines if one.seq_len == n), key=lambda one: one.time_s or math.inf)
+            text = (*_fastest(at_n), *_overtaking(panel, of_panel(crossovers, setting, panel)))
+            found.append(Answer(setting.title, _cost_table(setting, panel, at_n, known), text))
     return found
 
 
-def fullest_setting(panels: Sequence[Panel]) -> Panel:
-    """The panel with the most timed cases; among equals the widest, then the one with the most heads."""
-    return max(
-        panels, key=lambda panel: (sum(line.time_s is not None for line in panel.lines), panel.d_model, panel.num_heads)
+def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws) -> Table:
+    columns = {"layer": "layer", "time": "n", "interval,\n95 %": "n soft bar", "peak\nmemory": "n"}
+    return Table(
+        {**columns, "slope of\ntime": "n optional", "slope of\nmemory": "n optional"},
+        [_cost_row(panel, line, laws) for line in at_n],
+        title=f"Cost of one call at n = {at_n[0].seq_len}, d = {panel.d_model}, h = {panel.num_heads}",
+        about=setting.title,
+        note=SCALING_EXPONENT,
     )
 
 
-def interval_text(line: CaseResult) -> str:
+def _cost_row(panel: Panel, line: CaseResult, laws: _Laws) -> Row:
+    of_time, of_memory = (_slopes(panel, line, laws.get((line.impl, Setting.of(line), m))) for m in ("time", "memory"))
+    ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
+    return (
+        line.impl,
+        Cell(formatting.seconds(line.time_s) if line.time_s is not None else ended, kind),
+        Cell(_interval(line), ends=(line.time_lo_s, line.time_s, line.time_hi_s) if line.time_s else None),
+        _memory(line),
+        of_time,
+        of_memory or ("unknown" if line.allocates_outside_torch else ""),
+    )
+
+
+def _interval(line: CaseResult) -> str:
     """The interval of a time, in per cent of the time; `one trial` without an interval, empty without a time."""
     if line.time_s is None:
         return ""
@@ -188,26 +157,6 @@ def interval_text(line: CaseResult) -> str:
         return "one trial"
     down, up = 100 * (1 - line.time_lo_s / line.time_s), 100 * (line.time_hi_s / line.time_s - 1)
     return f"−{down:.0f} +{up:.0f} %" if max(down, up) >= 9.95 else f"−{down:.1f} +{up:.1f} %"
-
-
-def _rows(panel: Panel, n: int, laws: _Laws) -> tuple[CostRow, ...]:
-    at_n = [line for line in panel.lines if line.seq_len == n]
-    return tuple(
-        CostRow(
-            line,
-            formatting.seconds(line.time_s) if line.time_s is not None else _untimed(line),
-            interval_text(line),
-            _memory(line),
-            _slopes(panel, line, laws.get((line.impl, setting_of(line), "time"))),
-            _slopes(panel, line, laws.get((line.impl, setting_of(line), "memory")))
-            or ("unknown" if line.allocates_outside_torch else ""),
-        )
-        for line in sorted(at_n, key=lambda line: line.time_s if line.time_s is not None else float("inf"))
-    )
-
-
-def _untimed(line: CaseResult) -> str:
-    return "not timed" if line.status == "ok" else line.status
 
 
 def _memory(line: CaseResult) -> str:
@@ -226,44 +175,155 @@ def _slopes(panel: Panel, line: CaseResult, fitted: FittedLaw | None) -> str:
         return ""
     begins = max((b.n for b in fitted.law.breaks), default=0.0)
     smallest = min((one.seq_len for one in panel.of(line.impl) if one.seq_len >= begins), default=line.seq_len)
-    ends = [
-        exponent_of(fitted.law, "n", n, line.d_model, line.num_heads, line.batch_size) for n in (smallest, line.seq_len)
-    ]
+    held = line.d_model, line.num_heads, line.batch_size
+    ends = [exponent_of(fitted.law, "n", n, *held) for n in (smallest, line.seq_len)]
     return " → ".join(f"{end.value:.2f}" for end in ends if end is not None)
 
 
-def _fastest(panel: Panel, n: int) -> list[str]:
-    timed = [line for line in panel.lines if line.seq_len == n and line.time_s is not None]
-    ranked = sorted(timed, key=lambda line: (line.time_s or 0.0, line.impl))
-    if len(ranked) < 2:
+def _fastest(at_n: Sequence[CaseResult]) -> list[str]:
+    """A sentence about the two fastest of some lines, which come fastest first."""
+    timed = [(line, line.time_s) for line in at_n if line.time_s is not None]
+    if len(timed) < 2:
         return []
-    first, second = ranked[:2]
-    ratio = (second.time_s or 0.0) / (first.time_s or 1.0)
-    doubt = "; their intervals overlap" if _overlap(first, second) else ""
-    return [f"Fastest at n = {n}: {first.impl}, {ratio:.2f} times as fast as {second.impl}{doubt}."]
-
-
-def _overlap(faster: CaseResult, slower: CaseResult) -> bool:
-    """Whether noise alone could explain why `faster` took less time."""
-    return faster.time_hi_s is None or slower.time_lo_s is None or faster.time_hi_s >= slower.time_lo_s
+    (first, best), (second, next_best) = timed[:2]
+    # Noise alone could explain why the first one took less time.
+    overlap = first.time_hi_s is None or second.time_lo_s is None or first.time_hi_s >= second.time_lo_s
+    doubt = "; their intervals overlap" if overlap else ""
+    faster = f"{first.impl}, {next_best / best:.2f} times as fast as {second.impl}"
+    return [f"Fastest at n = {first.seq_len}: {faster}{doubt}."]
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     """Sentences about the n from which each attention layer costs more time than the fastest RNN, the one to beat.
 
-    If there are more than `_MOST_PAIRS`, the surest ones are kept.
+    If there are more than `_MOST_PAIRS`, the surest ones are kept: certain crossings by n, then pairs decided at every
+    n, then undecided pairs.
     """
     family = {line.impl: line.family for line in panel.lines}
-    a_token = {
-        impl: line.time_s / line.seq_len
-        for impl in panel.impls()
-        for line in panel.of(impl)  # in ascending n: the largest timed one stays
-        if line.time_s
-    }
+    # In ascending n: the largest timed one stays.
+    a_token = {line.impl: line.time_s / line.seq_len for line in panel.lines if line.time_s}
     rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)
     pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
     if len(pairs) <= _MOST_PAIRS:
         return [crossover_sentence(c) for c in pairs]
+    surest = sorted(pairs, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))[:_MOST_PAIRS]
     left = len(pairs) - _MOST_PAIRS
-    more = f"and {left} more pair{'s' if left > 1 else ''}: crossovers.csv"
-    return [*map(crossover_sentence, surest_crossover(pairs)[:_MOST_PAIRS]), more]
+    return [*map(crossover_sentence, surest), f"and {left} more pair{'s' if left > 1 else ''}: crossovers.csv"]
+
+
+def law_formula(fitted: FittedLaw) -> str:
+    """The cost model of a series, the fastest growing term first.
+
+    `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs.
+    """
+    text = partial(_coefficient, fitted.series.metric)
+    return sum_text((c.value, _written(text(abs(c.value)), str(c.term))) for c in reversed(fitted.law.coefficients))
+
+
+def coefficient_texts(fitted: FittedLaw) -> list[str]:
+    """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
+    text = partial(_coefficient, fitted.series.metric)
+    known = () if fitted.law.exact else reversed(fitted.law.coefficients)
+    return [f"{c.term}: {text(c.value)} ({between_text(c.lo, c.hi, text)})" for c in known]
+
+
+def exponent_text(found: Range | None) -> str:
+    """A scaling exponent with its interval: `1.87 (1.75 to 1.98)`. An exact one is the value alone."""
+    if found is None:
+        return ""
+    if found.hi - found.lo < 0.005:
+        return signed_exponent(found.value)
+    return f"{signed_exponent(found.value)} ({between_text(found.lo, found.hi, signed_exponent)})"
+
+
+def break_text(fitted: FittedLaw) -> str:
+    """The n from which the law holds, in words; empty if no other law holds below."""
+    return f"from n = {fitted.law.breaks[-1].n:.0f} on" if fitted.law.breaks else ""
+
+
+def _coefficient(metric: str, value: float) -> str:
+    if metric == "time":
+        return formatting.seconds(value)
+    if metric == "memory":
+        return f"{value:.3g} B" if abs(value) < 1000 else formatting.size(value)
+    return formatting.power_of_ten(value)
+
+
+def _written(coefficient: str, term: str) -> str:
+    if term == "1":
+        return coefficient
+    if coefficient == "1":
+        return term
+    return f"{coefficient}{term}" if coefficient.isdigit() else f"{coefficient}·{term}"
+
+
+def laws_table(laws: Sequence[FittedLaw]) -> Table:
+    """The cost models as a table with a group for each metric."""
+    where = setting_label(fitted.series.setting for fitted in laws)
+    of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
+    exponents = {"exponent of n": "n", "exponent of d": "n", "error of sizes left out": "n"}
+    groups: Groups = {(Cell(name),): [_law_row(fitted, where) for fitted in alike] for name, alike in of_metric.items()}
+    return Table({"layer": "layer", "law": "formula", **exponents}, groups=groups)
+
+
+def _law_row(fitted: FittedLaw, where: Callable[[Setting], str]) -> Row:
+    law, error = fitted.law, fitted.law.cv_error
+    formula = Cell(
+        law_formula(fitted),
+        aside=" ".join(filter(None, ("exactly" if law.exact else "", break_text(fitted)))),
+        why="" if law.determined else f"not determined: {law.reason}",
+        details=coefficient_texts(fitted),
+    )
+    return (
+        Cell(fitted.series.impl, aside=where(fitted.series.setting)),
+        formula,
+        exponent_text(fitted.exponent_n),
+        exponent_text(fitted.exponent_d),
+        "" if law.exact or error is None or not math.isfinite(error) else formatting.share(error),
+    )
+
+
+def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
+    """A sentence for each metric: how well cost models predicted cases that they were not fitted to.
+
+    It gives the size of the errors, and how many cases lie in the prediction interval.
+    """
+    text = []
+    for score in scores(held_out):
+        worst = max((one for one in held_out if one.metric == score.metric), key=lambda one: abs(one.error))
+        text.append(
+            "Laws fitted to a quarter of the largest n and below predict the "
+            f"{METRIC_NAMES[score.metric]} there to within {formatting.share(score.error)} (median; at worst "
+            f"{formatting.share(abs(worst.error))}: {worst.impl} n={worst.n} d={worst.d} h={worst.h}); "
+            f"{score.covered} of {score.predictions} cases lie in the predicted interval."
+        )
+    return text
+
+
+# The most predictions of one metric on the page.
+_MOST_HELD_OUT = 50
+
+
+def held_out_table(held_out: Sequence[HeldOut]) -> Table:
+    """The predictions beside the measurements, with a group for each metric: those with the largest errors."""
+    where = setting_label(one.setting for one in held_out)
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    for metric, predictions in grouped(held_out, lambda one: one.metric).items():
+        least = sorted((abs(one.error) for one in predictions), reverse=True)[:_MOST_HELD_OUT][-1]
+        rows = [_held_out_row(one, where(one.setting)) for one in predictions if abs(one.error) >= least]
+        groups[(Cell(METRIC_NAMES[metric]),)] = rows
+    numbers = {"measured": "n", "predicted": "n", "error": "n", "within": "verdict", "between": "n soft"}
+    return Table({"layer": "layer", **numbers, "at": "at", "fitted to n ≤": "n"}, groups=groups)
+
+
+def _held_out_row(one: HeldOut, where: str) -> Row:
+    text = COST_TEXTS[one.metric]
+    between = between_text(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
+    costs = text(one.measured), text(one.predicted), signed_share(one.error)
+    at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", where)))
+    return (one.impl, *costs, "yes" if one.covered else "no", between, at, str(one.fitted_to))
+
+
+def signed_share(error: float) -> str:
+    """A relative error with its sign: `+12 %`, `−3.1 %`."""
+    return ("−" if error < 0 else "+") + formatting.share(abs(error))

@@ -9,28 +9,22 @@ import ctypes
 import gc
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
-from torch.autograd.profiler import profile
 
-from harness import claims, registry
+from harness import registry
 from harness.case import Case
 from harness.errors import UsageError
-from harness.trial.compilation import graphs, triton_kernels
-from harness.trial.environment import set_allocator
-from harness.trial.layer_protocol import output_dtype
-from harness.trial.metrics.depth_and_traffic import Depth, Traffic, UntrackedWrites
+from harness.trial import compilation, environment, layer_protocol, sandbox
 from harness.trial.metrics.flops import Flops
-from harness.trial.metrics.opaque_kernels import Fallback, Work, backend_name
-from harness.trial.metrics.operations import Observer, Storages, tensors_of
-from harness.trial.tolerance import check_finite, check_output
+from harness.trial.metrics.opaque_kernels import Fallback, backend_name
+from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens
 
 # Requested bytes, not the blocks that served them: block sizes depend on what the allocator had available.
@@ -54,7 +48,7 @@ def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         baseline = torch.cuda.memory_stats()[_REQUESTED + "current"]
-    with profile(profile_memory=True) as recorded:
+    with torch.autograd.profiler.profile(profile_memory=True) as recorded:
         kept = call()  # noqa: F841  # the output must be alive when the peak is taken
     events = recorded.kineto_results.events()
     names = [event.name() for event in events]
@@ -67,11 +61,7 @@ def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]
 
 def peak_of_changes(changes: Iterable[int]) -> int:
     """Return the highest running sum of allocations (+) and frees (−), in bytes."""
-    alive = peak = 0
-    for change in changes:
-        alive += change
-        peak = max(peak, alive)
-    return peak
+    return max(accumulate(changes, initial=0))
 
 
 def resident_peak(call: Callable[[], Any]) -> int | None:
@@ -88,36 +78,17 @@ def resident_peak(call: Callable[[], Any]) -> int | None:
         # Reuse of freed memory that the C library kept would be invisible, so return this memory first.
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
-        before, _ = _status("VmRSS"), _status("VmHWM")
+        before, _ = sandbox.status_bytes("VmRSS"), sandbox.status_bytes("VmHWM")
     except (OSError, LookupError, AttributeError):  # not Linux, not glibc, or a sandbox that hides it
         return None
     kept = call()  # noqa: F841  # as above
-    return max(0, _status("VmHWM") - before)
+    return max(0, sandbox.status_bytes("VmHWM") - before)
 
 
 def exceeds_traced(resident: int | None, traced: int, threads: int, operations: int) -> bool:
     """Return whether the layer allocates outside torch: its `resident` peak is far above torch's `traced` one."""
     scratch = _SCRATCH_BYTES + threads * _SCRATCH_BYTES_PER_THREAD + operations * _BYTES_PER_OPERATION
     return resident is not None and resident > _TIMES_TRACED * traced + scratch
-
-
-def return_freed_blocks() -> None:
-    """Make glibc return each large block to the system when it is freed, from now on.
-
-    Call it before building the layer.
-
-    By default, freed blocks may stay on glibc's heap. The resident peak of one layer then varied from 42 to 161 MiB,
-    and torch's own blocks could not be distinguished from other memory.
-    """
-    with contextlib.suppress(Unsupported):  # without glibc
-        set_allocator("fresh")
-
-
-def _status(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise LookupError(f"/proc/self/status has no {field}")
 
 
 def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tensor]) -> int:
@@ -141,7 +112,7 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tens
 
     hook = layer.register_forward_hook(forward_has_ended)
     try:
-        with saved_tensors_hooks(pack, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             call()
     finally:
         hook.remove()
@@ -150,23 +121,21 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tens
 
 @dataclass(frozen=True)
 class Observation:
-    """Results of one observed call. Fields not listed here are as in `collect_metrics`.
+    """Results of one observed call.
 
+    - `ops`: the number of dispatched operations.
     - `materialised_bytes`: the least traffic beyond weights, inputs and outputs.
+    - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
     """
 
-    work: Work | None
-    flops_unknown: list[str]
-    depth_undeclared: list[str]
+    flops: Flops
+    depth: Chain
     ops: int
-    depth: int
-    depth_declared: int
     materialised_bytes: int
     output_bytes: int
     fallback: str | None
-    has_own_operators: bool
     past_torch: bool
     past_allocator: bool
 
@@ -178,11 +147,14 @@ def trace_call(work: Workload) -> Observation:
     depth = Depth(flops.declared_depth)
     traffic = Traffic(storages)
     written, fallback = UntrackedWrites(storages), Fallback()
-    observer = Observer(storages, (flops, depth, traffic, written, fallback))
+    observer = Observer(storages, (flops.add, depth.add, traffic.add, written.add, fallback.add))
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
-    with _compiler_off():
+    # Compiled code runs as it is written; otherwise the compiler would trace into the observer. If the warm-up call has
+    # not imported the compiler, nothing is compiled. Importing it would take 0.7 s.
+    is_loaded = "torch._dynamo" in sys.modules
+    with torch.compiler.set_stance("force_eager") if is_loaded else contextlib.nullcontext():
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
         with observer:
             result = call()
@@ -190,28 +162,15 @@ def trace_call(work: Workload) -> Observation:
     outputs = [*tensors_of(result), *gradients]
     given = [*leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
-        flops.work,
-        flops.unknown,
-        flops.undeclared,
-        observer.ops,
-        depth.length,
-        depth.declared,
-        traffic.bytes(leaves, outputs),
-        sum(tensor.nbytes for tensor in outputs),
-        fallback.reason,
-        flops.has_own_operators,
-        written.past_torch(given, outputs),
-        written.somebody_elses,
+        flops=flops,
+        depth=depth.longest,
+        ops=observer.ops,
+        materialised_bytes=traffic.bytes(leaves, outputs),
+        output_bytes=sum(tensor.nbytes for tensor in outputs),
+        fallback=fallback.reason,
+        past_torch=written.past_torch(given, outputs),
+        past_allocator=written.somebody_elses,
     )
-
-
-def _compiler_off() -> AbstractContextManager[Any]:
-    """Run compiled code as it is written; otherwise the compiler would trace into the observer."""
-    # If the warm-up call has not imported the compiler, nothing is compiled. Importing it would take 0.7 s.
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
-
-
-_Fact = TypeVar("_Fact")
 
 
 def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
@@ -244,13 +203,17 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
 
     Each kind of fact is taken in a separate call, so that taking one does not disturb another.
     """
-    return_freed_blocks()
+    # glibc shall return each large block when it is freed. Blocks that stay on its heap made the resident peak of one
+    # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
+    with contextlib.suppress(Unsupported):  # without glibc
+        environment.set_allocator("fresh")
     work = build(case, seed)
     y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
+    sandbox.note_used()
     work.sync()
     if case.mode in ("forward", "train"):  # values are verified at a small n; at this n, check what can be checked
-        y = check_output(y, work.x, case.d_model, output_dtype(work.layer, case.dtype))
-        check_finite(y, counted_tokens(work.layer, case))
+        y = layer_protocol.check_output(y, work.x, case.d_model, layer_protocol.output_dtype(work.layer, case.dtype))
+        layer_protocol.check_finite(y, counted_tokens(work.layer, case))
     del y
     work.forget()
     traced, operations = allocator_peak(work.call, case.device)
@@ -264,19 +227,19 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     if work.gradient is not None:
         saved = _told(lambda: saved_bytes(work.layer, work.forward, leaves), "saved_bytes", unknown)
     work.forget()
-    seen = _told(lambda: trace_call(work), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
-    inputs = _inputs(case, work)
-    facts = _watched(seen, unknown)
+    what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
+    seen: Observation | None = _told(lambda: trace_call(work), what, unknown)
+    # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
+    decodes = case.mode == "decode"
+    inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
+    facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown)
     partly = _outside_torch(seen, resident, traced, case.threads)
     unknown += partly
     return {
         **facts,
         **_claimed(case),
-        "min_bytes": None
-        if facts["min_bytes"] is None
-        else facts["min_bytes"] + _bytes([*weights, *_moved(case, work)]),
         "weights_bytes": _bytes(weights),
-        "inputs_bytes": _bytes(inputs),
+        "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced, saved),
         "peak_resident_bytes": resident,
         "peak_traced_bytes": traced,
@@ -305,24 +268,6 @@ def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | No
     return {"peak_bytes": peak, "saved_bytes": saved, "transient_bytes": transient}
 
 
-def _moved(case: Case, work: Workload) -> list[torch.Tensor]:
-    """Return the inputs that every call reads.
-
-    In decoding, the token and its caches and states are observed as they are read, so none is listed.
-    """
-    return [] if case.mode == "decode" else work.inputs
-
-
-def _inputs(case: Case, work: Workload) -> list[torch.Tensor]:
-    """Return the tensors that exist before the call and are not weights.
-
-    In decoding, only the last token counts as input.
-    """
-    given = [work.x[:, -1].clone()] if case.mode == "decode" else work.inputs
-    gradient = [work.gradient] if work.gradient is not None else []
-    return [*given, *gradient, *work.constants]
-
-
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the size of the tensors' storages, each counted once.
 
@@ -332,7 +277,7 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
-def _told(take: Callable[[], _Fact], what: str, unknown: list[str]) -> _Fact | None:
+def _told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
     try:
         return take()
@@ -351,8 +296,9 @@ def _claimed(case: Case) -> dict[str, Any]:
     Raises UsageError for an unparsable claim.
     """
     own = registry.is_foreign(case.impl)
-    of_it = claims.claims_of_class(registry.load_class(case.impl)) if own else claims.claims_of_impl(case.impl)
-    formula = claims.work_of(of_it, case.mode)
+    layer = registry.load_class(case.impl)
+    of_it = registry.claims_of_class(layer, case) if own else registry.claims_of_impl(case.impl, case)
+    formula = registry.work_of(of_it, case.mode)
     # With a source, the work depends on two lengths, but claims know only one.
     formula = None if case.kv_len else formula
     work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
@@ -360,61 +306,46 @@ def _claimed(case: Case) -> dict[str, Any]:
     return {"flops_claimed": work, "claims": dumps(stated, ensure_ascii=False) if own and stated else None}
 
 
-def _watched(seen: Observation | None, unknown: list[str]) -> dict[str, Any]:
-    """Return the facts of the observed call, with `min_bytes` still without weights and inputs.
+# Facts of the observed call: those of how it is computed, which differ if the layer is compiled, and all of them.
+_OF_COMPUTING = ("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes")
+_WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
+
+
+def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> dict[str, Any]:
+    """Return the facts of the observed call. `given_bytes` is the size of weights and inputs.
 
     Reasons go to `unknown`.
     """
+    nothing: dict[str, Any] = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     if seen is None:
-        return dict.fromkeys(_WATCHED) | {"flops_unknown": []}
-    facts = _as_facts(seen)
-    unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops_unknown]
+        return nothing
+    unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]
     undeclared = "depth: {} declares no depth in the layer's `kernels`, and is counted as one operation"
-    unknown += [undeclared.format(name) for name in seen.depth_undeclared]
-    if graphs():
+    unknown += [undeclared.format(name) for name in seen.flops.undeclared]
+    compiled, hidden = compilation.graphs() > 0, ""
+    if compiled:
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
-        facts |= dict.fromkeys(("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"))
-    elif triton_kernels() and not seen.has_own_operators:
-        unknown.append("flops, ops, depth, min_bytes: a Triton kernel is called past torch's dispatcher, and not seen")
-        facts |= _unseen(seen)
+    elif compilation.triton_kernels() and not seen.flops.has_own_operators:
+        hidden = "a Triton kernel is called past torch's dispatcher, and not seen"
     elif seen.past_torch:
-        unknown.append(
-            "flops, ops, depth, min_bytes: a part of its result is of no operation that torch dispatches: of a kernel "
-            "bound to Python by hand, of numpy, or of an earlier call"
+        hidden = (
+            "a part of its result is of no operation that torch dispatches: of a kernel bound to Python by hand, of "
+            "numpy, or of an earlier call"
         )
-        facts |= _unseen(seen)
-    return facts
-
-
-def _unseen(seen: Observation) -> dict[str, Any]:
-    """Return the facts of a call that did more than was observed."""
-    return dict.fromkeys(_WATCHED) | {"flops_unknown": [], "output_bytes": seen.output_bytes}
-
-
-def _as_facts(seen: Observation) -> dict[str, Any]:
-    return {
-        "flops": seen.work.flops if seen.work else None,
-        "flops_full": seen.work.full if seen.work else None,
-        "flops_unknown": seen.flops_unknown,
+    if hidden:
+        unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
+        return nothing | {"output_bytes": seen.output_bytes}
+    flops, full = seen.flops.work or (None, None)
+    facts = {
+        "flops": flops,
+        "flops_full": full,
+        "flops_unknown": seen.flops.unknown,
         "ops": seen.ops,
-        "depth": seen.depth,
-        "depth_declared": seen.depth_declared,
-        "fused_depth_declared": seen.depth_declared > 0,
-        "min_bytes": seen.materialised_bytes + seen.output_bytes,
+        "depth": seen.depth.length,
+        "depth_declared": seen.depth.declared,
+        "fused_depth_declared": seen.depth.declared > 0,
+        "min_bytes": given_bytes + seen.materialised_bytes + seen.output_bytes,
         "output_bytes": seen.output_bytes,
         "backend_fallback": seen.fallback,
     }
-
-
-_WATCHED = (
-    "flops",
-    "flops_full",
-    "flops_unknown",
-    "ops",
-    "depth",
-    "depth_declared",
-    "fused_depth_declared",
-    "min_bytes",
-    "output_bytes",
-    "backend_fallback",
-)
+    return facts | dict.fromkeys(_OF_COMPUTING if compiled else ())

@@ -1,8 +1,8 @@
 """FLOPs of a call. A multiply-add counts as 2; elementwise operations and reductions are not counted.
 
-The formulas here count matrix products and FlexAttention, and those of `harness.trial.metrics.opaque_kernels` all
-other opaque kernels. Torch's own registry counts convolutions and everything else that it has a formula for. Plain
-products ignore masks: attention written out does its full work under a causal mask, and is counted so.
+The formulas here count matrix products and FlexAttention, and those of `opaque_kernels.py` all other opaque kernels.
+Torch's own registry counts convolutions and everything else that it has a formula for. Plain products ignore
+masks: attention written out does its full work under a causal mask, and is counted so.
 
 Operators without a formula make the count unknown instead of too small. These are operators from a user's namespace,
 all higher-order operators but FlexAttention's, and linear-algebra solvers.
@@ -11,6 +11,7 @@ all higher-order operators but FlexAttention's, and linear-algebra solvers.
 import math
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,29 +62,25 @@ def _sizes(blocks: Tensor, size: int, length: int) -> Tensor:
     return (length - blocks.long() * size).clamp(0, size)
 
 
-def _work(qk: int, v: int) -> Any:
-    """Return a formula: `qk` products over the query's head size and `v` products over the value's.
+def _flex(qk: int, v: int, call: Arguments) -> Work:
+    """FLOPs of `qk` products over the query's head size and `v` products over the value's.
 
     `Work.full` is the work without a mask.
     """
-
-    def work(call: Arguments) -> Work:
-        batch, heads, queries, head_dim = call["query"].shape
-        keys = call["key"].shape[2]
-        each = 2 * (qk * head_dim + v * call["value"].shape[3])
-        pairs = computed_pairs(call["block_mask"], batch, heads, queries, keys)
-        return Work(each * pairs, each * batch * heads * queries * keys)
-
-    return work
+    batch, heads, queries, head_dim = call["query"].shape
+    keys = call["key"].shape[2]
+    each = 2 * (qk * head_dim + v * call["value"].shape[3])
+    pairs = computed_pairs(call["block_mask"], batch, heads, queries, keys)
+    return Work(each * pairs, each * batch * heads * queries * keys)
 
 
 FLEX: dict[str, Kernel] = {
-    "flex_attention": Kernel(_work(1, 1), lambda call: 3),
+    "flex_attention": Kernel(partial(_flex, 1, 1), 3),
     # 7 products, where other fused kernels have 5. One loop computes the gradient of the queries, and another those of
     # keys and values. Each loop recomputes the scores and the gradient of the weights. (Dong et al. 2024, "Flex
     # Attention"; the template `flex_backwards` in torch/_inductor.)
     # Over the query's head size: the scores twice, dQ, dK. Over the value's: the weights' gradient twice, dV.
-    "flex_attention_backward": Kernel(_work(4, 3), lambda call: 4),
+    "flex_attention_backward": Kernel(partial(_flex, 4, 3), 4),
 }
 
 
@@ -102,43 +99,20 @@ def _observed(operator: Any) -> Any:
 Declared = Mapping[str, Mapping[str, Callable[..., int]]]
 
 
-def _matrix_vector(mat: Tensor, vec: Tensor) -> int:
-    return 2 * mat.numel()
-
-
-def _dot(a: Tensor, b: Tensor) -> int:
-    return 2 * a.numel()
-
-
-def _batched(a: Tensor, b: Tensor) -> int:
-    return 2 * a.numel() * b.shape[-1]
-
-
-def _linear(x: Tensor, weight: Tensor) -> int:
-    return 2 * x.numel() * weight.shape[0]
-
-
-# The two arguments that are multiplied, and the cost of their product. Torch's registry has the first four, too. Its
-# formulas take ten times as long, and a loop over time calls them in every step.
-_PRODUCTS: dict[str, tuple[int, int, Callable[[Tensor, Tensor], int]]] = {
-    "aten::mm": (0, 1, _batched),
-    "aten::addmm": (1, 2, _batched),
-    "aten::bmm": (0, 1, _batched),
-    "aten::baddbmm": (1, 2, _batched),
-    "aten::mv": (0, 1, _matrix_vector),
-    "aten::addmv": (1, 2, _matrix_vector),
-    "aten::addmv_": (1, 2, _matrix_vector),
-    "aten::dot": (0, 1, _dot),
-    "aten::vdot": (0, 1, _dot),
-    "aten::addbmm": (1, 2, _batched),
-    "aten::addbmm_": (1, 2, _batched),
-    "aten::addmm_": (1, 2, _batched),
-    "aten::baddbmm_": (1, 2, _batched),
-    "aten::_addmm_activation": (1, 2, _batched),
-    "aten::_int_mm": (0, 1, _batched),
-    "aten::linear": (0, 1, _linear),
-    "aten::mkldnn_linear": (0, 1, _linear),
+# The products of two arguments, by the place of the first one. Torch has formulas for some of them, too. Those take
+# ten times as long, and a loop over time calls these operations in every step.
+_PRODUCTS = {
+    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "linear", "mkldnn_linear"), 0),
+    **dict.fromkeys(("addmm", "addmm_", "baddbmm", "baddbmm_", "addbmm", "addbmm_", "_addmm_activation"), 1),
+    **dict.fromkeys(("addmv", "addmv_"), 1),
 }
+
+
+def _product(name: str, a: Tensor, b: Tensor) -> int:
+    """FLOPs of a product. `b` is a matrix, a batch of matrices or a vector; a linear layer's weights are transposed."""
+    columns = b.shape[0] if name.endswith("linear") else b.shape[-1] if b.dim() > 1 else 1
+    return 2 * a.numel() * columns
+
 
 _UNCOUNTED = (
     *("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist"),
@@ -213,7 +187,7 @@ class Flops:
         opaque = _opaque(operation)
         if opaque is not None:
             kernel, arguments = opaque
-            return kernel.depth(arguments)
+            return kernel.depth if isinstance(kernel.depth, int) else kernel.depth(arguments)
         if operation.traits.namespace not in _KNOWN and name not in self.undeclared:
             self.undeclared.append(name)
         return None
@@ -252,9 +226,10 @@ def _opaque(operation: Operation) -> tuple[Kernel, Arguments] | None:
 def _plain(operation: Operation) -> int | None:
     """Return the FLOPs of an operation that is no opaque kernel: 0 for elementwise work, None if unknown."""
     of, args = operation.traits, operation.args
-    if of.name in _PRODUCTS:
-        first, second, product = _PRODUCTS[of.name]
-        return product(args[first], args[second])
+    short = of.name.partition("::")[2]
+    if of.namespace == "aten" and short in _PRODUCTS:
+        first = _PRODUCTS[short]
+        return _product(short, args[first], args[first + 1])
     if of.name == "aten::convolution_backward":
         return _convolution_backward(operation.arguments())
     packet = getattr(operation.func, "_overloadpacket", None)
@@ -264,7 +239,6 @@ def _plain(operation: Operation) -> int | None:
         return int(flop_registry[packet](*args, **kwargs, out_val=operation.out))
     if of.namespace not in _KNOWN:
         return None
-    short = of.name.partition("::")[2]
     if short.startswith("_fft_"):
         return _fourier(args[0], operation.out, args[1])
     return None if short.startswith(_UNCOUNTED) else 0

@@ -6,6 +6,7 @@ call's arguments by name, as the operator declares them.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -25,10 +26,10 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """An opaque kernel. `work` returns None for a call whose FLOPs are unknown."""
+    """An opaque kernel. `work` returns None for a call whose FLOPs are unknown. `depth` may be one for all calls."""
 
     work: Callable[[Arguments], Work | None]
-    depth: Callable[[Arguments], int]
+    depth: Callable[[Arguments], int] | int
 
 
 def causal_pairs(queries: int, keys: int) -> int:
@@ -55,45 +56,29 @@ def _products(query: Tensor, key: Tensor, value: Tensor, causal: bool, qk: int, 
     return Work(each * (causal_pairs(queries, keys) if causal else full), each * full)
 
 
-def _attention(call: Arguments) -> Work:
-    # 2 products: the scores and the weighted sum.
-    return _products(call["query"], call["key"], call["value"], call["is_causal"], 1, 1)
+def _fused(qk: int, v: int, call: Arguments) -> Work:
+    """FLOPs of the kernels behind `scaled_dot_product_attention`: (b, h, n, head_dim)."""
+    return _products(call["query"], call["key"], call["value"], call["is_causal"], qk, v)
 
 
-def _attention_backward(call: Arguments) -> Work:
-    # 5 products, because a fused kernel computes the scores again (Dao et al. 2022, algorithm 4). The backward pass of
-    # `math` consists of plain products, 4 of them.
-    # Over the query's head size: scores, dQ, dK. Over the value's: dV, and the gradient of the weights.
-    return _products(call["query"], call["key"], call["value"], call["is_causal"], 3, 2)
+def _flash(qk: int, v: int, call: Arguments) -> Work | None:
+    """FLOPs of flash attention called directly: (b, n, h, head_dim)."""
+    ragged = call["cum_seq_q"] is not None and call["cum_seq_q"].numel() > 0
+    windows = (call.get("window_size_left"), call.get("window_size_right"))
+    if ragged or any(size is not None and size >= 0 for size in windows):
+        return None
+    return _products(call["query"], call["key"], call["value"], call["is_causal"], qk, v, heads_at=2)
 
 
-def _flash(qk: int, v: int) -> Callable[[Arguments], Work | None]:
-    """Formula for flash attention called directly: (b, n, h, head_dim)."""
-
-    def work(call: Arguments) -> Work | None:
-        ragged = call["cum_seq_q"] is not None and call["cum_seq_q"].numel() > 0
-        if ragged or any(
-            call.get(side) is not None and call[side] >= 0 for side in ("window_size_left", "window_size_right")
-        ):
-            return None
-        return _products(call["query"], call["key"], call["value"], call["is_causal"], qk, v, heads_at=2)
-
-    return work
-
-
-def _efficient(qk: int, v: int) -> Callable[[Arguments], Work | None]:
-    """Formula for memory-efficient attention called directly: (b, n, h, head_dim).
+def _efficient(qk: int, v: int, call: Arguments) -> Work | None:
+    """FLOPs of memory-efficient attention called directly: (b, n, h, head_dim).
 
     Mask type 1 is causal from the top left.
     """
-
-    def work(call: Arguments) -> Work | None:
-        mask = call["custom_mask_type"]
-        if call["cu_seqlens_q"] is not None or call.get("window_size") or mask not in (0, 1):
-            return None
-        return _products(call["query"], call["key"], call["value"], mask == 1, qk, v, heads_at=2)
-
-    return work
+    mask = call["custom_mask_type"]
+    if call["cu_seqlens_q"] is not None or call.get("window_size") or mask not in (0, 1):
+        return None
+    return _products(call["query"], call["key"], call["value"], mask == 1, qk, v, heads_at=2)
 
 
 def _native_attention(call: Arguments) -> Work:
@@ -176,37 +161,36 @@ def _onednn_backward(call: Arguments) -> Work:
     return _unmasked(4 * _tokens(call) * (call["weight1"].numel() + call["weight2"].numel()))
 
 
-def _constant(depth: int) -> Callable[[Arguments], int]:
-    return lambda call: depth
-
-
 # Attention, forward: scores, softmax, weighted sum. Backward: scores, softmax (beside it the gradient of the weights),
 # gradient of the scores, gradients of queries and keys.
-_FORWARD, _BACKWARD = _constant(3), _constant(4)
+_FORWARD_DEPTH, _BACKWARD_DEPTH = 3, 4
+# Products over the query's head size and over the value's. Forward: the scores, and the weighted sum. Backward: the
+# scores again, because a fused kernel computes them again (Dao et al. 2022, algorithm 4), dQ, dK; dV, and the gradient
+# of the weights. The backward pass of `math` consists of plain products, 4 of them.
+_FORWARD, _BACKWARD = (1, 1), (3, 2)
 
+_SCALED_DOT_PRODUCT = [
+    f"aten::_scaled_dot_product_{name}"
+    for name in (
+        *("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"),
+        "fused_attention_overrideable",
+    )
+]
 KERNELS: dict[str, Kernel] = {
-    "aten::_scaled_dot_product_flash_attention_for_cpu": Kernel(_attention, _FORWARD),
-    "aten::_scaled_dot_product_flash_attention": Kernel(_attention, _FORWARD),
-    "aten::_scaled_dot_product_efficient_attention": Kernel(_attention, _FORWARD),
-    "aten::_scaled_dot_product_cudnn_attention": Kernel(_attention, _FORWARD),
-    "aten::_scaled_dot_product_fused_attention_overrideable": Kernel(_attention, _FORWARD),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": Kernel(_attention_backward, _BACKWARD),
-    "aten::_scaled_dot_product_flash_attention_backward": Kernel(_attention_backward, _BACKWARD),
-    "aten::_scaled_dot_product_efficient_attention_backward": Kernel(_attention_backward, _BACKWARD),
-    "aten::_scaled_dot_product_cudnn_attention_backward": Kernel(_attention_backward, _BACKWARD),
-    "aten::_scaled_dot_product_fused_attention_overrideable_backward": Kernel(_attention_backward, _BACKWARD),
-    "aten::_flash_attention_forward": Kernel(_flash(1, 1), _FORWARD),
-    "aten::_flash_attention_backward": Kernel(_flash(3, 2), _BACKWARD),
-    "aten::_efficient_attention_forward": Kernel(_efficient(1, 1), _FORWARD),
-    "aten::_efficient_attention_backward": Kernel(_efficient(3, 2), _BACKWARD),
+    **{name: Kernel(partial(_fused, *_FORWARD), _FORWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
+    **{f"{name}_backward": Kernel(partial(_fused, *_BACKWARD), _BACKWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
+    "aten::_flash_attention_forward": Kernel(partial(_flash, *_FORWARD), _FORWARD_DEPTH),
+    "aten::_flash_attention_backward": Kernel(partial(_flash, *_BACKWARD), _BACKWARD_DEPTH),
+    "aten::_efficient_attention_forward": Kernel(partial(_efficient, *_FORWARD), _FORWARD_DEPTH),
+    "aten::_efficient_attention_backward": Kernel(partial(_efficient, *_BACKWARD), _BACKWARD_DEPTH),
     "aten::mkldnn_rnn_layer": Kernel(_onednn, _onednn_depth),
     "aten::mkldnn_rnn_layer_backward": Kernel(_onednn_backward, _onednn_depth),
     "aten::_cudnn_rnn": Kernel(_cudnn, _recurrent_depth),
     "aten::_cudnn_rnn_backward": Kernel(_cudnn_backward, _recurrent_depth),
     # Projections of queries, keys and values; attention; projection of the output.
-    "aten::_native_multi_head_attention": Kernel(_native_attention, _constant(5)),
+    "aten::_native_multi_head_attention": Kernel(_native_attention, 5),
     # Two norms and two sums, attention, and a feed-forward block of product, nonlinearity, product.
-    "aten::_transformer_encoder_layer_fwd": Kernel(_encoder_layer, _constant(12)),
+    "aten::_transformer_encoder_layer_fwd": Kernel(_encoder_layer, 12),
 }
 
 
@@ -228,11 +212,9 @@ _TRACES = (
     ("aten::lstm", "ATen loop"),
 )
 
-BACKEND_NAMES = ("flash", "math", "efficient", "cudnn", "oneDNN", "ATen loop", "ATen")
-
 
 def backend_name(operations: Iterable[str]) -> str:
-    """Return which kernel ran, one of `BACKEND_NAMES`, judged from all operations of a call.
+    """Return which kernel ran: a name of `_TRACES`, or `ATen`. It is judged from all operations of a call.
 
     These include operations inside composite ones. It is `ATen` if only plain operations ran. It is `math` also if the
     evaluation path of `nn.MultiheadAttention` wrote the scores to memory.

@@ -1,14 +1,16 @@
-"""Observe every operation that one call dispatches, including the backward pass, and pass it to the counters.
+"""Observe every operation that one call dispatches, including the backward pass, and count by it.
+
+The counters are sequential depth, least memory traffic, and memory written past torch.
 
 Limits: a kernel called past the dispatcher (a Triton or C++ function bound to Python) is not seen. A kernel registered
 with `torch.library` is seen. During observation, autograd dispatches one `detach` for each saved output, and adds
 gradients out of place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -132,24 +134,20 @@ class Storages:
         return {key for key, held in self._held.items() if held.expired()}
 
 
-class Count(Protocol):
-    """A quantity that is accumulated over the operations of a call."""
-
-    def add(self, operation: Operation) -> None:
-        """Take one operation into account. Operations come in the order of dispatch."""
-
-
 class Unobservable(Exception):
     """Raised if the call does something that cannot be followed."""
 
 
 class Observer(TorchDispatchMode):
-    """`with Observer(storages, counts): call()`. `ops` is the number of operations, including views."""
+    """`with Observer(storages, counts): call()`. `ops` is the number of operations, including views.
+
+    Each of `counts` is called with every operation, in the order of dispatch.
+    """
 
     # Without this, a layer with a higher-order operator (such as flex_attention) would raise.
     supports_higher_order_operators = True
 
-    def __init__(self, storages: Storages, counts: Iterable[Count]) -> None:
+    def __init__(self, storages: Storages, counts: Iterable[Callable[[Operation], None]]) -> None:
         super().__init__()
         self.ops = 0
         self._storages = storages
@@ -168,9 +166,12 @@ class Observer(TorchDispatchMode):
                 raise Unobservable(f"its tensors are of a class of their own, {kind.__name__}, not torch.Tensor")
         kwargs = kwargs or {}
         of = operation_traits(func)
-        reads, written = self._touched(of, args, kwargs)
+        reads, changed = self._touched(of, args, kwargs)
         out = func(*args, **kwargs)
         self.ops += 1
+        for tensor in changed.values():  # `out=` may have enlarged its argument
+            self._storages.nbytes[self._storages.key(tensor)] = tensor.untyped_storage().nbytes()
+        written = list(changed)
         # A view returns a storage in `before`: it creates nothing, and reads nothing yet.
         before = {*reads, *written}
         made = (self._storages.key(tensor) for tensor in tensors_of(out))
@@ -180,19 +181,17 @@ class Observer(TorchDispatchMode):
             reads, written = [], []
         elif of.takes_no_content:
             reads = []
-        if of.written:
-            self._remember_size(of, args, kwargs)
         operation = Operation(func, of, args, kwargs, out, reads, written, fresh)
         for count in self._counts:
-            count.add(operation)
+            count(operation)
         return out
 
     def _touched(
         self, of: OperationTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[int], list[int]]:
-        """Return the storages that are read and those that are written, each once."""
+    ) -> tuple[list[int], dict[int, Tensor]]:
+        """Return the storages that are read, and those that are written with a tensor of each."""
         reads: dict[int, None] = {}
-        written: dict[int, None] = {}
+        written: dict[int, Tensor] = {}
         key = self._storages.key
         overwrites = of.overwrites and not self._accumulates(args, kwargs)
         for place, value in (*enumerate(args), *kwargs.items()):
@@ -200,19 +199,165 @@ class Observer(TorchDispatchMode):
             for tensor in tensors_of(value):
                 number = key(tensor)
                 if is_written:
-                    written[number] = None
+                    written[number] = tensor
                 if not (is_written and overwrites):
                     reads[number] = None
-        return list(reads), list(written)
+        return list(reads), written
 
     @staticmethod
     def _accumulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
         return bool(kwargs.get("accumulate") or kwargs.get("reduce") or (len(args) > 3 and args[3] is True))
 
-    def _remember_size(self, of: OperationTraits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # `out=` may have enlarged its argument.
-        for place, value in (*enumerate(args), *kwargs.items()):
-            if place in of.written:
-                for tensor in tensors_of(value):
-                    self._storages.nbytes[self._storages.key(tensor)] = tensor.untyped_storage().nbytes()
+
+class Chain(NamedTuple):
+    """A chain of operations: its `length`, and how many of them opaque kernels declare and nothing observes.
+
+    Chains compare by length first.
+    """
+
+    length: int = 0
+    declared: int = 0
+
+
+class Depth:
+    """Sequential depth: `longest` is the longest chain in which each operation needs the result of the one before.
+
+    Chains are followed by storage. An operation comes one step after the deepest storage that it reads. A view adds
+    nothing, and memory filled with a constant starts at 0. Overwriting a slice depends on what is written, not on the
+    old content, so that `out[:, t] = f(x[:, t])` in a loop is no chain. An opaque kernel adds the inner depth that it
+    declares.
+
+    The chain is the one that ran: if a tensor is used m times, autograd adds its gradients one after another, in m − 1
+    sums. `attention.naive` therefore gets deeper with h in training, but not in a forward pass.
+
+    Limits: each storage is tracked as a whole. Two slices of one tensor that are changed in place (the gates of
+    `nn.GRU` on the CPU) count as a chain although neither waits for the other. The count is therefore an upper bound.
+    Dependencies through Python (`item()`, then a branch on it) are not followed.
+    """
+
+    def __init__(self, declared_by: Callable[[Operation], int | None]) -> None:
+        self._declared_by = declared_by
+        self._after: dict[int, Chain] = {}
+        self.longest = Chain()
+
+    def add(self, operation: Operation) -> None:
+        """Add an operation after everything that it reads."""
+        if not (operation.fresh or operation.written):
+            return
+        chain = Chain()
+        if operation.reads:
+            before = max(self._after.get(key, chain) for key in operation.reads)
+            inner = self._declared_by(operation)
+            step, declared = (1, 0) if inner is None else (inner, inner)
+            chain = Chain(before.length + step, before.declared + declared)
+            self.longest = max(self.longest, chain)
+        for key in operation.fresh:
+            self._after[key] = chain
+        for key in operation.written:
+            self._after[key] = max(self._after.get(key, chain), chain)
+
+
+class Traffic:
+    """The least memory traffic that the call's operations can achieve, in bytes of storages.
+
+    - Weights, inputs and outputs are transferred once.
+    - An intermediate result that is materialised (new memory from an operation that is not a view) is written once. If
+      anything reads it, it is read once: caches may serve all further reads.
+    - A mask or a cache that the layer holds from before is read once.
+    - Gradients are added in place if autograd owns the sum, so the sum is no new memory.
+    """
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
+        self._written: set[int] = set()
+        self._read: set[int] = set()
+        self._sum_in: dict[int, int] = {}
+
+    def add(self, operation: Operation) -> None:
+        """Record what the operation creates, writes and reads."""
+        reads = [self._root(key) for key in operation.reads]
+        self._read.update(reads)
+        self._written.update(self._root(key) for key in operation.written)
+        if not operation.fresh:
+            return
+        backward = torch._C._current_graph_task_id() != -1
+        if backward and operation.traits.name == "aten::add" and self._made.get(reads[0], False):
+            self._sum_in.update((key, reads[0]) for key in operation.fresh)
+            return
+        for key in operation.fresh:
+            self._made[key] = backward
+            if not operation.traits.leaves_unwritten:
+                self._written.add(key)
+
+    def bytes(self, leaves: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> int:
+        """Return the bytes materialised between `leaves` (weights, inputs) and `outputs`."""
+        apart = {self._root(self._storages.key(tensor)) for tensor in (*leaves, *outputs)}
+        size, between = self._storages.nbytes, self._made.keys() - apart
+        # Masks, caches and states that existed before and are neither weights nor inputs.
+        constants = self._read - self._made.keys() - apart
+        return sum(size[key] for key in constants) + sum(
+            size[key] for crossing in (self._written, self._read) for key in crossing & between
+        )
+
+    def _root(self, key: int) -> int:
+        while key in self._sum_in:
+            key = self._sum_in[key]
+        return key
+
+
+# Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory of another library, which cannot be
+# resized.
+_TAKES_IN = "aten::lift_fresh"
+
+
+class UntrackedWrites:
+    """Detects memory written past torch: by a kernel bound to Python by hand, by numpy, or by an earlier call.
+
+    It follows which memory the operations of a call have written, and whether any reads memory that none has written.
+    Storages that existed before the call may have any content. Storages allocated during it start unwritten. A storage
+    that no dispatched operation created and that is freed again was made outside torch during the call.
+    `somebody_elses`: memory that is not torch's entered the call.
+    """
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        self._made: set[int] = set()
+        self._read: set[int] = set()
+        self._unwritten: set[int] = set()
+        self._unwritten_was_read = False
+        self.somebody_elses = False
+
+    def add(self, operation: Operation) -> None:
+        """Record what the operation reads and writes."""
+        self._read.update(operation.reads)
+        if not _ignores_its_sum(operation):
+            unwritten = self._unwritten.intersection(operation.reads)
+            self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
+        self._unwritten.difference_update(operation.written)
+        self._made.update(operation.written, operation.fresh)
+        if operation.traits.name == _TAKES_IN:
+            for tensor in tensors_of(operation.out):
+                if tensor.untyped_storage().resizable():
+                    self._made.add(self._storages.key(tensor))
+                else:
+                    self.somebody_elses = True
+        if operation.traits.leaves_unwritten:
+            self._unwritten.update(operation.fresh)
+
+    def past_torch(self, known: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> bool:
+        """Return whether an output, or anything an operation has read, was written past torch.
+
+        `known` existed before.
+        """
+        before = {self._storages.key(tensor) for tensor in known}
+        written = before | (self._made - self._unwritten)
+        passing = (self._read - self._made - before) & self._storages.freed()
+        given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
+        return self._unwritten_was_read or bool(passing) or not written.issuperset(given)
+
+
+def _ignores_its_sum(operation: Operation) -> bool:
+    """Return whether the operation is like `baddbmm(sum, a, b, beta=0)`, which uses only the shape of `sum`."""
+    return bool(operation.kwargs.get("beta", 1) == 0)

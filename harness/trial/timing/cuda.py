@@ -16,84 +16,51 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from harness.trial.timing.nvml import NvmlGauge, addresses
-from harness.trial.timing.sampler import LEAST_CALL_S, MIN_SAMPLES, STEADY_CALLS, WARMUP_SHARE, Samples, is_steady
-
-
-# `Event`, `Gauge` and `Device` are the interface between the sampling and a GPU. `TorchDevice` implements it; a test's
-# device simulates time.
-class Event(Protocol):
-    """A mark in the GPU's queue, with the method names of `torch.cuda.Event`."""
-
-    def query(self) -> bool:
-        """Whether the GPU has reached the event."""
-
-    def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds from this event to a later one. The GPU must have reached both."""
-
-
-class Gauge(Protocol):
-    """Readings of the GPU's clock rates and throttle reasons, taken now and then and summarised at the end."""
-
-    def read(self) -> None: ...
-
-    def facts(self) -> dict[str, Any]: ...
-
-
-class Device(Protocol):
-    """One queue, executed in order. All methods except `sync` return before the GPU reaches what they enqueue."""
-
-    l2_bytes: int
-    gauge: Gauge
-
-    def mark(self) -> Event:
-        """Enqueue an event and return it."""
-
-    def flush_l2(self) -> None:
-        """Enqueue a write that fills the L2 cache with other data."""
-
-    def hold(self, seconds: float) -> None:
-        """Hold the queue for at least `seconds` once the GPU reaches this point: later entries wait."""
-
-    def sync(self) -> None:
-        """Wait until the queue is empty."""
-
+from harness.trial.environment import NvmlGauge, addresses, warm_up
+from harness.trial.timing import sampler
+from harness.trial.timing.sampler import MIN_SAMPLES, Samples, rounded
 
 # No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
 _HIGHEST_SM_CLOCK_MHZ = 3200.0
 
 
 class TorchDevice:
-    """Torch's current CUDA device, whose work runs on the current stream.
+    """Torch's current CUDA device: one queue, the current stream, executed in order. A test's device simulates time.
 
-    Create it before the samples, because it allocates a buffer.
+    All methods except `sync` return before the GPU reaches what they enqueue. Create the device before the samples,
+    because it allocates a buffer.
     """
 
     def __init__(self) -> None:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        self.gauge: Gauge = NvmlGauge(addresses(properties))
+        self.gauge = NvmlGauge(addresses(properties))
         self.l2_bytes = int(properties.L2_cache_size)
         self._buffer = torch.empty(self.l2_bytes, dtype=torch.uint8, device="cuda")
         self._cycles_per_s = 1e6 * (self.gauge.sm_clock_max_mhz or _HIGHEST_SM_CLOCK_MHZ)
 
     def mark(self) -> torch.cuda.Event:
+        """Enqueue an event and return it."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def flush_l2(self) -> None:
-        """Write as many bytes as the cache holds. Its lines are then dirty, and the timed call writes them back."""
+        """Enqueue a write of as many bytes as the L2 cache holds.
+
+        The cache's lines are then dirty, and the timed call writes them back.
+        """
         self._buffer.zero_()
 
     def hold(self, seconds: float) -> None:
-        """Enqueue one thread that spins for a number of SM cycles.
+        """Hold the queue for at least `seconds` once the GPU reaches this point: later entries wait.
 
-        The number is computed for the highest clock rate. At a lower rate the spin takes longer, never shorter. A
-        measured rate would be too low if the clock rate rose afterwards, as it does on a GPU that was idle.
+        One thread spins for a number of SM cycles. The number is computed for the highest clock rate. At a lower rate
+        the spin takes longer, never shorter. A measured rate would be too low if the clock rate rose afterwards, as it
+        does on a GPU that was idle.
 
         A spin ends by itself. A gate that the host opens could be held exactly as long as needed. But if a call fills
         the queue or waits for the GPU, the host would be stuck before it could open the gate.
@@ -101,6 +68,7 @@ class TorchDevice:
         torch.cuda._sleep(max(1, int(seconds * self._cycles_per_s)))
 
     def sync(self) -> None:
+        """Wait until the queue is empty."""
         torch.cuda.synchronize()
 
 
@@ -152,122 +120,6 @@ class Free:
     tail_s: list[float]
 
 
-def sample_held(
-    call: Callable[[], Any],
-    device: Device,
-    budget_s: float,
-    host_s: float,
-    clock: Clock,
-    meanwhile: Callable[[], None],
-    renew: Callable[[], None] = lambda: None,
-) -> Held:
-    """Take held samples for about `budget_s` seconds. Fewer than `MIN_SAMPLES` are returned if the call cannot be held.
-
-    While the GPU is held, the host can enqueue calls at its own pace. The time between their events is then the GPU's
-    alone, because no launch is late. Whether the hold was long enough is not assumed but observed. When a sample's last
-    event is in the queue, the GPU must not have reached the event just after the hold. This is proof. It also shows
-    that the queue was never full, since a full queue accepts nothing until the GPU continues.
-
-    `host_s` is an estimate of the host's seconds to enqueue a call. `meanwhile` is called while the GPU works. Before
-    the L2 cache is flushed for a sample, `renew` enqueues a change of the input.
-    """
-    held = Held([], [], 0)
-    largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
-    begin = now = clock()
-    while len(held.gpu_s) < MIN_SAMPLES or now - begin < budget_s:
-        hold_s = min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + count * per_sample_s))
-        gpu_s, enqueuing_s, good = _batch(call, device, count, hold_s, clock, meanwhile, renew)
-        before, now = now, clock()
-        held.taken += count
-        held.gpu_s += gpu_s[: len(good)]
-        held.host_s += good
-        if not good:
-            misses, count = misses + 1, 1
-            if misses == (MISSES_ONCE_HELD if held.gpu_s else MISSES):
-                break
-            continue
-        misses = 0
-        if len(good) == count:
-            per_sample_s = enqueuing_s / count
-        else:
-            largest = max(len(good), count // 2)  # half as many fitted before: if fewer did now, the host was slow
-        room = int(BATCH_SHARE * budget_s / (now - before) * count)
-        count = max(1, min(2 * count, largest, room))
-    return held
-
-
-def _batch(
-    call: Callable[[], Any],
-    device: Device,
-    count: int,
-    hold_s: float,
-    clock: Clock,
-    meanwhile: Callable[[], None],
-    renew: Callable[[], None],
-) -> tuple[list[float], float, list[float]]:
-    """Take one batch of `count` samples in a hold.
-
-    Return `(GPU seconds of every sample, host seconds for the whole batch, host seconds of each held call)`.
-    """
-    begin = clock()
-    device.hold(hold_s)
-    released = device.mark()
-    pairs, host_s = [], []
-    for _ in range(count):
-        renew()
-        device.flush_l2()
-        start = device.mark()
-        before = clock()
-        call()
-        after = clock()
-        pairs.append((start, device.mark()))
-        # A released queue is not held again, so the held samples are the first ones.
-        if not released.query():
-            host_s.append(after - before)
-    enqueuing_s = clock() - begin
-    meanwhile()
-    device.sync()
-    return [start.elapsed_time(end) / 1e3 for start, end in pairs], enqueuing_s, host_s
-
-
-def sample_free(
-    call: Callable[[], Any],
-    device: Device,
-    budget_s: float,
-    clock: Clock,
-    meanwhile: Callable[[], None],
-    renew: Callable[[], None] = lambda: None,
-) -> Free:
-    """Take samples for about `budget_s` seconds, at least `MIN_SAMPLES`.
-
-    Each starts on an idle GPU and includes launch costs. This is for calls that cannot be enqueued completely while the
-    GPU waits. A call of thousands of launches overfills the queue, which has about a thousand entries (CUDA does not
-    document the number). A call that itself waits for the GPU would wait until the hold ends.
-    """
-    free = Free([], [], [])
-    begin = clock()
-    while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
-        renew()
-        device.flush_l2()
-        device.sync()
-        idle = clock()
-        device.mark()
-        device.sync()
-        wait_s = clock() - idle  # the duration of a wait without pending work
-        start = device.mark()
-        before = clock()
-        call()
-        after = clock()
-        end = device.mark()
-        device.sync()
-        done = clock()
-        free.gpu_s.append(start.elapsed_time(end) / 1e3)
-        free.host_s.append(after - before)
-        free.tail_s.append(max(0.0, done - after - wait_s))
-        meanwhile()
-    return free
-
-
 # An idle GPU lowers its clock rate, and needs some tens of milliseconds of work to raise it again.
 LEAST_WARMUP_S = 0.05
 # The first call loads and compiles what it needs, so its times do not predict those of the next call.
@@ -283,10 +135,142 @@ _EMPTY_HOLD_S = 0.5e-3
 _READINGS = 4
 
 
+@dataclass
+class Sampling:
+    """The ways to sample one call on one device. Before each sample, `renew` enqueues a change of the input."""
+
+    call: Callable[[], Any]
+    device: TorchDevice
+    clock: Clock = time.perf_counter
+    renew: Callable[[], None] = lambda: None
+
+    def warm_up(self, share_s: float, into: Samples) -> tuple[float, float]:
+        """Call until steady or out of time. Return `(seconds of a warm call, the host's seconds to enqueue it)`."""
+        call, clock = self.call, self.clock
+        hosts: list[float] = []
+
+        def enqueue() -> None:
+            start = clock()
+            call()
+            hosts.append(clock() - start)
+
+        def is_warm(walls: list[float], elapsed_s: float) -> bool:
+            started = len(walls) >= LEAST_WARMUP_CALLS and elapsed_s >= LEAST_WARMUP_S
+            return started and (elapsed_s >= share_s or sampler.is_steady(walls))
+
+        walls, into.warmup_s = warm_up(enqueue, self.device.sync, is_warm, clock)
+        into.first_call_s, into.warmup_calls = walls[0], len(walls)
+        return median(walls[1:][-sampler.STEADY_CALLS :]), min(hosts[1:])
+
+    def held(self, budget_s: float, host_s: float, meanwhile: Callable[[], None]) -> Held:
+        """Take held samples for about `budget_s` seconds, fewer than `MIN_SAMPLES` if the call cannot be held.
+
+        While the GPU is held, the host can enqueue calls at its own pace. The time between their events is then the
+        GPU's alone, because no launch is late. Whether the hold was long enough is not assumed but observed. When a
+        sample's last event is in the queue, the GPU must not have reached the event just after the hold. This is proof.
+        It also shows that the queue was never full, since a full queue accepts nothing until the GPU continues.
+
+        `host_s` is an estimate of the host's seconds to enqueue a call. `meanwhile` is called while the GPU works.
+        """
+        held, clock = Held([], [], 0), self.clock
+        largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
+        begin = now = clock()
+        while len(held.gpu_s) < MIN_SAMPLES or now - begin < budget_s:
+            hold_s = min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + count * per_sample_s))
+            gpu_s, enqueuing_s, good = self._batch(count, hold_s, meanwhile)
+            before, now = now, clock()
+            held.taken += count
+            held.gpu_s += gpu_s[: len(good)]
+            held.host_s += good
+            if not good:
+                misses, count = misses + 1, 1
+                if misses == (MISSES_ONCE_HELD if held.gpu_s else MISSES):
+                    break
+                continue
+            misses = 0
+            if len(good) == count:
+                per_sample_s = enqueuing_s / count
+            else:
+                largest = max(len(good), count // 2)  # half as many fitted before: if fewer did now, the host was slow
+            room = int(BATCH_SHARE * budget_s / (now - before) * count)
+            count = max(1, min(2 * count, largest, room))
+        return held
+
+    def _batch(
+        self, count: int, hold_s: float, meanwhile: Callable[[], None]
+    ) -> tuple[list[float], float, list[float]]:
+        """Take one batch of `count` samples in a hold.
+
+        Return `(GPU seconds of every sample, host seconds for the whole batch, host seconds of each held call)`.
+        """
+        call, device, clock, renew = self.call, self.device, self.clock, self.renew
+        begin = clock()
+        device.hold(hold_s)
+        released = device.mark()
+        pairs, host_s = [], []
+        for _ in range(count):
+            renew()
+            device.flush_l2()
+            start = device.mark()
+            before = clock()
+            call()
+            after = clock()
+            pairs.append((start, device.mark()))
+            # A released queue is not held again, so the held samples are the first ones.
+            if not released.query():
+                host_s.append(after - before)
+        enqueuing_s = clock() - begin
+        meanwhile()
+        device.sync()
+        return [start.elapsed_time(end) / 1e3 for start, end in pairs], enqueuing_s, host_s
+
+    def free(self, budget_s: float, meanwhile: Callable[[], None]) -> Free:
+        """Take samples for about `budget_s` seconds, at least `MIN_SAMPLES`.
+
+        Each starts on an idle GPU and includes launch costs. This is for calls that cannot be enqueued completely while
+        the GPU waits. A call of thousands of launches overfills the queue, which has about a thousand entries (CUDA
+        does not document the number). A call that itself waits for the GPU would wait until the hold ends.
+        """
+        call, device, clock, renew = self.call, self.device, self.clock, self.renew
+        free = Free([], [], [])
+        begin = clock()
+        while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
+            renew()
+            device.flush_l2()
+            device.sync()
+            idle = clock()
+            device.mark()
+            device.sync()
+            wait_s = clock() - idle  # the duration of a wait without pending work
+            start = device.mark()
+            before = clock()
+            call()
+            after = clock()
+            end = device.mark()
+            device.sync()
+            done = clock()
+            free.gpu_s.append(start.elapsed_time(end) / 1e3)
+            free.host_s.append(after - before)
+            free.tail_s.append(max(0.0, done - after - wait_s))
+            meanwhile()
+        return free
+
+    def back_to_back(self, budget_s: float, warm_s: float) -> float:
+        """Seconds per call when the host waits only at the end."""
+        count = max(MIN_SAMPLES, math.ceil(budget_s / warm_s))
+        call, clock = self.call, self.clock
+        self.device.sync()
+        begin = clock()
+        for _ in range(count):
+            call()
+        self.device.sync()
+        return (clock() - begin) / count
+
+
 def sample_cuda(
     call: Callable[[], Any],
     budget_s: float,
-    device: Device,
+    device: TorchDevice,
     clock: Clock = time.perf_counter,
     renew: Callable[[], None] = lambda: None,
 ) -> tuple[Samples, dict[str, Any]]:
@@ -305,62 +289,42 @@ def sample_cuda(
     - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
     - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
     """
-    result = Samples()
+    result, sampling = Samples(), Sampling(call, device, clock, renew)
     gc.collect()
     gc.disable()  # as on the CPU: a collection inside a sample is not the layer's cost
     try:
-        warm_s, warm_host_s = _warm_up(call, device, WARMUP_SHARE * budget_s, clock, result)
+        warm_s, warm_host_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
         result.clock_s = _empty_pair_s(device)
         device.gauge.read()
         meanwhile = _now_and_then(device.gauge.read, budget_s / _READINGS, clock)
         begin = clock()
-        held = sample_held(call, device, budget_s, warm_host_s, clock, meanwhile, renew)
+        held = sampling.held(budget_s, warm_host_s, meanwhile)
         if len(held.gpu_s) >= MIN_SAMPLES:
             result.samples_s = _without_clock(held.gpu_s, result.clock_s)
-            extras = {"queue_held": len(held.gpu_s) / held.taken, **_host_when_held(held.gpu_s, held.host_s)}
+            host_s = median(held.host_s)
+            extras = {
+                "queue_held": len(held.gpu_s) / held.taken,
+                "host_s": rounded(host_s),
+                "host_bound": host_s > median(held.gpu_s),
+            }
         else:
-            free = sample_free(call, device, budget_s - (clock() - begin), clock, meanwhile, renew)
+            free = sampling.free(budget_s - (clock() - begin), meanwhile)
             result.samples_s = _without_clock(free.gpu_s, result.clock_s)
             extras = {"queue_held": 0.0, **_host_when_free(free.host_s, free.tail_s)}
         result.sampling_s = clock() - begin
-        extras["wall_call_s"] = _back_to_back(call, device, BACK_TO_BACK_SHARE * budget_s, warm_s, clock)
+        extras["wall_call_s"] = rounded(sampling.back_to_back(BACK_TO_BACK_SHARE * budget_s, warm_s))
         device.gauge.read()
     finally:
         gc.enable()
     return result, {**extras, "l2_bytes": device.l2_bytes, **device.gauge.facts()}
 
 
-def _warm_up(
-    call: Callable[[], Any], device: Device, share_s: float, clock: Clock, into: Samples
-) -> tuple[float, float]:
-    """Call until steady or out of time. Return `(seconds of a warm call, the host's seconds to enqueue it)`."""
-    walls: list[float] = []
-    hosts: list[float] = []
-    begin = clock()
-    while True:
-        start = clock()
-        call()
-        enqueued = clock()
-        device.sync()
-        now = clock()
-        walls.append(now - start)
-        hosts.append(enqueued - start)
-        if len(walls) < LEAST_WARMUP_CALLS or now - begin < LEAST_WARMUP_S:
-            continue
-        if now - begin >= share_s or is_steady(walls):
-            break
-    into.first_call_s = walls[0]
-    into.warmup_calls = len(walls)
-    into.warmup_s = now - begin
-    return median(walls[1:][-STEADY_CALLS:]), min(hosts[1:])
-
-
 def _without_clock(gpu_s: list[float], clock_s: float) -> list[float]:
     """Subtract the cost of a pair of events from each sample. No result is below `LEAST_CALL_S`."""
-    return [max(seconds - clock_s, LEAST_CALL_S) for seconds in gpu_s]
+    return [max(seconds - clock_s, sampler.LEAST_CALL_S) for seconds in gpu_s]
 
 
-def _empty_pair_s(device: Device) -> float:
+def _empty_pair_s(device: TorchDevice) -> float:
     """The time between two events with nothing in between, in seconds."""
     for _ in range(2):  # the first round loads the kernels of flush and hold
         device.flush_l2()
@@ -368,22 +332,6 @@ def _empty_pair_s(device: Device) -> float:
         pairs = [(device.mark(), device.mark()) for _ in range(_EMPTY_PAIRS)]
         device.sync()
     return median(start.elapsed_time(end) / 1e3 for start, end in pairs)
-
-
-def _back_to_back(call: Callable[[], Any], device: Device, budget_s: float, warm_s: float, clock: Clock) -> float:
-    """Seconds per call when the host waits only at the end."""
-    count = max(MIN_SAMPLES, math.ceil(budget_s / warm_s))
-    device.sync()
-    begin = clock()
-    for _ in range(count):
-        call()
-    device.sync()
-    return _six_digits((clock() - begin) / count)
-
-
-def _host_when_held(gpu_s: list[float], host_s: list[float]) -> dict[str, Any]:
-    host = median(host_s)
-    return {"host_s": _six_digits(host), "host_bound": host > median(gpu_s)}
 
 
 def _host_when_free(host_s: list[float], tail_s: list[float]) -> dict[str, Any]:
@@ -395,7 +343,7 @@ def _host_when_free(host_s: list[float], tail_s: list[float]) -> dict[str, Any]:
     """
     host, tail = median(host_s), median(tail_s)
     bound = tail <= TAIL_SHARE * (host + tail)
-    return {"host_s": _six_digits(host) if bound else None, "host_bound": bound}
+    return {"host_s": rounded(host) if bound else None, "host_bound": bound}
 
 
 def _now_and_then(do: Callable[[], None], every_s: float, clock: Clock) -> Callable[[], None]:
@@ -409,7 +357,3 @@ def _now_and_then(do: Callable[[], None], every_s: float, clock: Clock) -> Calla
             last = clock()
 
     return perhaps
-
-
-def _six_digits(value: float) -> float:
-    return float(f"{value:.6g}")

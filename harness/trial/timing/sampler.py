@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from harness.trial.environment import Usage, usage
+from harness.trial.environment import Usage, usage, warm_up
 
 # A lower bound for the time of a layer's call. The clock cannot resolve shorter times.
 LEAST_CALL_S = 1e-7
@@ -68,7 +68,10 @@ def take_samples(
     result = Samples(clock_s=clock_cost(clock))
     gc.disable()  # a collection inside a sample is Python's cost, not the layer's
     try:
-        per_call = _warm_up(call, sync, WARMUP_SHARE * budget_s, clock, result)
+        times, result.warmup_s = warm_up(call, sync, steady_or_after(WARMUP_SHARE * budget_s), clock)
+        result.first_call_s, result.warmup_calls = times[0], len(times)
+        # Subtract the reading of the clock, which would make short calls look long, and then samples short.
+        per_call = max(median(times[-STEADY_CALLS:]) - result.clock_s, LEAST_CALL_S)
         calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
         before, begin = count(), clock()
         end = begin
@@ -111,22 +114,13 @@ def is_steady(times: Sequence[float]) -> bool:
     return bool(before) and min(recent) >= (1 - STEADY) * min(before)
 
 
-def _warm_up(
-    call: Callable[[], Any], sync: Callable[[], None], budget_s: float, clock: Callable[[], float], into: Samples
-) -> float:
-    """Call until steady or out of budget. Return the time of one warm call, in seconds."""
-    times: list[float] = []
-    begin = clock()
-    while True:
-        start = clock()
-        call()
-        sync()
-        now = clock()
-        times.append(now - start)
-        if now - begin >= budget_s or is_steady(times):
-            break
-    into.first_call_s = times[0]
-    into.warmup_calls = len(times)
-    into.warmup_s = now - begin
-    # Subtract the reading of the clock, which would make short calls look long, and then samples short.
-    return max(median(times[-STEADY_CALLS:]) - into.clock_s, LEAST_CALL_S)
+def steady_or_after(budget_s: float) -> Callable[[list[float], float], bool]:
+    """The end of a warm-up: calls are steady, or `budget_s` seconds have passed."""
+    return lambda times, elapsed_s: elapsed_s >= budget_s or is_steady(times)
+
+
+def rounded(value: Any) -> Any:
+    """Round numbers, also those in a list, to six significant digits, since a clock has no more."""
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -6,9 +6,10 @@ from typing import Any
 
 from rows import lines
 
-from harness.analysis.papers import Paper, paper_of
+from harness.analysis.analyse import paper_of
+from harness.analysis.paper_files import Paper
 from harness.case import Case
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 SIZES = (256, 512, 1024, 2048)
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from analysis.papers.settings import SIZES, paper, timed
 
-from harness.analysis.claims import Judgement
+from harness.analysis.claim_rules import Judgement
 from harness.analysis.published_claims import judge_claims
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 
@@ -20,7 +20,7 @@ def judge(lines: list[CaseResult], of: str = "sdpa.naive", quantity: str = "time
 
 
 def pair(ratio: Callable[[int], float]) -> list[CaseResult]:
-    """sdpa.naive takes so many times as long as sdpa.flash."""
+    """sdpa.naive takes `ratio(n)` times as long as sdpa.flash."""
     return [*timed("sdpa.naive", lambda n: 1e-3 * ratio(n)), *timed("sdpa.flash", lambda n: 1e-3)]
 
 

@@ -7,7 +7,7 @@ import pytest
 from analysis.papers.settings import paper, timed
 
 from harness.analysis.published_claims import FigureComparison, figures_beside, published_table
-from harness.results.table import CaseResult
+from harness.results.columns import CaseResult
 
 NAIVE = timed("sdpa.naive", lambda n: 4e-3 * n / 256)
 FLASH = timed("sdpa.flash", lambda n: 1e-3 * n / 256)

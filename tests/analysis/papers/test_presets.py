@@ -4,11 +4,12 @@ import pytest
 from rows import lines
 
 from harness import registry
-from harness.analysis.papers import Paper, paper_of
+from harness.analysis.analyse import paper_of
+from harness.analysis.paper_files import Paper
 from harness.analysis.published_claims import measured_value
 from harness.case import Case, grid
 from harness.config import compose
-from harness.config.files import conf_directory
+from harness.config.hydra_adapter import conf_directory
 
 NAMES = sorted(path.stem for path in (conf_directory() / "paper").glob("*.yaml"))
 SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory() / "paper" / name).glob("*.yaml"))]
@@ -44,7 +45,7 @@ def test_every_claim_is_of_cases_that_are_measured_and_every_figure_of_layers_th
     paper, cases = asked(name, scale)
     found = lines(cases, lambda case: 1.0, lambda case: 1)
     for claim in paper.claims:
-        points = measured_value(found, claim.quantity, claim.of, claim.over, claim.at, claim.against)
+        points = measured_value(found, claim.quantity, *claim.of, claim.at, claim.against)
         assert points, claim.says
         assert claim.kind not in ("exponent", "overtakes") or len({one.line.seq_len for one in points}) > 1, claim.says
     impls = {case.impl for case in cases}
@@ -56,4 +57,4 @@ def test_every_claim_is_of_cases_that_are_measured_and_every_figure_of_layers_th
 def test_what_is_claimed_is_a_ratio_or_a_shape_and_never_a_time() -> None:
     for name in NAMES:
         for claim in asked(name, "full")[0].claims:
-            assert claim.over or claim.kind == "exponent", claim.says
+            assert claim.of[1] or claim.kind == "exponent", claim.says

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from analysis.papers.settings import timed
 
-from harness.analysis.papers import QUANTITIES
+from harness.analysis.paper_files import QUANTITIES
 
 [LINE] = timed("sdpa.naive", lambda n: 0.010, sizes=(2048,), flops=7, depth=3)
 

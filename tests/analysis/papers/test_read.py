@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from analysis.papers.settings import paper
 
-from harness.analysis.papers import paper_of
+from harness.analysis.analyse import paper_of
 from harness.errors import UsageError
 
 A, B = "sdpa.naive", "sdpa.flash"
@@ -18,7 +18,7 @@ CLAIM = {"says": "C", "of": f"{A} / {B}", "quantity": "time_ms", "at_least": 1}
 
 
 def test_a_run_of_no_paper_has_none() -> None:
-    assert paper_of({}) is paper_of({"paper": None}) is paper_of(None) is None
+    assert paper_of({}) is paper_of({"paper": None}) is None
 
 
 def test_a_cell_is_a_figure_at_its_column() -> None:
@@ -41,7 +41,7 @@ def test_a_table_is_of_the_papers_hardware_unless_it_says_another() -> None:
 def test_what_all_of_it_is_at_is_said_once() -> None:
     read = paper(at={"mode": "train"}, tables=[{**TABLE, "at": {"mask": "none"}}], claims=[CLAIM])
     assert dict(read.figures[0].at) == {"mode": ("train",), "mask": ("none",), "seq_len": (512,)}
-    assert dict(read.figures[0].told) == {"mask": ("none",), "seq_len": (512,)}
+    assert dict(read.figures[0].differing) == {"mask": ("none",), "seq_len": (512,)}
     assert dict(read.claims[0].at) == {"mode": ("train",)}
 
 
@@ -52,7 +52,7 @@ def test_a_claim_has_one_kind() -> None:
             {"says": "D", "of": A, "quantity": "work", "exponent": 2, "within": 0.1},
         ]
     ).claims
-    assert [(one.of, one.over, one.kind, one.wanted, one.within) for one in claims] == [
+    assert [(*one.of, one.kind, one.wanted, one.within) for one in claims] == [
         (A, B, "at_least", (1.0,), 0.0),
         (A, "", "exponent", (2.0,), 0.1),
     ]
@@ -62,19 +62,25 @@ def test_a_claim_has_one_kind() -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"tables": {}}, "paper test: tables: it takes a list"),
-        ({"tables": [3]}, "paper test: a table is no table"),
-        ({"tables": [{**TABLE, "quantity": "time"}]}, "paper test: T: quantity: time; did you mean 'time_ms'?"),
-        ({"tables": [{**TABLE, "along": "seqlen"}]}, "paper test: T: along: seqlen; did you mean 'seq_len'?"),
+        ({"tables": {}}, "paper test: tables is an object, not a valid list"),
+        ({"tables": [3]}, "paper test: tables: 1 is 3, not a valid dictionary"),
+        (
+            {"tables": [{**TABLE, "quantity": "time"}]},
+            "paper test: T: quantity: unknown 'time'; did you mean 'time_ms'?",
+        ),
+        ({"tables": [{**TABLE, "along": "seqlen"}]}, "paper test: T: along: unknown 'seqlen'; did you mean 'seq_len'?"),
         ({"tables": [{**TABLE, "rows": {A: [1]}}]}, "paper test: T: sdpa.naive has 1 cells for 2 columns"),
         ({"tables": [{**TABLE, "rows": {A: [1, "om"]}}]}, "om: a cell is a number above 0, null, or one of oom,"),
-        ({"tables": [{**TABLE, "rows": {A: [1, -1]}}]}, "paper test: T: sdpa.naive: -1: a cell is a number"),
-        ({"tables": [{**TABLE, "rows": []}]}, "paper test: T: rows is no table of rows"),
-        ({"tables": [{**TABLE, "at": 3}]}, "paper test: T: at is no table of axes"),
+        ({"tables": [{**TABLE, "rows": {A: [1, -1]}}]}, "paper test: T: rows: sdpa.naive: 2: -1: a cell is a number"),
+        ({"tables": [{**TABLE, "rows": []}]}, "paper test: T: rows is a list, not a valid dictionary"),
+        ({"tables": [{**TABLE, "at": 3}]}, "paper test: T: at is 3, not a valid dictionary"),
         ({"claims": [{**CLAIM, "about": 2}]}, "paper test: C: it takes one of about, at_least, at_most"),
-        ({"claims": [{"says": "C"}]}, "paper test: C: it takes one of about"),
-        ({"claims": [{**CLAIM, "at_least": "x"}]}, "paper test: C: at_least: x is no number"),
-        ({"claims": [{"says": "C", "of": CLAIM["of"], "overtakes": 3}]}, "paper test: C: overtakes takes two numbers"),
+        ({"claims": [{"says": "C"}]}, "paper test: C: of is missing"),
+        ({"claims": [{**CLAIM, "at_least": "x"}]}, "paper test: C: at_least: 1 is the text 'x', not a valid number"),
+        (
+            {"claims": [{"says": "C", "of": CLAIM["of"], "quantity": "work", "overtakes": 3}]},
+            "paper test: C: overtakes takes two numbers",
+        ),
         ({"claims": [{**CLAIM, "at_least": [1, 2]}]}, "paper test: C: at_least takes one number"),
         (
             {"claims": [{**CLAIM, "against": {"mask": "none"}}]},
@@ -85,23 +91,32 @@ def test_a_claim_has_one_kind() -> None:
             {"claims": [{**CLAIM, **CAUSAL, "against": {"mask": ["none", "padding"]}}]},
             "with one value there and another",
         ),
-        ({"claims": [{**CLAIM, **CAUSAL, "against": {"msk": "none"}}]}, "C: against: at: msk; did you mean 'mask'?"),
-        ({"tables": [{**TABLE, "hardware": 3}]}, "paper test: T: hardware: 3 is no text"),
-        ({"hardware": 3}, "paper test: hardware: 3 is no text"),
-        ({"hardwear": "x"}, "paper test: hardwear; did you mean 'hardware'?"),
+        (
+            {"claims": [{**CLAIM, **CAUSAL, "against": {"msk": "none"}}]},
+            "C: against: msk: unknown 'msk'; did you mean 'mask'?",
+        ),
+        ({"tables": [{**TABLE, "hardware": 3}]}, "paper test: T: hardware is 3, not a valid string"),
+        ({"hardware": 3}, "paper test: hardware is 3, not a valid string"),
+        ({"hardwear": "x"}, "paper test: unknown 'hardwear'; did you mean 'hardware'?"),
         ({"tables": [{**TABLE, "source": ""}]}, "paper test: T: source: say where its figures are from"),
-        ({"tables": [{**TABLE, "colums": []}]}, "paper test: T: colums; did you mean 'columns'?"),
+        ({"tables": [{**TABLE, "colums": []}]}, "paper test: T: unknown 'colums'; did you mean 'columns'?"),
         ({"tables": [{**TABLE, "columns": [512, 512]}]}, "paper test: T: seq_len has a value twice"),
         ({"tables": [{**TABLE, "columns": ["a", "b"]}]}, "paper test: T: seq_len=a: it takes whole numbers"),
-        ({"tables": [{**TABLE, "at": {"mask": "nobody"}}]}, "paper test: T: unknown mask 'nobody'"),
+        ({"tables": [{**TABLE, "at": {"mask": "nobody"}}]}, "paper test: T: at: unknown mask 'nobody'"),
         ({"tables": [{**TABLE, "rows": {"sdpa.nave": [1, 2]}}]}, "did you mean 'sdpa.naive'?"),
         ({"tables": [{**TABLE, "rows": {"sdpa.naive/sdpa.flash": [1, 2]}}]}, "unknown impl 'sdpa.naive/sdpa.flash'"),
         ({"tables": [{**TABLE, "rows": {f"{A} / ": [1, 2]}}]}, "unknown impl ''"),
-        ({"claims": [{**CLAIM, "says": ""}]}, "paper test: says: say in words what each claim is"),
+        ({"claims": [{**CLAIM, "says": ""}]}, "says: say in words what each claim is"),
         ({"claims": [{**CLAIM, "within": 0.1}]}, "paper test: C: within goes with about and exponent"),
         ({"claims": [{"says": "C", "of": A, "quantity": "work", "exponent": 2}]}, "C: within goes with about and"),
-        ({"claims": [{"says": "C", "of": A, "quantity": "work", "about": 2, "within": -1}]}, "C: within=-1: it takes"),
-        ({"claims": [{"says": "C", "of": f"{A} / {B}", "overtakes": [64, 8]}]}, "two n, the smaller first"),
+        (
+            {"claims": [{"says": "C", "of": A, "quantity": "work", "about": 2, "within": -1}]},
+            "C: within is -1, not greater than or equal to 0",
+        ),
+        (
+            {"claims": [{"says": "C", "of": f"{A} / {B}", "quantity": "work", "overtakes": [64, 8]}]},
+            "two n, the smaller first",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told_in_a_line(parts: dict[str, Any], said: str) -> None:

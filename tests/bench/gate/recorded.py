@@ -1,4 +1,4 @@
-"""Comparisons that were run in earnest, kept as files so that they can be judged by several rules, and drawn from."""
+"""Real comparisons, kept as files, to be resampled and judged by several rules."""
 
 import json
 import time
@@ -65,7 +65,7 @@ def _recorded(
     return Recorded(
         kind,
         list(effects),
-        [verdict.verdict for verdict in verdicts_of(measured, RULES)],
+        [verdict.verdict.time for verdict in verdicts_of(measured, RULES)],
         all(control.held for control in controls_of(measured, RULES)),
         round(wall_s, 2),
         [of(pair, False) for pair in pairs],

@@ -9,7 +9,7 @@ from harness import registry
 
 
 class Repeated(nn.Module):
-    """The layer's output, the mean of so many equal ones."""
+    """The layer's output: the mean of `times` equal ones."""
 
     impl: ClassVar[str]
     times: ClassVar[int]

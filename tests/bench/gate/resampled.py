@@ -11,7 +11,7 @@ _STRETCH = 4
 
 
 def stretches(recorded: Sequence[Recorded], case: int) -> list[list[float]]:
-    """The log ratios of a case, and those of its controls, in stretches of blocks with the same warm parents."""
+    """The log ratios of a case, and those of its controls, in stretches of blocks with the same fork servers."""
     found: dict[tuple[int, bool, str, int], list[float]] = {}
     for run, one in enumerate(recorded):
         for control, blocks in ((False, one.blocks[case]), (True, one.controls[case])):

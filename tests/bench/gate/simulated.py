@@ -1,7 +1,7 @@
 """Blocks of identical code on machines whose noise is made up: two levels, bursts, drift.
 
 Each kind gives what every turn of a block took, as logarithms, (orders, 4), for both sides alike but for who has the
-turn. A run is of some warm parents, each of which gives both sides a luck of its own: noise on two levels.
+turn. A run is of some fork servers, each with a random effect on both sides: noise on two levels.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from harness.stats.paired_verdicts import TakeBlock
 
 Floats = NDArray[np.float64]
-# A block has so many orders of four turns; so many blocks of a case share their parents.
+# The orders of a block's four turns; the blocks of a case that share their fork servers.
 ORDERS = 8
 BLOCKS_A_PARENT = 4
 _A = np.array([[True, False, False, True], [False, True, True, False]])

@@ -13,7 +13,7 @@ from harness.case import Case
 
 @dataclass(frozen=True)
 class Point:
-    """So many rounds of the cases take `wall_s` in all, the start included, and leave this error."""
+    """`rounds` rounds of the cases take `wall_s` in all, the start included, and leave this error."""
 
     rounds: int
     wall_s: float

@@ -47,7 +47,7 @@ def _rms_of(times: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 def error_interval(error: float, repeats: int, cases: int, share: float = 0.9) -> tuple[float, float]:
-    """An interval of an error known from so many repeats and cases, for log-normal noise alike in all cases.
+    """The interval of an error known from some repeats and cases, for log-normal noise alike in all cases.
 
     That is (repeats − 1) · cases degrees of freedom; where one case dominates it is too narrow. NaN for one repeat.
     """

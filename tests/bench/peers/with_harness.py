@@ -12,10 +12,11 @@ from bench.peers.method import Readings
 from harness.case import Case
 from harness.config import Precision
 from harness.measure.executor import Executor
+from harness.measure.outcome import TrialOutcome
 from harness.measure.scheduler import Scheduler
 from harness.registry import traits
-from harness.results.accumulate_rows import trial_of_row
-from harness.stats.estimate import Estimate, Trial, best_pulse, estimate
+from harness.results.row import trial_of_row
+from harness.stats.estimate import Estimate, Trial, best_probe, estimate
 
 # Every case gets all its rounds: what is compared is the estimate, at a given wall time.
 PRECISION = Precision(
@@ -80,20 +81,28 @@ class _Rows:
         self._last = now
 
     def starting(self, phase: str, number: int) -> None: ...
-    def trial(self, case: Case, outcome: Mapping[str, Any]) -> None: ...
+    def trial(self, case: Case, outcome: TrialOutcome) -> None: ...
     def finished(self, case: Case, status: str) -> None: ...
     def added(self, cases: Collection[Case]) -> None: ...
 
 
-def trials_of(rows: Sequence[Mapping[str, Any]]) -> dict[Case, list[Trial]]:
+@dataclass(frozen=True)
+class SampledTrial(Trial):
+    """A trial with all of its samples."""
+
+    samples_s: tuple[float, ...] = ()
+
+
+def trials_of(rows: Sequence[Mapping[str, Any]]) -> dict[Case, list[SampledTrial]]:
     """Each case's trials, in the order in which they were measured."""
-    trials: dict[Case, list[Trial]] = {}
+    trials: dict[Case, list[SampledTrial]] = {}
     for row in rows:
-        trials.setdefault(Case.from_dict(row["case"]), []).append(trial_of_row(row))
+        trial = SampledTrial(**vars(trial_of_row(row)), samples_s=tuple(row["samples_s"]))
+        trials.setdefault(Case.from_dict(row["case"]), []).append(trial)
     return trials
 
 
 def estimates_of(trials: Mapping[Case, Sequence[Trial]]) -> dict[Case, Estimate]:
     """Each case's estimate, as a sweep of just these trials would give it."""
-    best = best_pulse([trial for of_case in trials.values() for trial in of_case])
+    best = best_probe([trial for of_case in trials.values() for trial in of_case])
     return {case: estimate(of_case, best) for case, of_case in trials.items()}

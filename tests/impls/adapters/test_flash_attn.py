@@ -8,7 +8,7 @@ import torch
 from adapters.pretended import check_layout, install, later, take_on_the_cpu
 from torch import Tensor
 
-from harness import claims
+from harness import registry
 from harness.case import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
@@ -117,11 +117,11 @@ def test_it_decodes(kv_len: int) -> None:
 @pytest.mark.parametrize("mode", ["forward", "train", "backward", "decode"])
 def test_its_operators_do_what_it_claims(mode: str) -> None:
     seen = trace_call(build(Case(NAME, 20, 32, 4, batch_size=3, mode=mode), seed=0))
-    claim = claims.work_of(claims.claims_of_impl(NAME), mode)
+    claim = registry.work_of(registry.claims_of_impl(NAME), mode)
     assert claim is not None
-    assert seen.work is not None
-    assert seen.work.flops == 3 * claim(n=20, d=32, h=4)
-    assert (seen.flops_unknown, seen.depth_undeclared) == ([], [])
+    assert seen.flops.work is not None
+    assert seen.flops.work.flops == 3 * claim(n=20, d=32, h=4)
+    assert (seen.flops.unknown, seen.flops.undeclared) == ([], [])
 
 
 def test_under_a_causal_mask_it_counts_what_the_mask_leaves() -> None:
@@ -129,7 +129,7 @@ def test_under_a_causal_mask_it_counts_what_the_mask_leaves() -> None:
     for mask in ("none", "causal"):
         for mode in ("forward", "train"):
             torch.set_grad_enabled(True)
-            work = trace_call(build(Case(NAME, 20, 32, 4, mask=mask, mode=mode), seed=0)).work
+            work = trace_call(build(Case(NAME, 20, 32, 4, mask=mask, mode=mode), seed=0)).flops.work
             assert work is not None
             flops[mask, mode] = work.flops
     hidden = 20 * 19 // 2

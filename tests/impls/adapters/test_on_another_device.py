@@ -27,7 +27,7 @@ def linearly(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> tuple[Tenso
 
 @pytest.fixture(params=[impl.name for impl in ADAPTERS])
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An adapter whose package is there."""
+    """An adapter whose package is installed."""
     install(monkeypatch, "flash_attn", flash_attn_func=attended)
     install(monkeypatch, "xformers.ops", memory_efficient_attention=attended, LowerTriangularMask=object)
     install(monkeypatch, "fla.ops.linear_attn", chunk_linear_attn=linearly, fused_recurrent_linear_attn=linearly)

@@ -28,7 +28,7 @@ def _gradients_as_before() -> Iterator[None]:
 @pytest.mark.parametrize("mode", ["forward", "train", "backward", "decode"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("impl", ADAPTERS, ids=lambda impl: impl.name)
-def test_it_computes_what_our_rung_does(monkeypatch: pytest.MonkeyPatch, impl: Impl, dtype: str, mode: str) -> None:
+def test_it_computes_what_our_layer_does(monkeypatch: pytest.MonkeyPatch, impl: Impl, dtype: str, mode: str) -> None:
     monkeypatch.setitem(IMPLS, impl.name, impl)
     case = Case(impl.name, 200, 256, 4, batch_size=2, mode=mode, dtype=dtype, device="cuda", mask="causal")
     try:

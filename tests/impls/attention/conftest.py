@@ -1,4 +1,4 @@
-"""What the tests of the attention rungs share."""
+"""Fixtures of the tests of attention layers."""
 
 from collections.abc import Iterator
 

@@ -16,7 +16,7 @@ from impls.attention.plain import PackedAttention
 BOTH = pytest.mark.parametrize("layer_class", [ModuleAttention, ModuleAttentionWithWeights])
 REAL = torch.arange(6) < torch.tensor([2, 6, 4])[:, None]  # (b, n)
 FUTURE = torch.ones(6, 6, dtype=torch.bool).triu(1)
-# By what our layers are told, and by what the module is told, in whose masks True hides.
+# The same masks for our layers and for the module, in whose masks True hides a token.
 SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "none": ({}, {}),
     "causal": ({"is_causal": True}, {"attn_mask": FUTURE}),
@@ -84,7 +84,7 @@ def test_only_where_weights_are_asked_for_are_scores_written_in_training(
 
 
 def test_it_is_told_that_its_mask_is_causal_and_leaves_out_what_that_hides() -> None:
-    work = trace_call(build(Case("attention.module", 50, 8, 2, mode="train", mask="causal"), seed=0)).work
+    work = trace_call(build(Case("attention.module", 50, 8, 2, mode="train", mask="causal"), seed=0)).flops.work
     assert work is not None
     assert work.flops < work.full
 

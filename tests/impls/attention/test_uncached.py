@@ -48,13 +48,13 @@ def test_what_was_written_before_may_be_continued_twice(pair: tuple[UncachedAtte
     assert not torch.allclose(first, other)
 
 
-def test_a_forward_pass_is_that_of_the_fused_rung() -> None:
+def test_a_forward_pass_is_that_of_the_fused_layer() -> None:
     assert UncachedAttention.forward is FusedAttention.forward
 
 
 @pytest.mark.parametrize("n", [1, 16, 40])
 def test_a_token_costs_a_pass_over_all_tokens_so_far_of_which_the_mask_leaves_the_lower_half(n: int) -> None:
-    work = trace_call(build(Case("attention.uncached", n, D, H, batch_size=B, mode="decode"), seed=0)).work
+    work = trace_call(build(Case("attention.uncached", n, D, H, batch_size=B, mode="decode"), seed=0)).flops.work
     torch.set_grad_enabled(True)
     assert work is not None
     assert work.full == B * (8 * n * D**2 + 4 * n**2 * D)

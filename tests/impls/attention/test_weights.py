@@ -1,4 +1,4 @@
-"""The weights that a rung shows are those that it computes with."""
+"""The weights that a layer returns are those that it computes with."""
 
 import pytest
 import torch

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 D, H = 24, 4
 NAIVE, FUSED = "impls.attention.plain:NaiveAttention", "impls.attention.fused:FusedAttention"
-RUNGS = (NAIVE, FUSED)
+ATTENTIONS = (NAIVE, FUSED)
 WINDOW = "impls.attention.window:WindowAttention"
 # Those that no mask has to make causal.
 CAUSAL = (

@@ -1,24 +1,24 @@
-"""Decoder blocks: torch's own layer with the positions added, around any rung, and taken up wherever it was left."""
+"""Decoder blocks: torch's own layer with the positions added, around any attention, continued from any position."""
 
 import pytest
 import torch
-from blocks.parts import FUSED, RUNGS, D, H, drawn, gradients, later, tokens, torchs
+from blocks.parts import ATTENTIONS, FUSED, D, H, drawn, gradients, later, tokens, torchs
 from torch import nn
 
 from impls.blocks.blocks import Decoder, sinusoids
 from impls.blocks.reference import DecoderReference
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
 class TestADecoderIsTorchsOwnLayerOfTokensAtTheirPositions:
-    def test_over_a_source_of_another_length(self, rung: str) -> None:
-        block = drawn(Decoder(D, H, attention=rung))
+    def test_over_a_source_of_another_length(self, attention: str) -> None:
+        block = drawn(Decoder(D, H, attention=attention))
         x, source = tokens(2, 9, D), tokens(2, 5, D)
         theirs = torchs(nn.TransformerDecoderLayer, block)(x + sinusoids(9, x), source, tgt_mask=later(9))
         torch.testing.assert_close(block(x, source), theirs)
 
-    def test_over_a_padded_source(self, rung: str) -> None:
-        block = drawn(Decoder(D, H, attention=rung))
+    def test_over_a_padded_source(self, attention: str) -> None:
+        block = drawn(Decoder(D, H, attention=attention))
         x, source, real = tokens(2, 9, D), tokens(2, 5, D), torch.arange(5) < torch.tensor([[5], [2]])
         theirs = torchs(nn.TransformerDecoderLayer, block)(
             x + sinusoids(9, x), source, tgt_mask=later(9), memory_key_padding_mask=~real
@@ -39,9 +39,9 @@ def test_gradients_of_a_block_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(block, (x, source))
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_a_decoder_takes_up_its_text_wherever_it_was_left(rung: str) -> None:
-    block = drawn(Decoder(D, H, attention=rung))
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_a_decoder_takes_up_its_text_wherever_it_was_left(attention: str) -> None:
+    block = drawn(Decoder(D, H, attention=attention))
     x, source = tokens(2, 9, D), tokens(2, 5, D)
     with torch.no_grad():
         expected = block(x, source)
@@ -54,7 +54,7 @@ def test_a_decoder_takes_up_its_text_wherever_it_was_left(rung: str) -> None:
                 torch.testing.assert_close(y_t, expected[:, t])
 
 
-def test_where_the_rung_cannot_prefill_it_is_led_through_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_attention_cannot_prefill_it_is_led_through_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     block = drawn(Decoder(D, H))
     x, source = tokens(1, 6, D), tokens(1, 4, D)
     with torch.no_grad():

@@ -1,8 +1,8 @@
-"""Encoder blocks: torch's own layer with the positions added, around any rung, causal where the rung is."""
+"""Encoder blocks: torch's own layer with the positions added, around any attention, causal where the attention is."""
 
 import pytest
 import torch
-from blocks.parts import CAUSAL, RUNGS, D, H, drawn, gradients, later, tokens, torchs
+from blocks.parts import ATTENTIONS, CAUSAL, D, H, drawn, gradients, later, tokens, torchs
 from torch import nn
 
 from harness.case import Case
@@ -11,28 +11,28 @@ from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids
 from impls.blocks.reference import EncoderReference
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
 class TestAnEncoderIsTorchsOwnLayerOfTokensAtTheirPositions:
-    def test_of_all_tokens(self, rung: str) -> None:
-        block = drawn(Encoder(D, H, attention=rung))
+    def test_of_all_tokens(self, attention: str) -> None:
+        block = drawn(Encoder(D, H, attention=attention))
         x = tokens(2, 9, D)
         theirs = torchs(nn.TransformerEncoderLayer, block)(x + sinusoids(9, x))
         torch.testing.assert_close(block(x), theirs)
 
-    def test_under_a_padding_mask(self, rung: str) -> None:
-        block = drawn(Encoder(D, H, attention=rung))
+    def test_under_a_padding_mask(self, attention: str) -> None:
+        block = drawn(Encoder(D, H, attention=attention))
         x, real = tokens(2, 9, D), torch.arange(9) < torch.tensor([[9], [4]])
         theirs = torchs(nn.TransformerEncoderLayer, block)(x + sinusoids(9, x), src_key_padding_mask=~real)
         torch.testing.assert_close(block(x, attn_mask=real[:, None, None])[real], theirs[real])
 
-    def test_under_a_causal_mask(self, rung: str) -> None:
-        block = drawn(Encoder(D, H, attention=rung))
+    def test_under_a_causal_mask(self, attention: str) -> None:
+        block = drawn(Encoder(D, H, attention=attention))
         x = tokens(2, 9, D)
         theirs = torchs(nn.TransformerEncoderLayer, block)(x + sinusoids(9, x), src_mask=later(9))
         torch.testing.assert_close(block(x, is_causal=True), theirs)
 
-    def test_under_both(self, rung: str) -> None:
-        block = drawn(Encoder(D, H, attention=rung))
+    def test_under_both(self, attention: str) -> None:
+        block = drawn(Encoder(D, H, attention=attention))
         x, real = tokens(1, 9, D), torch.arange(9)[None] < 6
         theirs = torchs(nn.TransformerEncoderLayer, block)(
             x + sinusoids(9, x), src_mask=later(9), src_key_padding_mask=~real
@@ -53,10 +53,10 @@ def test_an_encoder_does_not_decode() -> None:
         build(Case("encoder.naive", 12, D, H, mode="decode"), seed=0)
 
 
-@pytest.mark.parametrize("rung", [*RUNGS, *CAUSAL])
+@pytest.mark.parametrize("attention", [*ATTENTIONS, *CAUSAL])
 class TestACausalEncoder:
-    def test_is_the_encoder_whose_tokens_see_none_later(self, rung: str) -> None:
-        block = drawn(CausalEncoder(D, H, attention=rung))
+    def test_is_the_encoder_whose_tokens_see_none_later(self, attention: str) -> None:
+        block = drawn(CausalEncoder(D, H, attention=attention))
         x = tokens(2, 9, D)
         whole = block(x)
         for length in (1, 4, 8):
@@ -64,8 +64,8 @@ class TestACausalEncoder:
         x[:, 3] += 1
         assert not torch.allclose(block(x)[:, 8], whole[:, 8])
 
-    def test_takes_up_its_text_wherever_it_was_left(self, rung: str) -> None:
-        block = drawn(CausalEncoder(D, H, attention=rung))
+    def test_takes_up_its_text_wherever_it_was_left(self, attention: str) -> None:
+        block = drawn(CausalEncoder(D, H, attention=attention))
         x = tokens(2, 9, D)
         with torch.no_grad():
             expected = block(x)
@@ -78,9 +78,9 @@ class TestACausalEncoder:
                     torch.testing.assert_close(y_t, expected[:, t])
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_a_causal_encoder_of_softmax_attention_is_torchs_own_layer_under_a_causal_mask(rung: str) -> None:
-    block = drawn(CausalEncoder(D, H, attention=rung))
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_a_causal_encoder_of_softmax_attention_is_torchs_own_layer_under_a_causal_mask(attention: str) -> None:
+    block = drawn(CausalEncoder(D, H, attention=attention))
     x = tokens(2, 9, D)
     theirs = torchs(nn.TransformerEncoderLayer, block)(x + sinusoids(9, x), src_mask=later(9))
     torch.testing.assert_close(block(x), theirs)

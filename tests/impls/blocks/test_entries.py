@@ -1,44 +1,45 @@
-"""A block around each rung, as data."""
+"""A block around each attention layer, as data."""
 
 from dataclasses import replace
 
 import pytest
 
 from harness import registry
-from harness.claims import claims_of_impl, parse
+from harness.polynomial import parse
+from harness.registry import claims_of_impl
 from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR
 from impls.blocks.blocks import find, over_source
 from impls.blocks.entries import BLOCKS, blocks
 from impls.impl import Impl
 
-RUNGS = {rung.name: rung for rung in (*ATTENTION, *COMPILED_ATTENTION, *LINEAR)}
+LAYERS = {layer.name: layer for layer in (*ATTENTION, *COMPILED_ATTENTION, *LINEAR)}
 BY_NAME = {block.name: block for block in BLOCKS}
-NAIVE = RUNGS["attention.naive"]
-# Not twice what the rung claims: a causal mask changes its work, or another attention looks over the source.
+NAIVE = LAYERS["attention.naive"]
+# Not twice what the layer claims: a causal mask changes its work, or another attention looks over the source.
 ELSE = ("decoder.window", "decoder.linear.parallel", "decoder.linear.recurrent", "decoder.linear.chunked")
-LIKE_THEIR_RUNG = [block for block in BLOCKS if block.name not in ELSE]
+LIKE_THEIR_LAYER = [block for block in BLOCKS if block.name not in ELSE]
 
 
-@pytest.mark.parametrize("rung", ["naive", "packed", "fused"])
+@pytest.mark.parametrize("layer", ["naive", "packed", "fused"])
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_every_rung_of_softmax_attention_stands_in_both_blocks(side: str, rung: str) -> None:
-    block = BY_NAME[f"{side}.{rung}"]
+def test_every_layer_of_softmax_attention_stands_in_both_blocks(side: str, layer: str) -> None:
+    block = BY_NAME[f"{side}.{layer}"]
     assert block.family == side
-    assert block.options["attention"] == next(one.target for one in ATTENTION if one.name == f"attention.{rung}")
+    assert block.options["attention"] == next(one.target for one in ATTENTION if one.name == f"attention.{layer}")
 
 
-def test_options_of_the_rung_go_with_it() -> None:
+def test_options_of_the_attention_go_with_it() -> None:
     (block, _) = blocks([replace(NAIVE, name="attention.naive.odd", options={"backend": "math"}, package="them")])
     assert block.name == "encoder.naive.odd"
     assert block.options["attention_options"] == {"backend": "math"}
     assert block.package == "them"
 
 
-@pytest.mark.parametrize("rung", [*ATTENTION, *COMPILED_ATTENTION, *LINEAR], ids=lambda rung: rung.name)
-def test_every_rung_of_ours_stands_in_both_blocks(rung: Impl) -> None:
+@pytest.mark.parametrize("layer", [*ATTENTION, *COMPILED_ATTENTION, *LINEAR], ids=lambda layer: layer.name)
+def test_every_layer_of_ours_stands_in_both_blocks(layer: Impl) -> None:
     for side in ("encoder", "decoder"):
-        block = BY_NAME[rung.name.replace("attention", side, 1)]
-        assert (block.has_heads, block.compiled) == (rung.has_heads, rung.compiled)
+        block = BY_NAME[layer.name.replace("attention", side, 1)]
+        assert (block.has_heads, block.compiled) == (layer.has_heads, layer.compiled)
 
 
 def test_around_another_mathematics_there_is_none() -> None:
@@ -60,8 +61,8 @@ def test_a_decoder_says_which_attention_looks_over_its_source(block: Impl) -> No
     assert ("that by attention.fused" in block.summary) == stands_in
     references = {"cross_attention": "impls.attention.reference:AttentionReference"} if stands_in else {}
     assert block.reference_options == {
-        "attention": RUNGS[block.name.replace("decoder", "attention", 1)].reference,
-        "attention_options": RUNGS[block.name.replace("decoder", "attention", 1)].reference_options,
+        "attention": LAYERS[block.name.replace("decoder", "attention", 1)].reference,
+        "attention_options": LAYERS[block.name.replace("decoder", "attention", 1)].reference_options,
         **references,
     }
 
@@ -84,20 +85,21 @@ def test_a_decoder_says_which_attention_looks_over_its_source(block: Impl) -> No
     ],
 )
 def test_work_is_that_of_the_parts(name: str, claim: str, says: str) -> None:
-    assert getattr(BY_NAME[name], claim) == says
+    said = claims_of_impl(name).get(claim)
+    assert (str(said) if said else "") == says
 
 
-@pytest.mark.parametrize("block", LIKE_THEIR_RUNG, ids=lambda block: block.name)
+@pytest.mark.parametrize("block", LIKE_THEIR_LAYER, ids=lambda block: block.name)
 def test_where_a_mask_changes_nothing_the_claimed_sum_is_the_sum_of_the_claims(block: Impl) -> None:
-    rung = claims_of_impl(block.name.replace(block.family, "attention", 1))
+    layer = claims_of_impl(block.name.replace(block.family, "attention", 1))
     times = 1 if block.family == "encoder" else 2
     for claim, feed_forward in (("work", "16nd²"), ("work_train", "48nd²")):
         if getattr(block, claim):
-            expected = times * rung[claim](n=7, d=16, h=4) + parse(feed_forward)(n=7, d=16)
-            assert parse(getattr(block, claim))(n=7, d=16, h=4) == expected
+            expected = times * layer[claim](n=7, d=16, h=4) + parse(feed_forward)(n=7, d=16)
+            assert claims_of_impl(block.name)[claim](n=7, d=16, h=4) == expected
 
 
-def test_of_what_a_rung_does_not_claim_a_block_claims_nothing() -> None:
+def test_of_what_an_attention_does_not_claim_a_block_claims_nothing() -> None:
     (around, over) = blocks([replace(NAIVE, work_train="")])
     assert (around.work_train, over.work_train) == ("", "")
     assert around.work

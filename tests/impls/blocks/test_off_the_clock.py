@@ -22,7 +22,7 @@ def test_neither_positions_nor_masks_are_made_in_the_measured_call(name: str, mo
     for module in (blocks, blocks, blocks):
         monkeypatch.setattr(module, "sinusoids", made)
     for module in (blocks, blocks):
-        monkeypatch.setattr(module, "told", made)
+        monkeypatch.setattr(module, "arguments_for", made)
     assert work.call().shape == (1, 12, D)
 
 

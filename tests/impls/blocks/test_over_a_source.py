@@ -9,17 +9,19 @@ from torch import nn
 from harness.case import Case
 from harness.trial.verify import verify
 from harness.trial.workload import build
-from impls.blocks.blocks import Decoder, find, sinusoids, told
+from impls.blocks.blocks import Decoder, arguments_for, find, sinusoids
 
 
-@pytest.mark.parametrize("rung", [*CAUSAL, WINDOW])
-def test_where_the_rung_takes_no_source_a_fused_attention_looks_over_it(rung: str) -> None:
-    block = drawn(Decoder(D, H, attention=rung))
-    assert type(block.self_attention) is find(rung)
+@pytest.mark.parametrize("attention", [*CAUSAL, WINDOW])
+def test_where_the_attention_takes_no_source_a_fused_attention_looks_over_it(attention: str) -> None:
+    block = drawn(Decoder(D, H, attention=attention))
+    assert type(block.self_attention) is find(attention)
     assert type(block.cross_attention) is find(FUSED)
     x, source, real = tokens(2, 9, D), tokens(2, 5, D), torch.arange(5) < torch.tensor([[5], [2]])
     seen = block.norm1(
-        x + sinusoids(9, x) + block.self_attention(x + sinusoids(9, x), **told(block.self_attention, x, is_causal=True))
+        x
+        + sinusoids(9, x)
+        + block.self_attention(x + sinusoids(9, x), **arguments_for(block.self_attention, x, is_causal=True))
     )
     theirs = nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64)
     theirs.load_state_dict(block.cross_attention.state_dict())
@@ -29,7 +31,7 @@ def test_where_the_rung_takes_no_source_a_fused_attention_looks_over_it(rung: st
     )
 
 
-def test_options_are_the_rungs_and_not_of_what_stands_in_for_it() -> None:
+def test_options_are_the_attentions_and_not_of_what_stands_in_for_it() -> None:
     block = Decoder(D, H, attention=WINDOW, attention_options={"reach": 2})
     assert block.self_attention.reach == 2
     assert not hasattr(block.cross_attention, "reach")

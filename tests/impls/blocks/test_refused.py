@@ -72,11 +72,11 @@ class CausalOverASource(OverASource):
     causal = True
 
 
-@pytest.mark.parametrize("rung", [OverASource, CausalOverASource])
-def test_a_padded_source_is_refused_where_the_rung_cannot_be_told_of_padding(
-    rung: type, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("attention", [OverASource, CausalOverASource])
+def test_a_padded_source_is_refused_where_the_attention_cannot_be_told_of_padding(
+    attention: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "inside", lambda case: rung)
+    monkeypatch.setattr(blocks, "inside", lambda case: attention)
     case = Case("decoder.naive", 8, D, H)
     assert Decoder.supports(case) is None
     padded = replace(case, mask="padding", padding_fraction=0.5)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.case import Case
-from harness.claims import claims_of_impl
+from harness.registry import claims_of_impl
 from harness.trial.metrics.collect import allocator_peak
 from harness.trial.workload import build
 from impls.blocks import blocks
@@ -112,7 +112,7 @@ def test_neither_positions_nor_masks_are_made_in_the_measured_call(name: str, mo
         raise AssertionError("made on the clock")
 
     monkeypatch.setattr(blocks, "sinusoids", made)
-    monkeypatch.setattr(blocks, "told", made)
+    monkeypatch.setattr(blocks, "arguments_for", made)
     assert work.call().shape == (1, N, D)
 
 

@@ -1,4 +1,4 @@
-"""What is not claimed as a polynomial: the work of chunks, and of a masked product."""
+"""FLOPs without a claimed polynomial: those of chunks and of a masked product."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def observed(impl: str, n: int, d: int, h: int, mode: str = "forward", **more: s
 
 
 def flops(impl: str, n: int, d: int, h: int, mode: str = "forward", **more: str) -> int:
-    work = observed(impl, n, d, h, mode, **more).work
+    work = observed(impl, n, d, h, mode, **more).flops.work
     assert work is not None
     return work.flops
 
@@ -47,7 +47,7 @@ def test_a_part_of_a_chunk_costs_as_much_as_a_whole_one_but_for_the_projections(
 
 
 def test_chunks_need_no_more_steps_one_after_another_however_many_there_are() -> None:
-    assert len({observed("attention.linear.chunked", n, 8, 2).depth for n in (128, 256, 1024)}) == 1
+    assert len({observed("attention.linear.chunked", n, 8, 2).depth.length for n in (128, 256, 1024)}) == 1
 
 
 @pytest.mark.parametrize("n", [16, 100])

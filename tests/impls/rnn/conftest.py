@@ -1,4 +1,4 @@
-"""What the tests of the recurrent rungs share."""
+"""Fixtures of the tests of recurrent layers."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Attention without its projections: what stands between those of the attention rungs, by the kernel that it names."""
+"""Attention without projections: the core of the attention layers, by the kernel that it names."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -31,10 +31,10 @@ def _gradients_as_before() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("layer_class", ALL)
-def test_it_is_what_an_attention_rung_does_between_its_projections(layer_class: type) -> None:
-    rung, x = PackedAttention(D, H), torch.randn(B, N, D)
-    between = layer_class(D, H)(linear(x, rung.in_proj_weight, rung.in_proj_bias))
-    torch.testing.assert_close(rung.out_proj(between), rung(x))
+def test_it_is_what_an_attention_layer_does_between_its_projections(layer_class: type) -> None:
+    layer, x = PackedAttention(D, H), torch.randn(B, N, D)
+    between = layer_class(D, H)(linear(x, layer.in_proj_weight, layer.in_proj_bias))
+    torch.testing.assert_close(layer.out_proj(between), layer(x))
 
 
 @pytest.mark.parametrize("layer_class", ALL)
@@ -51,10 +51,10 @@ def test_a_fused_one_is_one_kernel_and_no_copy(layer_class: type) -> None:
     assert not {"aten::clone", "aten::copy_", "aten::bmm"} & set(seen.names)
 
 
-def test_which_kernels_it_may_take_and_what_they_cannot_do_is_as_of_the_attention_rungs() -> None:
-    for ours, rung in ((FusedSdpa, FusedAttention), (FlashSdpa, FlashAttention)):
-        assert ours.backends == rung.backends
-        assert ours.supports is rung.supports
+def test_which_kernels_it_may_take_and_what_they_cannot_do_is_as_of_the_attention_layers() -> None:
+    for ours, layer in ((FusedSdpa, FusedAttention), (FlashSdpa, FlashAttention)):
+        assert ours.backends == layer.backends
+        assert ours.supports is layer.supports
 
 
 def peak_bytes(impl: str, n: int, mode: str, mask: str) -> int:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ CONFIG = compose([])
 class Job:
     job_id: str
     state: str = "UNKNOWN"
+
+    def cancel(self) -> None: ...
 
 
 class Cluster:
@@ -50,9 +52,9 @@ class Cluster:
     def wait(
         self, shards: Sequence[int] = (0, 1), busy: Sequence[int] = (), launcher: Launcher = LAUNCHER
     ) -> list[int]:
-        every = [Shard(self.run, index, CONFIG, {}, []) for index in range(2)]
+        every = [Shard(self.run, index, replace(CONFIG, launcher=launcher), {}, []) for index in range(2)]
         chosen = [every[index] for index in shards], [every[index] for index in busy]
-        lost = wait_for(*chosen, launcher, self.submit, self.told.append, lambda: self.now_s, self.sleep)
+        lost = wait_for(*chosen, self.told.append, self.submit, lambda: self.now_s, self.sleep)
         return [shard.index for shard in lost]
 
 

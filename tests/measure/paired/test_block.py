@@ -9,6 +9,7 @@ import pytest
 from harness.case import Case
 from harness.measure.fork_client import Turn, TurnTrialFailed
 from harness.measure.interleaved import Block, Side, Timing, take_block
+from harness.measure.outcome import TrialOutcome
 from harness.stats.paired_verdicts import BlockFailed
 
 CASE = Case("attention.fused", seq_len=16, d_model=16, num_heads=2)
@@ -37,10 +38,9 @@ class Pretended:
         self.asked.append((place, anew))
         return Turn(time, 2 * time)
 
-    def end(self) -> dict[str, object]:
+    def end(self) -> TrialOutcome:
         self.log.append("end")
-        failed = self.fails_at == "end"
-        return {"status": "error", "reason": "compiled again"} if failed else {"status": "ok", "reason": None}
+        return TrialOutcome("error", "compiled again") if self.fails_at == "end" else TrialOutcome("ok")
 
     def abandon(self) -> None:
         self.log.append("abandon")
@@ -48,7 +48,7 @@ class Pretended:
     def _do(self, what: str) -> None:
         self.log.append(what)
         if self.fails_at == what:
-            raise TurnTrialFailed({"status": "killed", "reason": f"at {what}"})
+            raise TurnTrialFailed(TrialOutcome("killed", f"at {what}"))
 
 
 def block(a: Pretended, b: Pretended, timing: Timing = TIMING, seed: int = 0) -> Block:

@@ -10,10 +10,19 @@ import pytest
 from rich.console import Console
 
 from harness.case import Case
-from harness.measure import interleaved, progress
+from harness.measure import interleaved
 from harness.measure.fork_client import Turn
-from harness.measure.interleaved import Block, BlockLog, Pair, Side, Sides, Timing, controls_among, time_pairs
-from harness.measure.progress import PairScreen
+from harness.measure.interleaved import (
+    Block,
+    BlockLog,
+    Pair,
+    PairScreen,
+    Side,
+    Sides,
+    Timing,
+    controls_among,
+    time_pairs,
+)
 from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules
 
 A, B = (Case(impl, seq_len=16, d_model=16, num_heads=2) for impl in ("rnn.torch", "rnn.elman"))
@@ -141,7 +150,7 @@ def test_a_block_is_on_disk_before_the_next(tmp_path: Path) -> None:
 
 def test_the_screen_says_now_and_then_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(interleaved.time, "monotonic", lambda: now[0])
     console = Console(file=StringIO(), width=200)
     screen = PairScreen(3, console)
     for stage, number, at in (("first", 1, 5.0), ("first", 2, 11.0), ("again", 1, 12.0), ("again", 2, 25.0)):

@@ -10,6 +10,7 @@ import pytest
 from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
 
 from harness.report.html.page import page
+from harness.report.report_data import Contents
 
 FLAGS = (
     "--headless",
@@ -34,7 +35,7 @@ class Browser:
         self._looked_at: tuple[Path, int] | None = None
 
     def look(self, path: Path, width: int = 1280) -> None:
-        """Load a page from disk, unless it is there as nobody has touched it: for tests that only read."""
+        """Load a page from disk unless it is loaded and unchanged: for tests that only read."""
         if self._looked_at != (path, width):
             self.open(path, width)
             self._looked_at = (path, width)
@@ -56,6 +57,21 @@ class Browser:
     def width(self, pixels: int) -> None:
         metrics = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": pixels < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def content_width(self, at_most: int) -> int:
+        """The pixels that the content takes, once it is `at_most`, or after 10 s: charts follow late."""
+        return self.driver.execute_async_script(
+            """
+            const [most, done] = arguments;
+            const look = (left) => {
+              const { scrollWidth } = document.documentElement;
+              if (scrollWidth <= most || !left) done(scrollWidth);
+              else setTimeout(look, 50, left - 1);
+            };
+            look(200);
+            """,
+            at_most,
+        )
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value of a script's `return`."""
@@ -153,10 +169,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.fixture(scope="module")
 def usual(written: Callable[[str], Path]) -> Path:
     lines = some_lines()
-    return written(page(lines, some_findings(lines), some_origin()))
+    return written(page(Contents(lines, some_findings(lines), some_origin())))
 
 
 @pytest.fixture(scope="module")
 def evil(written: Callable[[str], Path]) -> Path:
     lines = renamed(some_lines(), EVIL)
-    return written(page(lines, evil_findings(lines), some_origin(host=EVIL)))
+    return written(page(Contents(lines, evil_findings(lines), some_origin(host=EVIL))))

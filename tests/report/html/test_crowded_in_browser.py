@@ -12,6 +12,7 @@ from harness import registry
 from harness.analysis.analyse import Analysis
 from harness.analysis.crossovers import Crossover
 from harness.report.html.page import page
+from harness.report.report_data import Contents
 
 MANY = registry.names()[:24]
 AWAY = MANY[3]
@@ -26,7 +27,9 @@ def crowded(written: Callable[[str], Path]) -> Path:
         for i, slower in enumerate(MANY)
         for faster in MANY[:i]
     ]
-    return written(page([replace(line, threads=1) for line in lines], Analysis(crossovers=pairs), some_origin()))
+    return written(
+        page(Contents([replace(line, threads=1) for line in lines], Analysis(crossovers=pairs), some_origin()))
+    )
 
 
 def kinds(browser, chart: str) -> set[str]:
@@ -64,7 +67,7 @@ def test_of_hundreds_of_crossovers_some_are_drawn_and_the_rest_is_counted(browse
 def test_the_bar_that_chooses_leaves_room_for_the_charts(browser, crowded: Path, width: int) -> None:
     browser.look(crowded, width=width)
     assert browser.run("return document.querySelector('#filters').getBoundingClientRect().height") < 300
-    assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert browser.content_width(width) <= width
 
 
 def test_none_and_then_a_few_give_bands_and_legend_back(browser, crowded: Path) -> None:

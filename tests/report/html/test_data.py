@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from report.found import FORWARD, some_findings, some_lines
+from report.found import FORWARD, some_findings, some_lines, some_origin
 from rows import usual_lines
 
 from harness.analysis.analyse import Analysis
-from harness.report.html.charts import chart_data
-from harness.report.html.tables import bar_widths, order_table
+from harness.report.html.page import bar_places, chart_data
+from harness.report.report_data import Contents
+from harness.report.text.claims import order_table
 
 
 def panel(data: dict, **at: object) -> dict:
@@ -19,7 +20,7 @@ def panel(data: dict, **at: object) -> dict:
 @pytest.fixture(scope="module")
 def data() -> dict:
     lines = some_lines()
-    return chart_data(lines, some_findings(lines))
+    return chart_data(Contents(lines, some_findings(lines)))
 
 
 def test_there_is_a_panel_for_each_setting_width_and_number_of_heads(data: dict) -> None:
@@ -55,7 +56,7 @@ def test_a_failed_case_is_where_it_would_have_been(data: dict) -> None:
 
 def test_one_trial_has_no_interval() -> None:
     lines = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
-    curve = panel(chart_data(lines, Analysis()), d_model=256, num_heads=8)["time"]["curves"][0]
+    curve = panel(chart_data(Contents(lines, Analysis())), d_model=256, num_heads=8)["time"]["curves"][0]
     assert set(curve["hi"]) == {None}
     assert curve["text"][0].endswith("(one trial)")
 
@@ -77,30 +78,27 @@ def test_crossovers_of_two_layers_without_heads_are_in_every_panel_of_their_widt
     lines = [*usual_lines(), *(replace(line, impl="rnn.elman") for line in usual_lines() if line.family == "rnn")]
     found = some_findings([]).crossovers[0]
     headless = replace(found, slower="rnn.elman", faster="rnn.torch", num_heads=1, setting=FORWARD)
-    data = chart_data(lines, Analysis(crossovers=[headless]))
+    data = chart_data(Contents(lines, Analysis(crossovers=[headless])))
     assert [one["at"]["num_heads"] for one in data["panels"] if one["crossovers"]] == [2, 8]
 
 
 def test_bars_lie_on_one_scale() -> None:
-    first, second, *_ = usual_lines()
-    short = replace(first, time_s=1e-3, time_lo_s=1e-3, time_hi_s=1e-2)
-    long = replace(second, time_s=0.1, time_lo_s=0.01, time_hi_s=1.0)
-    none = replace(first, time_s=None, time_lo_s=None, time_hi_s=None)
-    a, b, c = bar_widths([short, long, none])
-    assert (a.lo, a.at, b.hi) == (6.0, 6.0, 154.0)
-    assert b.lo == pytest.approx(a.hi)
-    assert c is None
+    a, b, none, alone = bar_places([(1e-3, 1e-3, 1e-2), (0.01, 0.1, 1.0), None, (0.0, 0.1, None)])
+    assert (a[0], a[1], b[2]) == (6.0, 6.0, 154.0)
+    assert b[0] == pytest.approx(a[2])
+    assert none is None
+    assert alone == (None, b[1], None)
+    assert bar_places([None]) == [None]
 
 
 def test_each_reason_of_table_1_is_one_note() -> None:
     table = order_table(some_findings([]).table1)
-    attention, convolution = table.kinds
-    assert attention.claimed == ["O(n²·d)", "O(1)", "O(n²·d)"]
-    ((impl, cells),) = attention.rows
+    (attention, (fused,)), (_, (convolution,)) = table.groups.items()
+    assert [cell.text for cell in attention] == ["Self-Attention", "O(n²·d)", "O(1)", "O(n²·d)"]
+    impl, *cells = fused
     assert (impl, [cell.note for cell in cells]) == ("attention.fused", [1, 1, None])
-    assert convolution.none == "no layer of this kind measured"
+    assert [cell.text for cell in convolution] == ["no layer of this kind measured"]
     assert len(table.notes) == 1
-    assert table.measured
 
 
 def test_it_opens_with_the_first_setting_of_the_grid_that_was_measured_most() -> None:
@@ -110,7 +108,7 @@ def test_it_opens_with_the_first_setting_of_the_grid_that_was_measured_most() ->
     empty = replace(nothing, roofs=[], roof_points=[])
 
     def opened(of: list) -> tuple[str, str]:
-        data = chart_data(of, empty, grid)
+        data = chart_data(Contents(of, empty, replace(some_origin(), grid=grid)))
         at = data["panels"][data["first"]]["at"]
         return at["mode"], at["dtype"]
 

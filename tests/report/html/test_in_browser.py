@@ -8,8 +8,9 @@ import pytest
 from report.found import some_lines, some_origin
 
 from harness.analysis.analyse import Analysis
-from harness.report.facets import looks_of
 from harness.report.html.page import page
+from harness.report.panels import looks_of
+from harness.report.report_data import Contents
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")
 
@@ -136,13 +137,13 @@ def test_the_speed_up_is_over_the_layer_that_is_chosen(browser, usual: Path) -> 
 
 
 def test_a_page_without_a_single_case_complains_of_nothing(browser, written: Callable[[str], Path]) -> None:
-    browser.open(written(page([], Analysis(), some_origin())))
+    browser.open(written(page(Contents([], Analysis(), some_origin()))))
     assert browser.complaints() == []
 
 
 def test_a_run_of_failures_alone_complains_of_nothing(browser, written: Callable[[str], Path]) -> None:
     lines = [replace(line, status="oom", reason="no", time_s=None, peak_bytes=None) for line in some_lines()]
-    browser.open(written(page(lines, Analysis(), some_origin())))
+    browser.open(written(page(Contents(lines, Analysis(), some_origin()))))
     assert browser.complaints() == []
 
 
@@ -154,7 +155,7 @@ def test_many_widths_are_a_list_and_dtypes_a_choice_where_there_are_several(brow
         for d in range(64, 576, 64)
         for dtype in ("float32", "bfloat16")
     ]
-    browser.open(written(page(lines, Analysis(), some_origin())))
+    browser.open(written(page(Contents(lines, Analysis(), some_origin()))))
     browser.run(
         "const list = document.querySelector('#filters select[name=d_model]'); list.selectedIndex = 2;"
         "list.dispatchEvent(new Event('change'))"
@@ -180,7 +181,7 @@ def test_where_nothing_was_measured_no_chart_is_promised(browser, written: Calla
     nothing = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes", "flops", "min_bytes"))
     lines = [replace(line, status="error", reason="boom", **nothing) for line in some_lines()]
     empty = Analysis()
-    browser.open(written(page(lines, empty, some_origin())))
+    browser.open(written(page(Contents(lines, empty, some_origin()))))
     assert "Nothing was measured" in browser.run("return document.getElementById('charts').innerText")
     assert browser.run("return document.querySelectorAll('figure').length") == 0
     assert browser.complaints() == []

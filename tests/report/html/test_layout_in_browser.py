@@ -71,7 +71,7 @@ def test_the_page_never_scrolls_sideways_and_no_label_of_a_chart_is_cut_or_lies_
 ) -> None:
     for path in (usual, evil):
         browser.open(path, width=width)
-        assert browser.run("return document.documentElement.scrollWidth") <= width
+        assert browser.content_width(width) <= width
         assert browser.run(OUTSIDE) == []
         assert browser.run(OVERLAPPING) == []
 

@@ -12,6 +12,7 @@ from report.found import EVIL, evil_findings, renamed, some_findings, some_lines
 
 from harness.analysis.analyse import Analysis
 from harness.report.html.page import chart_library, embedded_json, inline_script, page, with_superscripts
+from harness.report.report_data import Contents
 
 
 class Elements(HTMLParser):
@@ -45,14 +46,14 @@ class Elements(HTMLParser):
 def usual() -> str:
     lines = some_lines()
     machine = {"cpu": {"model": "AMD EPYC"}, "torch": {"version": "2.13.0"}, "project_commit": "9c6581c"}
-    return page(lines, some_findings(lines), some_origin(**machine), ["x.jsonl:3: not a whole row, left out"])
+    return page(Contents(lines, some_findings(lines), some_origin(**machine), ["x.jsonl:3: not a whole row, left out"]))
 
 
 @pytest.fixture(scope="module")
 def evil() -> str:
     lines = renamed(some_lines(), EVIL)
     origin = replace(some_origin(host=EVIL, calibration_note=EVIL), name=EVIL, config=EVIL, command=EVIL)
-    return page(lines, evil_findings(lines), origin, [EVIL])
+    return page(Contents(lines, evil_findings(lines), origin, [EVIL]))
 
 
 def test_the_answer_stands_first_and_every_section_after_it(usual: str) -> None:
@@ -87,14 +88,14 @@ def test_it_tells_claims_laws_predictions_failures_and_where_it_comes_from(usual
 
 
 def test_a_run_that_says_nothing_has_a_page_that_says_so() -> None:
-    html = page([], Analysis(), some_origin())
+    html = page(Contents([], Analysis(), some_origin()))
     assert "Nothing was timed" in html
     assert re.findall(r'<section id="(\w+)"', html) == ["answer", "charts", "failures", "origin"]
 
 
 def test_a_run_of_failures_alone_says_why() -> None:
     lines = [replace(line, status="oom", reason="no", time_s=None, peak_bytes=None) for line in some_lines()]
-    text = Elements(page(lines, Analysis(), some_origin())).all_text()
+    text = Elements(page(Contents(lines, Analysis(), some_origin()))).all_text()
     assert "Nothing was timed: all 120 cases failed." in text
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from rows import lines
 
 from harness.case import Case
-from harness.report.plots.draw import draw
-from harness.results.table import CaseResult
+from harness.report.plots.all_plots import draw
+from harness.results.columns import CaseResult
 
 
 def a_few() -> list[CaseResult]:

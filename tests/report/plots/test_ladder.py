@@ -1,4 +1,4 @@
-"""The picture of what each rung buys."""
+"""The plot of the gain of each step from one layer to the next."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,10 +12,10 @@ from report.many import SIZES, many_lines, without
 from rows import usual_lines
 
 from harness import registry
-from harness.report.facets import panel_settings
-from harness.report.plots.draw import draw
-from harness.report.plots.ladder import failed_rows, ladder, ladder_rows
-from harness.results.table import CaseResult
+from harness.report.panels import panel_settings
+from harness.report.plots.all_plots import draw
+from harness.report.plots.overviews import failed_rows, ladder, ladder_rows
+from harness.results.columns import CaseResult
 
 ELEVEN = registry.names()[:11]
 

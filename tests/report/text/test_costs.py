@@ -7,7 +7,7 @@ from report.many import many_lines
 
 from harness.analysis.analyse import Analysis
 from harness.analysis.crossovers import Crossover
-from harness.report.text.costs import answers
+from harness.report.report_data import Contents
 
 RNN = "rnn.torch"
 ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chunked", "fused", "gqa", "window", "flex")]
@@ -15,7 +15,7 @@ ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chun
 
 def said(crossovers: Sequence[Crossover]) -> list[str]:
     """The sentences after the one on the fastest."""
-    (answer,) = answers(many_lines([RNN, *ATTENTION]), Analysis(crossovers=list(crossovers)))
+    (answer,) = Contents(many_lines([RNN, *ATTENTION]), Analysis(crossovers=list(crossovers))).answers
     return list(answer.sentences[1:])
 
 

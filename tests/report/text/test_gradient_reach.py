@@ -5,7 +5,7 @@ import math
 import pytest
 
 from harness.fit.gradient_decay import Decay, Rate
-from harness.report.text.laws import gradient_reach_sentence, half_distance, reach_interval
+from harness.report.attention_and_gradients import gradient_reach_sentence, rate_cells
 
 SURE = Rate(0.8, 0.79, 0.81)
 
@@ -58,7 +58,7 @@ def test_where_the_line_ends_early_the_reason_is_told() -> None:
 
 
 def test_a_table_has_what_there_is() -> None:
-    assert (reach_interval(found()), half_distance(found())) == ("0.790 to 0.810", "3.11")
-    assert (reach_interval(found(None)), half_distance(found(None))) == ("", "")
-    assert reach_interval(found(Rate(0.8, 0, math.inf))) == "one seed"
-    assert half_distance(found(Rate(1.0001, 0.9, 1.1))) == "∞"
+    assert rate_cells(found()) == ("0.800", "0.790 to 0.810", "3.11")
+    assert rate_cells(found(None)) == ("", "", "")
+    assert rate_cells(found(Rate(0.8, 0, math.inf)))[1] == "one seed"
+    assert rate_cells(found(Rate(1.0001, 0.9, 1.1)))[2] == "∞"

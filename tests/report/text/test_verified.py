@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness.case import Case
-from harness.report.text.checks import WIDTH, verification_lines, verification_summary
+from harness.report.text.cautions import WIDTH, verification_lines, verification_summary
 
 REASON = "gradient of projection.weight is off by 2.9e+00 of its norm, where rounding explains 1.9e-06 in this layer"
 OK = {"status": "ok", "reason": None, "against": "NaiveReference", "tolerance": 2e-6, "output_error": 3e-7}
@@ -29,7 +29,7 @@ FOUND = [
 def test_what_is_wrong_comes_first_with_its_case_and_its_reason_on_lines_of_their_own() -> None:
     lines = list(verification_summary(FOUND))
     assert lines[0] == LONG
-    assert lines[1].strip() == "n=64 d=64 h=4 b=2 forward float32: incorrect"
+    assert lines[1].strip() == "n=64 d=64 h=4 b=2: incorrect"
     assert " ".join(line.strip() for line in lines[2 : lines.index("")]) == REASON
 
 
@@ -53,8 +53,8 @@ def test_it_says_which_layers_had_no_reference() -> None:
 
 def test_every_case_can_be_told_with_its_errors_or_its_reason() -> None:
     text = "\n".join(verification_lines(FOUND))
-    assert "attention.naive n=64 d=64 h=4 b=2 forward float32: ok\n    output 3.0e-07 of 2.0e-06, against Naive" in text
-    assert "b=2 decode float32:\n    unsupported\n    has no padding" in text
+    assert "attention.naive n=64 d=64 h=4 b=2: ok\n    output 3.0e-07 of 2.0e-06, against Naive" in text
+    assert "b=2 decode padding padding_fraction=0.25:\n    unsupported\n    has no padding" in text
 
 
 @pytest.mark.parametrize("lines", [verification_summary(FOUND), verification_lines(FOUND)], ids=["summary", "each"])

@@ -5,16 +5,12 @@ from collections import Counter
 import pytest
 
 from harness.stats.paired_verdicts import (
-    EQUIVALENT,
-    FASTER,
-    SLOWER,
-    UNDECIDED,
-    UNMEASURED,
     BlockFailed,
     Blocks,
     MeasuredBlocks,
     Rules,
     TakeBlock,
+    Verdict,
     controls_of,
     measure_blocks,
     verdicts_of,
@@ -24,7 +20,7 @@ RULES = Rules()
 
 
 class Script:
-    """Blocks of ratios by case and stage, each with a little noise that is nobody's fault; it remembers who asked."""
+    """Blocks of ratios by case and stage, each with a little random noise; it remembers the requests."""
 
     def __init__(self, first: list[float], again: list[float] | None = None, control: float = 0.0) -> None:
         self.logs = {"first": first, "again": again or first}
@@ -48,7 +44,7 @@ class Script:
         return measure_blocks(len(self.logs["first"]), controls, self.take, rules, seed, self.between)
 
 
-def verdicts(measured: MeasuredBlocks, rules: Rules = RULES) -> list[str]:
+def verdicts(measured: MeasuredBlocks, rules: Rules = RULES) -> list[Verdict]:
     return [one.verdict for one in verdicts_of(measured, rules)]
 
 
@@ -57,14 +53,14 @@ def test_it_stops_as_soon_as_it_is_sure() -> None:
     measured = script.measure()
     assert [len(blocks.first) for blocks in measured.cases] == [8, 8, 8]
     assert script.rounds == [("first", number) for number in range(1, 9)]
-    assert verdicts(measured) == [EQUIVALENT] * 3
+    assert verdicts(measured) == [Verdict.EQUIVALENT] * 3
 
 
 def test_who_is_not_sure_is_measured_no_more_often_than_allowed() -> None:
     script = Script([0.0, RULES.log_threshold])
     measured = script.measure()
     assert [len(blocks.first) for blocks in measured.cases] == [8, RULES.most_blocks]
-    assert verdicts(measured) == [EQUIVALENT, UNDECIDED]
+    assert verdicts(measured) == [Verdict.EQUIVALENT, Verdict.UNDECIDED]
 
 
 def test_what_is_flagged_is_measured_again_and_only_the_second_time_counts() -> None:
@@ -73,7 +69,7 @@ def test_what_is_flagged_is_measured_again_and_only_the_second_time_counts() -> 
     assert [blocks.flagged for blocks in measured.cases] == [False, True, True]
     assert measured.cases[0].again == []
     found = verdicts_of(measured, RULES)
-    assert [one.verdict for one in found] == [EQUIVALENT, SLOWER, FASTER]
+    assert [one.verdict for one in found] == [Verdict.EQUIVALENT, Verdict.WORSE, Verdict.BETTER]
     assert found[1].evidence.ratio == pytest.approx(1.105, abs=0.001)
     assert found[1].blocks == len(measured.cases[1].first) + len(measured.cases[1].again)
     stages = [stage for stage, _ in script.rounds]
@@ -83,7 +79,7 @@ def test_what_is_flagged_is_measured_again_and_only_the_second_time_counts() -> 
 
 def test_what_is_not_so_again_is_undecided() -> None:
     found = verdicts_of(Script([0.0, 0.3, -0.3], again=[0.0, 0.0, 0.3]).measure(), RULES)
-    assert [one.verdict for one in found] == [EQUIVALENT, UNDECIDED, UNDECIDED]
+    assert [one.verdict for one in found] == [Verdict.EQUIVALENT, Verdict.UNDECIDED, Verdict.UNDECIDED]
     assert "slower at first, and not so in new processes" in found[1].reason
 
 
@@ -99,8 +95,8 @@ def test_the_interval_beside_what_was_measured_again_says_what_its_test_said(shi
         {0: Blocks(list(noise), list(noise))},
     )
     for one in verdicts_of(measured, RULES):
-        assert (one.verdict == SLOWER) == (shift >= 0 and one.evidence.lo > 1 + RULES.threshold)
-        assert (one.verdict == FASTER) == (shift < 0 and one.evidence.hi < 1 / (1 + RULES.threshold))
+        assert (one.verdict == Verdict.WORSE) == (shift >= 0 and one.evidence.lo > 1 + RULES.threshold)
+        assert (one.verdict == Verdict.BETTER) == (shift < 0 and one.evidence.hi < 1 / (1 + RULES.threshold))
 
 
 @pytest.mark.parametrize("control", [0.2, -0.2])
@@ -108,7 +104,7 @@ def test_a_control_that_differs_disarms_everything(control: float) -> None:
     measured = Script([0.0, 0.3], control=control).measure()
     assert [one.held for one in controls_of(measured, RULES)] == [False]
     found = verdicts_of(measured, RULES)
-    assert [one.verdict for one in found] == [UNDECIDED, UNDECIDED]
+    assert [one.verdict for one in found] == [Verdict.UNDECIDED, Verdict.UNDECIDED]
     assert "control failed: it measured as slower" in found[1].reason
 
 
@@ -129,7 +125,7 @@ def test_a_control_that_differs_only_the_second_time_disarms_too_and_says_by_how
     (control,) = controls_of(measured, RULES)
     assert not control.held
     assert control.evidence.ratio == pytest.approx(1.221, abs=0.001)
-    assert verdicts(measured) == [UNDECIDED, UNDECIDED]
+    assert verdicts(measured) == [Verdict.UNDECIDED, Verdict.UNDECIDED]
 
 
 def breaking(script: Script, *broken: tuple[int, bool], after: int = 0) -> TakeBlock:
@@ -147,7 +143,7 @@ def test_a_case_that_cannot_be_measured_is_left_and_the_others_go_on(after: int)
     script = Script([0.0, 0.0, 0.3])
     measured = measure_blocks(3, (0,), breaking(script, (1, False), after=after), RULES, 0, script.between)
     found = verdicts_of(measured, RULES)
-    assert [one.verdict for one in found] == [EQUIVALENT, UNMEASURED, SLOWER]
+    assert [one.verdict for one in found] == [Verdict.EQUIVALENT, Verdict.UNMEASURED, Verdict.WORSE]
     assert found[1].reason == "head: killed: by SIGKILL"
     assert script.asked.count(("first", 1, False)) == after + 1
 
@@ -157,14 +153,14 @@ def test_where_no_control_could_be_measured_nothing_is_concluded() -> None:
     measured = measure_blocks(2, (0,), breaking(script, (0, True)), RULES, 0, script.between)
     assert [(one.held, one.failure) for one in controls_of(measured, RULES)] == [(False, "head: killed: by SIGKILL")]
     found = verdicts_of(measured, RULES)
-    assert [one.verdict for one in found] == [UNDECIDED, UNDECIDED]
+    assert [one.verdict for one in found] == [Verdict.UNDECIDED, Verdict.UNDECIDED]
     assert "control could not be measured" in found[0].reason
 
 
 def test_one_control_of_several_that_cannot_be_measured_leaves_the_word_to_the_others() -> None:
     script = Script([0.0, 0.3])
     measured = measure_blocks(2, (0, 1), breaking(script, (0, True)), RULES, 0, script.between)
-    assert verdicts(measured) == [EQUIVALENT, SLOWER]
+    assert verdicts(measured) == [Verdict.EQUIVALENT, Verdict.WORSE]
 
 
 def test_of_no_cases_nothing_is_asked() -> None:

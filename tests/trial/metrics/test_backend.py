@@ -4,7 +4,7 @@ import pytest
 
 from harness.case import Case
 from harness.measure.executor import Executor
-from harness.trial.metrics.opaque_kernels import BACKEND_NAMES, backend_name
+from harness.trial.metrics.opaque_kernels import backend_name
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,6 @@ from harness.trial.metrics.opaque_kernels import BACKEND_NAMES, backend_name
 )
 def test_the_operations_name_the_backend(operations: list[str], name: str) -> None:
     assert backend_name(operations) == name
-    assert name in BACKEND_NAMES
 
 
 def test_a_layer_that_fell_back_once_in_two_calls_does_not_pass_for_a_fast_one() -> None:
@@ -45,22 +44,22 @@ def test_a_layer_that_fell_back_once_in_two_calls_does_not_pass_for_a_fast_one()
     ],
 )
 def test_the_facts_of_a_case_name_the_kernel_that_ran(runner: Executor, impl: str, ran: str) -> None:
-    facts = runner.run("facts", Case(impl, 16, 8, 2))
+    facts = runner.run("facts", Case(impl, 16, 8, 2)).values
     assert (facts["backend"], facts["backend_fallback"]) == (ran, None)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_a_silent_fallback_shows_as_such(runner: Executor, mode: str) -> None:
-    facts = runner.run("facts", Case("planted_kernels:FallsBackToMath", 16, 8, 2, mode=mode))
+    facts = runner.run("facts", Case("planted_kernels:FallsBackToMath", 16, 8, 2, mode=mode)).values
     assert facts["backend"] == "math"
     assert "fell back to math" in facts["backend_fallback"]
 
 
 def test_math_that_was_asked_for_is_no_fallback(runner: Executor) -> None:
-    facts = runner.run("facts", Case("planted_kernels:PinsMath", 16, 8, 2))
+    facts = runner.run("facts", Case("planted_kernels:PinsMath", 16, 8, 2)).values
     assert (facts["backend"], facts["backend_fallback"]) == ("math", None)
 
 
 def test_watching_a_layer_does_not_change_its_path(runner: Executor) -> None:
     # The evaluation path of nn.MultiheadAttention is one operation, and turns itself off for some ways of watching.
-    assert runner.run("facts", Case("planted_kernels:TorchMHA", 16, 8, 2))["ops"] == 1
+    assert runner.run("facts", Case("planted_kernels:TorchMHA", 16, 8, 2)).values["ops"] == 1

@@ -8,8 +8,8 @@ from harness.measure.executor import Executor
 
 def facts(runner: Executor, impl: str, n: int = 16, d: int = 16, h: int = 2, b: int = 1, mode: str = "forward") -> dict:
     outcome = runner.run("facts", Case(impl, n, d, h, batch_size=b, mode=mode))
-    assert outcome["status"] == "ok", outcome["reason"]
-    return outcome
+    assert outcome.status == "ok", outcome.reason
+    return dict(outcome.values)
 
 
 def test_what_stands_beside_a_chain_does_not_lengthen_it(runner: Executor) -> None:

@@ -18,13 +18,13 @@ B, N, D, H = 2, 10, 8, 2
 
 def facts(runner: Executor, impl: str, mode: str = "forward") -> dict:
     outcome = runner.run("facts", Case(impl, N, D, H, batch_size=B, mode=mode))
-    assert outcome["status"] == "ok", outcome["reason"]
-    return outcome
+    assert outcome.status == "ok", outcome.reason
+    return dict(outcome.values)
 
 
 def work_of(call: Any, *args: Any, **kwargs: Any) -> Work | None:
     flops = Flops()
-    with Observer(Storages(), [flops]):
+    with Observer(Storages(), [flops.add]):
         call(*args, **kwargs)
     return flops.work
 
@@ -126,8 +126,8 @@ def test_a_layer_may_declare_the_work_of_its_own_kernel(runner: Executor) -> Non
 
 def test_a_declaration_that_is_no_whole_number_is_refused(runner: Executor) -> None:
     outcome = runner.run("facts", Case("planted_kernels:MisdeclaresItsOwnKernel", N, D, 1))
-    assert outcome["status"] == "error"
-    assert "kernels['planted::scan']['flops'] gave -1.5" in outcome["reason"]
+    assert outcome.status == "error"
+    assert "kernels['planted::scan']['flops'] gave -1.5" in outcome.reason
 
 
 def on_meta(*shape: int) -> Tensor:

@@ -42,7 +42,7 @@ def test_a_fused_layer_never_holds_the_scores_and_a_packed_one_holds_them_twice(
 
 
 def test_gradients_of_the_call_before_do_not_hide_those_of_this_one(runner: Executor) -> None:
-    facts = runner.run("facts", Case("planted:NoHeads", 16, 1024, 1, mode="train"))
+    facts = runner.run("facts", Case("planted:NoHeads", 16, 1024, 1, mode="train")).values
     weights = 4 * 1024 * 1024
     assert facts["peak_bytes"] > weights
     assert facts["peak_resident_bytes"] > weights

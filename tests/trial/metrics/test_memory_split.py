@@ -64,8 +64,8 @@ WEIGHTS = {"rnn": 2 * W + 2 * D, "attention": 4 * W + 4 * D}
 
 def facts(runner: Executor, impl: str, mode: str) -> dict:
     outcome = runner.run("facts", Case(impl, N, D, H, batch_size=B, mode=mode))
-    assert outcome["status"] == "ok", outcome["reason"]
-    return outcome
+    assert outcome.status == "ok", outcome.reason
+    return dict(outcome.values)
 
 
 @pytest.mark.parametrize("impl", FORWARD)
@@ -107,5 +107,5 @@ def test_a_checkpoint_saves_nothing_but_its_input(runner: Executor) -> None:
 @pytest.mark.parametrize("impl", FORWARD)
 def test_the_resident_peak_stands_beside_it(runner: Executor, impl: str) -> None:
     # Every byte that is handed out here is touched, but for what was resident and free before.
-    found = runner.run("facts", Case(impl, 1024, 64, 4, batch_size=4, mode="train"))
+    found = runner.run("facts", Case(impl, 1024, 64, 4, batch_size=4, mode="train")).values
     assert found["peak_resident_bytes"] > 0.8 * found["peak_bytes"]

@@ -45,16 +45,16 @@ BACKWARD = {
 
 @pytest.mark.parametrize("impl", FORWARD)
 def test_the_least_traffic_of_a_forward_pass_is_as_counted_by_hand(runner: Executor, impl: str) -> None:
-    facts = runner.run("facts", Case(impl, N, D, H, batch_size=B))
+    facts = runner.run("facts", Case(impl, N, D, H, batch_size=B)).values
     assert facts["min_bytes"] == 4 * FORWARD[impl]
 
 
 @pytest.mark.parametrize("impl", FORWARD)
 def test_the_least_traffic_of_training_is_as_counted_by_hand(runner: Executor, impl: str) -> None:
-    facts = runner.run("facts", Case(impl, N, D, H, batch_size=B, mode="train"))
+    facts = runner.run("facts", Case(impl, N, D, H, batch_size=B, mode="train")).values
     assert facts["min_bytes"] == 4 * (FORWARD[impl] + BACKWARD[impl])
 
 
 def test_a_layer_of_one_operation_reads_its_input_and_writes_its_output(runner: Executor) -> None:
-    facts = runner.run("facts", Case("planted:Identity", N, D, 1, batch_size=B))
+    facts = runner.run("facts", Case("planted:Identity", N, D, 1, batch_size=B)).values
     assert facts["min_bytes"] == 4 * 2 * X

@@ -23,7 +23,7 @@ def _gradients_as_before() -> Iterator[None]:
 def test_where_a_triton_kernel_ran_and_no_operator_stands_for_it_work_and_traffic_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness.trial.metrics.collect.triton_kernels", lambda: 1)
+    monkeypatch.setattr("harness.trial.compilation.triton_kernels", lambda: 1)
     facts = collect_metrics(CASE, seed=0)
     assert [facts[name] for name in ("flops", "flops_full", "ops", "depth", "min_bytes")] == [None] * 5
     assert facts["peak_bytes"] > 0
@@ -63,7 +63,7 @@ def test_without_one_they_are_known() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("layer", ["Mallocs", "Maps", "FillsAByteArray"])
 def test_memory_allocated_outside_torch_makes_the_peak_unknown(layer: str, runner: Executor) -> None:
-    facts = runner.run("facts", Case(f"trial.metrics.unseen:{layer}", 16, 8, 1))
+    facts = runner.run("facts", Case(f"trial.metrics.unseen:{layer}", 16, 8, 1)).values
     assert [facts[name] for name in ("peak_bytes", "saved_bytes", "transient_bytes")] == [None] * 3
     assert facts["peak_traced_bytes"] < 2**16
     assert facts["peak_resident_bytes"] == pytest.approx(UNSEEN_BYTES, rel=0.5)
@@ -76,7 +76,7 @@ def test_memory_allocated_outside_torch_makes_the_peak_unknown(layer: str, runne
 def test_memory_of_torch_alone_is_known_whatever_the_heap_does_with_it(
     layer: str, n: int, allocator: str, runner: Executor
 ) -> None:
-    facts = runner.run("facts", Case(f"trial.metrics.unseen:{layer}", n, 8, 1, allocator=allocator))
+    facts = runner.run("facts", Case(f"trial.metrics.unseen:{layer}", n, 8, 1, allocator=allocator)).values
     assert facts["facts_unknown"] == []
     assert facts["peak_bytes"] == facts["peak_traced_bytes"] > 0
 

@@ -26,7 +26,7 @@ class NumpyInTheMiddle(OwnLayer):
 
 
 class WrittenByHand(OwnLayer):
-    """As a C++ or Triton kernel does, that is handed addresses; its output is gone on with."""
+    """Like a C++ or Triton kernel that gets addresses; later operations use its output."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.empty_like(x)
@@ -35,7 +35,7 @@ class WrittenByHand(OwnLayer):
 
 
 class KeepsItsResult(OwnLayer):
-    """A cache that nobody empties."""
+    """A cache that is never emptied."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not hasattr(self, "kept"):

@@ -18,8 +18,8 @@ pytestmark = [
 def faults_per_call(runner: Executor, allocator: str) -> float:
     """Of naive attention, whose scores take 4 MiB, 1,024 pages, at a time, twice over."""
     outcome = runner.run("time", Case("attention.naive", 1024, 16, 1, threads=1, allocator=allocator))
-    assert outcome["status"] == "ok", outcome["reason"]
-    return outcome["minor_faults"] / (len(outcome["samples_s"]) * outcome["calls_per_sample"])
+    assert outcome.status == "ok", outcome.reason
+    return outcome.values["minor_faults"] / (len(outcome.values["samples_s"]) * outcome.values["calls_per_sample"])
 
 
 def test_a_steady_allocator_never_pays_for_the_scores_again(runner: Executor) -> None:

@@ -1,7 +1,9 @@
-"""Compilation is told apart from other slow first calls."""
+"""Compilation is distinguished from other slow first calls."""
 
 import sys
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -9,10 +11,11 @@ from harness.trial.compilation import call_until_compiled, compilations, compile
 
 
 @pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch) -> dict:
-    for name in ("torch._dynamo.utils", "triton.runtime.jit"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return sys.modules
+def modules() -> Iterator[dict]:
+    with patch.dict(sys.modules):  # put back what a test replaces, also where there was nothing
+        for name in ("torch._dynamo.utils", "triton.runtime.jit"):
+            sys.modules.pop(name, None)
+        yield sys.modules
 
 
 def test_a_slow_first_call_without_a_compiler_is_no_compilation(modules: dict) -> None:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.case import Case
 from harness.measure.executor import Executor
+from harness.trial.layer_protocol import WrongResult
 from harness.trial.reuse_between_calls import (
     Renewal,
     check_call_times,
@@ -23,7 +24,6 @@ from harness.trial.reuse_between_calls import (
 from harness.trial.timing import timed_trial
 from harness.trial.timing.sampler import take_samples
 from harness.trial.timing.timed_trial import measure_time, take_turns
-from harness.trial.tolerance import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import Workload, build
 
@@ -49,8 +49,8 @@ def case_of(layer: str, n: int = 16, **asked: object) -> Case:
 @pytest.mark.parametrize("layer", KEEPERS)
 def test_a_layer_that_keeps_results_by_a_cheap_key_is_wrong(runner: Executor, layer: str, mode: str) -> None:
     outcome = runner.run("verify", case_of(layer, mode=mode))
-    assert outcome["status"] == "incorrect"
-    assert "second input" in outcome["reason"] or "result of an earlier call" in outcome["reason"]
+    assert outcome.status == "incorrect"
+    assert "second input" in outcome.reason or "result of an earlier call" in outcome.reason
 
 
 class KeepsInFloat32(layers.KeepsByFirstRow):

@@ -20,10 +20,10 @@ function curvesFigure(panel, cost, looks, shown) {
 function failures(cost, looks, shown) {
   const top = cost.y.range[1] / 1.2;
   const failed = cost.failed.filter((one) => shown(one.impl)).map((one) => ({ ...one, at: Math.min(one.value ?? top, top) }));
-  const said = failureTexts(failed, cost.y);
+  const texts = failureTexts(failed, cost.y);
   return failed.map((one, i) => ({
     type: "scatter", mode: "markers+text", meta: { impl: one.impl, kind: "failed" }, showlegend: false, cliponaxis: false,
-    x: [one.n], y: [one.at], text: [said[i] && `<br>${plain(said[i])}`], textposition: one.n === cost.last ? "bottom left" : "bottom center", textfont: { size: 11 },
+    x: [one.n], y: [one.at], text: [texts[i] && `<br>${plain(texts[i])}`], textposition: one.n === cost.last ? "bottom left" : "bottom center", textfont: { size: 11 },
     marker: { symbol: "x-thin", size: 10, color: looks[one.impl].colour, line: { width: 2.5, color: looks[one.impl].colour } },
     customdata: [named(one.impl, lines(one.text))], hovertemplate: "%{customdata}<extra></extra>",
   }));

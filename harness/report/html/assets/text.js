@@ -16,7 +16,7 @@ function lines(text, width = 46) {
 
 // A name and what is told of it: on a narrow screen below each other, or what is told would be cut.
 const NARROW = matchMedia("(max-width: 560px)");
-const named = (impl, said) => `<b>${lines(impl)}</b>${NARROW.matches ? "<br>" : "  "}${said}`;
+const named = (impl, text) => `<b>${lines(impl)}</b>${NARROW.matches ? "<br>" : "  "}${text}`;
 
 const times = (ratio) => `${ratio >= 99.5 ? ratio.toFixed(0) : ratio.toPrecision(ratio >= 9.95 ? 3 : 2)} ×`;
 

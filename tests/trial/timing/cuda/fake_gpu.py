@@ -75,7 +75,7 @@ class FakeGpu:
         self.now = max(self.now, self.idle_at) + self.wait_s
 
     def layer(self, kernels: int, kernel_s: float, launch_s: float = 4e-6, cold_s: float = 0.0) -> Callable[[], None]:
-        """A call of so many kernels; the first after a flush takes `cold_s` longer."""
+        """A call of `kernels` kernels; the first after a flush takes `cold_s` longer."""
 
         def call() -> None:
             for _ in range(kernels):

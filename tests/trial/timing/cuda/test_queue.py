@@ -3,7 +3,7 @@
 import pytest
 from trial.timing.cuda.fake_gpu import FakeGpu
 
-from harness.trial.timing.cuda import LARGEST_BATCH, Held, sample_free, sample_held
+from harness.trial.timing.cuda import LARGEST_BATCH, Held, Sampling
 from harness.trial.timing.sampler import MIN_SAMPLES
 
 BUDGET_S = 0.1
@@ -14,7 +14,7 @@ def nothing() -> None:
 
 
 def held(gpu: FakeGpu, call: object, budget_s: float = BUDGET_S, host_s: float = 50e-6) -> Held:
-    return sample_held(call, gpu, budget_s, host_s, gpu.clock, nothing)  # type: ignore[arg-type]
+    return Sampling(call, gpu, gpu.clock).held(budget_s, host_s, nothing)  # type: ignore[arg-type]
 
 
 def test_a_held_sample_is_the_gpus_time_alone_however_slow_the_host() -> None:
@@ -111,7 +111,7 @@ def test_a_call_that_was_held_before_is_not_given_up_when_the_host_is_slow_for_a
 
 def test_the_gpu_is_at_work_while_something_else_is_done() -> None:
     gpu = FakeGpu()
-    sample_held(gpu.layer(2, kernel_s=10e-6), gpu, BUDGET_S, 50e-6, gpu.clock, gpu.gauge.read)
+    Sampling(gpu.layer(2, kernel_s=10e-6), gpu, gpu.clock).held(BUDGET_S, 50e-6, gpu.gauge.read)
     assert gpu.gauge.busy
     assert all(gpu.gauge.busy)
 
@@ -124,14 +124,14 @@ def test_a_held_sample_finds_the_cache_cold() -> None:
 
 def test_a_free_sample_has_the_launches_in_it_and_a_cold_cache() -> None:
     gpu = FakeGpu()
-    free = sample_free(gpu.layer(10, kernel_s=2e-6, launch_s=30e-6, cold_s=7e-6), gpu, BUDGET_S, gpu.clock, nothing)
+    free = Sampling(gpu.layer(10, kernel_s=2e-6, launch_s=30e-6, cold_s=7e-6), gpu, gpu.clock).free(BUDGET_S, nothing)
     assert free.gpu_s == pytest.approx([300e-6] * len(free.gpu_s), rel=0.02)
     assert free.host_s == pytest.approx([300e-6] * len(free.host_s))
 
 
 def test_what_is_left_to_wait_for_after_a_free_call_tells_a_slow_gpu_from_a_slow_host() -> None:
     slow_host, slow_gpu = FakeGpu(), FakeGpu()
-    by_host = sample_free(slow_host.layer(3000, 2e-6), slow_host, BUDGET_S, slow_host.clock, nothing)
-    by_gpu = sample_free(slow_gpu.layer(3000, 50e-6), slow_gpu, BUDGET_S, slow_gpu.clock, nothing)
+    by_host = Sampling(slow_host.layer(3000, 2e-6), slow_host, slow_host.clock).free(BUDGET_S, nothing)
+    by_gpu = Sampling(slow_gpu.layer(3000, 50e-6), slow_gpu, slow_gpu.clock).free(BUDGET_S, nothing)
     assert max(by_host.tail_s) < 0.01 * min(by_host.gpu_s)
     assert min(by_gpu.tail_s) > 0.3 * max(by_gpu.gpu_s)

@@ -3,7 +3,7 @@
 import pynvml
 import pytest
 
-from harness.trial.timing.nvml import in_words
+from harness.trial.environment import in_words
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""The commands `attention-map "a sentence" [key=value …]` and `gradient-reach [key=value …]`: a look inside a layer."""
+
+import argparse
+import hashlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.case import BAD_STATUSES, Case, collapsed
+from harness.cli.commands import CASES_FAILED, DONE
+from harness.cli.parsers import REACH_IMPLS
+from harness.errors import UsageError
+from harness.key_value_options import Key, layer, read_keys, whole
+from harness.registry import unsupported_reason
+from harness.results.run_directory import check_run, unused_path
+
+if TYPE_CHECKING:
+    from harness.measure.executor import Executor
+    from harness.measure.outcome import TrialOutcome
+    from harness.report.attention_and_gradients import Finding
+
+
+# Upper limits: more words, heads or features would not be visible in a picture.
+_MOST_WORDS, _MOST_HEADS, _MOST_FEATURES = 128, 64, 65536
+_ATTENTION_MAP_KEYS = (
+    Key("impl", layer, "attention.packed"),
+    Key("d_model", whole, 64, most=_MOST_FEATURES),
+    Key("num_heads", whole, 4, most=_MOST_HEADS),
+    Key("mask", default="none", values=("none", "causal")),
+    Key("seed", whole, 0, least=0, most=2**63 - 1),
+    Key("out"),
+)
+
+
+def run_attention_map(options: argparse.Namespace) -> int:
+    """Draw the attention matrix of a layer."""
+    words = _words(options.sentence)
+    given = read_keys(options.keys, _ATTENTION_MAP_KEYS)
+    directory = _output_directory(given.pop("out"), "attention_map.csv")
+    seed = given.pop("seed")
+    with short_executor() as executor:
+        executor.start()
+        from harness.report.attention_and_gradients import attention_finding
+
+        case = _with_heads_chosen(Case(seq_len=len(words), **given), executor)
+        outcome = executor.run("attention_map", case, {"seed": seed, "words": [_number(word) for word in words]})
+    if not outcome.ok:
+        raise UsageError(f"{case.impl}: {outcome.reason}")
+    _present(attention_finding(case, words, outcome.values, seed), directory)
+    return DONE
+
+
+def _words(sentence: str) -> list[str]:
+    words = sentence.split()
+    if len(words) == 1 and words[0].startswith(tuple(f"{key.name}=" for key in _ATTENTION_MAP_KEYS)):
+        raise UsageError(f"'{words[0]}' is not a sentence: give the sentence first, in quotes")
+    if not words:
+        raise UsageError("the sentence is empty: give its words, in quotes")
+    if len(words) > _MOST_WORDS:
+        raise UsageError(f"the sentence has {len(words)} words: a picture shows {_MOST_WORDS} at most")
+    return words
+
+
+def _number(word: str) -> int:
+    """A seed of 63 bits for the word, the same in every run."""
+    return int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big") >> 1
+
+
+_GRADIENT_REACH_KEYS = (
+    Key("impl", layer, tuple(REACH_IMPLS.split(",")), many=True),
+    Key("seq_len", whole, 128, most=65536),
+    Key("d_model", whole, 32, most=_MOST_FEATURES),
+    Key("num_heads", whole, 4, most=_MOST_FEATURES),
+    Key("seeds", whole, 8, most=256),
+    Key("out"),
+)
+
+
+def run_gradient_reach(options: argparse.Namespace) -> int:
+    """Measure and draw how far back gradients reach."""
+    given = read_keys(options.keys, _GRADIENT_REACH_KEYS)
+    directory = _output_directory(given["out"], "gradient_reach.csv")
+    n, d, h = (given[name] for name in ("seq_len", "d_model", "num_heads"))
+    with short_executor() as executor:
+        executor.start()
+        from harness.report.attention_and_gradients import gradient_finding
+
+        cases = [Case(impl, n, d, h, mode="train", dtype="float64") for impl in given["impl"]]
+        outcomes = {case.impl: _gradients(case, given["seeds"], executor) for case in cases}
+    failed = {impl: of_seeds[-1] for impl, of_seeds in outcomes.items() if not of_seeds[-1].ok}
+    for impl, outcome in failed.items():
+        if len(failed) == len(outcomes):
+            raise UsageError(f"{impl}: {outcome.reason}")
+        print(f"harness: {impl}: {outcome.status}: {outcome.reason}", file=sys.stderr)
+    measured = {impl: [one.values for one in of_seeds] for impl, of_seeds in outcomes.items() if impl not in failed}
+    _present(gradient_finding(measured, n, d), directory)
+    return CASES_FAILED if any(outcome.status in BAD_STATUSES for outcome in failed.values()) else DONE
+
+
+def _gradients(case: Case, seeds: int, executor: "Executor") -> list["TrialOutcome"]:
+    """The outcomes of a layer by seed, the last of which is its failure if the layer failed."""
+    case = _with_heads_chosen(case, executor)
+    # A causal mask hides nothing from the last token. But it decides whether some layers are built causal.
+    for one in (replace(case, mask="causal"), case):
+        outcomes = [executor.run("gradient_reach", one, {"seed": 0})]
+        while outcomes[-1].ok and len(outcomes) < seeds:
+            outcomes.append(executor.run("gradient_reach", one, {"seed": len(outcomes)}))
+        if outcomes[0].status != "unsupported":
+            break
+    return outcomes
+
+
+# Both commands use what follows.
+
+# The longest time that a command waits for a layer.
+_TIMEOUT_S = 60.0
+
+
+def short_executor() -> "Executor":
+    """An executor that examines layers in separate processes, so that this process needs no torch."""
+    from harness.measure.executor import Executor
+
+    return Executor(seed=0, trial_s=1.0, timeout_s=_TIMEOUT_S, memory_limit=None)
+
+
+def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
+    """The case, with one head if the layer has none. Raises UsageError if its sizes are impossible."""
+    from harness.measure.session import describe_impl
+
+    has_heads = describe_impl(case.impl, executor).has_heads
+    if reason := unsupported_reason(case, has_heads):
+        raise UsageError(reason)
+    return collapsed(case, lambda impl: has_heads)
+
+
+def _output_directory(out: str | None, own: str) -> Path:
+    """The directory `out`, or a new one in `results/` if `out` is None. Does not create the directory.
+
+    Raises UsageError unless the directory is new, empty, a run, or contains `own`. That is the table that the command
+    wrote there before.
+    """
+    if out is None:
+        return unused_path()
+    if not out:
+        raise UsageError("out= names no directory")
+    directory = Path(out)
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise UsageError(f"out={out} is a file: name a directory")
+        if directory.is_dir() and any(directory.iterdir()) and not (directory / own).is_file():
+            check_run(directory)
+    except OSError as error:
+        raise UsageError(f"out={out}: {error.strerror}") from error
+    return directory
+
+
+def _present(found: "Finding", directory: Path) -> None:
+    from rich.console import Console
+
+    from harness.report.document import show
+
+    written = found.write(directory)
+    show(found.parts, Console())
+    print(*map(str, written), sep="\n")

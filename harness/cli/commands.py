@@ -1,0 +1,172 @@
+"""`python -m harness <command> [key=value …]`: parse, run, print, exit. The commands are functions of this package."""
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from types import FrameType
+from typing import IO, Any, NoReturn
+
+from harness.errors import UsageError, did_you_mean
+
+COMMANDS = {
+    "sweep": "measure every case of a grid; write tables and plots to results/",
+    "status": "show how far a sweep is, from its files: cases, shards, and who is measuring; measures nothing",
+    "report": "rebuild the tables and plots of a run from its rows; measures nothing",
+    "export": "write a run as pytest-benchmark JSON, CSV or Parquet, or for github-action-benchmark",
+    "predict": "predict what a layer costs at a size that was not measured, with an interval",
+    "recommend": "recommend a layer for a size, measured or not: how much faster it is, and how sure that is",
+    "attention-map": "draw which word of a sentence attends to which in a layer, as a heat map",
+    "gradient-reach": "measure how far back a layer's output depends on its input: gradients over distance, and decay",
+    "baseline": "write what a run found to a file to commit, which `check` reads; measures nothing",
+    "check": "measure a baseline's cases again and report what got worse: for CI",
+    "compare": "measure two layers, or a layer at two commits, side by side: slower, faster, equivalent or undecided",
+    "list": "list the layers that can be measured, and what theory claims of them",
+    "verify": "compare layers' outputs and gradients with a float64 reference",
+    "calibrate": "report whether this machine is fit to measure on, and what to change",
+}
+# The module of each command, where it has another name. The command `x-y` is its function `run_x_y`.
+_MODULES = {
+    **dict.fromkeys(("report", "export", "status"), "runs"),
+    **dict.fromkeys(("predict", "recommend"), "predict"),
+    **dict.fromkeys(("attention-map", "gradient-reach"), "attention_and_gradients"),
+    **dict.fromkeys(("list", "verify"), "layers"),
+    **dict.fromkeys(("baseline", "check", "compare"), "gates"),
+}
+DONE, USAGE, CASES_FAILED = 0, 2, 3
+INTERRUPTED = 130
+_UNSAID = "only the printed text is lost, and nothing else"
+
+
+def run_process() -> NoReturn:
+    """Run the command in this process's arguments, and end the process with its exit status.
+
+    While modules are imported, dataclasses run source text with `exec`. If an interrupt reaches that text, CPython
+    ends the process by SIGINT, whatever its exit status. So an interrupted command ends its process directly.
+    """
+    status = main()
+    if status == INTERRUPTED:  # `main` has flushed its output
+        os._exit(status)
+    sys.exit(status)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    0: done. 1: something got worse (`check`, `compare`). 2: usage error. 3: a case is incorrect, in error, killed or
+    unfinished, or could not be measured. 130: interrupted.
+
+    The status stays the same if a reader such as `head` goes away. If standard output cannot be written, as on a full
+    disk, 0 becomes 2.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    out, err = SafeStream(sys.stdout), SafeStream(sys.stderr)
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            status = _carry_out(arguments)
+        finally:
+            out.flush()
+            if out.lost:
+                print(f"harness: standard output cannot be written to ({out.lost}): {_UNSAID}", file=sys.stderr)
+    return USAGE if out.lost and status == DONE else status
+
+
+def _carry_out(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        return DONE if arguments else USAGE
+    name = arguments[0]
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if name not in COMMANDS:
+            raise UsageError(f"unknown command '{name}'{did_you_mean(name, COMMANDS)}")
+        _find_own_layers()
+        options = importlib.import_module("harness.cli.parsers").parse_options(name, arguments[1:])
+        module = importlib.import_module(f"harness.cli.{_MODULES.get(name, name)}")
+        run: Callable[[Any], int] = getattr(module, f"run_{name.replace('-', '_')}")
+        return run(options)
+    except UsageError as error:
+        print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # the input may contain line breaks
+        return USAGE
+    except OSError as error:  # a full disk, a removed directory
+        print(f"harness: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("harness: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End a command on SIGTERM as on Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def _find_own_layers() -> None:
+    """Search the current directory for the user's own layers too.
+
+    The current directory comes last, as it may contain an `impls/` or a `torch.py`.
+    """
+    from harness.background_process import search_path  # after `--help`, which does not wait for `subprocess`
+
+    here = os.getcwd()
+    sys.path[:] = search_path([*(path for path in sys.path if path not in ("", here)), here])
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
+    return (
+        "usage: python -m harness <command> [key=value …]\n\n"
+        "Measure what RNN and attention layers cost: time and memory over sequence length, heads and width.\n\n"
+        f"{commands}\n\n"
+        "`python -m harness <command> --help` describes the options of a command."
+    )
+
+
+class SafeStream:
+    """A stream that goes silent where another raises OSError: a failure to print must not lose what was measured.
+
+    All other attributes are those of `stream`, which is None if the process was started without one. `lost` is the
+    reason why output could not be written. This reason is None while everything is written. It also stays None if the
+    reader goes away, as `head` does, since no reader misses the output then.
+    """
+
+    def __init__(self, stream: IO[Any] | None) -> None:
+        self._stream = stream
+        self._silent = stream is None
+        self.lost: str | None = None
+
+    def write(self, text: Any) -> int:
+        """Write `text`, a string or bytes, if possible. Returns the length of `text` in either case."""
+        self._try(lambda stream: (stream.buffer if isinstance(text, bytes) else stream).write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write out everything that is buffered, if possible."""
+        self._try(lambda stream: stream.flush())
+
+    @property
+    def buffer(self) -> "SafeStream":
+        """The stream itself, which takes bytes too: if text cannot be written, bytes cannot either."""
+        return self
+
+    def _try(self, act: Callable[[Any], Any]) -> None:
+        if self._silent or self._stream is None:
+            return
+        try:
+            act(self._stream)
+        except OSError as error:
+            self._silent = True
+            if not isinstance(error, BrokenPipeError):
+                self.lost = error.strerror or str(error)
+            # Python flushes the rest of the buffer at exit, and would report the error then.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

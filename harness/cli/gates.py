@@ -1,0 +1,149 @@
+"""The commands `check`, `compare` and `baseline`. The first two report by exit status what got worse.
+
+`check` measures a baseline's cases again, with the scheduler of `sweep`, and selects cases with the overrides of its
+axes. `compare impl=A,B` or `compare ref=<git ref>` measures two layers of one tree, or the same layers at two commits.
+Both sides are verified and their facts are taken before any timing.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+import harness
+from harness import registry
+from harness.analysis.claims_table import verdicts
+from harness.analysis.fitted_laws import fit_laws
+from harness.cli.commands import DONE, INTERRUPTED
+from harness.config import compose
+from harness.errors import UsageError
+from harness.files import to_csv
+from harness.formatting import printable
+from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
+from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
+from harness.gate.compare import comparison_table, outcomes_of
+from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison
+from harness.gate.sides import ComparisonRequest, measure_comparison
+from harness.key_value_options import Key, present_option, read_keys, whole
+from harness.results import run_directory
+from harness.results.stored_run import read_run_directory
+from harness.stats.paired_verdicts import Rules
+
+_RULES = Rules()
+# No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
+_THRESHOLD = "a number from 0.001 on and below 1; 0.03 means 3 %"
+_KEYS = (
+    Key("ref"),
+    Key("threshold", float, _RULES.threshold, least=0.001, most=math.nextafter(1, 0), takes=_THRESHOLD),
+    Key("blocks", whole, _RULES.most_blocks, least=_RULES.looks[0], most=1000),
+    Key("minutes", float, math.inf, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
+)
+
+
+def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -> ComparisonRequest:
+    """Parse and check the command line. Raises UsageError for invalid arguments."""
+    names = [key.name for key in _KEYS]
+    rest = [present_option(option) for option in overrides]
+    own = read_keys([text for text in rest if text.partition("=")[0] in names], _KEYS)
+    rest = [text for text in rest if text.partition("=")[0] not in names]
+    if own["ref"] == "":
+        raise UsageError("'ref=' is not of the form ref=…")
+    impls = None
+    if own["ref"] is None:
+        impls = _two_sides([text for text in rest if text.startswith("impl=")])
+        rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
+    if not any(text.startswith("allocator=") for text in rest):
+        rest.append("allocator=steady")
+    looks, most = list(_RULES.looks), own["blocks"]
+    while looks[-1] < most:
+        looks.append(looks[-1] * 3 // 2)
+    rules = Rules(threshold=own["threshold"], looks=(*(look for look in looks if look < most), most))
+    return ComparisonRequest(compose(rest, config_dir), rules, own["ref"], impls, 60 * own["minutes"])
+
+
+def _two_sides(given: Sequence[str]) -> tuple[str, str]:
+    names = [name.strip() for text in given for name in text.removeprefix("impl=").split(",")]
+    if len(given) != 1 or len(names) != 2:
+        raise UsageError("compare takes two layers, impl=A,B, or a commit to compare with, ref=main")
+    for name in names:
+        registry.check_name(name)
+    return names[0], names[1]
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """Run the comparison and return its exit status."""
+    check_outputs(options)
+    request = read_comparison_request(options.overrides, options.config_dir)
+    out = request.config.out or run_directory.unused_path("compare_")
+    run_directory.check_new(out)
+    console = Console()
+    try:
+        comparison, properties, lacking = measure_comparison(request, out, console)
+    except KeyboardInterrupt:
+        print(f"harness: interrupted; {out} holds the measurements so far, and nothing is concluded", file=sys.stderr)
+        return INTERRUPTED
+    (out / "comparison.csv").write_text(to_csv(comparison_table(comparison)), encoding="utf-8")
+    show_comparison(request.title, comparison, console)
+    for one in lacking:
+        console.out(printable(f"{one.subject}: {one.reason}."), highlight=False)
+    remarks = list(comparison_sentences(comparison))
+    report = GateReport(request.title, [*outcomes_of(comparison), *lacking], remarks, properties)
+    report.write(out / "comparison")
+    report.publish(options)
+    files = "comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/"
+    console.out(f"{out}: {files}", highlight=False)
+    return report.exit_status
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Run the check and return its exit status."""
+    check_outputs(options)
+    was = read_baseline(options.file)
+    axes, others = split_filters(options.overrides)
+    if not any(text.startswith("seed=") for text in others):
+        others.append(f"seed={was.seed}")
+    config = compose(others)
+    cases = choose_cases(was.cases, axes, options.file)
+    console = Console()
+    with TemporaryDirectory(prefix="harness-check-") as scratch:
+        outcomes, now = judge_twice(was, cases, Remeasurement(config, Path(scratch), console, not options.exact))
+    remarks = check_remarks(was, now, cases, outcomes)
+    versions = {"torch": now.torch, "torch of the baseline": was.torch}
+    report = GateReport(f"check {options.file}", outcomes, remarks, versions)
+    report.show(console)
+    report.publish(options)
+    return report.exit_status
+
+
+# Statuses that may be due to chance, and may not occur again.
+_BY_CHANCE = ("timeout", "killed")
+
+
+def run_baseline(options: argparse.Namespace) -> int:
+    """Write the known facts of a run's cases to a file that `check` reads."""
+    stored = read_run_directory(options.run)
+    for notice in stored.notices:
+        print(f"harness: {notice}", file=sys.stderr)
+    if not any(line.status == "ok" for line in stored.lines):
+        raise UsageError(f"{options.run} has no case that could be measured: its baseline would be empty")
+    if all(line.flops is None and line.ops is None and line.peak_bytes is None for line in stored.lines):
+        raise UsageError(f"{options.run} has only times: a baseline needs facts, which `sweep` measures")
+    for line in stored.lines:
+        if line.status in _BY_CHANCE:
+            text = f"{line.case}: {line.status}: `check` never judges this case; measure it again"
+            print(f"harness: {text}", file=sys.stderr)
+    seed = stored.config.get("seed", 0)
+    if type(seed) is not int:
+        raise UsageError(f"{options.run}: seed={seed} in config.yaml is not a whole number")
+    laws = fit_laws(stored.lines)
+    found = baseline_of(stored.lines, laws, verdicts(stored.lines, laws), stored.machine, seed, harness.__version__)
+    if options.out is None:
+        print(baseline_text(found), end="")
+        return DONE
+    write_baseline(found, options.out)
+    print(f"{options.out}: {len(found.cases)} cases, {len(found.laws)} laws, {len(found.claims)} claims")
+    return DONE

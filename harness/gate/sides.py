@@ -1,0 +1,182 @@
+"""The two sides of a comparison: the processes of each side, what is taken before any timing, and the blocks."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+
+from harness import registry
+from harness.case import AXES, Case, collapsed
+from harness.config import SweepConfig
+from harness.errors import UsageError
+from harness.gate.check_rules import Outcome
+from harness.gate.compare import TIME, Comparison, compare_sides
+from harness.measure.interleaved import BlockLog, Pair, PairScreen, Sides, Timing, time_pairs
+from harness.measure.outcome import TrialOutcome
+from harness.measure.session import COMPILE_CACHE, Session
+from harness.registry import Traits
+from harness.results import run_directory
+from harness.results.columns import CaseResult
+from harness.results.summarise import summarise_run
+from harness.stats.paired_verdicts import MeasuredBlocks, Rules, Verdict
+from harness.worktree import Worktree, worktree
+
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """What to compare.
+
+    `impls` are the layers of base and head, `None` if the working tree is compared with `ref`. Timing ends after
+    `limit_s` seconds.
+    """
+
+    config: SweepConfig
+    rules: Rules
+    ref: str | None
+    impls: tuple[str, str] | None
+    limit_s: float
+
+    @property
+    def title(self) -> str:
+        """A short description of what is compared."""
+        if self.impls is None:
+            return f"compare the working tree with {self.ref}"
+        return f"compare {self.impls[1]} with {self.impls[0]}"
+
+
+@dataclass
+class _OpenSides:
+    """Both sides, their sessions, which know the traits of their layers, and why other layers cannot be compared."""
+
+    sides: Sides
+    base: Session
+    head: Session
+    lacking: list[Outcome] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+def measure_comparison(
+    request: ComparisonRequest, out: Path, console: Console
+) -> tuple[Comparison, dict[str, str], list[Outcome]]:
+    """Verify both sides, take their facts and time them. Each side becomes a run below `out` that `report` can read.
+
+    Returns the comparison, properties of the run, and what could not be compared.
+    """
+    with ExitStack() as stack:
+        opened = stack.enter_context(_open_sides(request, out))
+        pairs = _pairs(request, opened)
+        stack.enter_context(run_directory.Lock(out))
+        machine = opened.head.machine()
+        lines: list[dict[Case, CaseResult]] = []
+        ready: list[set[Case]] = []  # the cases of each side that can be timed
+        for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
+            run_directory.create(out / name, request.config.yaml, machine)
+            cases = list(dict.fromkeys(pair[at] for pair in pairs))
+            ready.append(session.measure_into(out / name, cases, console, "prepare").open)
+            lines.append({line.case: line for line in summarise_run(out / name, session.precision)[0]})
+        timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
+        measured = MeasuredBlocks([], {})
+        if timed:
+            log = BlockLog(out / "blocks.jsonl")
+            stack.callback(log.close)
+            chosen, screen = [Pair(*pairs[number]) for number in timed], PairScreen(len(timed), console)
+            measured = time_pairs(
+                chosen, opened.sides, request.rules, Timing(), request.config.seed, log.write, screen, request.limit_s
+            )
+    comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
+    return comparison, {**opened.properties, "torch": str(machine["torch"].get("version"))}, opened.lacking
+
+
+def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
+    """The pairs of cases to compare, base and head."""
+    impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.traits]
+    pairs: dict[tuple[Case, Case], None] = {}
+    for base, head in impls:
+        for point in product(*(request.config.axes[axis] if axis != "impl" else (base,) for axis in AXES)):
+            of_base = collapsed(Case(*point), opened.base.has_heads)
+            of_head = collapsed(Case(head, *point[1:]), opened.head.has_heads)
+            pairs[of_base, of_head] = None
+    return list(pairs)
+
+
+@contextmanager
+def _open_sides(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides]:
+    """Both sides, ready to run trials.
+
+    Raises UsageError if a layer cannot be loaded, or is the same on both sides.
+    """
+    if request.ref is None:
+        base = _session(request.config, out / COMPILE_CACHE, None)
+        head = Session(base.executor.twin(), base.precision, base.seed)
+        with Sides(base.executor, head.executor, interchangeable=True) as sides:
+            base.cases(request.config)
+            head.traits = base.traits
+            base.check_devices(request.config)
+            yield _OpenSides(sides, base, head)
+        return
+    with worktree(request.ref) as tree:
+        base = _session(request.config, out / COMPILE_CACHE / "base", tree.path(sys.path))
+        head = _session(request.config, out / COMPILE_CACHE / "head", tree.own_path(sys.path))
+        with Sides(base.executor, head.executor) as sides:
+            head.check_devices(request.config)
+            yield _of_two_trees(request, _OpenSides(sides, base, head, properties={"base": tree.commit}), tree)
+
+
+def _session(config: SweepConfig, cache: Path, path: list[str] | None) -> Session:
+    session = Session.of(config, cache, path)
+    if config.memory_limit is None:
+        session.executor.memory_limit //= 2  # a trial of each side runs at the same time
+    return session
+
+
+def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree) -> _OpenSides:
+    for impl in request.config.axes["impl"]:
+        if registry.is_in_a_file(impl):
+            raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
+        base, head = (runner.ask("describe", Case(impl, 1, 1, 1)) for runner in (found.sides.base, found.sides.head))
+        lacking = _lacking(impl, base, head, str(request.ref))
+        if lacking is not None:
+            found.lacking.append(lacking)
+            continue
+        file = base.values["file"] or "a module without a file"
+        if not Path(file).resolve().is_relative_to(tree.at):
+            raise UsageError(
+                f"impl '{impl}' is from {file}, which is not of this repository: both sides would be the same"
+            )
+        for session, seen in ((found.base, base.values), (found.head, head.values)):
+            own = registry.is_foreign(impl)
+            session.traits[impl] = Traits(seen["family"], seen["has_heads"]) if own else registry.traits(impl)
+    return found
+
+
+def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Outcome | None:
+    """Why a layer cannot be compared: undecided if it is new, unmeasured if a side failed to load it.
+
+    None if both sides loaded the layer. Raises UsageError if neither did: its name is probably mistyped.
+    """
+    if not (base.ok or head.ok):
+        raise UsageError(f"impl '{impl}': {head.reason}")
+    if not head.ok:
+        return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"head: {head.status}: {head.reason}")
+    if base.ok:
+        return None
+    if _is_absent(impl, str(base.reason)):
+        why = f"the layer does not exist at {ref}: there is nothing to compare it with"
+        return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
+    return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"at {ref}: {base.status}: {base.reason}")
+
+
+def _is_absent(impl: str, reason: str) -> bool:
+    """Whether the layer itself was not found, rather than something that its module imports."""
+    module, _, name = registry.target(impl).partition(":")
+    missing = _NO_MODULE.search(reason)
+    if missing is not None:
+        return f"{module}.".startswith(f"{missing[1]}.")
+    return reason.startswith("AttributeError") and f"has no attribute '{name}'" in reason

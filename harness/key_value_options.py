@@ -1,0 +1,291 @@
+"""What users write: `key=value` options, with short and former names, and the values of axes and points.
+
+An option is read by a table of keys, or by Hydra's grammar in `harness.config`. A former name is reported in one line.
+An invalid value is a one-line error.
+"""
+
+import fnmatch
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from harness import registry
+from harness.case import AXES, LETTERS
+from harness.errors import UsageError, did_you_mean
+from harness.formatting import BYTE_UNITS
+from harness.former_names import FORMER, complement, present
+
+# Former names of options. The other former names are columns.
+_OPTIONS = ("real_share", "source_len", "together", "floor")
+# A value, or a list of them: what else Hydra's grammar has, such as a range, has no complement.
+_PLAIN = re.compile(r"[\d.,eE+\-\[\]\s]*")
+_NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
+
+
+def long_names(given: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The items under the present, long names: `n` is short for `seq_len`."""
+    return present({LETTERS.get(name, name): value for name, value in given.items()})
+
+
+def present_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments under the present, long names. A former name is reported in one line."""
+    for name in given:
+        if name in FORMER:
+            print(f"harness: {_renamed(name)}", file=sys.stderr)
+    return long_names(given)
+
+
+def _renamed(name: str) -> str:
+    new, convert = FORMER[name]
+    return f"{name} is called {new} now" + (f", which is 1 − {name}" if convert is complement else "")
+
+
+def present_option(option: str) -> str:
+    """A `key=value` option under its present name. A former name is reported in one line; a short one is not.
+
+    Raises UsageError for a value of which one minus the value cannot be written.
+    """
+    key, equals, value = option.partition("=")
+    name = key.strip().lstrip("+")
+    if not equals or (name not in _OPTIONS and name not in LETTERS):
+        return option
+    if name in LETTERS:
+        return f"{LETTERS[name]}={value}"
+    new, convert = FORMER[name]
+    if convert is complement:
+        if not _PLAIN.fullmatch(value):
+            raise UsageError(f"{option}: {_renamed(name)}: give {new}=…")
+        value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):g}", value)
+    print(f"harness: {_renamed(name)}", file=sys.stderr)
+    return f"{new}={value}"
+
+
+def bytes_in(text: str) -> int | None:
+    """The number of bytes in a text such as `"8GiB"`, or in a plain number; None for any other text."""
+    unit = next((unit for unit in BYTE_UNITS if text.endswith(unit)), "")
+    try:
+        return int(float(text.removesuffix(unit)) * BYTE_UNITS.get(unit, 1))
+    except (ValueError, OverflowError):
+        return None
+
+
+def whole(text: str) -> int:
+    """The whole number in `text`. Raises ValueError for any other text."""
+    # Longer numbers are beyond every bound, and take long to read.
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise ValueError(text)
+    return int(text)
+
+
+def layer(text: str) -> str:
+    """The name of a layer. Raises UsageError for an unknown one."""
+    registry.check_name(text)
+    return text
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key: its name, what reads its text, and its default value.
+
+    A number is from `least` to `most`, both included. A text is one of `values`, if any are
+    listed. With `many`, the value is a tuple. `takes` says in words what the key takes, if not a whole number.
+    """
+
+    name: str
+    read: Callable[[str], Any] = str
+    default: Any = None
+    least: float = 1
+    # No meaningful size is above 10⁹, and a law cannot be evaluated at the powers of larger numbers.
+    most: float = 10**9
+    values: tuple[str, ...] = ()
+    many: bool = False
+    takes: str = ""
+
+    def value(self, text: str) -> Any:
+        """The value in `text`. Raises UsageError if it is invalid."""
+        if self.many:
+            return tuple(dict.fromkeys(self._one(part) for part in text.split(",")))
+        return self._one(text)
+
+    def _one(self, text: str) -> Any:
+        if self.values and text not in self.values:
+            raise UsageError(f"unknown {self.name} '{text}'{did_you_mean(text, self.values)}")
+        try:
+            value = self.read(text)
+        except ValueError:
+            value = None
+        if isinstance(value, str):
+            return value
+        if value is None or not self.least <= value <= self.most:
+            takes = self.takes or f"a whole number from {self.least} to {self.most}"
+            raise UsageError(f"{self.name}={text}: it takes {takes}")
+        return value
+
+
+def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
+    """The values of `key=value` texts by key; keys that are not given have their defaults.
+
+    Raises UsageError for another form, an unknown or repeated key, and an invalid value.
+    """
+    keys = {key.name: key for key in known}
+    given: dict[str, Any] = {}
+    for text in map(present_option, texts):
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"'{text}' is not of the form key=value")
+        if name not in keys:
+            raise UsageError(f"unknown key '{name}'{did_you_mean(name, keys)}")
+        if name in given:
+            raise UsageError(f"{name} is given twice")
+        given[name] = keys[name].value(value)
+    return {name: key.default for name, key in keys.items()} | given
+
+
+MOST_VALUES = 100_000
+MOST_CASES = 1_000_000
+
+
+class SettingError(UsageError):
+    """An invalid setting: its `key`, such as `precision.target`, and its `value`."""
+
+    def __init__(self, message: str, key: str, value: Any) -> None:
+        super().__init__(message)
+        self.key, self.value = key, value
+
+
+@contextmanager
+def _of_setting(key: str, value: Any) -> Iterator[None]:
+    """Raise each UsageError of the block as a SettingError of this setting."""
+    try:
+        yield
+    except UsageError as error:
+        raise SettingError(str(error), key, value) from error
+
+
+def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Every given axis as a tuple of valid values without repeats.
+
+    Raises UsageError for the first invalid value, and if the axes span more than `MOST_CASES` cases.
+    """
+    axes = {axis: check_axis(axis, given[axis]) for axis in AXES if axis in given}
+    number = math.prod(map(len, axes.values()))
+    if number > MOST_CASES:
+        raise UsageError(f"the axes span {number:,} cases, more than {MOST_CASES:,}: sweep fewer values at once")
+    return axes
+
+
+def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
+    """The values of one axis, checked as in `check_axes`. None for `threads` means all usable CPUs.
+
+    Raises SettingError for an invalid value.
+    """
+    if axis == "threads" and given is None:
+        return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
+    with _of_setting(axis, given):
+        values = flattened(given)
+        if axis == "impl":
+            values = [name for value in values for name in matching(str(value))]
+        if not values:
+            raise UsageError(f"{axis} is an empty list: give at least one value")
+        return tuple(dict.fromkeys(_checked(axis, value) for value in values))
+
+
+def flattened(given: Any) -> list[Any]:
+    """A flat list of the values in nested lists, or of a single value."""
+    if isinstance(given, list | tuple):
+        return [value for item in given for value in flattened(item)]
+    return [given]
+
+
+def matching(pattern: str, impls: Sequence[str] | None = None) -> list[str]:
+    """The layers among `impls`, by default the registered ones, that a name with * matches; any other name unchanged.
+
+    Raises UsageError if no layer matches.
+    """
+    if "*" not in pattern:
+        return [pattern]
+    names = registry.names() if impls is None else impls
+    return any_impl(fnmatch.filter(names, pattern), f"impl={pattern}", names)
+
+
+def any_impl(found: list[str], text: str, impls: Sequence[str]) -> list[str]:
+    """The layers that a pattern has found. Raises UsageError if there are none; `text` is the pattern's override."""
+    if not found:
+        raise UsageError(f"{text}: no impl matches; known: {', '.join(impls)}")
+    return found
+
+
+def _checked(axis: str, value: Any) -> Any:
+    """The value, if it is valid along the axis. Raises UsageError otherwise."""
+    known = AXES[axis]
+    if axis == "impl":
+        registry.check_name(str(value))
+    if known.values and value not in known.values:
+        raise UsageError(f"unknown {axis} '{value}'{did_you_mean(str(value), known.values)}")
+    if known.type is str:
+        return str(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if known.type is float:
+        if not is_number or not known.least <= value < known.most:
+            raise UsageError(f"{axis}={value}: it takes a number from {known.least} and below {known.most}")
+        return float(value)
+    if not is_number or not isinstance(value, int) or not known.least <= value <= known.most:
+        raise UsageError(f"{axis}={value}: it takes whole numbers from {known.least} to {known.most}")
+    return value
+
+
+# Axes that a sweep must know before it builds cases, or that one trial cannot vary.
+_NOT_IN_POINTS = ("impl", "device", "threads")
+_ALLOWED = tuple(axis for axis in AXES if axis not in _NOT_IN_POINTS)
+
+Point = dict[str, Any]
+
+
+def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Point, ...]:
+    """The `points`, each with one valid value for every axis that any point names.
+
+    These are sizes that vary together, where a grid would have every combination of their values. For example,
+
+        points=[{seq_len: 512, batch_size: 32}, {seq_len: 1024, batch_size: 16}]
+
+    keeps the number of tokens constant, as benchmarks of kernels do.
+
+    `chosen` holds the values of axes that the user set separately: they select among the points. Raises UsageError if
+    no point remains, and for a value that is not a list of points.
+    """
+    if given is None:
+        return ()
+    with _of_setting("points", given):
+        if not isinstance(given, list) or not all(isinstance(point, dict) and point for point in given) or not given:
+            raise UsageError("points takes a list of points: points=[{seq_len:512,batch_size:32},…]")
+        points = [
+            {str(axis): _point_value(str(axis), value) for axis, value in long_names(point).items()} for point in given
+        ]
+        named = points[0].keys()
+        for point in points:
+            if point.keys() != named:
+                raise UsageError(f"points: {_point_text(point)} is not along {', '.join(named)}, as the first point is")
+        filters = {axis: values for axis, values in chosen.items() if axis in named}
+        left = [point for point in points if all(point[axis] in values for axis, values in filters.items())]
+        if not left:
+            wanted = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in filters.items())
+            raise UsageError(f"{wanted}: no point matches; the points are {'; '.join(map(_point_text, points))}")
+        return tuple(left)
+
+
+def _point_value(axis: str, value: Any) -> Any:
+    if axis not in _ALLOWED:
+        raise UsageError(f"points: {axis}{did_you_mean(axis, _ALLOWED)}")
+    values = check_axis(axis, value)
+    if len(values) != 1:
+        raise UsageError(f"points: {axis}={value}: a point has one value along an axis")
+    return values[0]
+
+
+def _point_text(point: Point) -> str:
+    return " ".join(f"{axis}={value}" for axis, value in point.items())

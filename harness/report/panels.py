@@ -1,0 +1,383 @@
+"""The panels of a run's figures and what is drawn in them, alike in the static plots and on the page.
+
+A figure shows one setting, and each of its panels one (d, h). A panel has axes with round ticks, a curve for each layer
+in that layer's look, failed cases, and a roofline. An axis is `{"range": [lo, hi], "ticks": [[value, text]]}`, always
+logarithmic.
+"""
+
+import math
+from bisect import bisect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from harness import formatting, registry
+from harness.analysis.crossovers import Crossover, layers_without_heads
+from harness.analysis.roofline import Roof, RoofPoint
+from harness.case import SETTINGS, setting_text
+from harness.report.document import grouped
+from harness.results.columns import CaseResult
+
+SETTING_AXES = ("batch_size", *SETTINGS)
+# The most widths, and the most numbers of heads, that one plot has room for.
+MOST_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines to compare with each other: same setting, width and heads, different layer and n, in ascending order."""
+
+    d_model: int
+    num_heads: int
+    lines: tuple[CaseResult, ...]
+
+    def impls(self) -> list[str]:
+        """The layers present."""
+        return list(dict.fromkeys(line.impl for line in self.lines))
+
+    def of(self, impl: str) -> list[CaseResult]:
+        """The lines of one layer, in ascending n."""
+        return [line for line in self.lines if line.impl == impl]
+
+
+@dataclass(frozen=True)
+class PanelSetting:
+    """The value that all cases of a figure share on each of `SETTING_AXES`, and the panels of the figure.
+
+    The name has only those values in which the run's settings differ.
+    """
+
+    at: Mapping[str, Any]
+    name: str
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def panel_settings(lines: Sequence[CaseResult]) -> list[PanelSetting]:
+    """Group the run's lines by setting and divide each setting into panels."""
+    without = layers_without_heads(lines)
+    groups = grouped(lines, lambda line: tuple(getattr(line, axis) for axis in SETTING_AXES))
+    of_axis = dict(zip(SETTING_AXES, zip(*groups, strict=True), strict=False))
+    varying = [axis for axis, values in of_axis.items() if len(set(values)) > 1]
+    found = []
+    for values, members in sorted(groups.items()):
+        at = dict(zip(SETTING_AXES, values, strict=True))
+        # Safe in a file name: `train_threads2`. The name of its axis precedes a number.
+        name = "_".join(f"{axis}{at[axis]}" if isinstance(at[axis], int | float) else str(at[axis]) for axis in varying)
+        found.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without))))
+    return found
+
+
+def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> list[Panel]:
+    """A panel for each (d, h). A layer without heads is in every panel of its d, beside the layers with heads."""
+    with_heads = [line for line in lines if line.impl not in without] or list(lines)
+    result = []
+    for d in sorted({line.d_model for line in lines}):
+        for h in sorted({line.num_heads for line in with_heads if line.d_model == d} or {1}):
+            # `replace`: each panel shows the lines without heads as if measured at its h.
+            own = [line for line in with_heads if (line.d_model, line.num_heads) == (d, h)]
+            others = [replace(line, num_heads=h) for line in lines if line.impl in without and line.d_model == d]
+            members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
+            result.append(Panel(d, h, tuple(members)))
+    return result
+
+
+def readable_setting(setting: PanelSetting, most: int = MOST_SHOWN) -> PanelSetting:
+    """Reduce a setting to what one plot can show: at most `most` widths and `most` numbers of heads.
+
+    The first and the last of each stay. The title then gives the number of panels kept and of all panels. The page and
+    the tables show every panel.
+    """
+    widths, heads = (_spread({getattr(p, axis) for p in setting.panels}, most) for axis in ("d_model", "num_heads"))
+    kept = tuple(p for p in setting.panels if p.d_model in widths and p.num_heads in heads)
+    if len(kept) == len(setting.panels):
+        return setting
+    return replace(setting, title=f"{setting.title} ({len(kept)} of {len(setting.panels)} panels)", panels=kept)
+
+
+def _spread(values: Collection[int], most: int) -> list[int]:
+    """At most `most` of the values, evenly spaced from the smallest to the largest."""
+    ordered = sorted(values)
+    if len(ordered) <= most:
+        return ordered
+    return [ordered[round(i * (len(ordered) - 1) / (most - 1))] for i in range(most)]
+
+
+def fullest_panel(panels: Sequence[Panel]) -> Panel:
+    """The panel with the most timed cases; among equals the widest, then the one with the most heads."""
+    return max(
+        panels, key=lambda panel: (sum(line.time_s is not None for line in panel.lines), panel.d_model, panel.num_heads)
+    )
+
+
+# The place of a finding: a setting's values, a width, and a number of heads. A finding about layers without heads has
+# None as its number of heads, and belongs to every panel of its width.
+Facet = tuple[tuple[Any, ...], int, int | None]
+_Finding = TypeVar("_Finding", Crossover, RoofPoint)
+
+
+def by_facet(findings: Iterable[_Finding], without_heads: Collection[str]) -> dict[Facet, list[_Finding]]:
+    """Group crossovers, or points of a roofline, by facet. `without_heads` is a result of `layers_without_heads`."""
+    without = set(without_heads)
+
+    def facet(one: _Finding) -> Facet:
+        at, impls = (one.line, {one.line.impl}) if isinstance(one, RoofPoint) else (one, {one.slower, one.faster})
+        heads = None if impls <= without else at.num_heads
+        return (at.batch_size, *one.setting.as_dict().values()), at.d_model, heads
+
+    return grouped(findings, facet)
+
+
+def of_panel(findings: Mapping[Facet, list[_Finding]], setting: PanelSetting, panel: Panel) -> list[_Finding]:
+    """Those of the findings `by_facet` that belong to a panel."""
+    values = tuple(setting.at.values())
+    return [one for heads in (panel.num_heads, None) for one in findings.get((values, panel.d_model, heads), ())]
+
+
+def roof_of_setting(roofs: Iterable[Roof], setting: PanelSetting) -> Roof | None:
+    """The roof of a setting, or None. A GPU's roof does not depend on how many CPU threads feed it."""
+    alike = (roof for roof in roofs if (roof.dtype, roof.device) == (setting.at["dtype"], setting.at["device"]))
+    return next((roof for roof in alike if roof.device != "cpu" or roof.threads == setting.at["threads"]), None)
+
+
+# seaborn's "colorblind" palette: readers with any common kind of colour blindness can tell its colours apart. Given by
+# value, so that the page needs no drawing library.
+PALETTE = (
+    *("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc"),
+    *("#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9"),
+)
+MARKERS = "osD^vP*Xph"
+# Lengths in points, on and off. A colour is used again only with another dash pattern.
+DASHES = ((), (5, 1.5), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
+# The layers of the default sweep get the first colours, since there are fewer colours than layers.
+FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")
+
+
+class Look(NamedTuple):
+    """How a layer is drawn: colour, matplotlib marker, and the dashes of its line. A solid line has no dashes."""
+
+    colour: str
+    marker: str
+    dash: tuple[float, ...] = ()
+
+
+def nth_look(i: int) -> Look:
+    """The look of the layer number `i`: the first ones have colours of their own."""
+    colour, marker = PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)]
+    return Look(colour, marker, DASHES[i // len(PALETTE) % len(DASHES)])
+
+
+def looks_of(impls: Iterable[str]) -> dict[str, Look]:
+    """Return the look of each layer by name, in the order of the looks.
+
+    A built-in layer looks the same in every run, in every plot and on the page. The layers measured most often have
+    colours of their own.
+    """
+    wanted = set(impls)
+    ours = list(dict.fromkeys((*FIRST, *registry.names())))
+    order = [*ours, *sorted(wanted - set(ours))]
+    return {impl: nth_look(i) for i, impl in enumerate(order) if impl in wanted}
+
+
+# The most measured n that ticks name. Of more, every k-th is named, and always the largest.
+_MOST_SIZES = 8
+# The most ticks of an axis, and how far its range reaches beyond the values, as a factor.
+_MOST_TICKS, _ROOM = 16, 1.6
+
+
+def size_axis(sizes: Iterable[int]) -> dict[str, Any]:
+    """A logarithmic axis that names measured n only."""
+    named = sorted(set(sizes))
+    step = -(-len(named) // _MOST_SIZES)
+    room = 1.25 if len(named) > 1 else 2.0
+    return {"range": [named[0] / room, named[-1] * room], "ticks": [[n, str(n)] for n in named[::-1][::step][::-1]]}
+
+
+def decimal_axis(
+    values: Collection[float], text: Callable[[float], str], room: float = _ROOM, most: int = _MOST_TICKS
+) -> dict[str, Any]:
+    """A logarithmic axis that contains all `values`, with up to three ticks a decade, and at most `most`."""
+    lo, hi = min(values) / room, max(values) * room
+    steps = [(1, 2, 5), (1, 3), (1,)][bisect((1.8, 4.5), math.log10(hi / lo)) :]
+    powers = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
+    return _axis(lo, hi, [[float(f"{m}e{e}") for e in powers for m in some] for some in steps], text, most)
+
+
+# A logarithmic axis of times that contains all values.
+seconds_axis = partial(decimal_axis, text=formatting.seconds)
+
+
+def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> dict[str, Any]:
+    """A logarithmic axis of bytes that contains all `values`, with ticks at powers of 2, 4 or 16."""
+    lo, hi = min(values) / room, max(values) * room
+    steps = [1, 2, 4][bisect((5, 18), math.log2(hi / lo)) :]
+    ends = [range(math.floor(math.log2(lo) / step), math.ceil(math.log2(hi) / step) + 1) for step in steps]
+    ladders = [[2.0 ** (step * i) for i in some] for step, some in zip(steps, ends, strict=True)]
+    return _axis(lo, hi, ladders, formatting.size, most)
+
+
+def _axis(
+    lo: float, hi: float, ladders: Sequence[list[float]], text: Callable[[float], str], most: int
+) -> dict[str, Any]:
+    """The axis with the ticks of the first ladder that has at most `most` of them, or of the last."""
+    fitting = (one for one in ladders if sum(lo <= value <= hi for value in one) <= most)
+    ladder = next(fitting, ladders[-1])
+    if sum(lo <= value <= hi for value in ladder) < 2:
+        # The values are close together: extend the range to the next tick on either side.
+        lo = max((value for value in ladder if value <= lo), default=lo)
+        hi = min((value for value in ladder if value >= hi), default=hi)
+    return {"range": [lo, hi], "ticks": [[v, formatting.round_text(text(v))] for v in ladder if lo <= v <= hi]}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A quantity drawn against n: its name, and functions of a line for its value and its interval, if known.
+
+    `text` writes a value with its unit, and `axis` makes the axis for some values.
+    """
+
+    label: str
+    value: Callable[[CaseResult], float | None]
+    band: Callable[[CaseResult], tuple[float, float] | None]
+    text: Callable[[float], str]
+    axis: Callable[..., dict[str, Any]]
+
+    def axis_of(self, panels: Iterable[Panel], **limits: Any) -> dict[str, Any] | None:
+        """The axis shared by all panels, so that they can be compared; None if no panel has a value.
+
+        It fits the values, not the intervals: a very wide interval must not squeeze the values.
+        """
+        values = [value for panel in panels for line in panel.lines if (value := self.value(line)) is not None]
+        return self.axis(values, **limits) if values else None
+
+
+def _time_interval(line: CaseResult) -> tuple[float, float] | None:
+    if line.time_lo_s is None or line.time_hi_s is None:
+        return None  # as after a single trial
+    return line.time_lo_s, line.time_hi_s
+
+
+TIME = Cost("time of one call", lambda line: line.time_s, _time_interval, formatting.seconds, seconds_axis)
+MEMORY = Cost(
+    "peak memory of one call", lambda line: line.peak_bytes or None, lambda _: None, formatting.size, bytes_axis
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The cases of one layer in a panel that have a cost, in ascending n. Missing ends of intervals are None."""
+
+    impl: str
+    n: list[int]
+    value: list[float]
+    lo: list[float | None]
+    hi: list[float | None]
+    text: list[str]
+
+    def points(self) -> list[tuple[int, float]]:
+        """`(n, cost)` of each case."""
+        return list(zip(self.n, self.value, strict=True))
+
+
+@dataclass(frozen=True)
+class FailedCase:
+    """A case without a cost. `value` is where it would have been; None if nothing else of its layer was measured."""
+
+    impl: str
+    n: int
+    value: float | None
+    status: str
+    text: str
+
+
+def cost_curves(panel: Panel, cost: Cost) -> list[Curve]:
+    """The curve of each layer of a panel that has one."""
+    known = grouped((line for line in panel.lines if cost.value(line) is not None), lambda line: line.impl)
+    points = {impl: [_curve_point(line, cost) for line in lines] for impl, lines in known.items()}
+    return [Curve(impl, *map(list, zip(*of_impl, strict=True))) for impl, of_impl in points.items()]
+
+
+def _curve_point(line: CaseResult, cost: Cost) -> tuple[Any, ...]:
+    value, (lo, hi) = cost.value(line) or 0.0, cost.band(line) or (None, None)
+    text = cost.text(value)
+    if lo is not None and hi is not None:
+        text += f" ({cost.text(lo)} to {cost.text(hi)})"
+    elif cost is TIME:
+        text += " (one trial)"
+    return line.seq_len, value, lo, hi, text
+
+
+def failed_cases(panel: Panel, cost: Cost) -> list[FailedCase]:
+    """The cases of a panel that failed and have no cost."""
+    measured = {curve.impl: curve.points() for curve in cost_curves(panel, cost)}
+    found = []
+    for line in panel.lines:
+        if line.status == "ok" or cost.value(line) is not None:
+            continue
+        value = expected_cost(line.seq_len, measured.get(line.impl, ()))
+        text = f"{line.status}: {line.reason}" if line.reason else line.status
+        found.append(FailedCase(line.impl, line.seq_len, value, line.status, text))
+    return found
+
+
+def expected_cost(n: int, known: Sequence[tuple[int, float]]) -> float | None:
+    """Estimate what a failed case would have cost: a plot marks the case there.
+
+    The estimate lies on the log-log line through the two measured (n, cost) nearest to `n`. A single measured cost is
+    returned unchanged. Returns None if nothing was measured.
+    """
+    if len(known) < 2:
+        return known[0][1] if known else None
+    (n0, y0), (n1, y1) = sorted(sorted(known, key=lambda point: abs(math.log(point[0] / n)))[:2])
+    return y1 * (n / n1) ** (math.log(y1 / y0) / math.log(n1 / n0))
+
+
+def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> dict[str, Any]:
+    """`{"x", "y", "roof"}` for the points under a roof: the axes of FLOPs a byte and of FLOP/s, and the roof.
+
+    The roof has its corners (`x`, `y`), their interval (`lo`, `hi`), and two labels (`compute`, `memory`).
+    """
+    peak = roof.peak_flops_per_s
+    ridge = peak / roof.bandwidth_bytes_per_s
+    reach = [ridge, *(point.flops_per_byte for point in points)]
+    x = decimal_axis([min(reach) / 1.5, max(reach)], formatting.three)
+    lo, hi = x["range"]
+    corners = [lo, ridge, hi]
+    return {
+        "x": x,
+        "y": decimal_axis([*(point.flops_per_s for point in points), roof.noise * peak], formatting.flops_rate),
+        "roof": {
+            "x": corners,
+            "y": [roof.at(at) for at in corners],
+            "lo": [roof.at(at) for at in corners],
+            "hi": [roof.noise * roof.at(at) for at in corners],
+            "compute": f"peak {formatting.flops_rate(peak)}",
+            "memory": f"memory {roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s",
+        },
+    }
+
+
+def roofline_curve(points: Iterable[RoofPoint]) -> dict[str, list[Any]]:
+    """`{n, x, y, lo, hi, text}` of some points, in ascending n. `lo` and `hi` are None where the interval is open."""
+    own = sorted(points, key=lambda point: point.line.seq_len)
+    return {
+        "n": [point.line.seq_len for point in own],
+        "x": [point.flops_per_byte for point in own],
+        "y": [point.flops_per_s for point in own],
+        # As after a single trial.
+        "lo": [point.flops_per_s_lo if point.flops_per_s_lo > 0 else None for point in own],
+        "hi": [point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None for point in own],
+        "text": [_roofline_text(point) for point in own],
+    }
+
+
+def _roofline_text(point: RoofPoint) -> str:
+    """`n = 512: 94.2 GFLOP/s at 44.1 FLOPs a byte, 46 % of what compute allows there (41 % to 50 %)`."""
+    bounded = point.share_lo > 0 and point.share_hi < math.inf
+    between = f" ({formatting.share(point.share_lo)} to {formatting.share(point.share_hi)})" if bounded else ""
+    return (
+        f"n = {point.line.seq_len}: {formatting.flops_rate(point.flops_per_s)} at "
+        f"{formatting.three(point.flops_per_byte)} FLOPs a byte, "
+        f"{formatting.share(point.share)} of what {point.bound} allows there{between}"
+    )

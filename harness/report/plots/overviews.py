@@ -1,0 +1,232 @@
+"""Plots of all layers of a setting at a glance: their costs in rows, their speed-ups, and the roofline.
+
+The roofline is FLOP/s against FLOPs a byte, with every case under its machine's limits: Williams, Waterman, Patterson
+2009, figure 1.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+
+from harness import registry
+from harness.analysis.roofline import Roof, RoofPoint
+from harness.formatting import shortened
+from harness.report import panels as parts
+from harness.report.document import grouped
+from harness.report.panels import Cost, Panel, PanelSetting
+from harness.report.plots.style import GUIDE, MANY, canvas, layer_handles, legend_columns, log_axis
+from harness.report.text.cautions import unsupported_layers
+from harness.results.columns import CaseResult
+
+# Inches: height of one row, height above and below all rows, and width without the failures' texts.
+_ROW, _AROUND, _WIDTH = 0.225, 1.5, 10.0
+# The most n that the legend names.
+_NAMED = 6
+# The most labels on an axis, which are side by side.
+_TICKS = 7
+# Approximate width of a character of a failure's text, in inches.
+_SIGN = 0.065
+
+
+def ladder(setting: PanelSetting) -> Figure | None:
+    """Draw a row for each layer of the fullest panel, with a dot for each n: time beside peak memory.
+
+    None if at most `MANY` layers are timed, since their curves show the same.
+    """
+    panel = parts.fullest_panel(setting.panels)
+    if len({line.impl for line in panel.lines if line.time_s is not None}) <= MANY:
+        return None
+    impls = ladder_rows(panel)
+    sizes = sorted({line.seq_len for line in panel.lines if line.impl in impls})
+    shades = dict(zip(sizes, sns.color_palette("blend:#b9d3ea,#0b2a4a", len(sizes)).as_hex(), strict=True))
+    failures = [failed_rows(panel, impl) for impl in impls]
+    width = _WIDTH + _SIGN * max(map(len, failures))
+    where = f"What each layer costs at d = {panel.d_model}, h = {panel.num_heads}: {setting.title}"
+    with canvas(width, _ROW * len(impls) + _AROUND, where) as figure:
+        left, right = figure.subplots(1, 2, sharey=True)
+        for axes, cost in ((left, parts.TIME), (right, parts.MEMORY)):
+            _dots(axes, panel, impls, cost, shades)
+        _names(left, panel, impls)
+        for row, text in enumerate(failures):
+            # At the end of the rows, since no place among the dots is free in every run.
+            place = right.get_yaxis_transform()
+            if text:
+                right.text(1.015, row, text, transform=place, va="center", fontsize=8, color="#a5331c")
+        some = sorted({sizes[round(i * (len(sizes) - 1) / (_NAMED - 1))] for i in range(_NAMED)})
+        dots = [Line2D([], [], color=shades[n], marker="o", ms=6, ls="", label=str(n)) for n in some]
+        dots[0].set_label(f"n = {some[0]}")
+        bar = Line2D([], [], color=shades[sizes[-1]], lw=1.2, alpha=0.45, label="interval of 95 % at the largest n")
+        figure.legend(handles=[*dots, bar], loc="outside lower center", frameon=False, ncols=_NAMED + 1)
+    return figure
+
+
+def ladder_rows(panel: Panel) -> list[str]:
+    """The layers in the registry's order, then others, each family together; without those always unsupported."""
+    family = {line.impl: line.family for line in panel.lines}
+    ours = {impl: i for i, impl in enumerate(registry.names())}
+    order = sorted(family.keys() - unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
+    return [impl for impls in grouped(order, lambda impl: family[impl]).values() for impl in impls]
+
+
+def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Mapping[int, str]) -> None:
+    """Draw the costs as dots, the largest n on top, and the interval at the largest n as a bar."""
+    axis = cost.axis_of([panel], room=1.7, most=_TICKS)
+    if axis is None:
+        axes.set_xticks([])
+    else:
+        log_axis(axes, "x", axis)
+    rows = {impl: row for row, impl in enumerate(impls)}
+    for curve in sorted(parts.cost_curves(panel, cost), key=lambda curve: rows[curve.impl]):
+        row, colours = rows[curve.impl], [shades[n] for n in curve.n]
+        axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
+        lo, hi = curve.lo[-1], curve.hi[-1]
+        if lo is not None and hi is not None:
+            axes.plot([lo, hi], [row, row], color=colours[-1], lw=1.2, alpha=0.45, zorder=2, solid_capstyle="butt")
+        axes.scatter(curve.value, [row] * len(colours), s=34, c=colours, edgecolors="white", linewidths=0.5, zorder=3)
+    axes.grid(axis="y", visible=False)
+    axes.set_title(cost.label)
+
+
+def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
+    """Name the rows, the first at the top, and draw a line between families."""
+    axes.set_yticks(range(len(impls)), [shortened(impl) for impl in impls], fontsize=9)
+    axes.set_ylim(len(impls) - 0.4, -0.6)
+    family = {line.impl: line.family for line in panel.lines}
+    for above, (one, other) in enumerate(pairwise(impls)):
+        if family[one] != family[other]:
+            for beside in axes.figure.axes:
+                beside.axhline(above + 0.5, color="0.35", lw=0.7, zorder=1)
+
+
+def failed_rows(panel: Panel, impl: str) -> str:
+    """`oom from n = 1024`, `timeout at n = 512`, `wrong` if it is so at every n; empty if nothing failed."""
+    lines = panel.of(impl)
+    statuses = dict.fromkeys(line.status for line in lines if line.status != "ok")
+    return ", ".join(f"{status}{_at(status, lines)}" for status in statuses)
+
+
+def _at(status: str, lines: Sequence[CaseResult]) -> str:
+    sizes = [line.seq_len for line in lines if line.status == status]
+    if len(sizes) == len(lines):
+        return ""
+    if len(sizes) > 1 and all(line.status == status for line in lines[-len(sizes) :]):
+        return f" from n = {sizes[0]}"
+    return f" at n = {' and '.join(map(str, sizes))}" if len(sizes) <= 2 else f" at {len(sizes)} of {len(lines)} n"
+
+
+BASELINE = "attention.naive"
+# Beyond this factor the colour no longer changes; the number in the cell still gives the factor.
+_FULL_COLOUR = 8.0
+
+
+def speedup(setting: PanelSetting) -> Figure | None:
+    """Draw how many times faster each layer is than naive attention, over (n, d): a heat map for each layer and h.
+
+    None if the baseline, or everything else, was not measured.
+    """
+    lines = [(panel.num_heads, line) for panel in setting.panels for line in panel.lines]
+    times = {(h, line.impl, line.d_model, line.seq_len): line.time_s or math.nan for h, line in lines}
+    heads, names, widths, sizes = (sorted(set(values)) for values in zip(*times, strict=True))
+    impls = [impl for impl in names if impl != BASELINE]
+
+    def ratio(h: int, impl: str, d: int, n: int) -> float:
+        return times.get((h, BASELINE, d, n), math.nan) / times.get((h, impl, d, n), math.nan)
+
+    grids = {
+        (h, impl): np.array([[ratio(h, impl, d, n) for n in sizes] for d in widths]) for h in heads for impl in impls
+    }
+    if all(np.isnan(grid).all() for grid in grids.values()):
+        return None
+    width = max(5.5, 0.62 * len(sizes) * len(heads) + 2.0)
+    height = (0.42 * len(widths) + 0.45) * len(impls) + 1.4
+    about = f"Times faster than {BASELINE}: {setting.title}\n(purple: faster; orange: slower; grey: not measured)"
+    most = math.log2(_FULL_COLOUR)
+    look: dict[str, Any] = {"cmap": "PuOr", "center": 0, "vmin": -most, "vmax": most, "cbar": False, "linewidths": 0.5}
+    with canvas(width, height, about, style="white") as figure:
+        cells = figure.subplots(len(impls), len(heads), squeeze=False)
+        for (row, impl), (column, h) in product(enumerate(impls), enumerate(heads)):
+            axes, grid = cells[row][column], grids[h, impl]
+            ticks: dict[str, Any] = {
+                "xticklabels": sizes if row == len(impls) - 1 else False,
+                "yticklabels": widths if column == 0 else False,
+            }
+            texts = [[_ratio_text(ratio) for ratio in line] for line in grid]
+            sns.heatmap(np.log2(grid), ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 9}, **look, **ticks)
+            axes.set_facecolor("0.9")
+            axes.set_title(f"{shortened(impl)}, h = {h}")
+            axes.tick_params(axis="y", rotation=0)
+            axes.tick_params(axis="x", rotation=45 if len(sizes) > 4 else 0)
+        figure.supxlabel("sequence length n")
+        figure.supylabel("width d")
+    return figure
+
+
+def _ratio_text(ratio: float) -> str:
+    if math.isnan(ratio):
+        return ""
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 0.95 else f"{ratio:.2f}"
+
+
+# Height of the roofline, in inches.
+_HEIGHT = 5.2
+
+
+def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
+    """Draw the roofline of one setting; None if the setting has no roof or no points under it."""
+    roof = parts.roof_of_setting(roofs, setting)
+    own = [p for p in points if all(getattr(p.line, axis) == value for axis, value in setting.at.items())]
+    if roof is None or not own:
+        return None
+    growing = tuple(Line2D([], [], color="0.4", marker="o", ms=size, ls="") for size in (3, 5, 7))
+    layers = layer_handles((point.line.impl for point in own), lw=0.8)
+    handles: list[Any] = [*layers, growing]
+    texts = [*(str(one.get_label()) for one in layers), "small n to large n"]
+    columns, room = legend_columns(len(handles), _HEIGHT)
+    with canvas(6.4 + room, _HEIGHT, f"Roofline: {setting.title}") as figure:
+        axes = figure.subplots()
+        frame = parts.roofline_frame(roof, own)
+        for which in ("x", "y"):
+            log_axis(axes, which, frame[which])
+        limit = frame["roof"]
+        axes.fill_between(limit["x"], limit["lo"], limit["hi"], color=GUIDE, alpha=0.2, lw=0)
+        axes.plot(limit["x"], limit["y"], color=GUIDE, lw=2)
+        top = max(limit["hi"])
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 9}
+        axes.annotate(limit["compute"], (limit["x"][-1], top), xytext=(-4, 3), ha="right", **beside)
+        axes.annotate(limit["memory"], (limit["x"][0], top), xytext=(6, 3), ha="left", **beside)
+        _points(axes, own)
+        axes.set(xlabel="FLOPs a byte, with the least traffic", ylabel="FLOP/s")
+        sizes = {tuple: HandlerTuple(ndivide=None, pad=0.9)}
+        place: dict[str, Any] = {"loc": "outside right center", "frameon": False, "borderaxespad": 1.0}
+        figure.legend(handles, texts, ncols=columns, handler_map=sizes, **place)
+    return figure
+
+
+def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
+    """Draw one line for each layer, width and number of heads, in ascending n; the markers grow with n."""
+    style = parts.looks_of(point.line.impl for point in points)
+    sizes = {point.line.seq_len for point in points}
+    groups = grouped(points, lambda point: (point.line.impl, point.line.d_model, point.line.num_heads))
+    for (impl, _, _), members in groups.items():
+        curve = parts.roofline_curve(members)
+        colour, marker, dash = style[impl]
+        x, y = curve["x"], curve["y"]
+        axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
+        area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
+        axes.scatter(x, y, s=area, color=colour, marker=marker, alpha=0.85, lw=0, zorder=3)
+        # Without both ends, an interval is not drawn.
+        lo, hi = np.array([curve["lo"], curve["hi"]], dtype=float)
+        axes.vlines(x, lo, hi, color=colour, alpha=0.35, lw=1.2)
+
+
+def _grown(n: int, first: int, last: int) -> float:
+    """The size of n on a logarithmic scale: 0 at the smallest n, 1 at the largest."""
+    return math.log(n / first) / math.log(last / first) if last > first else 0.5

@@ -1,0 +1,252 @@
+"""What to know before trusting numbers: a verification's errors, remarks, failed cases, and the largest sizes."""
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from harness import formatting
+from harness.analysis.claim_rules import is_masked
+from harness.case import AXES, FAILURES, GROWING, SIZES, Case
+from harness.formatting import printable
+from harness.report.document import Cell, Table, grouped
+from harness.results.columns import CaseResult
+
+# Statuses that a large size can cause. Errors and incorrect results have other causes.
+_OF_SIZE = ("oom", "timeout", "killed")
+
+
+def limits_reached(lines: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
+    """Find where a layer that was measured at a smaller size fails because of its size.
+
+    Each limit is a sentence, with the first failed case of every grid line that ends alike.
+    """
+    ends: list[tuple[tuple[str, str, str], CaseResult]] = []
+    taken: set[Case] = set()
+    for axis in GROWING:
+        size, letter = attrgetter(axis), AXES[axis].letter
+        for of_line in _along(axis, lines):
+            last = max((size(line) for line in of_line if line.status == "ok"), default=math.inf)
+            beyond = sorted((line for line in of_line if size(line) > last), key=size)
+            if beyond and beyond[0].status in _OF_SIZE and not taken.intersection(line.case for line in beyond):
+                taken.update(line.case for line in beyond)
+                first = beyond[0]
+                failed = f"at {letter} = {size(first)} {first.status}: {first.reason or ''}"
+                ends.append(((f"{first.impl} goes as far as {letter} = {last}", failed, axis), first))
+    found = {}
+    for (reached, failed, axis), alike in grouped(ends, itemgetter(0)).items():
+        others = " ".join(f"{letter}={getattr(alike[0][1], name)}" for letter, name in SIZES.items() if name != axis)
+        cases = f"{len(alike)} cases" if len(alike) > 1 else others
+        found[f"{reached} ({cases}); {failed}"] = [line for _, line in alike]
+    return found
+
+
+def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:
+    """Groups of lines that differ along the axis alone."""
+    return grouped(lines, lambda line: line.case.at(axis, 1)).values()
+
+
+# The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
+_MOST = 6
+
+
+def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
+    """What to know about the cases that have numbers. The cases that a sentence concerns share the sentence."""
+    return [
+        *_bimodal(lines),
+        *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
+        *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
+        *_wrong_claims(lines),
+        *_host_bound(lines),
+    ]
+
+
+def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
+    """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
+    text = []
+    for line in (line for line in lines if line.bimodal):
+        fast, slow = (
+            "not timed" if value is None else formatting.seconds(value)
+            for value in (line.bimodal_fast_s, line.bimodal_slow_s)
+        )
+        cause = line.bimodal_cause or "nothing that was recorded tells them apart"
+        text.append(f"bimodal: {_cases([line])}: {fast} in some trials, {slow} in others; {cause}.")
+    return _at_most(text, "bimodal cases")
+
+
+def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
+    """Claims of FLOPs that the counted FLOPs contradict, one sentence for each layer."""
+    wrong = [
+        line
+        for line in lines
+        # On a GPU, kernels pad their operands, and the count includes the padding.
+        if line.device == "cpu"
+        and None not in (line.flops, line.flops_claimed)
+        and not is_masked(line)
+        and line.flops_claimed not in (line.flops, line.flops_full)
+    ]
+    return [
+        f"claim: {_cases(alike)}: it claims {alike[0].flops_claimed:,} FLOPs and does {alike[0].flops:,}."
+        for alike in grouped(wrong, lambda line: line.impl).values()
+    ]
+
+
+def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
+    bound = [line for line in lines if line.host_bound]
+    if not bound:
+        return []
+    slowest = max(bound, key=lambda line: line.wall_call_s or 0.0)
+    wall = f", {formatting.seconds(slowest.wall_call_s)} for {_cases([slowest])}" if slowest.wall_call_s else ""
+    return [
+        f"host-bound: {_cases(bound)}: launching takes longer than the GPU's work, "
+        f"whose time the table shows; calls back to back take wall_call_s{wall}."
+    ]
+
+
+def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
+    """One sentence for each limit, for each reason of a failure, and for all layers that a run could not measure."""
+    lines, absent = unsupported_sentences(lines)
+    ends = limits_reached(lines)
+    shown = {line.case for alike in ends.values() for line in alike}
+    failed = [line for line in lines if line.status != "ok" and line.case not in shown]
+    text = _at_most(list(ends), "ends of what was measured")
+    for status, alike in grouped(failed, lambda line: line.status).items():
+        text += _joined(alike, "reason", status)
+    return [*text, *filter(None, [absent])]
+
+
+def _joined(lines: Sequence[CaseResult], column: str, kind: str) -> list[str]:
+    """One sentence for each text in the column: `kind: the first case and how many more: text`."""
+    groups = grouped(lines, lambda line: getattr(line, column) or "")
+    return _at_most([f"{kind}: {_cases(alike)}: {reason}" for reason, alike in groups.items()], "reasons")
+
+
+def _at_most(remarks: Sequence[str], of_what: str) -> list[str]:
+    more = [f"and {len(remarks) - _MOST} more {of_what}: see summary.csv"] if len(remarks) > _MOST else []
+    return [*remarks[:_MOST], *more]
+
+
+def _cases(lines: Sequence[CaseResult]) -> str:
+    """The first case and how many more."""
+    first, more = lines[0], f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    return f"{first.impl} n={first.seq_len} d={first.d_model} h={first.num_heads}{more}"
+
+
+# The most cases to name among those that failed alike.
+_MOST_NAMED = 8
+
+
+def failures_table(lines: Iterable[CaseResult]) -> Table:
+    """The cases that are not `ok`, with a row for each layer, status and reason, in the order of the lines."""
+    failed = [line for line in lines if line.status != "ok"]
+    kinds = grouped(failed, lambda line: (line.impl, line.status, line.reason or ""))
+    rows = [
+        (impl, status, str(len(alike)), str(alike[0].seq_len), Cell(reason, aside=_named(alike)))
+        for (impl, status, reason), alike in kinds.items()
+    ]
+    return Table({"layer": "layer", "status": "bad", "cases": "n", "from n": "n", "why": "why"}, rows)
+
+
+def _named(lines: Sequence[CaseResult]) -> str:
+    named = [f"n={line.seq_len} d={line.d_model} h={line.num_heads} {line.mode}" for line in lines[:_MOST_NAMED]]
+    more = len(lines) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
+    """Names of the layers that a run could not measure at all: all of their cases are unsupported.
+
+    Either their package or device is missing, or they support no case of the run.
+    """
+    lines = list(lines)
+    return {line.impl for line in lines} - {line.impl for line in lines if line.status != "unsupported"}
+
+
+def unsupported_sentences(lines: Sequence[CaseResult]) -> tuple[list[CaseResult], str]:
+    """Return the lines that still need remarks, and one sentence that names the absent layers.
+
+    If all absent layers share one reason, all lines are returned and the sentence is empty. Those layers already share
+    one remark, which gives the reason. The same holds if fewer than two layers are absent.
+    """
+    gone = unsupported_layers(lines)
+    if len({line.reason for line in lines if line.impl in gone}) < 2 or len(gone) < 2:
+        return list(lines), ""
+    names = ", ".join(map(printable, sorted(gone)))
+    return [line for line in lines if line.impl not in gone], f"unsupported in every case: {names}: see report.md"
+
+
+# Lines fit a terminal of 80 columns and the log of a job.
+WIDTH = 80
+# Names up to this length share a column. A longer one has a line of its own.
+_MOST_NAME = 28
+_INDENT = "    "
+_FINE = ("ok", "unsupported")
+
+_Outcome = Mapping[str, Any]
+VerificationResult = Sequence[tuple[Case, _Outcome]]
+
+
+def verification_summary(found: VerificationResult) -> Iterator[str]:
+    """Lines about the whole verification.
+
+    First come the failed cases in full, then a line for each layer. Notes follow on what errors are relative to, and
+    on what layers without a reference were compared with.
+    """
+    bad = [(case, outcome) for case, outcome in found if outcome["status"] not in _FINE]
+    yield from (*verification_lines(bad), *([""] if bad else []))
+    layers = grouped(found, lambda one: printable(one[0].impl))
+    of_impl = {name: [outcome for _, outcome in alike] for name, alike in layers.items()}
+    column = max((len(name) for name in of_impl if len(name) <= _MOST_NAME), default=0)
+    for name, outcomes in of_impl.items():
+        yield from _layer(name, outcomes, column)
+    fine = [(outcome["against"], name) for name in of_impl for outcome in of_impl[name] if outcome["status"] == "ok"]
+    if fine:
+        yield from ("", "An error is relative to the reference's norm, beside what is tolerated.")
+    for against, alike in grouped(dict.fromkeys(fine), itemgetter(0)).items():
+        if " " in against:  # a phrase, not the name of a reference class
+            names = ", ".join(name for _, name in alike)
+            yield from _wrapped(f"Without a reference, compared with {against}: {names}.")
+
+
+def verification_lines(found: VerificationResult) -> Iterator[str]:
+    """Lines about every case, with its errors or the reason for having none."""
+    for case, outcome in found:
+        if outcome["status"] == "ok":
+            errors = [f"{name} {error:.1e} of {tolerance:.1e}" for name, error, tolerance in _errors(outcome)]
+            detail = f"{', '.join(errors) or 'no error known'}, against {outcome['against']}"
+        else:
+            detail = printable(" ".join(str(outcome["reason"]).split()))
+        yield from _wrapped(f"{printable(str(case))}: {outcome['status']}")
+        yield from _wrapped(detail, _INDENT)
+
+
+def _errors(outcome: _Outcome) -> Iterator[tuple[str, float, float]]:
+    """(what, error, tolerance) for each known error."""
+    if outcome["output_error"] is not None:
+        yield "output", outcome["output_error"], outcome["tolerance"]
+    if "gradient_error" in outcome:
+        # If rounding may flip some gradients, their tolerance is larger than the output's.
+        yield "gradients", outcome["gradient_error"], outcome.get("gradient_tolerance", outcome["tolerance"])
+
+
+def _layer(name: str, outcomes: Sequence[_Outcome], column: int) -> Iterator[str]:
+    """A layer's line: `attention.naive   6 ok, 2 unsupported; largest error 2.1e-07 of 1.9e-06`."""
+    ends = Counter(outcome["status"] for outcome in outcomes)
+    text = ", ".join(f"{ends[status]} {status}" for status in dict.fromkeys((*_FINE, *FAILURES)) if ends[status])
+    errors = [error for outcome in outcomes if outcome["status"] == "ok" for error in _errors(outcome)]
+    if errors:
+        _, error, tolerance = max(errors, key=lambda one: one[1] / one[2])
+        text += f"; largest error {error:.1e} of {tolerance:.1e}"
+    line = f"{name:<{column}}  {text}"
+    if len(name) <= column and len(line) <= WIDTH:
+        yield line
+    else:
+        yield from (name, *_wrapped(text, _INDENT))
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Wrap the text to lines of at most 80 columns. A longer word exceeds that: no name is cut."""
+    unbroken: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent or _INDENT, **unbroken)

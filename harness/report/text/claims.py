@@ -1,0 +1,180 @@
+"""Claims as text: theory's verdicts, Table 1, and a paper's claims and figures beside the measured ones."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from harness import formatting
+from harness.analysis.analyse import PublishedFindings
+from harness.analysis.claim_rules import REFUTED
+from harness.analysis.claims_table import VERDICTS, ClaimVerdict
+from harness.analysis.paper_files import QUANTITIES as PAPER_QUANTITIES
+from harness.analysis.published_claims import NOT_MEASURED, FigureComparison, JudgedClaim
+from harness.analysis.table1 import BeyondRow, Table1Row
+from harness.case import LETTERS
+from harness.report.document import Cell, Groups, Row, Section, Sentence, Table, grouped
+from harness.report.text.costs import setting_label
+
+QUANTITIES = {
+    "work": "work, forward",
+    "work_train": "work, training",
+    "work_backward": "work, backward",
+    "work_decode": "work, one token",
+    "memory": "memory",
+    "depth": "sequential operations",
+    "path": "longest path",
+    "time": "time",
+}
+
+
+def verdict_count(found: Sequence[str], of_what: str = "claims") -> str:
+    """Count the verdicts: `Of 30 claims 27 confirmed, 1 refuted, 2 undetermined.`"""
+    text = [f"{found.count(kind)} {kind}" for kind in VERDICTS if kind in found]
+    return f"Of {len(found)} {of_what} {', '.join(text)}." if text else ""
+
+
+def refuted_sentences(verdicts: Iterable[ClaimVerdict]) -> list[str]:
+    """One sentence for each refuted claim, which names what distinguishes its setting from the others'."""
+    among = list(verdicts)
+    where = setting_label((one.setting for one in among), but="mode")
+    found = []
+    for one in (one for one in among if one.verdict == REFUTED):
+        # The mode is in brackets: `work, forward` would give it twice.
+        quantity = claim_name(one.quantity).partition(",")[0]
+        of_what = f"{one.impl} ({', '.join(filter(None, (one.setting.mode, where(one.setting))))})"
+        reason = f"measured {one.measured}: {one.reason.rstrip('.')}."
+        found.append(f"Refuted: {of_what} claims {quantity} of {one.claimed}, {reason}")
+    return found
+
+
+def claim_name(quantity: str) -> str:
+    """The quantity in words; an unknown one by its own name."""
+    return QUANTITIES.get(quantity, quantity)
+
+
+def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
+    """The verdicts as a table with a group for each layer and setting."""
+    where = setting_label(one.setting for one in verdicts)
+    columns = {"layer, quantity": "claim", "verdict": "verdict", "claimed": "formula", "measured": "formula"}
+    groups: Groups = {
+        (Cell(impl, "layer", aside=at),): [
+            (claim_name(one.quantity), one.verdict, one.claimed, one.measured, one.reason) for one in members
+        ]
+        for (impl, at), members in grouped(verdicts, lambda one: (one.impl, where(one.setting))).items()
+    }
+    return Table({**columns, "why": "why"}, groups=groups)
+
+
+def claims_overview(verdicts: Sequence[ClaimVerdict]) -> Table:
+    """The verdicts with a row for each layer and mode and a column for each quantity.
+
+    Several settings can share a cell: it shows a refutation in any of them.
+    """
+    quantities = dict.fromkeys(one.quantity for one in verdicts)
+    rows = []
+    for (impl, mode), members in grouped(verdicts, lambda one: (one.impl, one.setting.mode)).items():
+        found: dict[str, str] = {}
+        for one in sorted(members, key=lambda one: one.verdict != REFUTED):
+            found.setdefault(one.quantity, one.verdict)
+        rows.append((impl, mode, *(found.get(quantity, "") for quantity in quantities)))
+    return Table({"layer": "layer", "mode": "", **dict.fromkeys(map(claim_name, quantities), "verdict")}, rows)
+
+
+_ORDERS = {
+    **{"complexity": "complexity per layer", "sequential": "sequential operations", "path": "maximum path length"},
+    **{"training": "training a layer", "per_token": "one token at inference"},
+}
+
+
+def order_table(rows: Sequence[Table1Row] | Sequence[BeyondRow]) -> Table:
+    """Table 1, or the table beyond it, with a group for each kind of layer: the paper's orders above the measured ones.
+
+    Each reason is one of the table's numbered `notes`.
+    """
+    notes: dict[str, int | None] = {"": None}
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    orders: list[str] = []
+    for row in rows:
+        cells = {_ORDERS[name]: one for name, one in vars(row).items() if name in _ORDERS}
+        orders = list(cells)
+        claimed = (Cell(one.claimed, "formula") for one in cells.values())
+        below = groups.setdefault((Cell(row.kind), *claimed), [])
+        if row.impl is None:
+            below.append((Cell(cells[orders[0]].reason, "soft"),))
+            continue
+        for one in cells.values():
+            notes.setdefault(one.reason, len(notes))
+        found = (Cell(one.measured, verdict=one.verdict, note=notes[one.reason]) for one in cells.values())
+        below.append((row.impl, *found))
+    return Table({"layer": "layer", **dict.fromkeys(orders, "formula")}, groups=groups, notes=list(notes)[1:])
+
+
+def published_section(published: PublishedFindings, hardware: str) -> Section:
+    """A paper's setting, its claims with their verdicts, and its figures beside the measured ones.
+
+    `hardware` names that of this run; it is empty if unknown.
+    """
+    paper = published.paper
+    about = [
+        paper.source.rstrip("."),
+        f"Published: {'; on '.join(filter(None, (paper.setting.rstrip('.'), paper.hardware)))}",
+        f"Measured on {hardware or 'a machine that is not known'}"
+        + (f". {paper.differs.rstrip('.')}" if paper.differs else "")
+        + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
+        *(note.rstrip(".") for note in paper.notes),
+    ]
+    columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
+    claims = [
+        (Cell(one.claim.says, aside=one.claim.source), *attrgetter("verdict", "measured", "reason")(one.judgement))
+        for one in published.claims
+    ]
+    return Section(
+        f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
+        [
+            *(Sentence(f"{sentence}.") for sentence in about if sentence),
+            Sentence(claim_count(published.claims)),
+            Table(columns, claims),
+            *_figure_tables(published.figures),
+        ],
+    )
+
+
+def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
+    """A table for each published table and quantity, with the source and the published hardware."""
+    columns = {"layer": "layer", "at": "at", "published": "n", "measured": "n", "measured / published": "n soft"}
+    for (name, what), group in grouped(figures, lambda one: (one.figure.table, one.figure.quantity)).items():
+        first, quantity = group[0].figure, PAPER_QUANTITIES[what]
+        unit = f" [{quantity.unit}]" if quantity.unit and not first.over else ""
+        parts = {"": first.source, "on ": first.hardware, "second-hand: ": first.second_hand}
+        origin = "; ".join(f"{says}{part}" for says, part in parts.items() if part)
+        yield Table(columns, [_figure_row(one) for one in group], title=f"{name}: {quantity.title}{unit}", about=origin)
+
+
+def claim_count(found: Sequence[JudgedClaim]) -> str:
+    """`Of 5 claims of the paper 4 confirmed, 1 refuted.`"""
+    return verdict_count([one.judgement.verdict for one in found], "claims of the paper")
+
+
+def claim_sentence(one: JudgedClaim) -> str:
+    """A claim and its verdict: `Confirmed: 20 times less memory; measured 18.2: 20.4 ± 25 %.`"""
+    judgement = one.judgement
+    measured = f"measured {judgement.measured}: " if judgement.measured else ""
+    return f"{judgement.verdict.capitalize()}: {one.claim.says.rstrip('.')}; {measured}{judgement.reason}."
+
+
+def _figure_row(one: FigureComparison) -> Row:
+    figure, ratio = one.figure, one.ratio
+    layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
+    symbols = {axis: letter for letter, axis in LETTERS.items()}
+    where = ", ".join(
+        f"{symbols.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.differing.items()
+    )
+    published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
+    measured = NOT_MEASURED
+    if one.measured is not None:
+        measured = figure_number(one.measured.known[0]) if one.measured.known else one.measured.ended
+    return (layer, where, published, measured, figure_number(ratio) if ratio is not None else "")
+
+
+def figure_number(value: float) -> str:
+    """Three significant digits, and always all digits before the decimal point."""
+    return formatting.count(value) if value >= 1000 else formatting.three(value) if value >= 1 else f"{value:.3g}"

@@ -1,0 +1,282 @@
+"""The table of result columns: what `summary.csv` holds of each case, with units, sources and descriptions.
+
+Everything that depends on the columns derives from it: reading of rows, combination of trials, `summary.csv`, exports,
+the gate's counts, the facts of the pytest plugin, and docs/columns.md. A new column is a new field of `CaseResult`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from harness.case import AXES, DEFAULTS, Case
+from harness.errors import UsageError, did_you_mean
+from harness.former_names import FORMER, STATUSES
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table of results.
+
+    - `type`: of its values. An optional column may lack values.
+    - `unit`: an SI unit, `B`, or 1 for a count; empty for texts and flags.
+    - `fact`: the facts row of a case holds the value under the same name.
+    - `each`: the entry of a timed row that holds the value of one trial, or two entries whose ratio it is.
+    - `combined`: how the values of all trials become one: their `median` or `mean`, the `total` of both entries of the
+      ratio, or what holds for the `majority`.
+    - `exact`: the value repeats exactly, so that a baseline holds it. `gated`: what `check` calls it when it judges it.
+    - `about`: one line that describes it.
+    """
+
+    name: str
+    type: type
+    optional: bool
+    unit: str = ""
+    fact: bool = False
+    each: tuple[str, ...] = ()
+    combined: str = ""
+    exact: bool = False
+    gated: str = ""
+    about: str = ""
+
+
+def _column(about: str, unit: str = "", each: tuple[str, ...] = (), combined: str = "", **more: Any) -> Any:
+    """A field of `CaseResult`. Its metadata are the fields of its `Column`."""
+    return field(metadata={"about": about, "unit": unit, "each": each, "combined": combined, **more})
+
+
+def _fact(about: str, unit: str = "", exact: bool = True, gated: str = "") -> Any:
+    return _column(about, unit, fact=True, exact=exact and bool(unit), gated=gated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult(Case):
+    """A case and its results. None marks a missing value."""
+
+    family: str = _column("the part of the layer's name before the dot, or the attribute `family` of your own layer")
+    status: str = _column("`ok`, or what went wrong")
+    reason: str | None = _column("why it went wrong")
+    time_s: float | None = _column("the time of one call", "s")
+    time_lo_s: float | None = _column("the lower end of its 95 % confidence interval", "s")
+    time_hi_s: float | None = _column("the upper end; empty if the interval has none", "s")
+    time_median_s: float | None = _column("the median over all trials", "s")
+    trials: int = _column("the number of timed trials", "1")
+    stop_reason: str | None = _column(
+        "why timing ended: `precise`, `max_rounds`, `time_limit`, `disturbed` (the machine was slow in nearly all "
+        "trials), `interrupted` or `failed`"
+    )
+    peak_bytes: int | None = _fact(
+        "the peak of one call beyond weights and inputs, exact to the byte; unknown if the layer also allocates "
+        "outside torch",
+        "B",
+        gated="peak memory",
+    )
+    peak_resident_bytes: int | None = _fact("the same peak as the kernel sees it", "B", exact=False)
+    peak_traced_bytes: int | None = _fact("the part of the peak that torch's allocator handed out", "B", exact=False)
+    tokens_per_s: float | None = _column("tokens per second at `time_s`", "token/s")
+    flops: int | None = _fact(
+        "exact work, a multiply-add being 2; for fused kernels, the work that a causal mask leaves",
+        "FLOP",
+        gated="flops",
+    )
+    flops_full: int | None = _fact("the work without a mask", "FLOP", gated="flops without a mask")
+    ops: int | None = _fact("dispatched operations, views included", "1", gated="operations")
+    depth: int | None = _fact("the longest chain of operations that wait for each other", "1", gated="depth")
+    depth_declared: int | None = _fact("the part of the depth that opaque kernels declare", "1")
+    min_bytes: int | None = _fact("the least traffic with memory", "B")
+    weights_bytes: int | None = _fact("parameters and buffers", "B")
+    inputs_bytes: int | None = _fact("inputs, masks, caches and states", "B")
+    saved_bytes: int | None = _fact("the part of the peak that the forward pass keeps for the backward pass", "B")
+    transient_bytes: int | None = _fact("the rest of the peak", "B")
+    backend: str | None = _fact(
+        "the kernel that ran: `flash`, `math`, `efficient`, `cudnn`, `oneDNN`, `ATen loop` or `ATen`"
+    )
+    compile_s: float | None = _column(
+        "the time to compile the layer, in a trial of its own", "s", ("compile_s",), "median"
+    )
+    minor_faults_per_call: float | None = _column("page faults", "1/call", ("minor_faults", "calls"), "median")
+    involuntary_switches: float | None = _column("context switches", "1/trial", ("involuntary_switches",), "mean")
+    cpu_over_wall: float | None = _column("CPUs used", "1", ("cpu_s", "sampling_s"), "median")
+    steal_share: float | None = _column(
+        "the share of the time that the hypervisor took", "1", ("steal_ticks", "machine_ticks"), "total"
+    )
+    bimodal: bool | None = _column("whether the trials form two groups of times")
+    sm_clock_mhz: float | None = _column("a GPU's clock", "MHz", ("sm_clock_mhz",), "median")
+    flops_claimed: int | None = _fact("the work that the layer claims", "FLOP", exact=False)
+    flops_per_byte: float | None = _column("the arithmetic intensity, `flops / min_bytes`", "FLOP/B")
+    backend_fallback: str | None = _fact("why no faster kernel ran, if one was allowed")
+    facts_unknown: str | None = _column("why facts are missing, such as a kernel without a formula")
+    bimodal_fast_s: float | None = _column("the time of the fast group", "s")
+    bimodal_slow_s: float | None = _column("the time of the slow group", "s")
+    bimodal_cause: str | None = _column("what distinguishes the slow group")
+    host_bound: bool | None = _column(
+        "on a GPU: whether launching takes longer than the work", each=("host_bound",), combined="majority"
+    )
+    wall_call_s: float | None = _column(
+        "on a GPU: the time of a call among calls back to back", "s", ("wall_call_s",), "median"
+    )
+    claims: str | None = _fact("the claims of your own layer, as JSON")
+    host: str | None = _column("the machines that timed the case, separated by commas")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The axes by name."""
+        return {name: getattr(self, name) for name in AXES}
+
+    @property
+    def case(self) -> Case:
+        """The case alone."""
+        return Case(**self.as_dict())
+
+    @property
+    def allocates_outside_torch(self) -> bool:
+        """Whether torch traced only a part of the peak memory, so that `peak_traced_bytes` is a lower bound."""
+        return self.peak_bytes is None and self.peak_traced_bytes is not None
+
+
+# Axes of the first version stand at the beginning of each line.
+_FIRST = ("seq_len", "d_model", "num_heads", "batch_size", "mode", "dtype", "device", "threads")
+# Later axes stand before these columns, where they were added. New axes and columns come last.
+_STANDS_BEFORE = {"allocator": "flops_claimed", "mask": "host", "padding_fraction": "host", "kv_len": "host"}
+
+
+def _table() -> dict[str, Column]:
+    hints = get_type_hints(CaseResult)
+    found = {}
+    for one in fields(CaseResult):
+        kinds = [kind for kind in (get_args(hints[one.name]) or (hints[one.name],)) if kind is not type(None)]
+        known = {"unit": AXES[one.name].unit, "about": AXES[one.name].help} if one.name in AXES else dict(one.metadata)
+        if kinds[0] in (int, float):
+            known["unit"] = known.get("unit") or "1"
+        found[one.name] = Column(one.name, kinds[0], type(None) in get_args(hints[one.name]), **known)
+    order = ["impl", "family", *_FIRST]
+    for name in found:
+        if name not in AXES:
+            order += [axis for axis, column in _STANDS_BEFORE.items() if column == name] + [name]
+    return {name: found[name] for name in dict.fromkeys([*order, *AXES])}
+
+
+# The table of columns, in their order.
+COLUMNS: dict[str, Column] = _table()
+# Exact facts of a call, which a facts row holds under the same names.
+FACT_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.fact)
+# Whole numbers that repeat exactly, which a baseline holds: counts, then bytes.
+COUNTS = tuple(sorted((name for name, one in COLUMNS.items() if one.exact), key=lambda name: COLUMNS[name].unit == "B"))
+
+
+def data_dictionary() -> str:
+    """The table of columns in Markdown.
+
+    `python -c "from harness.results import columns; print(columns.data_dictionary(), end='')" > docs/columns.md`
+    """
+    lines = ["| column | unit | what it is |", "| --- | --- | --- |"]
+    lines += [f"| `{one.name}` | {one.unit if one.unit != '1' else ''} | {one.about} |" for one in COLUMNS.values()]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+_HEAD = """# The columns of summary.csv
+
+Each line of `summary.csv` is one case. An empty cell means that there is no such number: `reason` and `facts_unknown`
+say why. The same columns are in the notebook's `run.table` and in the exports. `harness/results/columns.py` generates
+this page. How the numbers are made: [times](estimator.md), [exact facts](facts.md).
+
+"""
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# The columns of whole numbers.
+WHOLE: frozenset[str] = frozenset(name for name, column in COLUMNS.items() if column.type is int)
+
+
+def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
+    """The lines as a tidy DataFrame. Columns of whole numbers stay integers, even with missing values."""
+    import pandas as pd  # imported here to keep a sweep that only counts its cases fast
+
+    cells = dict(zip(COLUMNS, zip(*map(attrgetter(*COLUMNS), lines), strict=True), strict=False))
+    # Without an explicit dtype, pandas would turn counts with gaps into floats and round large numbers.
+    whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE if name in cells}
+    return pd.DataFrame({**cells, **whole}, columns=list(COLUMNS)).convert_dtypes()
+
+
+# Default values of columns that the table lacks.
+_ASSUMED: dict[str, Any] = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
+_COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
+_LEAST: dict[str, float] = {name: axis.least for name, axis in AXES.items()}
+_TIMES = ("time_s", "time_lo_s", "time_hi_s")
+
+
+def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
+    """A line for every row of a tidy table: `summary.csv`, or any table with columns of these names.
+
+    The table needs `seq_len` and at least one cost. Times are in seconds, and count as exact unless both `time_lo_s`
+    and `time_hi_s` are given. Raises UsageError for a missing column, an invalid size, count or time, or several rows
+    of the same case.
+    """
+    if not hasattr(table, "columns") or not hasattr(table, "to_dict"):
+        raise UsageError(f"a table is a pandas DataFrame, not a {type(table).__name__}")
+    if "seq_len" not in table.columns:
+        raise UsageError(f"the table has no column seq_len{did_you_mean('seq_len', [str(c) for c in table.columns])}")
+    if not set(_COSTS) & set(table.columns):
+        raise UsageError(f"the table has no cost: it needs one column at least of {', '.join(_COSTS)}")
+    table = _under_present_names(table)
+    records = table[[name for name in COLUMNS if name in table.columns]].astype(object).to_dict("records")
+    return lines_of_records(records, bounded={"time_lo_s", "time_hi_s"} <= set(table.columns))
+
+
+def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> list[CaseResult]:
+    """A line for every record, which holds values of some columns. `bounded` tells whether times have intervals.
+
+    Raises UsageError like `lines_of_table`.
+    """
+    found: dict[Case, CaseResult] = {}
+    for record in records:
+        line = _line_of(record, bounded)
+        if line.case in found:
+            raise UsageError(f"several rows are of {line.case}: choose by the table's other columns first")
+        found[line.case] = line
+    return list(found.values())
+
+
+def _under_present_names(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The table with the present names of columns and statuses."""
+    for name in [name for name in table.columns if name in FORMER and FORMER[name][0] not in table.columns]:
+        new, convert = FORMER[name]
+        table = table.assign(**{name: [convert(value) for value in table[name].astype(object)]})
+        table = table.rename(columns={name: new})
+    return table.assign(status=table["status"].replace(STATUSES)) if "status" in table.columns else table
+
+
+def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
+    values: dict[str, Any] = {}
+    for name in COLUMNS:
+        value = record.get(name)
+        missing = value is None or value != value or str(value) in ("<NA>", "NaT")
+        values[name] = _ASSUMED.get(name) if missing else _read(name, value)
+    if values["seq_len"] is None:
+        raise UsageError("a row has no seq_len")
+    values["family"] = values["family"] or str(values["impl"]).split(".")[0]
+    if not bounded:
+        values["time_lo_s"] = values["time_hi_s"] = values["time_s"]
+    return CaseResult(**values)
+
+
+def _read(name: str, value: Any) -> Any:
+    try:
+        if name in WHOLE:
+            whole = int(value)
+            if whole == value and whole >= _LEAST.get(name, 0):
+                return whole
+        elif name in _TIMES:
+            seconds = float(value)
+            # The ends of an interval may be 0 or infinite; a time may not.
+            if seconds >= 0 if name != "time_s" else 0 < seconds < math.inf:
+                return seconds
+        else:
+            return value
+    except (ValueError, OverflowError, TypeError):
+        pass
+    wanted = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"
+    raise UsageError(f"{name}={value} is not {wanted}")

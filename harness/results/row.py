@@ -1,0 +1,275 @@
+"""The schema of a row: the kinds of trials, what each answers, and what later code keeps of a row.
+
+The driver validates answers by this schema, the time limits of trials derive from it, and all rows are read by it. A
+row holds the answer of a trial, beside the entries that the driver itself writes (`ROW_ENTRIES`).
+"""
+
+import math
+import time
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from sys import intern
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harness.case import FAILURES, Case
+from harness.former_names import STATUSES
+from harness.results.columns import COLUMNS, FACT_COLUMNS
+from harness.stats.estimate import Trial
+
+# Entries that the driver itself writes into each row.
+ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_s", "anew")
+# The purpose of a row that makes earlier failures of its case void.
+REOPEN = "reopen"
+
+# Entries of a timed row that are kept of each trial; NaN if the value is missing or infinite. The last two only explain
+# bimodal times.
+_OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry != "calls"]
+_RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz")))
+# The numbers kept of a trial. `value_s` and `median_s` are the fastest and the median sample, in seconds per call.
+# `calls` is the number of calls in all samples.
+RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
+# No call takes less than a millionth of a nanosecond or more than a century, so other numbers are damaged.
+_SHORTEST_S, _LONGEST_S = 1e-15, 3e9
+# The cells of a facts row: the exact facts, followed by the reasons for missing ones, joined into one string.
+FACTS = (*FACT_COLUMNS, "facts_unknown")
+# Whole numbers are stored in eight bytes. Of the counts, only `transient_bytes`, the remainder of a peak, may be
+# negative.
+LARGEST = 2**63
+_NEGATIVE = "transient_bytes"
+_FACT_TYPES: tuple[Any, ...] = tuple(str if COLUMNS[name].type is str else (int, float) for name in FACT_COLUMNS)
+# A larger round number would not fit into eight bytes, so it is invalid.
+MOST_ROUND = 2**62
+
+
+def trial_of_row(row: Mapping[str, Any]) -> Trial:
+    """The trial in a timed row. Raises KeyError for any other row."""
+    samples_s = row["samples_s"]
+    return Trial(min(samples_s), median(samples_s), row["wall_s"], row.get("probe_s", row.get("pulse_s")))
+
+
+def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
+    """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
+
+    They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
+    and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
+    """
+    get = row.get
+    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", get("pulse_s", math.nan))
+    if type(samples) is not list or not samples or wall_s is None:
+        return None
+    try:
+        ordered = array("d", samples)
+        np.frombuffer(ordered).sort()  # in place; NaN is sorted last
+        if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
+            return None
+        if not (probe_s is None or 0 < probe_s < math.inf):
+            return None
+        number = len(ordered)
+        median_s = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
+        calls = number * get("calls_per_sample", 1)
+        recorded = [value if value is not None and math.isfinite(value) else math.nan for value in map(get, _RECORDED)]
+        return array("d", [ordered[0], median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
+    except (TypeError, OverflowError):  # not a number, or too large for a float
+        return None
+
+
+def facts_of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
+    cells = tuple(row.get(name) for name in FACT_COLUMNS)
+    for name, cell, types in zip(FACT_COLUMNS, cells, _FACT_TYPES, strict=True):
+        if cell is None:
+            continue
+        if not isinstance(cell, types):
+            return None
+        if types is not str and not (-LARGEST if name == _NEGATIVE else 0) <= cell < LARGEST:  # false for NaN as well
+            return None
+    unknown = row.get("facts_unknown", [])
+    if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
+        return None
+    return *cells, "; ".join(unknown) or None
+
+
+def _compile_s_of_row(row: Mapping[str, Any]) -> float | None:
+    seconds = row.get("compile_s")
+    return seconds if isinstance(seconds, int | float) and 0 <= seconds < math.inf else None
+
+
+class Row(NamedTuple):
+    """What is kept of one row, besides its case. `purpose` is the kind of its trial, `REOPEN` or `plan`.
+
+    `value` is what later code needs of a successful trial: the `RECORD` of a timed one, the cells of `FACTS`, or the
+    compile time in seconds. `anew` tells that earlier trials of the case do not count.
+    """
+
+    family: str
+    purpose: str
+    round: int
+    status: str
+    reason: str | None
+    at: float | None
+    anew: bool
+    value: Any
+
+
+def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], number: int = 0) -> dict[str, Any]:
+    """The row of a trial in round `number`. `outcome` holds the entries of its outcome, with its status and reason.
+
+    Whoever stores the row adds `schema` and `host`.
+    """
+    return {
+        "key": case.key,
+        "case": case.as_dict(),
+        "family": family,
+        "purpose": purpose,
+        "round": number,
+        "at": round(time.time(), 3),
+        **outcome,
+    }
+
+
+_STATUSES = frozenset(("ok", *FAILURES))
+
+
+def read_row(row: Mapping[str, Any]) -> Row | None:
+    """Read a row. Return None if a required value is missing or invalid; the case is left to the caller.
+
+    Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,
+    which may be null.
+    """
+    get = row.get
+    family, purpose, number, status, at = get("family"), get("purpose"), get("round"), get("status"), get("at")
+    if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
+        return None
+    # Every parsed row brings its own strings; interning keeps one copy of equal ones.
+    family, purpose, status = intern(family), intern(purpose), intern(STATUSES.get(status, status))
+    if status not in _STATUSES or not isinstance(at, int | float | None):
+        return None
+    kind = KINDS.get(purpose) if status == "ok" else None
+    value = None
+    if kind is not None and kind.value is not None:
+        value = kind.value(row)
+        if value is None or (purpose == "time" and abs(number) > MOST_ROUND):
+            return None
+    if (purpose != "time" or value is None) and not ("reason" in row and isinstance(row["reason"], str | None)):
+        return None
+    return Row(family, purpose, number, status, get("reason"), at, bool(get("anew")), value)
+
+
+Check = Callable[[Any], bool]
+
+
+def _of_type(kind: type) -> Check:
+    return lambda value: type(value) is kind
+
+
+def _number(least: float = -math.inf, types: tuple[type, ...] = (int, float)) -> Check:
+    """A check for finite numbers from `least` on, of these types. Whole numbers must fit into eight bytes."""
+    return lambda value: (
+        type(value) in types and value >= least and abs(value) < (LARGEST if type(value) is int else math.inf)
+    )
+
+
+def _none_or(fits: Check) -> Check:
+    return lambda value: value is None or fits(value)
+
+
+def _list_of(fits: Check) -> Check:
+    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
+
+
+def _digests(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_text, value.values()))
+
+
+def _status_and_reason(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and value[0] in FAILURES and type(value[1]) is str
+
+
+_text, _flag = _of_type(str), _of_type(bool)
+_count, _whole = _number(0, (int,)), _number(types=(int,))
+_finite, _at_least_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
+
+
+@dataclass(frozen=True)
+class TrialKind:
+    """The trials of one purpose.
+
+    - `entries`: the entries of a successful answer with their checks. Entries that may be None may also be missing.
+    - `value`: what is kept of a row of this kind; it returns None for an invalid row. `invalid` describes such a row.
+    - `builds_layer`: the trial may compile, and gets more time if it does.
+    - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
+    - `once`: a case is measured once.
+    """
+
+    entries: Mapping[str, Check]
+    value: Callable[[Mapping[str, Any]], Any] | None = None
+    invalid: str = ""
+    builds_layer: bool = True
+    is_timed: bool = False
+    once: bool = False
+
+
+KINDS: dict[str, TrialKind] = {
+    "machine": TrialKind({"harness": _none_or(_text), "version": _text, "gpu": _none_or(_text)}, builds_layer=False),
+    "describe": TrialKind(
+        {
+            "import_s": _at_least_0,
+            **dict.fromkeys(("forkable", "has_heads", "compiled"), _flag),
+            "family": _text,
+            **dict.fromkeys(("claims_refused", "file"), _none_or(_text)),
+            "files": _digests,
+        },
+        builds_layer=False,
+    ),
+    "verify": TrialKind(
+        {
+            "against": _text,
+            "tolerance": _at_least_0,
+            **dict.fromkeys(("output_error", "gradient_error", "gradient_tolerance"), _none_or(_at_least_0)),
+            "compiled": _none_or(_flag),
+        }
+    ),
+    "compile": TrialKind(
+        {"compile_s": _at_least_0, "graphs": _count, "graph_breaks": _count}, _compile_s_of_row, once=True
+    ),
+    "facts": TrialKind(
+        {
+            **{name: _none_or(_text if COLUMNS[name].type is str else _whole) for name in FACT_COLUMNS},
+            "weights_bytes": _count,
+            "inputs_bytes": _count,
+        },
+        facts_of_row,
+        "its facts are not of their types",
+        once=True,
+    ),
+    "time": TrialKind(
+        {
+            "samples_s": _list_of(_positive),
+            "calls_per_sample": _positive,
+            "probe_s": _none_or(_positive),
+            "clock_s": _at_least_0,
+        },
+        record_of_row,
+        "its samples, or what was counted beside them, are not numbers in their bounds",
+        is_timed=True,
+    ),
+    "turns": TrialKind({"turns": _count}, is_timed=True),
+    "probe": TrialKind({"probe_s": _positive}, builds_layer=False),
+    "flops": TrialKind({"flops_per_s": _positive, "size": _count}, builds_layer=False),
+    "bandwidth": TrialKind({"bandwidth_bytes_per_s": _positive}, builds_layer=False),
+    "attention_map": TrialKind(
+        {"weights": _list_of(_list_of(_list_of(_finite))), "row_error": _at_least_0, "own_weights": _flag}
+    ),
+    "gradient_reach": TrialKind({"norms": _list_of(_at_least_0), "own_weights": _flag}),
+    "refusals": TrialKind({"refusals": _list_of(_none_or(_status_and_reason))}, builds_layer=False),
+}
+# Lines that an interleaved trial sends before its answer. They are no trials of their own.
+LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": _positive}, "turn": {"min_s": _positive, "mean_s": _positive}}
+_SECONDS: Check = _none_or(lambda value: type(value) in (int, float))
+# Entries of every answer, and those kept from the answer of a failed trial.
+OF_ALL: dict[str, Check] = {"reason": _none_or(_text), "start_s": _SECONDS}
+OF_FAILURES: dict[str, Check] = {"status": _text, "reason": _text, "traceback": _none_or(_text), "start_s": _SECONDS}

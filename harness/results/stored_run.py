@@ -1,0 +1,144 @@
+"""Read a stored run: the input of every command that does not measure.
+
+A stored run is the directory of a run, possibly measured on several hosts, or a file of pytest-benchmark JSON.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from harness.case import SETTINGS
+from harness.config.schema import Precision
+from harness.errors import UsageError
+from harness.files import from_csv, read_text
+from harness.former_names import present
+from harness.machine import unlike
+from harness.results.columns import CaseResult, lines_of_table
+from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
+from harness.results.summarise import summarise_run
+
+Setting = tuple[Any, ...]
+
+
+def machine_of_hosts(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The machines of several hosts as one: that of the first host, with the names of all hosts as `host`."""
+    first = next(iter(hosts.values()))
+    return {**first, "host": ", ".join(hosts)}
+
+
+def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Notices for a run of several hosts; none for a single host.
+
+    One notice says how many cases each host measured. Further notices warn if different machines measured cases with
+    the same settings, because such cases are compared with each other.
+    """
+    settings: dict[str, Counter[Setting]] = {}
+    for line in lines:
+        if line.host is not None:
+            settings.setdefault(line.host, Counter())[tuple(getattr(line, name) for name in SETTINGS)] += 1
+    if len(settings) < 2:
+        return []
+    every = list(dict.fromkeys(setting for of_host in settings.values() for setting in of_host))
+    varied = [place for place, values in enumerate(zip(*every, strict=True)) if len(set(values)) > 1]
+
+    def text(of: Iterable[Setting]) -> str:
+        return ", ".join(" ".join(f"{SETTINGS[place]}={one[place]}" for place in varied) for one in of if varied)
+
+    who = [
+        f"{host}: {of_host.total()} cases" + (f" ({text(of_host)})" if varied else "")
+        for host, of_host in sorted(settings.items())
+    ]
+    return [f"measured by {'; '.join(who)}", *_mixed_machines(settings, hosts, {one: text([one]) for one in every})]
+
+
+def _mixed_machines(
+    settings: Mapping[str, Collection[Setting]], hosts: Mapping[str, Mapping[str, Any]], names: Mapping[Setting, str]
+) -> Iterator[str]:
+    """A sentence for each setting, by its name, in which unlike machines measured."""
+    for setting, name in names.items():
+        of_setting = sorted({one for host, of in settings.items() if setting in of for one in host.split(",")})
+        first, *others = [host for host in of_setting if host in hosts] or [""]
+        for other in others:
+            differing = [
+                one.replace(" before and ", " and ").removesuffix(" now") for one in unlike(hosts[first], hosts[other])
+            ]
+            if differing:
+                yield (
+                    f"{name + ': ' if name else ''}{first} and {other} are unlike machines ({'; '.join(differing)}): "
+                    "laws, slopes and comparisons mix what both have measured"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A run: its lines, a notice for each unreadable place in its rows, its configuration and its machine.
+
+    The configuration is empty if no sweep measured the run.
+    """
+
+    path: Path
+    lines: list[CaseResult]
+    notices: list[str]
+    config: dict[str, Any]
+    machine: dict[str, Any]
+
+
+def read_run_directory(path: Path) -> StoredRun:
+    """Read the run at `path` from its rows, or from `summary.csv` if only the tables were kept.
+
+    If `path` is a file, read it as pytest-benchmark JSON. Raises UsageError if `path` is not a run or its configuration
+    is unreadable.
+    """
+    if path.is_file():
+        from harness.results.pytest_benchmark_file import read_pytest_benchmark  # imports pydantic
+
+        lines, notices, machine = read_pytest_benchmark(path)
+        return StoredRun(path, lines, notices, {}, machine)
+    published = not (path / "rows").exists() and (path / "summary.csv").is_file()
+    if not published:
+        check_run(path)
+    config = _checked_config(path)
+    lines, notices = (
+        (_read_published(path / "summary.csv"), list[str]())
+        if published
+        else summarise_run(path, Precision(**config["precision"]))  # the precision determines why each case stopped
+    )
+    if published:
+        notices.append(f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
+    known = read_machine(path / MACHINE)
+    machine = known or {}
+    more = [f"{path / MACHINE}: cannot be read, the machine is not known"] if known is None else []
+    hosts = machines(path)
+    if (path / "machines").is_dir() and hosts:  # the machines that measured, not the one that submitted the jobs
+        machine, more = machine_of_hosts(hosts), host_notices(lines, hosts)
+    return StoredRun(path, lines, [*notices, *more], config, machine)
+
+
+def _read_published(path: Path) -> list[CaseResult]:
+    """Read the lines of a run that kept only its tables."""
+    try:
+        text = read_text(path)
+        if text and not text.endswith("\n"):
+            raise UsageError(f"{path} is not whole: it ends within a line")
+        return lines_of_table(from_csv(text))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, not a table, or not a table of lines
+        raise UsageError(f"{path} is not a run's summary") from error
+
+
+def _checked_config(run: Path) -> dict[str, Any]:
+    path = run / CONFIG
+    try:
+        config = read_config(run) or {}
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    precision = config.get("precision")
+    if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:
+        raise UsageError(f"{path} is not a sweep's configuration")
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in precision.values()):
+        raise UsageError(f"{path} is not a sweep's configuration")
+    return present(config)

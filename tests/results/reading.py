@@ -1,0 +1,42 @@
+"""Write rows to files and read them back."""
+
+from pathlib import Path
+from typing import Any
+
+from harness.case import Case
+from harness.results import row_files, run_directory
+
+BARE: dict[str, Any] = {
+    "case": Case("rnn.elman", 8, 4, 1).as_dict(),
+    "family": "rnn",
+    "purpose": "facts",
+    "round": 0,
+    "status": "ok",
+    "reason": None,
+}
+
+
+def new_run(path: Path) -> Path:
+    run_directory.create(path, "precision: {}\n", {"host": "here"})
+    return path
+
+
+def write(run: Path, *rows: dict) -> Path:
+    writer = row_files.RowWriter(run)
+    for row in rows:
+        writer.write({**BARE, **row})
+    writer.close()
+    return writer.path
+
+
+def read(run: Path, shares: int = 1) -> tuple[list[dict], list[str]]:
+    """All rows without an entry `bad`, and the notices."""
+    rows: list[dict] = []
+
+    def take(row: dict) -> bool:
+        if "bad" not in row:
+            rows.append(row)
+        return "bad" not in row
+
+    readings = [row_files.read_part(part, take) for share in row_files.row_parts(run, shares) for part in share]
+    return rows, row_files.damage_notices(readings)

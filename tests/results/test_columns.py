@@ -1,0 +1,32 @@
+"""The table of columns: its order is a file format, and the data dictionary derives from it."""
+
+from pathlib import Path
+
+from rows import usual_lines
+
+from harness.case import AXES
+from harness.results.columns import COLUMNS, COUNTS, data_dictionary
+
+_DICTIONARY = Path(__file__).parents[2] / "docs" / "columns.md"
+
+
+def test_the_page_about_the_columns_is_the_table() -> None:
+    assert _DICTIONARY.read_text(encoding="utf-8") == data_dictionary(), "write it again: see its first paragraph"
+
+
+def test_columns_stand_where_readers_by_position_found_them_and_later_ones_are_last() -> None:
+    names = [*COLUMNS]
+    assert names[:4] == ["impl", "family", "seq_len", "d_model"]
+    assert names.index("allocator") == names.index("sm_clock_mhz") + 1
+    assert names.index("host") == 54
+
+
+def test_every_column_is_described_and_every_number_has_a_unit() -> None:
+    assert [one.name for one in COLUMNS.values() if not one.about] == []
+    assert [one.name for one in COLUMNS.values() if (one.type in (int, float)) is not bool(one.unit)] == []
+
+
+def test_a_line_holds_its_case_and_its_results() -> None:
+    line = usual_lines()[0]
+    assert line.case.as_dict() == {axis: getattr(line, axis) for axis in AXES} == line.as_dict()
+    assert all(COLUMNS[name].type is int for name in COUNTS)

@@ -1,0 +1,102 @@
+"""Peaks: growing sizes within a budget on a clock that the test turns, and real ones, small."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.case import DTYPES, Case
+from harness.measure.executor import Executor
+from harness.trial.peak_rates import best_rate, last_cache_bytes
+
+
+class Machine:
+    """Multiplies n³ numbers at `rate(n)` a second, on a clock of its own."""
+
+    def __init__(self, rate: Callable[[int], float]) -> None:
+        self.rate, self.now, self.sizes = rate, 0.0, []
+
+    def clock(self) -> float:
+        return self.now
+
+    def prepare(self, n: int) -> Callable[[], float]:
+        self.sizes.append(n)
+        slowness = iter([3.0])  # the first call of a size takes three times as long
+
+        def call() -> float:
+            seconds = next(slowness, 1.0) * n**3 / self.rate(n)
+            self.now += seconds
+            return seconds
+
+        return call
+
+    def best(self, budget_s: float, sizes=(16, 32, 64, 128)):
+        return best_rate(self.prepare, lambda n: float(n**3), sizes, budget_s, self.clock)
+
+
+def test_the_best_size_counts_and_a_cold_first_call_does_not() -> None:
+    machine = Machine(lambda n: 1e6 * n if n <= 64 else 1e6)
+    rate = machine.best(budget_s=100.0)
+    assert rate.per_s == pytest.approx(64e6)
+    assert (rate.size, machine.sizes) == (64, [16, 32, 64, 128])
+
+
+def test_an_absurdly_slow_machine_is_left_after_one_call() -> None:
+    machine = Machine(lambda n: 1.0)
+    rate = machine.best(budget_s=1.0)
+    assert machine.sizes == [16]
+    assert (rate.calls, rate.per_s) == (1, pytest.approx(1 / 3))
+
+
+def test_a_size_whose_calls_would_not_fit_is_not_begun() -> None:
+    machine = Machine(lambda n: 2.5e5)
+    machine.best(budget_s=10.0)
+    assert machine.sizes == [16, 32, 64]
+    assert machine.now <= 10.0
+
+
+def cache(root: Path, cpu: int, index: int, level: int, size: str, shared: str, kind: str = "Unified") -> None:
+    directory = root / f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
+    directory.mkdir(parents=True)
+    for name, text in {"level": str(level), "type": kind, "size": size, "shared_cpu_list": shared}.items():
+        (directory / name).write_text(text + "\n")
+
+
+def test_the_last_caches_of_all_sockets_count_each_once(tmp_path: Path) -> None:
+    for cpu, shared in ((0, "0-1"), (1, "0-1"), (2, "2-3")):
+        cache(tmp_path, cpu, 0, 1, "64K", str(cpu), "Instruction")
+        cache(tmp_path, cpu, 2, 2, "512K", str(cpu))
+        cache(tmp_path, cpu, 3, 3, "8192K", shared)
+    assert last_cache_bytes(tmp_path) == 2 * 8 * 2**20
+
+
+def test_caches_that_the_kernel_does_not_tell_are_unknown(tmp_path: Path) -> None:
+    assert last_cache_bytes(tmp_path) is None
+
+
+@pytest.fixture(scope="module")
+def small() -> Executor:
+    with Executor(seed=0, trial_s=0.02, timeout_s=60, memory_limit=2**30) as runner:
+        yield runner
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_has_a_rate(small: Executor, dtype: str) -> None:
+    outcome = small.run("flops", Case("rnn.torch", 1, 1, 1, dtype=dtype))
+    assert outcome.status == "ok", outcome.reason
+    assert outcome.values["flops_per_s"] > 0
+    assert outcome.values["size"] >= 128
+
+
+def test_bandwidth_is_the_better_of_copy_and_triad_and_says_how_large_its_arrays_were(small: Executor) -> None:
+    outcome = small.run("bandwidth", Case("rnn.torch", 1, 1, 1))
+    assert outcome.status == "ok", outcome.reason
+    found = outcome.values
+    assert found["bandwidth_bytes_per_s"] == max(found["copy_bytes_per_s"], found["triad_bytes_per_s"])
+    assert found["buffer_bytes"] <= 2**30 // 8
+
+
+def test_arrays_shrink_to_what_the_trial_may_use() -> None:
+    with Executor(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**28) as runner:
+        outcome = runner.run("bandwidth", Case("rnn.torch", 1, 1, 1))
+    assert (outcome.status, outcome.values["buffer_bytes"]) == ("ok", 2**25)
