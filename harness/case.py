@@ -80,6 +80,8 @@ class Case:
     (`padding`). A fraction `padding_fraction` of the batch's tokens is padding, 0 without.
 
     `kv_len` is the length of a source that is attended to. At 0 a layer attends to its own input.
+
+    `num_kv_heads` is the number of heads of keys and values, g. At 0 a layer has its own number, which is h for most.
     """
 
     impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
@@ -139,6 +141,20 @@ class Case:
         is_setting=True,
         unit="token",
         help="cross-attention: the length of the source; 0: none",
+    )
+    num_kv_heads: int = _axis(
+        0,
+        least=0,
+        most=10**6,
+        letter="g",
+        label="key-value heads g",
+        phrase=lambda g: f"{g} key-value head{'s' if g > 1 else ''}" if g else "all key-value heads",
+        quiet=(0,),
+        is_setting=True,
+        of_layer=True,
+        own="h",
+        divides="num_heads",
+        help="grouped-query attention: heads of keys and values; 0: the layer's own",
     )
 
     @property

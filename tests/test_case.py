@@ -16,6 +16,7 @@ AXIS_VALUES = {
     "mask": ("none",),
     "padding_fraction": (0.0,),
     "kv_len": (0,),
+    "num_kv_heads": (0,),
 }
 
 

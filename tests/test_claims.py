@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 
 from harness import registry
+from harness.case import Case
 from harness.errors import UsageError
 from harness.polynomial import parse
 from impls.registry import IMPLS
@@ -122,3 +123,18 @@ def test_a_claim_that_cannot_be_read_is_named_with_its_part_and_what_is_taken(
 
 def test_what_is_claimed_by_order_may_be_written_as_an_order() -> None:
     assert str(registry.claims_of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"
+
+
+def test_a_claim_in_key_value_heads_is_stated_for_the_case() -> None:
+    def work(impl: str, g: int) -> str:
+        return str(registry.claims_of_impl(impl, Case(impl, 64, 32, 8, num_kv_heads=g))["work"])
+
+    assert work("attention.fused", 0) == "8nd² + 4n²d"
+    assert work("attention.fused", 2) == "4nd² + 8nd²/h + 4n²d"
+    assert work("attention.gqa", 0) == "5nd² + 4n²d"
+
+
+def test_a_claim_of_a_users_layer_may_be_in_key_value_heads() -> None:
+    theirs = type("Theirs", (), {"claims": {"work": "4nd² + 4nd²g/h + 4n²d"}})
+    assert str(registry.claims_of_class(theirs)["work"]) == "8nd² + 4n²d"
+    assert registry.claims_of_class(theirs, Case("m:Theirs", 64, 32, 8, num_kv_heads=4))["work"](n=1, d=8, h=8) == 416

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.case import AXES, DTYPES, Case
+from harness.case import AXES, DEFAULTS, DTYPES, Case
 from harness.errors import UsageError
 
 # A float64 reference of this many tokens still takes about a second.
@@ -35,6 +35,9 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     text = supports(case) if supports is not None else None
     if text:
         return str(text)
+    for name in _OF_LAYER:
+        if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
+            return f"its constructor takes no {name}"
     has_source = kv_len(layer_class, case) > 0
     if case.mode == "decode":
         width = input_width(layer_class)
@@ -126,8 +129,12 @@ def takes(layer_class: Any, name: str) -> bool:
 
 
 def size_options(layer_class: Any, case: Case) -> dict[str, int]:
-    """Return the case's sizes that the constructor takes besides `d_model`,"""
-    return {name: getattr(case, name) for name in _OF_LAYER if takes(layer_class, name)}
+    """Return the case's sizes that the constructor takes besides `d_model`, without those left to the layer."""
+    return {name: getattr(case, name) for name in _OF_LAYER if takes(layer_class, name) and _is_given(name, case)}
+
+
+def _is_given(name: str, case: Case) -> bool:
+    return getattr(case, name) != DEFAULTS.get(name)
 
 
 def accepts(layer_class: Any, *names: str, method: str = "forward") -> bool:

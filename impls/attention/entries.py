@@ -1,5 +1,7 @@
 """Registry entries of the attention layers. Importing this file does not import torch."""
 
+from fractions import Fraction
+
 from impls.impl import Claims, Impl
 
 _REFERENCE = "impls.attention.reference:AttentionReference"
@@ -8,6 +10,12 @@ _REFERENCE = "impls.attention.reference:AttentionReference"
 _SOFTMAX: Claims = {"depth": "1", "path": "1", "kind": "self-attention"}
 _STORED: Claims = {"work": "8nd² + 4n²d", "work_train": "24nd² + 12n²d", "work_decode": "8d² + 4nd"}
 _FLASH: Claims = {"work": "8nd² + 4n²d", "work_train": "24nd² + 14n²d", "work_decode": "8d² + 4nd"}
+_GROUPED: Claims = {
+    "work": "4nd² + 4nd²g/h + 4n²d",
+    "work_train": "12nd² + 12nd²g/h + 14n²d",
+    "work_decode": "4d² + 4d²g/h + 4nd",
+    "memory": "nd",
+}
 
 # Each layer builds on the one before.
 ATTENTION = (
@@ -56,8 +64,7 @@ ATTENTION = (
         "impls.attention.fused:FusedAttention",
         _REFERENCE,
         "one kernel, flash or the like, no scores in memory",
-        **_FLASH,
-        memory="nd",
+        **_GROUPED,
         **_SOFTMAX,
     ),
     Impl(
@@ -65,8 +72,7 @@ ATTENTION = (
         "impls.attention.fused:FlashAttention",
         _REFERENCE,
         "the flash kernel alone",
-        **_FLASH,
-        memory="nd",
+        **_GROUPED,
         **_SOFTMAX,
     ),
     Impl(
@@ -74,8 +80,7 @@ ATTENTION = (
         "impls.attention.fused:EfficientAttention",
         _REFERENCE,
         "the memory-efficient kernel alone (CUDA)",
-        **_FLASH,
-        memory="nd",
+        **_GROUPED,
         **_SOFTMAX,
     ),
     Impl(
@@ -83,8 +88,7 @@ ATTENTION = (
         "impls.attention.fused:CudnnAttention",
         _REFERENCE,
         "cuDNN's kernel alone (CUDA)",
-        **_FLASH,
-        memory="nd",
+        **_GROUPED,
         **_SOFTMAX,
     ),
     Impl(
@@ -92,7 +96,9 @@ ATTENTION = (
         "impls.attention.fused:MathAttention",
         _REFERENCE,
         "what the fused ones fall back to: plain products, h scores in memory",
-        **_STORED,
+        work="4nd² + 4nd²g/h + 4n²d",
+        work_train="12nd² + 12nd²g/h + 12n²d",
+        work_decode="4d² + 4d²g/h + 4nd",
         memory="hn² + nd",
         **_SOFTMAX,
     ),
@@ -119,14 +125,12 @@ ATTENTION = (
     ),
     Impl(
         "attention.gqa",
-        "impls.attention.gqa:GroupedQueryAttention",
+        "impls.attention.fused:GroupedQueryAttention",
         "impls.attention.reference:GroupedQueryReference",
         "4 queries share a key and a value: a quarter of the cache",
-        work="5nd² + 4n²d",
-        work_train="15nd² + 14n²d",
-        work_decode="5d² + 4nd",
-        memory="nd",
+        **_GROUPED,
         **_SOFTMAX,
+        own_sizes={"num_kv_heads": Fraction(1, 4)},
     ),
     Impl(
         "attention.window",
@@ -182,10 +186,10 @@ UNCACHED = (
         "impls.attention.fused:UncachedAttention",
         "impls.attention.reference:AttentionReference",
         "fused, decoding by a pass over all tokens so far",
-        work="8nd² + 4n²d",
-        work_train="24nd² + 14n²d",
+        work="4nd² + 4nd²g/h + 4n²d",
+        work_train="12nd² + 12nd²g/h + 14n²d",
         # Without a mask, as in every claim. A step is a pass under a causal mask, which leaves 8nd² + 2n²d + 2nd.
-        work_decode="8nd² + 4n²d",
+        work_decode="4nd² + 4nd²g/h + 4n²d",
         memory="nd",
         depth="1",
         path="1",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
-from impls.attention.plain import ToldAttention
+from impls.attention.plain import GroupedQueryParameters, ToldAttention
 
 
 class ModuleAttention(nn.MultiheadAttention):
@@ -175,21 +175,28 @@ def _switched(backends: Backends) -> Iterator[None]:
             put(allowed)
 
 
-def grouped_attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
-    """Return (b, h, n, head_dim) by a fused kernel, with fewer heads of keys and values, each shared by a group of h.
+def grouped_attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool, backends: Backends
+) -> Tensor:
+    """Return (b, h, n, head_dim) by one of the backends, with fewer heads of keys and values, each shared by a group.
 
     Not every fused kernel supports groups: on CUDA, flash does; the CPU kernel of older torch versions does not. If
-    torch would fall back to `math`, keys and values are repeated in memory, once for every query head.
+    torch would choose a kernel that is not among the backends, keys and values are repeated in memory, once for every
+    query head.
     """
-    if torch._fused_sdp_choice(q, k, v, attn_mask, 0.0, is_causal, enable_gqa=True) in FUSED:
+    if torch._fused_sdp_choice(q, k, v, attn_mask, 0.0, is_causal, enable_gqa=True) in backends:
         return scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, enable_gqa=True)
     group = q.shape[1] // k.shape[1]
     keys, values = (heads.repeat_interleave(group, dim=1) for heads in (k, v))  # (b, h, m, head_dim) each
-    return pinned_attention(q, keys, values, attn_mask, is_causal, FUSED)
+    return pinned_attention(q, keys, values, attn_mask, is_causal, backends)
 
 
-class FusedAttention(ToldAttention):
+class FusedAttention(GroupedQueryParameters, ToldAttention):
     """(b, n, d) -> (b, n, d), by whichever fused kernel torch chooses, never by `math`: see `pinned_attention`.
+
+    With fewer heads of keys and values than of queries, it is grouped-query attention, and multi-query attention with
+    one. The KV cache, which decoding reads for every token, and the projections are then smaller. Scores and weighted
+    sums cost the same.
 
     Advantage over `attention.chunked`: one kernel processes all blocks. Nothing between two blocks leaves the chip, and
     no block waits for Python.
@@ -202,8 +209,9 @@ class FusedAttention(ToldAttention):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """Return the heads (b, h, n, head_dim), given keys and values (b, h, m, head_dim)."""
-        return pinned_attention(q, k, v, attn_mask, is_causal, self.backends)
+        """Return the heads (b, h, n, head_dim), given keys and values (b, g, m, head_dim)."""
+        attend = pinned_attention if self.num_kv_heads == self.num_heads else grouped_attention
+        return attend(q, k, v, attn_mask, is_causal, self.backends)
 
     @staticmethod
     def supports(case: Any) -> str | None:
@@ -214,6 +222,36 @@ class FusedAttention(ToldAttention):
         if case.device == "cuda" and case.dtype == "float64":
             return "no fused attention kernel on CUDA computes in float64"
         return None
+
+
+_GROUP = 4
+
+
+class GroupedQueryAttention(FusedAttention):
+    """The same with a quarter of the heads of keys and values by default: (b, n, d) -> (b, n, d).
+
+    Raises ValueError if that is not a whole number of heads.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int = 0) -> None:
+        super().__init__(d_model, num_heads, num_kv_heads or kv_heads_of(num_heads))
+
+    @staticmethod
+    def supports(case: Any) -> str | None:
+        """Return why the case cannot run, or None.
+
+        By default, the number of heads must be divisible by 4. CUDA's fused kernels do not support float64.
+        """
+        if not case.num_kv_heads and case.num_heads % _GROUP:
+            return f"num_heads={case.num_heads} is not divisible by the {_GROUP} queries that share a key and value"
+        return FusedAttention.supports(case)
+
+
+def kv_heads_of(num_heads: int) -> int:
+    """Return a quarter of the heads. Raises ValueError if that is no whole number."""
+    if num_heads % _GROUP:
+        raise ValueError(f"num_heads={num_heads} is not divisible by {_GROUP}: give num_kv_heads")
+    return num_heads // _GROUP
 
 
 class Text(NamedTuple):

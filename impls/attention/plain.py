@@ -71,7 +71,7 @@ class AttentionParameters(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads = self.num_kv_heads = num_heads
         self.head_dim = head_dim_of(d_model, num_heads)
         self.in_proj_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * d_model))
@@ -114,6 +114,49 @@ class AttentionParameters(nn.Module):
         return nn.functional.linear(concatenated(heads), self.out_proj.weight, self.out_proj.bias)  # (b, n, d)
 
 
+class GroupedQueryParameters(AttentionParameters):
+    """The same with g = `num_kv_heads` heads of keys and values: W_q (d, d), W_k and W_v (g · head_dim, d), and W_o.
+
+    Each group of h/g query heads shares one head of keys and values: query head i uses head i // (h/g). With g = h, the
+    default, this is multi-head attention. Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer
+    Models from Multi-Head Checkpoints", section 2.2. Raises ValueError if `num_kv_heads` does not divide `num_heads`.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int = 0) -> None:
+        super().__init__(d_model, num_heads)
+        self.num_kv_heads = num_kv_heads or num_heads
+        if num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={num_kv_heads}")
+        if self.num_kv_heads < num_heads:
+            rows = (num_heads + 2 * self.num_kv_heads) * self.head_dim
+            self.in_proj_weight = nn.Parameter(self.in_proj_weight.detach()[:rows].clone())
+            self.in_proj_bias = nn.Parameter(self.in_proj_bias.detach()[:rows].clone())
+
+    def project(self, x: Tensor, source: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Q (b, h, n, head_dim), and K and V (b, g, n, head_dim) each, in one matrix product.
+
+        With a `source` (b, m, d), K and V are computed from the source: (b, g, m, head_dim) each.
+        """
+        if source is not None or self.num_kv_heads == self.num_heads:
+            return super().project(x, source)
+        heads = self._split(x, self.in_proj_weight, self.in_proj_bias)  # (b, h + 2g, n, head_dim)
+        q, k, v = heads.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=1)
+        return q, k, v
+
+    def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Return K and V only: (b, m, d) -> (b, g, m, head_dim) each."""
+        if self.num_kv_heads == self.num_heads:
+            return super().keys_and_values(source)
+        rows = slice(source.shape[-1], None)
+        k, v = self._split(source, self.in_proj_weight[rows], self.in_proj_bias[rows]).chunk(2, dim=1)
+        return k, v
+
+    def _split(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Compute all heads in one product: (b, n, d) -> (b, heads, n, head_dim)."""
+        stacked = nn.functional.linear(x, weight, bias)  # (b, n, heads · head_dim)
+        return stacked.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # (b, heads, n, head_dim)
+
+
 class Attention(AttentionParameters):
     """Base of the softmax attention layers: a forward pass (b, n, d) -> (b, n, d) and decoding, both built on `attend`.
 
@@ -137,7 +180,7 @@ class Attention(AttentionParameters):
         if source is not None:
             k, v = self.keys_and_values(source)  # (b, h, m, head_dim) each
             return KVCache(k.contiguous(), v.contiguous(), k.shape[2], is_source=True)
-        room = (batch_size, self.num_heads, seq_len, self.head_dim)
+        room = (batch_size, self.num_kv_heads, seq_len, self.head_dim)
         return KVCache(self.in_proj_weight.new_zeros(room), self.in_proj_weight.new_zeros(room), 0)
 
     def step(self, x_t: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
@@ -162,6 +205,7 @@ class Attention(AttentionParameters):
     def attention_weights(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Return softmax(Q Kᵀ / √head_dim) for inspection: (b, n, d) -> (b, h, n, n). Rows sum to 1."""
         q, k, _ = self.project(x)
+        k = k.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)  # (b, h, n, head_dim)
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, n)
         if attn_mask is not None:
             scores = torch.where(attn_mask, scores, float("-inf"))

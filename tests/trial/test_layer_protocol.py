@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
+from harness import registry
 from harness.case import Case
 from harness.trial.layer_protocol import kv_len, unsupported_reason
+from harness.trial.workload import build
 
 CASE = Case("own:Layer", 8, 4, 1)
 
@@ -94,3 +96,17 @@ def test_a_layer_that_needs_a_source_gets_one_as_long_as_its_input_where_the_cas
     assert kv_len(Crossing, CASE) == 8
     assert kv_len(Crossing, replace(CASE, kv_len=5)) == 5
     assert kv_len(Plain, CASE) == 0
+
+
+def test_a_layer_is_built_with_the_key_value_heads_of_its_case_or_its_own() -> None:
+    grouped, own = (build(Case("attention.fused", 8, 32, 8, num_kv_heads=g), seed=0).layer for g in (2, 0))
+    assert (grouped.num_kv_heads, own.num_kv_heads) == (2, 8)
+    assert build(Case("attention.gqa", 8, 32, 8), seed=0).layer.num_kv_heads == 2
+
+
+def test_a_layer_without_key_value_heads_refuses_other_numbers_of_them() -> None:
+    said = unsupported_reason(registry.load_class("attention.naive"), Case("attention.naive", 8, 32, 8, num_kv_heads=2))
+    assert said == "its constructor takes no num_kv_heads"
+    assert registry.unsupported_reason(Case("attention.fused", 8, 32, 8, num_kv_heads=3), has_heads=True) == (
+        "num_heads=8 is not divisible by num_kv_heads=3"
+    )

@@ -8,8 +8,7 @@ from attention.watch import watched
 
 from harness.case import Case
 from impls.attention import fused
-from impls.attention.fused import FusedAttention
-from impls.attention.gqa import GroupedQueryAttention
+from impls.attention.fused import FusedAttention, GroupedQueryAttention
 from impls.attention.plain import PackedAttention
 
 D, H, HEAD_DIM = 32, 8, 4
@@ -28,9 +27,10 @@ def as_multi_head(layer: GroupedQueryAttention) -> PackedAttention:
     return packed
 
 
-@pytest.mark.parametrize("group", [1, 2, 4, 8])
-def test_it_is_multi_head_attention_whose_groups_have_one_key_and_value(group: int) -> None:
-    layer = GroupedQueryAttention(D, H, group)
+@pytest.mark.parametrize("layer_class", [FusedAttention, GroupedQueryAttention])
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 4, 8])
+def test_it_is_multi_head_attention_whose_groups_have_one_key_and_value(layer_class: Any, num_kv_heads: int) -> None:
+    layer = layer_class(D, H, num_kv_heads)
     packed = as_multi_head(layer)
     x, source = torch.randn(2, 9, D), torch.randn(2, 5, D)
     causal = torch.ones(9, 9, dtype=torch.bool).tril()[None, None]
@@ -42,8 +42,8 @@ def test_it_is_multi_head_attention_whose_groups_have_one_key_and_value(group: i
     torch.testing.assert_close(layer.attention_weights(x, causal), packed.attention_weights(x, causal))
 
 
-def test_in_groups_of_one_it_loads_the_weights_of_multi_head_attention() -> None:
-    layer, fused = GroupedQueryAttention(D, H, group=1), FusedAttention(D, H)
+def test_with_all_key_value_heads_it_loads_the_weights_of_multi_head_attention() -> None:
+    layer, fused = GroupedQueryAttention(D, H, num_kv_heads=H), FusedAttention(D, H)
     layer.load_state_dict(fused.state_dict())
     x = torch.randn(2, 9, D)
     torch.testing.assert_close(layer(x), fused(x))
@@ -76,9 +76,12 @@ def test_on_a_kernel_without_groups_keys_are_repeated_and_math_is_not_taken(
 
 
 def test_heads_that_cannot_be_grouped_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="num_heads=6 is not divisible by group=4"):
+    with pytest.raises(ValueError, match="num_heads=6 is not divisible by 4"):
         GroupedQueryAttention(12, 6)
+    with pytest.raises(ValueError, match="num_heads=8 is not divisible by num_kv_heads=3"):
+        FusedAttention(D, H, num_kv_heads=3)
     said = GroupedQueryAttention.supports(Case("attention.gqa", 8, 12, 6))
     assert said is not None
     assert "num_heads=6" in said
     assert GroupedQueryAttention.supports(Case("attention.gqa", 8, 16, 8)) is None
+    assert GroupedQueryAttention.supports(Case("attention.gqa", 8, 12, 6, num_kv_heads=2)) is None
