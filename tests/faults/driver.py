@@ -85,6 +85,14 @@ class Driver:
             return None
         return found[0] if found else None
 
+    def children(self, name: str) -> list[psutil.Process]:
+        """The children of a process of `CHAIN`, none if it does not exist now."""
+        process = self.target(name)
+        try:
+            return process.children() if process else []
+        except psutil.NoSuchProcess:
+            return []
+
 
 def _starts_trials(process: psutil.Process) -> bool:
     """Whether this is a supervisor, a fork server or a trial. All of them have the same command line."""

@@ -4,11 +4,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 import psutil
-import pytest
 from faults.driver import Driver, environment, nothing_remains
 from faults.layers import SHARED
 from faults.table import LAYERS
@@ -29,10 +29,9 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, int, list[Path]]]:
+@contextmanager
+def swept(where: Path) -> Iterator[tuple[Driver, int, list[Path]]]:
     """A finished sweep of all layers, the most bytes that a trial held beyond the fork server, and leftover files."""
-    where = tmp_path_factory.mktemp("swept")
     temporary = Path(tempfile.mkdtemp())  # a short path, because sockets are created in it
     env = {**environment(str(where)), "TMPDIR": str(temporary)}
     impls = ",".join(f"faults.layers:{name}" for name in LAYERS)
@@ -53,44 +52,22 @@ def _held(driver: Driver) -> int:
         return 0
 
 
-def summary_of(driver: Driver) -> pd.DataFrame:
-    summary = pd.read_csv(driver.cwd / "run" / "summary.csv")
-    return summary.set_index(summary.impl.str.removeprefix("faults.layers:"))
-
-
-def test_each_ends_as_it_must(swept) -> None:
-    driver = swept[0]
-    assert (driver.ended(), driver.err) == (3, "")
-    summary = summary_of(driver)
+def test_each_ends_as_it_must_and_nothing_of_theirs_is_seen_or_remains(tmp_path: Path) -> None:
+    """One test, because the sweep takes most of a minute, and each worker that runs a part would repeat it."""
+    with swept(tmp_path) as (driver, most_bytes, left):
+        assert (driver.ended(), driver.err) == (3, "")
+        assert "xxxx" not in driver.out
+        # A trial also loads libraries that the fork server has not loaded.
+        assert most_bytes < 1.5 * MOST_BYTES
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv")
+    summary = summary.set_index(summary.impl.str.removeprefix("faults.layers:"))
     assert dict(summary.status) == {name: status for name, (status, _) in LAYERS.items()}
     for name, (_, reason) in LAYERS.items():
         assert reason in summary.reason.fillna("")[name], name
-
-
-def test_those_that_harm_only_themselves_are_measured(swept) -> None:
-    summary = summary_of(swept[0])
     assert (summary.time_s.notna() == (summary.status == "ok")).all()
-
-
-def test_nothing_that_they_print_is_seen(swept) -> None:
-    assert "xxxx" not in swept[0].out
-
-
-def test_none_gets_more_memory_than_the_limit(swept) -> None:
-    # A trial also loads libraries that the fork server has not loaded.
-    assert swept[1] < 1.5 * MOST_BYTES
-
-
-def test_no_process_of_theirs_remains(swept) -> None:
-    assert nothing_remains(swept[0].mark)
-
-
-def test_no_temporary_file_of_theirs_remains(swept) -> None:
-    assert swept[2] == []
-
-
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory is no file here")
-def test_no_shared_memory_of_theirs_remains(swept) -> None:
-    names = (swept[0].cwd / SHARED).read_text().split()
-    assert {name.partition("_")[0] for name in names} >= {"psm", "torch", "c"}
-    assert [name for name in names if Path("/dev/shm", name).exists()] == []
+    assert nothing_remains(str(tmp_path))
+    assert left == []
+    if Path("/dev/shm").is_dir():
+        names = (tmp_path / SHARED).read_text().split()
+        assert {name.partition("_")[0] for name in names} >= {"psm", "torch", "c"}
+        assert [name for name in names if Path("/dev/shm", name).exists()] == []

@@ -45,7 +45,7 @@ def test_the_driver_ends_soon_and_nothing_remains(moment: str, number: signal.Si
     settings = [*GRID[:1], "impl=faults.layers:ForksChildrenAndSleeps", *GRID[2:]]
     with Driver(tmp_path, *settings, mark=str(tmp_path), env=with_temporary(tmp_path)) as driver:
         if moment == "in a trial":
-            assert becomes_true(lambda: len(wait_for(driver, "trial").children()) == 3)
+            assert becomes_true(lambda: len(driver.children("trial")) == 3)
         stop(driver, "supervisor", "parent")
         driver.process.send_signal(number)
         status = driver.ended(SOON_S)
