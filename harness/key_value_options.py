@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import registry
-from harness.case import AXES, LETTERS
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
 from harness.former_names import FORMER, complement, present
+from harness.sweep_axes import AXES, LETTERS
 
 # Former names of options. The other former names are columns.
 _OPTIONS = ("real_share", "source_len", "together", "floor")

@@ -13,7 +13,7 @@ from harness.analysis.fitted_laws import fit_laws, laws_table
 from harness.analysis.published_claims import published_table
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
-from harness.report.panels import MEMORY, TIME, PanelSetting, panel_settings
+from harness.report.figure_panels import MEMORY, TIME, PanelSetting, panel_settings
 from harness.results.columns import lines_of_table, table
 from harness.results.stored_run import StoredRun, read_run_directory
 

@@ -28,10 +28,10 @@ from types import ModuleType
 from typing import Any
 
 import impls
-from harness.case import AXES, LETTERS, SETTINGS, Case
 from harness.errors import UsageError, did_you_mean
-from harness.files import read_bytes
+from harness.file_io import read_bytes
 from harness.polynomial import Polynomial, constant, parse
+from harness.sweep_axes import AXES, LETTERS, SETTINGS, Case
 from impls.registry import IMPLS, Impl
 
 

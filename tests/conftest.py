@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from forked_servers import Origin
 
-from harness.case import Case
 from harness.measure import fork_client
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 
 # A shell starts a background job with SIGINT ignored, and child processes inherit that. This process ignores SIGINT by
 # a handler instead. Child processes do not inherit a handler, so tests can interrupt them.

@@ -1,6 +1,6 @@
 import pytest
 
-from harness.case import AXES, Case, grid
+from harness.sweep_axes import AXES, Case, grid
 
 AXIS_VALUES = {
     "impl": ("attention.fused", "rnn.elman"),

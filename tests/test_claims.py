@@ -5,9 +5,9 @@ from typing import ClassVar
 import pytest
 
 from harness import registry
-from harness.case import Case
 from harness.errors import UsageError
 from harness.polynomial import parse
+from harness.sweep_axes import Case
 from impls.registry import IMPLS
 
 

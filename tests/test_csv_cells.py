@@ -11,8 +11,8 @@ import pytest
 from rows import usual_lines
 
 from harness.config import compose
-from harness.export import export
-from harness.files import escaped_cell, from_csv, to_csv, unescaped
+from harness.export_formats import export
+from harness.file_io import escaped_cell, from_csv, to_csv, unescaped
 from harness.report.build import build
 from harness.results.columns import CaseResult
 from harness.results.stored_run import StoredRun, read_run_directory

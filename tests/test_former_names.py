@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import parse_case
 from harness.measure.session import OutputDirectory
 from harness.results.accumulate_rows import RunAccumulator
 from harness.results.columns import lines_of_table
+from harness.sweep_axes import Case
 
 
 @pytest.mark.parametrize(

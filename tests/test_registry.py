@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from harness import registry
-from harness.case import Case
 from harness.errors import UsageError
+from harness.sweep_axes import Case
 from impls.registry import IMPLS
 
 

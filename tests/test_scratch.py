@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import files
+from harness import file_io
 
 
 @pytest.fixture(autouse=True)
@@ -18,19 +18,19 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_processes_left_that_were_killed_is_removed_at_the_next_start_and_nothing_else(there: Path) -> None:
-    code = "from harness import files; print(files.make_scratch())"
+    code = "from harness import file_io; print(file_io.make_scratch())"
     env = {**os.environ, "TMPDIR": str(there)}
     left = Path(subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.strip())
     (left / "file").touch()
-    others = [there / "attn-1-of-another-kind", files.make_scratch()]
+    others = [there / "attn-1-of-another-kind", file_io.make_scratch()]
     others[0].mkdir()
     assert left.parent == there
-    made = files.make_scratch()
+    made = file_io.make_scratch()
     assert sorted(there.iterdir()) == sorted([*others, made])
 
 
 def test_directories_without_permissions_are_removed_and_links_are_not_followed(there: Path) -> None:
-    made, kept = files.make_scratch(), there / "kept"
+    made, kept = file_io.make_scratch(), there / "kept"
     kept.mkdir()
     kept.chmod(0o755)
     (kept / "file").touch()
@@ -40,7 +40,7 @@ def test_directories_without_permissions_are_removed_and_links_are_not_followed(
     (closed / "file").touch()
     for directory in (closed, closed.parent):
         directory.chmod(0)
-    files.remove_scratch(made)
+    file_io.remove_scratch(made)
     assert list(there.iterdir()) == [kept]
     assert os.listdir(kept) == ["file"]
     assert kept.stat().st_mode & 0o777 == 0o755

@@ -8,9 +8,9 @@ from typing import Any
 from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.crossovers import Crossover, crossovers
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.analysis.paper_files import Paper, read_paper
 from harness.analysis.predict import HeldOut, hold_out
 from harness.analysis.published_claims import FigureComparison, JudgedClaim, figures_beside, judge_claims
+from harness.analysis.published_papers import Paper, read_paper
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
 from harness.results.columns import CaseResult

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from harness.case import SIZES
 from harness.fit.laws import Floats, Law, Range
 from harness.polynomial import Polynomial, Term
 from harness.results.columns import CaseResult
+from harness.sweep_axes import SIZES
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from harness.analysis import claim_rules
 from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_interval, size_of
 from harness.analysis.fitted_laws import FittedLaw, series_groups
-from harness.case import SETTINGS, Setting
 from harness.errors import UsageError
 from harness.fit.laws import Range, exponent_of
 from harness.polynomial import Polynomial, parse
 from harness.registry import BY_ORDER, claims_of_impl, work_of
 from harness.results.columns import CaseResult
+from harness.sweep_axes import SETTINGS, Setting
 from impls.registry import IMPLS
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from harness import registry
 from harness.analysis.fitted_laws import series_of
-from harness.case import SETTINGS, Setting
 from harness.results.columns import CaseResult
+from harness.sweep_axes import SETTINGS, Setting
 from impls.registry import IMPLS
 
 if TYPE_CHECKING:

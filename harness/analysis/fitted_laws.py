@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.case import SETTINGS, SIZES, Setting
 from harness.fit.integer_laws import exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, smoothed_weights, spreads_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
 from harness.polynomial import AXES, Term
 from harness.results.columns import CaseResult
+from harness.sweep_axes import SETTINGS, SIZES, Setting
 
 if TYPE_CHECKING:
     import pandas as pd

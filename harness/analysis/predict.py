@@ -12,10 +12,10 @@ import numpy as np
 
 from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at
 from harness.analysis.fitted_laws import FittedLaw, Prediction, laws_of_layer, point_of, series_groups, series_of
-from harness.case import SETTINGS, Setting, setting_text
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Range
 from harness.results.columns import CaseResult
+from harness.sweep_axes import SETTINGS, Setting, setting_text
 
 Size = tuple[int, int, int, int]  # n, d, h, b
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.analysis.claim_rules import CONFIRMED, REFUTED, UNDETERMINED, Judgement
 from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
-from harness.analysis.paper_files import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
-from harness.case import AXES
+from harness.analysis.published_papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
 from harness.results.columns import CaseResult
+from harness.sweep_axes import AXES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from harness.case import Setting
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Setting
 
 # Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
 _BUFFER_TO_CACHE = 4

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from harness.analysis.claim_rules import CONFIRMED, REFUTED, UNDETERMINED, judge_depth, judge_path
 from harness.analysis.claims_table import OWN_FORMULA, ClaimVerdict
 from harness.analysis.fitted_laws import FittedLaw, series_groups
-from harness.case import Setting
 from harness.polynomial import Polynomial, Term, constant, parse
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Setting
 from impls.registry import IMPLS
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from harness.calibration import machine_state
-from harness.case import DTYPES, Case
 from harness.config import Precision
 from harness.errors import UsageError
 from harness.machine import cpu_model
@@ -32,6 +31,7 @@ from harness.measure.session import Session
 from harness.registry import Traits
 from harness.results.row import trial_of_row
 from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
+from harness.sweep_axes import DTYPES, Case
 
 # Three copies give three pairs for the cost of three measurements. Each repeat has its own fork server.
 COPIES = 3

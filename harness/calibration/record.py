@@ -12,10 +12,10 @@ from rich.text import Text
 
 from harness import formatting
 from harness.calibration.calibrate import Calibration
-from harness.case import Case
 from harness.errors import UsageError
-from harness.files import read_json, write_atomically
+from harness.file_io import read_json, write_atomically
 from harness.results.run_directory import check_writable
+from harness.sweep_axes import Case
 
 # `note`: worth knowing. `care`: the machine is usable with care. `unfit`: it should not be measured on.
 LEVELS = ("note", "care", "unfit")

@@ -29,7 +29,7 @@ COMMANDS = {
 }
 # The module of each command, where it has another name. The command `x-y` is its function `run_x_y`.
 _MODULES = {
-    **dict.fromkeys(("report", "export", "status"), "runs"),
+    **dict.fromkeys(("report", "export", "status"), "stored_runs"),
     **dict.fromkeys(("predict", "recommend"), "predict"),
     **dict.fromkeys(("attention-map", "gradient-reach"), "attention_and_gradients"),
     **dict.fromkeys(("list", "verify"), "layers"),

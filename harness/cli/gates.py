@@ -21,13 +21,13 @@ from harness.analysis.fitted_laws import fit_laws
 from harness.cli.commands import DONE, INTERRUPTED
 from harness.config import compose
 from harness.errors import UsageError
-from harness.files import to_csv
+from harness.file_io import to_csv
 from harness.formatting import printable
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
 from harness.gate.compare import comparison_table, outcomes_of
+from harness.gate.compared_sides import ComparisonRequest, measure_comparison
 from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison
-from harness.gate.sides import ComparisonRequest, measure_comparison
 from harness.key_value_options import Key, present_option, read_keys, whole
 from harness.results import run_directory
 from harness.results.stored_run import read_run_directory

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from harness.case import Case
 from harness.cli.commands import CASES_FAILED, DONE
+from harness.sweep_axes import Case
 from impls.registry import IMPLS
 
 _WORK = ("work", "work_train", "work_decode")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from harness.case import AXES, SETTINGS
 from harness.errors import UsageError
+from harness.sweep_axes import AXES, SETTINGS
 
 # The file in which a calibration is saved: `harness.calibration.record.PATH`.
 _CALIBRATION = Path("results", "calibration.json")

@@ -12,7 +12,6 @@ from rich.console import Console
 from harness.analysis import predict
 from harness.analysis.crossovers import layers_without_heads
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.case import SETTINGS
 from harness.cli.commands import DONE
 from harness.errors import UsageError
 from harness.formatting import BYTE_UNITS
@@ -22,6 +21,7 @@ from harness.report.text.costs import held_out_sentences
 from harness.report.text.predictions import no_recommendation, predictions, recommendation
 from harness.results.columns import CaseResult
 from harness.results.stored_run import read_run_directory
+from harness.sweep_axes import SETTINGS
 
 # The keys of both commands, beside their own.
 _KEYS = (

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from harness.calibration import record
-from harness.case import BAD_STATUSES, Case
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
-from harness.cli.runs import show_report, write_report
+from harness.cli.stored_runs import show_report, write_report
 from harness.config import compose
 from harness.config.schema import HERE
 from harness.measure.cluster_launch import check_cluster_settings, check_nobody_measures, launch_on_cluster
@@ -18,6 +17,7 @@ from harness.measure.session import COMPILE_CACHE, OutputDirectory, Session
 from harness.results import run_directory
 from harness.results.columns import CaseResult
 from harness.results.run_directory import RESULTS
+from harness.sweep_axes import BAD_STATUSES, Case
 
 
 def run_sweep(options: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         print(config.yaml, end="")
         return DONE
     if config.paper:
-        from harness.analysis.paper_files import read_paper
+        from harness.analysis.published_papers import read_paper
 
         read_paper(config.paper)  # reports errors in the paper's file before anything is measured
     check_cluster_settings(config)

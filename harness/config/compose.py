@@ -9,13 +9,13 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.case import AXES
 from harness.config import schema
 from harness.config.hydra_adapter import UserFiles, check_paper, groups, key_of, one_line, scaled, split
 from harness.config.schema import Launcher, SweepConfig
 from harness.errors import UsageError
 from harness.former_names import FORMER
 from harness.key_value_options import SettingError, check_axes, check_axis, check_points, present_option
+from harness.sweep_axes import AXES
 
 
 def compose(

@@ -24,12 +24,12 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness import registry
-from harness.case import AXES
 from harness.config.schema import PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
 from harness.errors import UsageError, did_you_mean
-from harness.files import MOST_YAML_BYTES, read_text
+from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.former_names import FORMER, present
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
+from harness.sweep_axes import AXES
 
 # Groups of sizes that the sizes of a paper would replace silently.
 _ELSEWHERE = ("shape", "preset")

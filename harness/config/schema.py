@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from omegaconf import MISSING
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
-from harness.case import AXES, DEFAULTS, FAILURES, GROWING, SETTINGS
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
 from harness.former_names import present_status
 from harness.key_value_options import SettingError, bytes_in, flattened
+from harness.sweep_axes import AXES, DEFAULTS, FAILURES, GROWING, SETTINGS
 
 HERE, SLURM, PROCESSES = "here", "slurm", "processes"
 # With less memory, the process of a layer would not reach its first line.

@@ -18,15 +18,15 @@ from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_m
 from harness import former_names, registry
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
-from harness.case import AXES, DEFAULTS, FAILURES, FORMER_AXES, Case, Setting, readable
 from harness.errors import UsageError
+from harness.file_io import read_text, write_atomically
 from harness.file_validation import Damaged, FileModel, checked, one_of
-from harness.files import read_text, write_atomically
 from harness.fit.laws import Range
 from harness.key_value_options import check_axes
 from harness.machine import part
 from harness.report.document import grouped
 from harness.results.columns import COUNTS, CaseResult
+from harness.sweep_axes import AXES, DEFAULTS, FAILURES, FORMER_AXES, Case, Setting, readable
 
 # The metric that depends on the clock: its values differ from run to run.
 TIMED = "time"

@@ -12,7 +12,6 @@ import harness
 from harness import formatting, registry
 from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
-from harness.case import AXES, BAD_STATUSES, Case, Setting, readable
 from harness.config import SweepConfig
 from harness.config.hydra_adapter import key_of, split
 from harness.errors import UsageError, did_you_mean
@@ -27,6 +26,7 @@ from harness.results.columns import COLUMNS, COUNTS
 from harness.results.row import row_of
 from harness.results.summarise import summarise_run
 from harness.stats.paired_verdicts import Verdict
+from harness.sweep_axes import AXES, BAD_STATUSES, Case, Setting, readable
 
 # The counts that are judged, by their columns in `summary.csv`, and the metrics in `laws.csv` that show how they grow.
 _GATED = {name: COLUMNS[name].gated for name in COUNTS if COLUMNS[name].gated}

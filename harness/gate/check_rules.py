@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_interval, signed_exponent
-from harness.case import SIZES, Case
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 from harness.stats.paired_verdicts import Verdict
+from harness.sweep_axes import SIZES, Case
 
 
 @dataclass(frozen=True)

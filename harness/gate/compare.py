@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness import formatting
-from harness.case import AXES, Case
 from harness.gate.check_rules import Outcome, judge_count
 from harness.results.columns import CaseResult
 from harness.stats import paired_verdicts
 from harness.stats.paired_verdicts import Control, Evidence, MeasuredBlocks, PairedResult, Rules, Verdict
+from harness.sweep_axes import AXES, Case
 
 if TYPE_CHECKING:
     import pandas as pd

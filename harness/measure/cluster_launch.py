@@ -25,13 +25,13 @@ import psutil
 from rich.console import Console
 
 from harness.background_process import search_path
-from harness.case import Case
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES, SLURM, Launcher
 from harness.errors import UsageError
 from harness.measure import cluster_shards
 from harness.measure.cluster_shards import ENDED, LOGS, Shard
 from harness.registry import Traits
+from harness.sweep_axes import Case
 
 # Shortest time between two queries about the same thing, in seconds.
 _ASK_EVERY_S = 20

@@ -20,16 +20,16 @@ from types import FrameType
 
 from rich.console import Console
 
-from harness.case import Case
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES
 from harness.errors import UsageError
-from harness.files import read_json, write_atomically
+from harness.file_io import read_json, write_atomically
 from harness.machine import unlike, usable_cpus
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import Session
 from harness.registry import Traits
 from harness.results import run_directory
+from harness.sweep_axes import Case
 
 RUNNING, ENDED = "running", "ended"
 # Directory in the run for the scripts, pickles and logs of jobs.

@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 
 from harness import registry
-from harness.case import Case
 from harness.errors import UsageError
 from harness.measure.fork_client import ForkServer, ForkServerLost, NoAnswer, NoProcess, TurnTrial, TurnTrialFailed
 from harness.measure.outcome import TrialOutcome, printable_reason
 from harness.results.row import KINDS
+from harness.sweep_axes import Case
 
 
 class CompilePolicy:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import files
+from harness import file_io
 from harness.background_process import search_path
 from harness.measure.outcome import MOST_BYTES, InvalidAnswer, TrialOutcome, check_line, parsed
 from harness.trial.sandbox import NOTICE, REFUSED, STOPPED
@@ -76,7 +76,7 @@ class ForkServer:
         _open_missing_streams()
         own = search_path(sys.path)
         self._socket, theirs = socket.socketpair()
-        self._scratch = files.make_scratch()
+        self._scratch = file_io.make_scratch()
         arguments = [*map(json.dumps, (own, path or own)), str(self._scratch), str(theirs.fileno())]
         try:
             with theirs:
@@ -88,7 +88,7 @@ class ForkServer:
                 )
         except OSError as error:
             self._socket.close()
-            files.remove_scratch(self._scratch)
+            file_io.remove_scratch(self._scratch)
             raise NoProcess(str(error.strerror)) from error
         self._received = b""
         self._begun = 0
@@ -158,7 +158,7 @@ class ForkServer:
         if not ended:
             self._kill_trial()
         self.trial, status = None, int(self._answer("ended", _ANSWER_S))
-        files.remove_scratch(self._temporary)
+        file_io.remove_scratch(self._temporary)
         if sent is None:
             return TrialOutcome("timeout", f"no result after {timeout_s:g} s")
         sent = sent.removeprefix(NOTICE)
@@ -182,7 +182,7 @@ class ForkServer:
             self._process.kill()  # the kernel then kills the fork server, and thereby the trial
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLOSE_S)
-        files.remove_scratch(self._scratch)
+        file_io.remove_scratch(self._scratch)
 
     def _kill_trial(self) -> None:
         """Kill the running trial, if any, and its process group. The fork server kills its other processes."""

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
-from harness.case import Case
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
 from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules, measure_blocks
+from harness.sweep_axes import Case
 
 _T = TypeVar("_T")
 _ORDERS = ("ABBA", "BAAB")

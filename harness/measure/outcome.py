@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.case import FAILURES
 from harness.results.row import KINDS, LARGEST, LINES, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check
+from harness.sweep_axes import FAILURES
 
 # The rest of a larger answer is not read.
 MOST_BYTES = 64 * 2**20

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from harness.case import Case
 from harness.config import Precision
 from harness.formatting import duration
 from harness.measure.outcome import TrialOutcome
+from harness.sweep_axes import Case
 
 # Drawing takes a millisecond. More frequent updates would not be visible.
 _REDRAW_S = 0.2

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.case import AXES, Case
 from harness.config import Precision
 from harness.measure.outcome import TrialOutcome
 from harness.registry import Traits, unsupported_reason
@@ -28,6 +27,7 @@ from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
 from harness.results.summarise import Trials, duplicate_row_notices
 from harness.stats.estimate import Trial, best_probe, is_quiet, may_stop
+from harness.sweep_axes import AXES, Case
 
 Failure = tuple[str, str | None]
 

@@ -17,11 +17,10 @@ import yaml
 from rich.console import Console
 
 from harness import registry
-from harness.case import Case, grid
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
-from harness.files import write_atomically
+from harness.file_io import write_atomically
 from harness.formatting import duration
 from harness.former_names import present
 from harness.machine import describe_machine, unlike
@@ -33,6 +32,7 @@ from harness.results import row_files, run_directory
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise_run
 from harness.stats.estimate import fewest
+from harness.sweep_axes import Case, grid
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.

@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.scaling import LayerFactsOf, Scaling
-    from harness.pytest_plugin.session import PytestSession
+    from harness.pytest_plugin.shared_measurements import PytestSession
 
 
 _MEASURING: pytest.StashKey["PytestSession"] = pytest.StashKey()
@@ -47,7 +47,7 @@ def _measuring(config: pytest.Config) -> "PytestSession":
     """The measurements that all tests of the session share. Their fork server starts before later imports."""
     if _MEASURING not in config.stash:
         with _quiet():
-            from harness.pytest_plugin.session import PytestSession
+            from harness.pytest_plugin.shared_measurements import PytestSession
 
             config.stash[_MEASURING] = PytestSession()
     return config.stash[_MEASURING]

@@ -11,15 +11,22 @@ from typing import Any, TypeVar
 import pytest
 
 from harness.analysis.fitted_laws import FittedLaw, law_of, laws_of_layer, point_of, predictor_of, series_of
-from harness.case import Case
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Law, Range, exponent_of
 from harness.formatting import count, seconds, size
 from harness.polynomial import leading, parse
-from harness.pytest_plugin.session import OVER, PytestSession, Request, one_case, precision_named, read_request
+from harness.pytest_plugin.shared_measurements import (
+    OVER,
+    PytestSession,
+    Request,
+    one_case,
+    precision_named,
+    read_request,
+)
 from harness.results.columns import CaseResult
 from harness.results.row import FACTS
 from harness.stats.paired_verdicts import Verdict
+from harness.sweep_axes import Case
 
 __tracebackhide__ = True
 _Given = TypeVar("_Given")

@@ -19,13 +19,13 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from harness.case import Case
-from harness.files import escaped_cell
+from harness.file_io import escaped_cell
 from harness.fit.gradient_decay import FLOOR, Decay, Rate, decay
 from harness.formatting import printable, shortened
 from harness.report.document import Table
-from harness.report.panels import Look, nth_look
+from harness.report.figure_panels import Look, nth_look
 from harness.report.plots.style import canvas, save
+from harness.sweep_axes import Case
 
 PLOTS = "plots"
 Norms = NDArray[np.float64]

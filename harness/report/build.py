@@ -9,7 +9,7 @@ from harness.analysis.crossovers import crossovers_table
 from harness.analysis.fitted_laws import laws_table
 from harness.analysis.published_claims import judged_claims_table, published_table
 from harness.errors import UsageError
-from harness.files import to_csv, write_atomically
+from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots
 from harness.report.html.page import page
 from harness.report.provenance import provenance_of

@@ -9,14 +9,14 @@ from typing import Any
 import yaml
 
 from harness import formatting
-from harness.case import AXES
 from harness.config.compose import listed_names
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN
 from harness.errors import UsageError
-from harness.files import MOST_YAML_BYTES, read_text
+from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.machine import part
 from harness.results.stored_run import StoredRun
+from harness.sweep_axes import AXES
 
 # Values that Hydra's grammar reads as one value without quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
@@ -101,7 +101,7 @@ class Provenance:
 
 
 def provenance_of(stored: StoredRun) -> Provenance:
-    """Return the origin of a stored run. Raises UsageError if its configuration is not a sweep's."""
+    """Return the provenance of a stored run. Raises UsageError if its configuration is not a sweep's."""
     if not stored.config:
         return Provenance(stored.path.stem, "", "", stored.machine)
     path = stored.path / "config.yaml"

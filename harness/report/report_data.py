@@ -10,7 +10,7 @@ from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import points_above_roof
 from harness.formatting import code
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
-from harness.report.panels import by_facet, panel_settings
+from harness.report.figure_panels import by_facet, panel_settings
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, costs
 from harness.results.columns import CaseResult
@@ -32,11 +32,15 @@ class Contents:
     """
 
     def __init__(
-        self, lines: Sequence[CaseResult], findings: Analysis, origin: Provenance = NOWHERE, notices: Sequence[str] = ()
+        self,
+        lines: Sequence[CaseResult],
+        findings: Analysis,
+        provenance: Provenance = NOWHERE,
+        notices: Sequence[str] = (),
     ) -> None:
         """`findings` must be those of `lines`; `notices` are messages about the run's rows."""
-        self.lines, self.findings, self.origin, self.notices = lines, findings, origin, notices
-        self.machine = provenance_facts(origin.machine)
+        self.lines, self.findings, self.provenance, self.notices = lines, findings, provenance, notices
+        self.machine = provenance_facts(provenance.machine)
         known = [f"{before}{self.machine[name]}" for name, before in _ABOUT.items() if name in self.machine]
         self.about = [f"{len(lines)} cases", *known]
         without = layers_without_heads(lines)
@@ -75,8 +79,8 @@ _MOST_SETTINGS = 4
 
 def report_markdown(contents: Contents) -> str:
     """Return the text of report.md: the answer, short enough for a pull request."""
-    text = markdown(Section(contents.origin.name, _short(contents)))
-    return f"{text}\nAgain: {code(contents.origin.command)}\n" if contents.origin.command else text
+    text = markdown(Section(contents.provenance.name, _short(contents)))
+    return f"{text}\nAgain: {code(contents.provenance.command)}\n" if contents.provenance.command else text
 
 
 def _short(contents: Contents) -> Iterator[Part]:

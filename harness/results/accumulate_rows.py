@@ -15,10 +15,10 @@ from sys import intern
 from typing import Any
 
 from harness.background_process import BackgroundProcess
-from harness.case import AXES, Case
 from harness.machine import usable_cpus
 from harness.results.row import MOST_ROUND, REOPEN, Row, read_row
 from harness.results.row_files import Part, Reading, damage_notices, duplicate_notices, read_part, row_parts, size_of
+from harness.sweep_axes import AXES, Case
 
 Axes = tuple[Any, ...]
 _axes = itemgetter(*AXES)

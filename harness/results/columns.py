@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from harness.case import AXES, DEFAULTS, Case
 from harness.errors import UsageError, did_you_mean
 from harness.former_names import FORMER, STATUSES
+from harness.sweep_axes import AXES, DEFAULTS, Case
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from harness.case import AXES
 from harness.errors import UsageError
+from harness.file_io import read_bytes
 from harness.file_validation import Damaged, OpenModel, checked
-from harness.files import read_bytes
 from harness.former_names import present
 from harness.machine import part
 from harness.results.columns import COLUMNS, CaseResult, lines_of_records
+from harness.sweep_axes import AXES
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)

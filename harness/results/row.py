@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.case import FAILURES, Case
 from harness.former_names import STATUSES
 from harness.results.columns import COLUMNS, FACT_COLUMNS
 from harness.stats.estimate import Trial
+from harness.sweep_axes import FAILURES, Case
 
 # Entries that the driver itself writes into each row.
 ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_s", "anew")

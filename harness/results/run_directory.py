@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.files import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
+from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
 
 NAME = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from harness.case import SETTINGS
 from harness.config.schema import Precision
 from harness.errors import UsageError
-from harness.files import from_csv, read_text
+from harness.file_io import from_csv, read_text
 from harness.former_names import present
 from harness.machine import unlike
 from harness.results.columns import CaseResult, lines_of_table
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run
+from harness.sweep_axes import SETTINGS
 
 Setting = tuple[Any, ...]
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Case
 from harness.results.accumulate_rows import RunAccumulator, read_run
 from harness.results.columns import COLUMNS, CaseResult, Column
 from harness.results.row import FACTS, KINDS, RECORD
 from harness.results.row_files import NAMED
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
 from harness.stats.estimate import Estimate, Limits, estimates, is_quiet, reason_of
+from harness.sweep_axes import Case
 
 # Purposes that are measured once per case.
 _ONCE = tuple(name for name, kind in KINDS.items() if kind.once)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult, input_width, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
 from impls.blocks.blocks import sinusoids

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import torch
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial import sandbox
 from harness.trial.environment import warm_up
 from harness.trial.workload import build

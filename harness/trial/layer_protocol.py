@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.case import AXES, DEFAULTS, DTYPES, Case
 from harness.errors import UsageError
+from harness.sweep_axes import AXES, DEFAULTS, DTYPES, Case
 
 # A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024

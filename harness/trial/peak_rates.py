@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU

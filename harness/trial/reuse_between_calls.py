@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.compilation import compilations
 from harness.trial.layer_protocol import WrongResult, check_error, scale_of, tolerance
 from harness.trial.metrics.operations import Observer, Storages

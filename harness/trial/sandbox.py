@@ -22,7 +22,7 @@ from os import write
 from pathlib import Path
 from typing import Any
 
-from harness import files
+from harness import file_io
 
 _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
@@ -359,7 +359,7 @@ def supervise(descriptor: int, directory: Path) -> None:
     finally:
         kill_children()
         unlink_noted()
-        files.remove_scratch(directory)
+        file_io.remove_scratch(directory)
         os._exit(0)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from harness import background_process, registry
-from harness.case import Case
 from harness.errors import UsageError
+from harness.sweep_axes import Case
 from harness.trial import (
     attention_and_gradients,
     compilation,

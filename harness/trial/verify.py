@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
 from harness.trial.layer_protocol import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors

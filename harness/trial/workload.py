@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial import layer_protocol, sandbox
 from harness.trial.layer_protocol import WrongResult
 

@@ -7,8 +7,8 @@ from rows import lines
 
 from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.fitted_laws import FittedLaw
-from harness.case import Case
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 Cost = Callable[[int, int, int], int]

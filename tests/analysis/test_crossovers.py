@@ -7,8 +7,8 @@ import pytest
 from rows import lines, usual_lines
 
 from harness.analysis.crossovers import COLUMNS, Crossover, crossovers, crossovers_table, layers_without_heads
-from harness.case import Case
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 

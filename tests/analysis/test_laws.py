@@ -8,8 +8,8 @@ import pytest
 from rows import SIZES, lines, usual_lines
 
 from harness.analysis.fitted_laws import COLUMNS, FittedLaw, fit_laws, laws_table
-from harness.case import Case
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
 
 LISTED = [
     *("impl", "mode", "dtype", "device", "mask", "metric", "law", "terms"),

@@ -6,7 +6,7 @@ import pytest
 from rows import SIZES, attention_time, lines, usual_lines
 
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.case import Case
+from harness.sweep_axes import Case
 
 
 def law(impl: str = "attention.fused", metric: str = "time", of: list | None = None) -> FittedLaw:

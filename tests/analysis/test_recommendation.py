@@ -10,9 +10,9 @@ from rows import usual_lines
 
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import Recommendation, SizeRequest, probability_first_is_least, recommend
-from harness.case import Setting
 from harness.polynomial import Term
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Setting
 
 LINES = usual_lines()
 SETTING = Setting.of(LINES[0])

@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.timing.cuda import TorchDevice, sample_cuda
 from harness.trial.workload import build
 

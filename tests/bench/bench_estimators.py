@@ -20,8 +20,8 @@ from bench.peers.grid import CASES, ROUNDS
 from bench.peers.noise import errors, rms
 from bench.peers.with_harness import Harness, SampledTrial, estimates_of, trials_of
 
-from harness.case import Case
 from harness.stats.estimate import are_quiet, best_probe, counted, low_quantile
+from harness.sweep_axes import Case
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "24"))
 ROWS = os.environ.get("HARNESS_BENCH_ROWS")

@@ -15,7 +15,7 @@ from bench.paired import ratio
 from rich.console import Console
 from rich.table import Table
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak
 from harness.trial.workload import Workload, build
 

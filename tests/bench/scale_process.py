@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from harness.case import Case
 from harness.cli.commands import main
 from harness.machine import PLACE
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
+from harness.sweep_axes import Case
 
 SIZES, BATCHES, ROUNDS = 10, 10, 2
 _KNOWN = {"family": "own", "has_heads": True, "import_s": 0.0, "forkable": True, "files": {}}

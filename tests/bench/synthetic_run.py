@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from harness.case import Case
 from harness.config import compose
 from harness.registry import claims_of_impl
 from harness.results import row_files, run_directory
+from harness.sweep_axes import Case
 
 HEADS = (1, 2, 4, 8, 16, 32)
 ATTENTION = ("attention.naive", "attention.packed", "attention.fused")

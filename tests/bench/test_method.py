@@ -5,7 +5,7 @@ import pytest
 from bench.peers import method
 from bench.peers.method import OneProcess, Readings, child
 
-from harness.case import Case
+from harness.sweep_axes import Case
 
 
 class Peer(OneProcess):

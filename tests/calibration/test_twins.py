@@ -7,10 +7,10 @@ from contextlib import nullcontext
 import pytest
 
 from harness.calibration.calibrate import Plan, Replicate, measure_replicates, replicates_of
-from harness.case import Case
 from harness.config import Precision
 from harness.measure.outcome import TrialOutcome
 from harness.registry import Traits
+from harness.sweep_axes import Case
 
 CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]
 TRAITS = {"rnn.torch": Traits("rnn", False)}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from harness.case import Case, grid
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.results.stored_run import StoredRun, read_run_directory
+from harness.sweep_axes import Case, grid
 
 # The cases of a grid and the trials of a case: more would show no more.
 _CASES = 24
@@ -73,7 +73,7 @@ def pretending() -> Iterator[None]:
     with ExitStack() as stack:
         for target, replacement in {
             "harness.measure.session.Executor": PretendedRunner,
-            "harness.cli.runs.BackgroundPlots": nullcontext,
+            "harness.cli.stored_runs.BackgroundPlots": nullcontext,
             "harness.measure.session.describe_machine": lambda *_: _MACHINE,
             "harness.measure.session.grid": lambda *arguments: islice(grid(*arguments), _CASES),
             "harness.report.build.build": build,

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from rows import measured, row
 
-from harness.case import Case
 from harness.cli.commands import main
 from harness.config import compose
 from harness.results.row_files import SCHEMA
+from harness.sweep_axes import Case
 
 CASES = [Case("rnn.torch", n, 32, 1) for n in (64, 128, 256)]
 

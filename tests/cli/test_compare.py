@@ -13,9 +13,9 @@ import pandas as pd
 import psutil
 import pytest
 
-from harness.case import AXES
 from harness.cli.commands import main
 from harness.measure import interleaved
+from harness.sweep_axes import AXES
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["d_model=16", "num_heads=2", "threads=1", "blocks=8", "memory_limit=512MiB", "out=found"]
@@ -43,7 +43,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
     monkeypatch.setattr(interleaved, "_ROUNDS_A_SERVER", 100)
-    monkeypatch.setattr("harness.gate.sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr("harness.gate.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

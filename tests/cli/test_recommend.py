@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rows import attention_time, measured, rnn_time, row
 
-from harness.case import Case
 from harness.cli.commands import main
+from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 CONFIG = """\

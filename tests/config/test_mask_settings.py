@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
+from harness.sweep_axes import Case
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any
 
 from rows import attention_time, measured, row
 
-from harness.case import Case
 from harness.config import compose
-from harness.export import Exported, export
+from harness.export_formats import Exported, export
 from harness.results import row_files, run_directory
 from harness.results.columns import table
 from harness.results.stored_run import read_run_directory
+from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512)
 MACHINE = {"host": "vm", "kernel": "Linux 6.1", "python": "3.11.7", "cpu": {"model": "EPYC", "threads": 2}}

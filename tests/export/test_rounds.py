@@ -9,8 +9,8 @@ from export.exports import SIZES
 from pytest_benchmark.stats import Stats
 from rows import attention_time
 
-from harness.case import Case
-from harness.export import rounds_of, statistics_of, statistics_of_interval
+from harness.export_formats import rounds_of, statistics_of, statistics_of_interval
+from harness.sweep_axes import Case
 
 
 @pytest.mark.parametrize("number", [*range(1, 14), 100])

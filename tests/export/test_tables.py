@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from export.exports import exported, strict
 
-from harness.case import DEFAULTS, Case
 from harness.errors import UsageError
-from harness.export import FORMATS, export, overrides
+from harness.export_formats import FORMATS, export, overrides
 from harness.results.columns import COLUMNS, lines_of_table
 from harness.results.stored_run import StoredRun, read_run_directory
+from harness.sweep_axes import DEFAULTS, Case
 
 
 def test_csv_is_the_summary_and_can_be_read_back(run: Path) -> None:

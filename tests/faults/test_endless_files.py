@@ -13,14 +13,14 @@ from rows import measured
 
 import harness
 from harness.calibration.record import load_calibration
-from harness.case import Case
 from harness.cli.commands import main
 from harness.config import compose
 from harness.errors import UsageError
-from harness.files import read_bytes
+from harness.file_io import read_bytes
 from harness.results.columns import table
 from harness.results.row_files import SCHEMA
 from harness.results.stored_run import read_run_directory
+from harness.sweep_axes import Case
 
 SECONDS, MORE_BYTES = 20, 2**30
 IRREGULAR = "not a regular file"

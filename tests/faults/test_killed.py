@@ -18,10 +18,10 @@ import pytest
 from faults.driver import DEADLINE_S, GRID, becomes_true
 from faults.walk import walk
 
-from harness.case import Case
 from harness.cli.commands import main
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
+from harness.sweep_axes import Case
 
 # A trial whose parent is killed before the trial has arranged to end with it.
 ORPHAN = """

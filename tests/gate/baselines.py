@@ -8,12 +8,12 @@ from rows import usual_lines
 
 from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
-from harness.case import Case
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
 from harness.gate.check import judge_baseline
 from harness.gate.check_rules import Outcome
 from harness.results.columns import COUNTS, CaseResult
+from harness.sweep_axes import Case
 
 IMPL = "attention.fused"
 CASES = tuple(Case(IMPL, n, 128, 2) for n in (256, 512, 1024))

@@ -6,11 +6,11 @@ from typing import Any
 
 from rows import PRECISION, row
 
-from harness.case import Case
 from harness.gate.compare import Comparison, compare_sides
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
 from harness.stats.paired_verdicts import Blocks, MeasuredBlocks, Rules
+from harness.sweep_axes import Case
 
 RULES = Rules()
 CASE = Case("attention.fused", seq_len=64, d_model=16, num_heads=2, allocator="steady")

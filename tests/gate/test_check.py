@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from gate.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, law, wanting, with_counts
 
-from harness.case import Case
 from harness.gate.baseline import Baseline, ClaimKept, FindingId, group
 from harness.gate.check import check_remarks, doubtful_cases, judge_baseline, with_confirmation
 from harness.gate.check_rules import Outcome, exit_status
 from harness.stats.paired_verdicts import Verdict
+from harness.sweep_axes import Case
 
 
 def changed(**values: object) -> Baseline:

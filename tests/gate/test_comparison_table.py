@@ -8,9 +8,9 @@ import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 from rich.console import Console
 
-from harness.case import AXES
 from harness.gate.compare import Comparison, comparison_table
 from harness.gate.reporters import comparison_sentences, show_comparison
+from harness.sweep_axes import AXES
 
 ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.workload import build_layer
 from impls.registry import IMPLS

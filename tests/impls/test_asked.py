@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ladder import EAGER, HERE, asked, can
 
-from harness.case import DTYPES
+from harness.sweep_axes import DTYPES
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "causal": {"mask": "causal"},

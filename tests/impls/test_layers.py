@@ -8,7 +8,7 @@ import torch
 from ladder import HERE, OTHER_BLOCKS, VARIED, case_of, cells, make, make_reference
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import input_width
 from harness.trial.verify import verify
 from harness.trial.workload import build

@@ -14,7 +14,7 @@ from another_device import THERE, AnotherDevice, OnTwoDevices
 from torch import Tensor, nn
 
 from harness import registry
-from harness.case import MODES, Case, collapsed
+from harness.sweep_axes import MODES, Case, collapsed
 from harness.trial.layer_protocol import is_causal, unsupported_reason
 from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify

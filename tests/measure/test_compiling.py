@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.case import Case
 from harness.measure.executor import CompilePolicy
 from harness.measure.outcome import TrialOutcome
+from harness.sweep_axes import Case
 from impls.impl import Impl
 from impls.registry import IMPLS
 

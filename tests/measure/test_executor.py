@@ -14,10 +14,10 @@ import psutil
 import pytest
 from faults.layers import SHARED
 
-from harness.case import Case
 from harness.errors import UsageError
 from harness.measure import fork_client
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -192,7 +192,7 @@ def test_what_runs_when_the_runner_ends_ends_with_it() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_however_the_driver_ends_nothing_of_a_trial_goes_on(number: signal.Signals) -> None:
     code = (
-        "from harness.measure.executor import Executor; from harness.case import Case\n"
+        "from harness.measure.executor import Executor; from harness.sweep_axes import Case\n"
         "with Executor(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**29) as runner:\n"
         "    runner.run('time', Case('planted:StartsADaemonAndSleeps', 32, 8, 2))\n"
     )

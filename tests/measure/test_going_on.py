@@ -5,10 +5,10 @@ from typing import Any
 
 from measure.test_scheduler import CASES, CONFIRMED, PRECISION, Log, Pretender, steady
 
-from harness.case import Case
 from harness.measure.scheduler import ResumeState, Scheduler
 from harness.registry import Traits
 from harness.stats.estimate import Trial
+from harness.sweep_axes import Case
 
 DONE = [Trial(1.0, 1.01, 0.1, 1.0)] * CONFIRMED
 TIMEOUT = ("timeout", "no result after 9 s")

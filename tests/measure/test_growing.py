@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from measure.test_scheduler import PRECISION, Log, Pretender, steady
 
-from harness.case import AXES, Case
 from harness.measure.scheduler import ResumeState, Scheduler
 from harness.registry import Traits
 from harness.stats.estimate import Trial
+from harness.sweep_axes import AXES, Case
 
 TRAITS = {"attention.fused": Traits("attention", True), "rnn.elman": Traits("rnn", False)}
 FUSED, ELMAN = Case("attention.fused", 64, 16, 2), Case("rnn.elman", 64, 16, 1)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from rows import row
 
-from harness.case import Case
 from harness.measure.executor import Executor
 from harness.measure.outcome import MOST_BYTES, InvalidAnswer, TrialOutcome, check_line
 from harness.results.accumulate_rows import RunAccumulator
+from harness.sweep_axes import Case
 
 OK = {"status": "ok", "reason": None}
 TIME = {**OK, "samples_s": [1e-3, 2e-3], "calls_per_sample": 4, "probe_s": 1e-4, "clock_s": 1e-8}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.trial_kinds import is_on_gpu
 
 pytestmark = pytest.mark.usefixtures("forked_servers")

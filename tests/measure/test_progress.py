@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.case import Case
 from harness.config import Precision
 from harness.measure import progress
 from harness.measure.outcome import TrialOutcome
 from harness.measure.progress import Screen
+from harness.sweep_axes import Case
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=4, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)

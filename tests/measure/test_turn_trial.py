@@ -10,10 +10,10 @@ import psutil
 import pytest
 from measure.misbehaving import FLAG
 
-from harness.case import Case
 from harness.measure.executor import Executor
 from harness.measure.fork_client import ForkServerLost, TurnTrial, TurnTrialFailed
 from harness.measure.outcome import TrialOutcome
+from harness.sweep_axes import Case
 from harness.trial.sandbox import NOTICE
 
 TURN_S = 0.002

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 
 FILE = Path(__file__).with_name("refusing.py")
 PLAIN = Case("attention.fused", 16, 8, 2)

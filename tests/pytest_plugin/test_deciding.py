@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from rows import PRECISION, measured
 
-from harness.case import Case
 from harness.pytest_plugin.scaling import Quantity
-from harness.pytest_plugin.session import Request
+from harness.pytest_plugin.shared_measurements import Request
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
+from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024)
 

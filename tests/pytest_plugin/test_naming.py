@@ -10,7 +10,7 @@ from planted import Identity
 
 from harness import registry
 from harness.errors import UsageError
-from harness.pytest_plugin.session import impl_name_of
+from harness.pytest_plugin.shared_measurements import impl_name_of
 from impls.attention.fused import FusedAttention
 
 

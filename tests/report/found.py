@@ -12,11 +12,11 @@ from harness.analysis.fitted_laws import FittedLaw, Series
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.analysis.table1 import BeyondRow, Cell, Table1Row
-from harness.case import Setting
 from harness.fit.laws import Coefficient, Law, Range
 from harness.polynomial import Term
 from harness.report.provenance import Provenance
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Setting
 
 FORWARD = Setting()
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>|`{{ 7 * 7 }}%{x}"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from rows import lines
 
 from harness import registry
-from harness.case import Case
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512)
 _NOTHING = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes"))

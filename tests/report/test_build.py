@@ -11,16 +11,16 @@ import pytest
 import seaborn as sns
 from rows import SIZES, attention_time, measured, row, usual_lines
 
-from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
 from harness.report.background_plots import BackgroundPlots
 from harness.report.build import build
-from harness.report.panels import PALETTE, TIME, looks_of, panel_settings, readable_setting
+from harness.report.figure_panels import PALETTE, TIME, looks_of, panel_settings, readable_setting
 from harness.report.plots.curves import curves
 from harness.report.plots.overviews import speedup
 from harness.report.report_data import Contents
 from harness.results import row_files, run_directory
+from harness.sweep_axes import Case
 
 
 def make_run(path: Path, rows: Sequence[dict]) -> Path:

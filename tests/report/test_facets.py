@@ -2,8 +2,8 @@
 
 from rows import lines, usual_lines
 
-from harness.case import Case
-from harness.report.panels import panel_settings
+from harness.report.figure_panels import panel_settings
+from harness.sweep_axes import Case
 
 
 def test_there_is_a_panel_for_each_width_and_number_of_heads() -> None:

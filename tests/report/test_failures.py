@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rows import usual_lines
 
-from harness.report.panels import expected_cost
+from harness.report.figure_panels import expected_cost
 from harness.report.text.cautions import failures_table
 
 

@@ -2,10 +2,10 @@
 
 from rows import PRECISION, measured, row
 
-from harness.case import Case
 from harness.report.text.cautions import failure_remarks, limits_reached
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
+from harness.sweep_axes import Case
 
 
 def run(*cases: tuple[Case, str]) -> list[CaseResult]:

@@ -2,7 +2,7 @@
 
 from report.found import some_findings, some_lines
 
-from harness.report.panels import panel_settings
+from harness.report.figure_panels import panel_settings
 from harness.report.plots.overviews import roofline
 
 

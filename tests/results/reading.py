@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from harness.case import Case
 from harness.results import row_files, run_directory
+from harness.sweep_axes import Case
 
 BARE: dict[str, Any] = {
     "case": Case("rnn.elman", 8, 4, 1).as_dict(),

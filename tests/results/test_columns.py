@@ -4,8 +4,8 @@ from pathlib import Path
 
 from rows import usual_lines
 
-from harness.case import AXES
 from harness.results.columns import COLUMNS, COUNTS, data_dictionary
+from harness.sweep_axes import AXES
 
 _DICTIONARY = Path(__file__).parents[2] / "docs" / "columns.md"
 

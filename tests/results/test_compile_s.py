@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from rows import PRECISION, measured, row
 
-from harness.case import Case
 from harness.results.accumulate_rows import RunAccumulator
 from harness.results.summarise import summarise
+from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", 64, 32, 2)
 

@@ -3,9 +3,9 @@
 import pytest
 from rows import PRECISION, row
 
-from harness.case import Case
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
+from harness.sweep_axes import Case
 
 CASE = Case("attention.naive", 512, 256, 8)
 

@@ -9,10 +9,10 @@ from results.reading import new_run
 from rows import PRECISION, measured
 
 from harness.background_process import BackgroundProcess
-from harness.case import Case
 from harness.results import accumulate_rows, row_files
 from harness.results.accumulate_rows import accumulate_share, read_run
 from harness.results.summarise import _lines_of, summarise, summarise_run
+from harness.sweep_axes import Case
 
 ROWS = [
     one

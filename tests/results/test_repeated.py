@@ -9,12 +9,12 @@ import pytest
 from results.reading import new_run
 from rows import PRECISION, measured, row
 
-from harness.case import Case
 from harness.measure.scheduler import read_resume_state
 from harness.results import row_files
 from harness.results.accumulate_rows import read_run
 from harness.results.row_files import SCHEMA
 from harness.results.summarise import Trials, duplicate_row_notices, summarise_run
+from harness.sweep_axes import Case
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
 Row = dict[str, Any]

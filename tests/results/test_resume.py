@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from rows import PRECISION, measured, row
 
-from harness.case import Case
 from harness.measure.scheduler import read_resume_state
 from harness.results import row_files, run_directory
 from harness.results.summarise import summarise_run
+from harness.sweep_axes import Case
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
 

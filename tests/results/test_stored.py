@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from rows import measured
 
-from harness.case import Case
 from harness.config import compose
 from harness.errors import UsageError
 from harness.results.columns import table
 from harness.results.row_files import SCHEMA
 from harness.results.stored_run import read_run_directory
+from harness.sweep_axes import Case
 
 
 def make(path: Path, config: str | None = None, machine: str | None = '{"host": "vm"}') -> Path:

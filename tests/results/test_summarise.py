@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from rows import PRECISION, lines, measured, row
 
-from harness.case import Case
 from harness.results.columns import COLUMNS, table
 from harness.results.summarise import summarise
+from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", 64, 32, 2)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial import compilation
 from harness.trial.compilation import NotCompiled
 

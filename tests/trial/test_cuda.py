@@ -8,8 +8,8 @@ import pytest
 import torch
 from trial.timing.cuda.test_gauge import FACTS
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak
 from harness.trial.timing.cuda import TorchDevice, sample_cuda
 from impls.registry import IMPLS

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported, build

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, nn
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import kv_len, unsupported_reason
 from harness.trial.workload import build
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.verify import verify
 from impls.attention.plain import PackedAttention

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.case import Case
 from harness.errors import UsageError
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult, output_dtype
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.timing.timed_trial import measure_time

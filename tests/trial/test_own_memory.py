@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.timing.timed_trial import measure_time
 from harness.trial.verify import verify
 

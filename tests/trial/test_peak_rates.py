@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.case import DTYPES, Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import DTYPES, Case
 from harness.trial.peak_rates import best_rate, last_cache_bytes
 
 

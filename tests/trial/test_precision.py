@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial import peak_rates
 from harness.trial.workload import build, exact_float32
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from harness.case import DTYPES, MODES, Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import DTYPES, MODES, Case
 from harness.trial.layer_protocol import tolerance
 
 # Of all others, the tests of the ladder.

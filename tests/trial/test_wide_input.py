@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.case import Case
 from harness.errors import UsageError
+from harness.sweep_axes import Case
 from harness.trial.attention_and_gradients import attention_map, gradient_reach
 from harness.trial.layer_protocol import WrongResult, input_width
 from harness.trial.metrics.collect import collect_metrics

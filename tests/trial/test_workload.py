@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import counted_tokens, forward_keywords, real_lengths, real_tokens
 
 

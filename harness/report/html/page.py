@@ -1,4 +1,4 @@
-"""The HTML report: templates lay out sentences, tables, charts and the run's origin, and escape everything.
+"""The HTML report: templates lay out sentences, tables, charts and the run's provenance, and escape everything.
 
 The page is a single file that loads nothing from elsewhere. It embeds its styles, its scripts, the charting library and
 the data of the charts: one record for each panel, and the axes that select a panel. Measured values come as numbers,
@@ -21,16 +21,16 @@ from markupsafe import Markup
 
 from harness.analysis.crossovers import Crossover
 from harness.analysis.roofline import Roof, RoofPoint, why_no_roof
-from harness.case import AXES
 from harness.errors import UsageError
 from harness.formatting import printable
-from harness.report import panels as parts
+from harness.report import figure_panels as parts
 from harness.report.document import Cell, Table
-from harness.report.panels import SETTING_AXES, Cost, Panel, PanelSetting
+from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
 from harness.report.provenance import calibration
 from harness.report.report_data import Contents
 from harness.report.text import claims, costs
 from harness.report.text.cautions import unsupported_layers
+from harness.sweep_axes import AXES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -112,8 +112,8 @@ def page(contents: Contents) -> str:
         "claims": claims.claims_table(found.verdicts),
         "laws": costs.laws_table(found.laws),
         "predictions": costs.held_out_table(found.held_out),
-        "calibration": calibration(contents.origin.machine),
-        "no_roof": why_no_roof(contents.origin.machine) or _UNDER_NO_ROOF,
+        "calibration": calibration(contents.provenance.machine),
+        "no_roof": why_no_roof(contents.provenance.machine) or _UNDER_NO_ROOF,
     }
     return _environment().get_template("page.html").render(values)
 
@@ -313,7 +313,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
             for name in _SELECTORS
         ],
         "panels": panels,
-        "first": _first(contents.settings, panels, contents.origin.grid),
+        "first": _first(contents.settings, panels, contents.provenance.grid),
     }
 
 

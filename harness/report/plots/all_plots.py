@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.roofline import roof_points, roofs
-from harness.report.panels import MEMORY, MOST_SHOWN, TIME, panel_settings, readable_setting
+from harness.report.figure_panels import MEMORY, MOST_SHOWN, TIME, panel_settings, readable_setting
 from harness.report.plots import overviews, style
 from harness.report.plots.curves import curves
 from harness.results.columns import CaseResult

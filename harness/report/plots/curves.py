@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from harness.formatting import shortened
-from harness.report import panels as parts
+from harness.report import figure_panels as parts
 from harness.report.document import grouped
-from harness.report.panels import Cost, Curve, FailedCase, Look, Panel, PanelSetting, cost_curves, looks_of
+from harness.report.figure_panels import Cost, Curve, FailedCase, Look, Panel, PanelSetting, cost_curves, looks_of
 from harness.report.plots.style import GUIDE, MANY, canvas, layer_handles, legend_columns, log_axis
 from harness.report.text.cautions import unsupported_layers
 

@@ -19,9 +19,9 @@ from matplotlib.lines import Line2D
 from harness import registry
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.formatting import shortened
-from harness.report import panels as parts
+from harness.report import figure_panels as parts
 from harness.report.document import grouped
-from harness.report.panels import Cost, Panel, PanelSetting
+from harness.report.figure_panels import Cost, Panel, PanelSetting
 from harness.report.plots.style import GUIDE, MANY, canvas, layer_handles, legend_columns, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.results.columns import CaseResult

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from harness.formatting import shortened
-from harness.report.panels import looks_of
+from harness.report.figure_panels import looks_of
 
 GUIDE = "0.45"
 _THEME = {

@@ -9,10 +9,10 @@ from typing import Any
 
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
-from harness.case import AXES, FAILURES, GROWING, SIZES, Case
 from harness.formatting import printable
 from harness.report.document import Cell, Table, grouped
 from harness.results.columns import CaseResult
+from harness.sweep_axes import AXES, FAILURES, GROWING, SIZES, Case
 
 # Statuses that a large size can cause. Errors and incorrect results have other causes.
 _OF_SIZE = ("oom", "timeout", "killed")

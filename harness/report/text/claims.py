@@ -7,12 +7,12 @@ from harness import formatting
 from harness.analysis.analyse import PublishedFindings
 from harness.analysis.claim_rules import REFUTED
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
-from harness.analysis.paper_files import QUANTITIES as PAPER_QUANTITIES
 from harness.analysis.published_claims import NOT_MEASURED, FigureComparison, JudgedClaim
+from harness.analysis.published_papers import QUANTITIES as PAPER_QUANTITIES
 from harness.analysis.table1 import BeyondRow, Table1Row
-from harness.case import LETTERS
 from harness.report.document import Cell, Groups, Row, Section, Sentence, Table, grouped
 from harness.report.text.costs import setting_label
+from harness.sweep_axes import LETTERS
 
 QUANTITIES = {
     "work": "work, forward",

@@ -14,12 +14,12 @@ from harness.analysis.claim_rules import signed_exponent
 from harness.analysis.crossovers import Crossover
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import HeldOut, scores
-from harness.case import AXES, SETTINGS, Setting
 from harness.fit.laws import Range, exponent_of
 from harness.polynomial import sum_text
 from harness.report.document import Cell, Groups, Row, Table, grouped
-from harness.report.panels import Facet, Panel, PanelSetting, fullest_panel, of_panel
+from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel
 from harness.results.columns import CaseResult
+from harness.sweep_axes import AXES, SETTINGS, Setting
 
 METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "work", "depth": "sequential depth"}
 # A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`.

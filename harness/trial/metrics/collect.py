@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from harness import registry
-from harness.case import Case
 from harness.errors import UsageError
+from harness.sweep_axes import Case
 from harness.trial import compilation, environment, layer_protocol, sandbox
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name

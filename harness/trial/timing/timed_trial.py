@@ -13,7 +13,7 @@ from statistics import fmean, median
 from time import monotonic, perf_counter
 from typing import Any
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
 from harness.trial.environment import affinity_mover, cpu_mhz, probe_s, randomize_heap, settle_heap, usage, warm_up
 from harness.trial.reuse_between_calls import LastCall, Renewal, check_call_times, check_last_call, take_last_call

@@ -7,9 +7,9 @@ from typing import Any
 from rows import lines
 
 from harness.analysis.analyse import paper_of
-from harness.analysis.paper_files import Paper
-from harness.case import Case
+from harness.analysis.published_papers import Paper
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
 
 SIZES = (256, 512, 1024, 2048)
 

@@ -5,11 +5,11 @@ from rows import lines
 
 from harness import registry
 from harness.analysis.analyse import paper_of
-from harness.analysis.paper_files import Paper
 from harness.analysis.published_claims import measured_value
-from harness.case import Case, grid
+from harness.analysis.published_papers import Paper
 from harness.config import compose
 from harness.config.hydra_adapter import conf_directory
+from harness.sweep_axes import Case, grid
 
 NAMES = sorted(path.stem for path in (conf_directory() / "paper").glob("*.yaml"))
 SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory() / "paper" / name).glob("*.yaml"))]

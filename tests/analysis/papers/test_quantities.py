@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from analysis.papers.settings import timed
 
-from harness.analysis.paper_files import QUANTITIES
+from harness.analysis.published_papers import QUANTITIES
 
 [LINE] = timed("sdpa.naive", lambda n: 0.010, sizes=(2048,), flops=7, depth=3)
 

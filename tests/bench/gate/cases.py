@@ -5,8 +5,8 @@ from itertools import cycle
 
 from bench.gate.planting import CALLS, IMPLS, class_name
 
-from harness.case import Case
 from harness.measure.interleaved import Pair
+from harness.sweep_axes import Case
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))
 DEVICE = os.environ.get("HARNESS_BENCH_DEVICE", "cpu")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import build
 
 CASES = [Case.from_dict(fields) for fields in json.loads(Path(os.environ["BENCH_REQUEST"]).read_text())]

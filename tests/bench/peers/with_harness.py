@@ -9,7 +9,6 @@ from typing import Any
 from bench.peers.grid import ROUNDS, TRIAL_S
 from bench.peers.method import Readings
 
-from harness.case import Case
 from harness.config import Precision
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
@@ -17,6 +16,7 @@ from harness.measure.scheduler import Scheduler
 from harness.registry import traits
 from harness.results.row import trial_of_row
 from harness.stats.estimate import Estimate, Trial, best_probe, estimate
+from harness.sweep_axes import Case
 
 # Every case gets all its rounds: what is compared is the estimate, at a given wall time.
 PRECISION = Precision(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyperf
 from bench.peers.method import Readings, child
 
-from harness.case import Case
+from harness.sweep_axes import Case
 
 OPTIONS = os.environ.get("HARNESS_BENCH_PYPERF_OPTIONS", "--fast")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.peers.method import OneProcess, Readings, child
 
-from harness.case import Case
+from harness.sweep_axes import Case
 
 # Of the time that is left, divided by the cases that are left, a case gets between these two, by the Timer's own rule.
 _ADAPTIVE_LEAST = 0.75

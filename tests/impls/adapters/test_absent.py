@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import Unsupported, build
 from impls.adapters.entries import ADAPTERS
 from impls.impl import Impl

@@ -9,7 +9,7 @@ from adapters.pretended import check_layout, install, later, take_on_the_cpu
 from torch import Tensor
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
 from harness.trial.workload import build

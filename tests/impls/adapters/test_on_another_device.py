@@ -8,7 +8,7 @@ from adapters.pretended import check_layout, install
 from another_device import THERE, AnotherDevice
 from torch import Tensor
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import build
 from impls.adapters.entries import ADAPTERS
 from impls.registry import IMPLS

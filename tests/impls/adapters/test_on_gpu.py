@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported
 from impls.adapters.entries import ADAPTERS

@@ -8,7 +8,7 @@ import torch
 from adapters.pretended import check_layout, install, later, take_on_the_cpu
 from torch import Tensor
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.verify import verify
 from impls.adapters.entries import ADAPTERS
 from impls.adapters.packages import XformersAttention

@@ -5,7 +5,7 @@ import torch
 from attention.watch import watched
 from torch import Tensor
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from impls.attention import fused
 from impls.attention.fused import CudnnAttention, EfficientAttention, FlashAttention, FusedAttention, MathAttention
 from impls.attention.plain import PackedAttention

@@ -7,7 +7,7 @@ import torch
 from attention.watch import watched
 from torch import Tensor, nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.workload import build
 from impls.attention.fused import ModuleAttention, ModuleAttentionWithWeights

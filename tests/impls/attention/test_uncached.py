@@ -5,7 +5,7 @@ from inspect import signature
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.workload import Unsupported, build
 from impls.attention.fused import FusedAttention, UncachedAttention

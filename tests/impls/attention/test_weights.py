@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import build_layer
 from impls.attention.entries import ATTENTION
 from impls.attention.plain import Attention

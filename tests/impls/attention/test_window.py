@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak
 from harness.trial.workload import build
 from impls.attention.plain import PackedAttention

@@ -5,7 +5,7 @@ import torch
 from blocks.parts import ATTENTIONS, CAUSAL, D, H, drawn, gradients, later, tokens, torchs
 from torch import nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import Unsupported, build
 from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids
 from impls.blocks.reference import EncoderReference

@@ -4,7 +4,7 @@ import pytest
 from blocks.parts import D, H
 from ladder import BLOCK_OF_EACH_KIND
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import build
 from impls.blocks import blocks
 

@@ -6,7 +6,7 @@ from blocks.parts import CAUSAL, FUSED, WINDOW, D, H, drawn, tokens
 from ladder import BLOCK_OF_EACH_KIND
 from torch import nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.verify import verify
 from harness.trial.workload import build
 from impls.blocks.blocks import Decoder, arguments_for, find, sinusoids

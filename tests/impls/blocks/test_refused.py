@@ -6,7 +6,7 @@ import pytest
 from blocks.parts import D, H
 from torch import Tensor, nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.workload import Unsupported, build
 from impls.blocks import blocks
 from impls.blocks.blocks import Decoder, Encoder

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.case import Case
 from harness.registry import claims_of_impl
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak
 from harness.trial.workload import build
 from impls.blocks import blocks

@@ -9,7 +9,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
 from harness.trial.workload import build

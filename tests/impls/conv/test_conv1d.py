@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.workload import build
 from impls.conv.conv1d import Conv1d, ConvReference

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import saved_bytes
 from harness.trial.workload import build
 from impls.attention.entries import LINEAR

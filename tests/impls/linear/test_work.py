@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import Observation, trace_call
 from harness.trial.workload import build
 from impls.attention.entries import LINEAR

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.workload import build, tensors_in
 from impls.rnn.gated import GRU, LSTM, Elman

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import tolerance, unsupported_reason
 from impls.rnn.minimal import MinGRU, MinLSTM, ParallelMinGRU, ParallelMinLSTM, g, log_g, log_scan
 from impls.rnn.reference import MinGRUReference, MinLSTMReference

@@ -1,7 +1,7 @@
 """Cases that are compared with each other belong to the same shard."""
 
-from harness.case import SETTINGS, Case
 from harness.measure.cluster_shards import shards_of
+from harness.sweep_axes import SETTINGS, Case
 
 CASES = [
     Case(impl, n, 16, 2, mode=mode) for mode in ("train", "forward") for impl in ("rnn.elman", "a:B") for n in (8, 16)

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from harness.case import Case
 from harness.measure.fork_client import Turn, TurnTrialFailed
 from harness.measure.interleaved import Block, Side, Timing, take_block
 from harness.measure.outcome import TrialOutcome
 from harness.stats.paired_verdicts import BlockFailed
+from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", seq_len=16, d_model=16, num_heads=2)
 TIMING = Timing(turn_s=0.004, block_s=0.12)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.case import Case
 from harness.measure import interleaved
 from harness.measure.fork_client import Turn
 from harness.measure.interleaved import (
@@ -24,6 +23,7 @@ from harness.measure.interleaved import (
     time_pairs,
 )
 from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules
+from harness.sweep_axes import Case
 
 A, B = (Case(impl, seq_len=16, d_model=16, num_heads=2) for impl in ("rnn.torch", "rnn.elman"))
 

@@ -8,8 +8,8 @@ import pytest
 from report.found import some_lines, some_origin
 
 from harness.analysis.analyse import Analysis
+from harness.report.figure_panels import looks_of
 from harness.report.html.page import page
-from harness.report.panels import looks_of
 from harness.report.report_data import Contents
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")

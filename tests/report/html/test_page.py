@@ -58,7 +58,7 @@ def evil() -> str:
 
 def test_the_answer_stands_first_and_every_section_after_it(usual: str) -> None:
     ids = re.findall(r'<section id="(\w+)"', usual)
-    assert ids == ["answer", "table1", "charts", "claims", "laws", "predictions", "failures", "origin"]
+    assert ids == ["answer", "table1", "charts", "claims", "laws", "predictions", "failures", "provenance"]
     assert "Fastest at n = 2048: rnn.torch" in Elements(usual).all_text()
 
 
@@ -90,7 +90,7 @@ def test_it_tells_claims_laws_predictions_failures_and_where_it_comes_from(usual
 def test_a_run_that_says_nothing_has_a_page_that_says_so() -> None:
     html = page(Contents([], Analysis(), some_origin()))
     assert "Nothing was timed" in html
-    assert re.findall(r'<section id="(\w+)"', html) == ["answer", "charts", "failures", "origin"]
+    assert re.findall(r'<section id="(\w+)"', html) == ["answer", "charts", "failures", "provenance"]
 
 
 def test_a_run_of_failures_alone_says_why() -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from report.many import many_lines, without
 
 from harness import registry
-from harness.report.panels import MEMORY, TIME, looks_of, panel_settings
+from harness.report.figure_panels import MEMORY, TIME, looks_of, panel_settings
 from harness.report.plots.curves import curves, spread_labels
 from harness.results.columns import CaseResult
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from report.many import many_lines, without
 
 from harness import registry
-from harness.report.panels import TIME, panel_settings
+from harness.report.figure_panels import TIME, panel_settings
 from harness.report.plots.curves import curves
 from harness.results.columns import CaseResult
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rows import lines
 
-from harness.case import Case
 from harness.report.plots.all_plots import draw
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
 
 
 def a_few() -> list[CaseResult]:

@@ -12,7 +12,7 @@ from report.many import SIZES, many_lines, without
 from rows import usual_lines
 
 from harness import registry
-from harness.report.panels import panel_settings
+from harness.report.figure_panels import panel_settings
 from harness.report.plots.all_plots import draw
 from harness.report.plots.overviews import failed_rows, ladder, ladder_rows
 from harness.results.columns import CaseResult

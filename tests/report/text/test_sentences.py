@@ -7,11 +7,11 @@ import pytest
 from report.found import FORWARD, some_findings
 
 from harness.analysis.crossovers import Crossover
-from harness.case import Setting
 from harness.fit.laws import Break, Coefficient, Range
 from harness.polynomial import Term
 from harness.report.text import claims, costs
 from harness.report.text.costs import COST_TEXTS, crossover_sentence, possible_crossings
+from harness.sweep_axes import Setting
 
 FOUND = some_findings([])
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.case import Case
 from harness.report.text.cautions import WIDTH, verification_lines, verification_summary
+from harness.sweep_axes import Case
 
 REASON = "gradient of projection.weight is off by 2.9e+00 of its norm, where rounding explains 1.9e-06 in this layer"
 OK = {"status": "ok", "reason": None, "against": "NaiveReference", "tolerance": 2e-6, "output_error": 3e-7}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.attention_and_gradients import attention_map
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.workload import Unsupported

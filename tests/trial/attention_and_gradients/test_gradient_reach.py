@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness import registry
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.attention_and_gradients import gradient_reach
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.workload import Unsupported, build

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.metrics.opaque_kernels import backend_name
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 
 
 def facts(runner: Executor, impl: str, n: int = 16, d: int = 16, h: int = 2, b: int = 1, mode: str = "forward") -> dict:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from harness.case import DTYPES, MODES, Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import DTYPES, MODES, Case
 from harness.trial.metrics.collect import collect_metrics
 
 # Of all others, the tests of the ladder.

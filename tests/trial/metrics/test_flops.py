@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import KERNELS, Work, causal_pairs
 from harness.trial.metrics.operations import Observer, Storages

@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak, peak_of_changes, resident_peak
 from harness.trial.workload import build
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 
 B, N, D, H = (
     3,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from trial.metrics.unseen import UNSEEN_BYTES
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.metrics.collect import collect_metrics, exceeds_traced
 
 CASE = Case("attention.packed", 16, 8, 2)

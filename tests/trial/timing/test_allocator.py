@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 pytestmark = [

@@ -11,8 +11,8 @@ from faults import layers
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.case import Case
 from harness.measure.executor import Executor
+from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.reuse_between_calls import (
     Renewal,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.case import Case
+from harness.sweep_axes import Case
 from harness.trial.compilation import CompiledAgain
 from harness.trial.timing import timed_trial
 from harness.trial.timing.timed_trial import take_turns

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from harness import registry
-from harness.case import AXES, FAILURES
 from harness.errors import UsageError
 from harness.file_validation import Damaged, FileModel, checked, one_of, validator
 from harness.key_value_options import check_axis, flattened
 from harness.results.columns import CaseResult
+from harness.sweep_axes import AXES, FAILURES
 
 if TYPE_CHECKING:
     from harness.analysis.fitted_laws import Point

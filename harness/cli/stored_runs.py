@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from harness.case import Case
 from harness.cli.commands import DONE
 from harness.errors import UsageError
-from harness.export import BINARY, check_format, export
+from harness.export_formats import BINARY, check_format, export
 from harness.formatting import duration
 from harness.measure.cluster_shards import read_plan, read_state
 from harness.report.background_plots import BackgroundPlots
@@ -23,6 +22,7 @@ from harness.results import run_directory
 from harness.results.columns import CaseResult
 from harness.results.run_directory import holder
 from harness.results.stored_run import read_run_directory
+from harness.sweep_axes import Case
 
 if TYPE_CHECKING:
     from harness.report.report_data import Contents

@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from harness.case import AXES, DEFAULTS, Case, grid
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
@@ -28,6 +27,7 @@ from harness.measure.session import Session
 from harness.registry import Traits
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
+from harness.sweep_axes import AXES, DEFAULTS, Case, grid
 
 _SEED = 0
 

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from harness import __version__
-from harness.case import AXES, DEFAULTS, Case
 from harness.errors import UsageError, did_you_mean
-from harness.files import to_csv
+from harness.file_io import to_csv
 from harness.formatting import printable
 from harness.machine import part
 from harness.results.accumulate_rows import read_run
 from harness.results.columns import COLUMNS, CaseResult, table
 from harness.results.stored_run import StoredRun
 from harness.results.summarise import Trials
+from harness.sweep_axes import AXES, DEFAULTS, Case
 
 # Formats that a terminal cannot show.
 BINARY = frozenset({"parquet"})

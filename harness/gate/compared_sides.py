@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.console import Console
 
 from harness import registry
-from harness.case import AXES, Case, collapsed
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.gate.check_rules import Outcome
@@ -24,6 +23,7 @@ from harness.results import run_directory
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise_run
 from harness.stats.paired_verdicts import MeasuredBlocks, Rules, Verdict
+from harness.sweep_axes import AXES, Case, collapsed
 from harness.worktree import Worktree, worktree
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from harness import formatting, registry
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import Roof, RoofPoint
-from harness.case import SETTINGS, setting_text
 from harness.report.document import grouped
 from harness.results.columns import CaseResult
+from harness.sweep_axes import SETTINGS, setting_text
 
 SETTING_AXES = ("batch_size", *SETTINGS)
 # The most widths, and the most numbers of heads, that one plot has room for.
