@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from harness import registry
+from harness import layer_lookup
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
 from harness.former_names import FORMER, complement, present
@@ -84,7 +84,7 @@ def whole(text: str) -> int:
 
 def layer(text: str) -> str:
     """The name of a layer. Raises UsageError for an unknown one."""
-    registry.check_name(text)
+    layer_lookup.check_name(text)
     return text
 
 
@@ -209,7 +209,7 @@ def matching(pattern: str, impls: Sequence[str] | None = None) -> list[str]:
     """
     if "*" not in pattern:
         return [pattern]
-    names = registry.names() if impls is None else impls
+    names = layer_lookup.names() if impls is None else impls
     return any_impl(fnmatch.filter(names, pattern), f"impl={pattern}", names)
 
 
@@ -224,7 +224,7 @@ def _checked(axis: str, value: Any) -> Any:
     """The value, if it is valid along the axis. Raises UsageError otherwise."""
     known = AXES[axis]
     if axis == "impl":
-        registry.check_name(str(value))
+        layer_lookup.check_name(str(value))
     if known.values and value not in known.values:
         raise UsageError(f"unknown {axis} '{value}'{did_you_mean(str(value), known.values)}")
     if known.type is str:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from harness import registry
+from harness import layer_lookup
 from harness.errors import UsageError
 from harness.polynomial import parse
 from harness.sweep_axes import Case
@@ -75,27 +75,27 @@ def test_what_is_no_whole_number_is_no_count() -> None:
 
 
 def test_a_backward_pass_claims_what_training_does_less_a_forward_pass() -> None:
-    of = registry.claims_of_impl("attention.fused")
-    assert str(registry.work_of(of, "backward")) == "16nd² + 10n²d"
-    assert str(registry.work_of(registry.claims_of_impl("rnn.elman"), "backward")) == "8nd² − 2d²"
-    assert registry.work_of({"work": of["work"]}, "backward") is None
-    assert registry.work_of(of, "decode") is of["work_decode"]
+    of = layer_lookup.claims_of_impl("attention.fused")
+    assert str(layer_lookup.work_of(of, "backward")) == "16nd² + 10n²d"
+    assert str(layer_lookup.work_of(layer_lookup.claims_of_impl("rnn.elman"), "backward")) == "8nd² − 2d²"
+    assert layer_lookup.work_of({"work": of["work"]}, "backward") is None
+    assert layer_lookup.work_of(of, "decode") is of["work_decode"]
     assert str(of["work"] - of["work"]) == "0"
 
 
 def test_every_registered_impl_claims_something() -> None:
     for name in IMPLS:
-        assert registry.claims_of_impl(name)
+        assert layer_lookup.claims_of_impl(name)
 
 
 def test_somebodys_own_layer_may_claim_what_it_likes_of_what_there_is() -> None:
     class Theirs:
         claims: ClassVar = {"work": "2nd²", "depth": "1"}
 
-    found = registry.claims_of_class(Theirs)
+    found = layer_lookup.claims_of_class(Theirs)
     assert found["work"](n=3, d=2) == 24
     assert set(found) == {"work", "depth"}
-    assert registry.claims_of_class(object) == {}
+    assert layer_lookup.claims_of_class(object) == {}
 
 
 def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
@@ -103,7 +103,7 @@ def test_an_unknown_claim_is_refused_with_the_nearest_one() -> None:
         claims: ClassVar = {"works": "nd"}
 
     with pytest.raises(UsageError, match="unknown claim 'works'; did you mean 'work'"):
-        registry.claims_of_class(Theirs)
+        layer_lookup.claims_of_class(Theirs)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_a_claim_that_cannot_be_read_is_named_with_its_part_and_what_is_taken(
     stated: dict[str, str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        registry.claims_of_class(type("Theirs", (), {"claims": stated}))
+        layer_lookup.claims_of_class(type("Theirs", (), {"claims": stated}))
 
 
 def test_what_is_claimed_by_order_may_be_written_as_an_order() -> None:
-    assert str(registry.claims_of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"
+    assert str(layer_lookup.claims_of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"
 
 
 def test_a_claim_in_key_value_heads_is_stated_for_the_case() -> None:
     def work(impl: str, g: int) -> str:
-        return str(registry.claims_of_impl(impl, Case(impl, 64, 32, 8, num_kv_heads=g))["work"])
+        return str(layer_lookup.claims_of_impl(impl, Case(impl, 64, 32, 8, num_kv_heads=g))["work"])
 
     assert work("attention.fused", 0) == "8nd² + 4n²d"
     assert work("attention.fused", 2) == "4nd² + 8nd²/h + 4n²d"
@@ -136,5 +136,6 @@ def test_a_claim_in_key_value_heads_is_stated_for_the_case() -> None:
 
 def test_a_claim_of_a_users_layer_may_be_in_key_value_heads() -> None:
     theirs = type("Theirs", (), {"claims": {"work": "4nd² + 4nd²g/h + 4n²d"}})
-    assert str(registry.claims_of_class(theirs)["work"]) == "8nd² + 4n²d"
-    assert registry.claims_of_class(theirs, Case("m:Theirs", 64, 32, 8, num_kv_heads=4))["work"](n=1, d=8, h=8) == 416
+    assert str(layer_lookup.claims_of_class(theirs)["work"]) == "8nd² + 4n²d"
+    grouped = layer_lookup.claims_of_class(theirs, Case("m:Theirs", 64, 32, 8, num_kv_heads=4))
+    assert grouped["work"](n=1, d=8, h=8) == 416

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from harness import registry
+from harness import layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
 from impls.registry import IMPLS
@@ -11,42 +11,42 @@ from impls.registry import IMPLS
 
 def test_every_registered_impl_and_its_reference_can_be_loaded() -> None:
     for name in IMPLS:
-        assert isinstance(registry.load_class(name), type)
-        assert isinstance(registry.load_reference(name), type)
+        assert isinstance(layer_lookup.load_class(name), type)
+        assert isinstance(layer_lookup.load_reference(name), type)
 
 
 def test_a_misspelt_name_gets_the_nearest_one() -> None:
     with pytest.raises(UsageError, match=r"unknown impl 'atention\.fused'; did you mean 'attention\.fused'\?"):
-        registry.check_name("atention.fused")
+        layer_lookup.check_name("atention.fused")
 
 
 @pytest.mark.parametrize("name", ["my.module:", ":Layer", "my module:Layer", "my.module:Layer:more", "../x:Y"])
 def test_a_malformed_name_of_somebodys_own_layer_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"is not of the form their\.module:TheirLayer"):
-        registry.check_name(name)
+        layer_lookup.check_name(name)
 
 
 def test_a_file_without_a_path_gets_one() -> None:
     with pytest.raises(UsageError, match=r"^impl 'mix\.py:Mix': .* path: impl=\./mix\.py:Mix$"):
-        registry.check_name("mix.py:Mix")
+        layer_lookup.check_name("mix.py:Mix")
 
 
 def test_somebodys_own_layer_may_name_one_of_ours_as_its_reference() -> None:
-    assert registry.load_reference("planted:ForgetsTheScale") is registry.load_reference("attention.naive")
-    assert registry.load_reference("planted:Identity") is None
+    assert layer_lookup.load_reference("planted:ForgetsTheScale") is layer_lookup.load_reference("attention.naive")
+    assert layer_lookup.load_reference("planted:Identity") is None
 
 
 def test_something_that_is_no_class_is_refused() -> None:
     with pytest.raises(TypeError, match="planted:NotALayer is not a class"):
-        registry.load_class("planted:NotALayer")
+        layer_lookup.load_class("planted:NotALayer")
 
 
 def test_heads_must_divide_the_width_of_a_layer_that_has_heads() -> None:
     case = Case("attention.fused", 8, 10, 3)
-    assert registry.unsupported_reason(case, has_heads=True) == "d_model=10 is not divisible by num_heads=3"
-    assert registry.unsupported_reason(case, has_heads=False) is None
+    assert layer_lookup.unsupported_reason(case, has_heads=True) == "d_model=10 is not divisible by num_heads=3"
+    assert layer_lookup.unsupported_reason(case, has_heads=False) is None
 
 
 def test_looking_up_names_does_not_import_torch() -> None:
-    code = "import sys, harness.registry, harness.cli.layers; sys.exit('torch' in sys.modules)"
+    code = "import sys, harness.layer_lookup, harness.cli.layers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -11,8 +11,8 @@ from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_inter
 from harness.analysis.fitted_laws import FittedLaw, series_groups
 from harness.errors import UsageError
 from harness.fit.laws import Range, exponent_of
+from harness.layer_lookup import BY_ORDER, claims_of_impl, work_of
 from harness.polynomial import Polynomial, parse
-from harness.registry import BY_ORDER, claims_of_impl, work_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, Setting
 from impls.registry import IMPLS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness import registry
+from harness import layer_lookup
 from harness.analysis.fitted_laws import series_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, Setting
@@ -204,7 +204,7 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     return {
         impl
         for impl, seen in heads.items()
-        if (not registry.traits(impl).has_heads if impl in IMPLS else several and seen == {1})
+        if (not layer_lookup.traits(impl).has_heads if impl in IMPLS else several and seen == {1})
     }
 
 

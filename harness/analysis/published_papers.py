@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from harness import registry
+from harness import layer_lookup
 from harness.errors import UsageError
 from harness.file_validation import Damaged, FileModel, checked, one_of, validator
 from harness.key_value_options import check_axis, flattened
@@ -143,7 +143,7 @@ def _layers(name: Any) -> tuple[str, str]:
     """Split `impl` or `impl / other` into two names, the second empty if absent."""
     of, slash, over = (part.strip() for part in str(name).partition(" /"))
     for layer in (of, over) if slash else (of,):
-        registry.check_name(layer)
+        layer_lookup.check_name(layer)
     return of, over
 
 

@@ -23,12 +23,12 @@ import numpy as np
 from harness.calibration import machine_state
 from harness.config import Precision
 from harness.errors import UsageError
+from harness.layer_lookup import Traits
 from harness.machine import cpu_model
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.scheduler import TrialRunner, Watcher
 from harness.measure.session import Session
-from harness.registry import Traits
 from harness.results.row import trial_of_row
 from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
 from harness.sweep_axes import DTYPES, Case

@@ -11,7 +11,7 @@ from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.parsers import REACH_IMPLS
 from harness.errors import UsageError
 from harness.key_value_options import Key, layer, read_keys, whole
-from harness.registry import unsupported_reason
+from harness.layer_lookup import unsupported_reason
 from harness.results.run_directory import check_run, unused_path
 from harness.sweep_axes import BAD_STATUSES, Case, collapsed
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 import harness
-from harness import registry
+from harness import layer_lookup
 from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
 from harness.cli.commands import DONE, INTERRUPTED
@@ -70,7 +70,7 @@ def _two_sides(given: Sequence[str]) -> tuple[str, str]:
     if len(given) != 1 or len(names) != 2:
         raise UsageError("compare takes two layers, impl=A,B, or a commit to compare with, ref=main")
     for name in names:
-        registry.check_name(name)
+        layer_lookup.check_name(name)
     return names[0], names[1]
 
 

@@ -23,7 +23,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness import registry
+from harness import layer_lookup
 from harness.config.schema import PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
 from harness.errors import UsageError, did_you_mean
 from harness.file_io import MOST_YAML_BYTES, read_text
@@ -230,7 +230,7 @@ def split(
         if override.is_sweep_override() and name not in AXES and name not in LISTS:
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
         if name in AXES or name not in groups:
-            values[name] = _values(override, registry.names() if impls is None else impls)
+            values[name] = _values(override, layer_lookup.names() if impls is None else impls)
         if name in groups:
             # An axis can be a group of files too (`device`): its first value chooses the file.
             option = str(_first(values[name])) if name in AXES else argument.partition("=")[2]

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_model, model_validator
 
-from harness import former_names, registry
+from harness import former_names, layer_lookup
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
 from harness.errors import UsageError
@@ -105,7 +105,7 @@ def _case(parts: Mapping[str, Any]) -> Case:
     case = Case(**values)
     # A layer that no longer exists does not damage the file: the measurement will report it. A known impl replaces it
     # here, so that only the other axes are checked.
-    check_axes(replace(case, impl=registry.names()[0]).as_dict())
+    check_axes(replace(case, impl=layer_lookup.names()[0]).as_dict())
     return case
 
 

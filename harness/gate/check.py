@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 import harness
-from harness import formatting, registry
+from harness import formatting, layer_lookup
 from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
 from harness.config import SweepConfig
@@ -250,7 +250,7 @@ class Remeasurement:
         lost = {}
         for impl in dict.fromkeys(case.impl for case in cases):
             try:
-                registry.check_name(impl)
+                layer_lookup.check_name(impl)
                 self.session.describe(impl)
             except UsageError as error:
                 lost[impl] = str(error)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import registry
+from harness import layer_lookup
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.gate.check_rules import Outcome
 from harness.gate.compare import TIME, Comparison, compare_sides
+from harness.layer_lookup import Traits
 from harness.measure.interleaved import BlockLog, Pair, PairScreen, Sides, Timing, time_pairs
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Session
-from harness.registry import Traits
 from harness.results import run_directory
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise_run
@@ -138,7 +138,7 @@ def _session(config: SweepConfig, cache: Path, path: list[str] | None) -> Sessio
 
 def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree) -> _OpenSides:
     for impl in request.config.axes["impl"]:
-        if registry.is_in_a_file(impl):
+        if layer_lookup.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
         base, head = (runner.ask("describe", Case(impl, 1, 1, 1)) for runner in (found.sides.base, found.sides.head))
         lacking = _lacking(impl, base, head, str(request.ref))
@@ -151,8 +151,8 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
                 f"impl '{impl}' is from {file}, which is not of this repository: both sides would be the same"
             )
         for session, seen in ((found.base, base.values), (found.head, head.values)):
-            own = registry.is_foreign(impl)
-            session.traits[impl] = Traits(seen["family"], seen["has_heads"]) if own else registry.traits(impl)
+            own = layer_lookup.is_foreign(impl)
+            session.traits[impl] = Traits(seen["family"], seen["has_heads"]) if own else layer_lookup.traits(impl)
     return found
 
 
@@ -175,7 +175,7 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
 
 def _is_absent(impl: str, reason: str) -> bool:
     """Whether the layer itself was not found, rather than something that its module imports."""
-    module, _, name = registry.target(impl).partition(":")
+    module, _, name = layer_lookup.target(impl).partition(":")
     missing = _NO_MODULE.search(reason)
     if missing is not None:
         return f"{module}.".startswith(f"{missing[1]}.")

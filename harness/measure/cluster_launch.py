@@ -28,9 +28,9 @@ from harness.background_process import search_path
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES, SLURM, Launcher
 from harness.errors import UsageError
+from harness.layer_lookup import Traits
 from harness.measure import cluster_shards
 from harness.measure.cluster_shards import ENDED, LOGS, Shard
-from harness.registry import Traits
 from harness.sweep_axes import Case
 
 # Shortest time between two queries about the same thing, in seconds.

@@ -24,10 +24,10 @@ from harness.config import SweepConfig
 from harness.config.schema import PROCESSES
 from harness.errors import UsageError
 from harness.file_io import read_json, write_atomically
+from harness.layer_lookup import Traits
 from harness.machine import unlike, usable_cpus
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import Session
-from harness.registry import Traits
 from harness.results import run_directory
 from harness.sweep_axes import Case
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from harness import registry
+from harness import layer_lookup
 from harness.errors import UsageError
 from harness.measure.fork_client import ForkServer, ForkServerLost, NoAnswer, NoProcess, TurnTrial, TurnTrialFailed
 from harness.measure.outcome import TrialOutcome, printable_reason
@@ -41,7 +41,7 @@ class CompilePolicy:
         """Whether a trial is known to compile, or to load compiled code."""
         if case is None or not KINDS[purpose].builds_layer:
             return False
-        return registry.is_compiled(case.impl) or case.impl in self._found
+        return layer_lookup.is_compiled(case.impl) or case.impl in self._found
 
     def limit_s(self, purpose: str, case: Case | None) -> float:
         """The time limit of a trial, in seconds.

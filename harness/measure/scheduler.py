@@ -21,8 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness.config import Precision
+from harness.layer_lookup import Traits, unsupported_reason
 from harness.measure.outcome import TrialOutcome
-from harness.registry import Traits, unsupported_reason
 from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
 from harness.results.summarise import Trials, duplicate_row_notices

@@ -16,18 +16,18 @@ from typing import Any, Literal
 import yaml
 from rich.console import Console
 
-from harness import registry
+from harness import layer_lookup
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.file_io import write_atomically
 from harness.formatting import duration
 from harness.former_names import present
+from harness.layer_lookup import Traits
 from harness.machine import describe_machine, unlike
 from harness.measure.executor import Executor
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
-from harness.registry import Traits
 from harness.results import row_files, run_directory
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise_run
@@ -46,8 +46,8 @@ def describe_impl(impl: str, executor: Executor) -> Traits:
 
     Raises UsageError if the module or the class cannot be loaded, or if its claims are not valid.
     """
-    if not registry.is_foreign(impl):
-        return registry.traits(impl)
+    if not layer_lookup.is_foreign(impl):
+        return layer_lookup.traits(impl)
     found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
     refused = found.values.get("claims_refused") if found.ok else found.reason
     if refused:
@@ -111,7 +111,7 @@ class Session:
 
     def unsupported_reason(self, case: Case) -> str | None:
         """Why the numbers of the case are impossible for its layer; None if they allow it."""
-        return registry.unsupported_reason(case, self.has_heads(case.impl))
+        return layer_lookup.unsupported_reason(case, self.has_heads(case.impl))
 
     def refused(self, cases: Sequence[Case], finished: Collection[Case]) -> dict[Case, tuple[str, str]]:
         """The status and reason of each refused case, judged by its numbers first and then by its layer."""
@@ -122,7 +122,7 @@ class Session:
     def expected_s(self, cases: Sequence[Case]) -> tuple[float, float]:
         """The least and the longest time to measure the cases, in seconds, if no call takes longer than a trial."""
         p = self.precision
-        once = _SWEEP_COST_S + _COMPILE_S * sum(registry.is_compiled(case.impl) for case in cases)
+        once = _SWEEP_COST_S + _COMPILE_S * sum(layer_lookup.is_compiled(case.impl) for case in cases)
         rounds = (fewest(p), p.max_rounds)
         least, most = (once + len(cases) * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
         return least, most
@@ -250,7 +250,7 @@ class OutputDirectory:
         return {
             impl: files
             for impl, now in code.items()
-            if isinstance(before.get(impl), Mapping) and (files := registry.changed_files(before[impl], now))
+            if isinstance(before.get(impl), Mapping) and (files := layer_lookup.changed_files(before[impl], now))
         }
 
     def check_machine(self, machine: Mapping[str, Any]) -> None:
@@ -348,9 +348,9 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
 
 def code_digests(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
     """The digests of each layer's files, by impl, in the form in which a run stores them."""
-    here, ours = Path.cwd(), registry.files_of_builtin_layers()
+    here, ours = Path.cwd(), layer_lookup.files_of_builtin_layers()
     return {
-        impl: registry.shown_digests(known.files, here) if registry.is_foreign(impl) else ours
+        impl: layer_lookup.shown_digests(known.files, here) if layer_lookup.is_foreign(impl) else ours
         for impl, known in traits.items()
     }
 

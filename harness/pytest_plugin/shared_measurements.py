@@ -21,10 +21,10 @@ from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
 from harness.key_value_options import check_axes, present_keywords
+from harness.layer_lookup import Traits
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session
-from harness.registry import Traits
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
 from harness.sweep_axes import AXES, DEFAULTS, Case, grid

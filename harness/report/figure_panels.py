@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from harness import formatting, registry
+from harness import formatting, layer_lookup
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.report.document import grouped
@@ -175,7 +175,7 @@ def looks_of(impls: Iterable[str]) -> dict[str, Look]:
     colours of their own.
     """
     wanted = set(impls)
-    ours = list(dict.fromkeys((*FIRST, *registry.names())))
+    ours = list(dict.fromkeys((*FIRST, *layer_lookup.names())))
     order = [*ours, *sorted(wanted - set(ours))]
     return {impl: nth_look(i) for i, impl in enumerate(order) if impl in wanted}
 

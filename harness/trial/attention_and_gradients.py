@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult, input_width, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
@@ -20,7 +20,7 @@ def has_own_weights(layer: nn.Module, case: Case, seed: int) -> bool:
     They are its own if another seed gives the same weights as `seed`. A layer without weights has none of its own.
     """
     torch.manual_seed(seed + 1)
-    other = build_layer(registry.load_class(case.impl), case, **registry.build_options(case.impl)).state_dict()
+    other = build_layer(layer_lookup.load_class(case.impl), case, **layer_lookup.build_options(case.impl)).state_dict()
     mine = layer.state_dict()
     return bool(mine) and all(torch.equal(value.to(other[name]), other[name]) for name, value in mine.items())
 
@@ -41,12 +41,12 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
     if the layer provides no attention matrix for the case. Raises WrongResult if the matrix is no attention: a row's
     sum is not 1, or a token attends to later ones despite the mask.
     """
-    layer_class = registry.load_class(case.impl)
+    layer_class = layer_lookup.load_class(case.impl)
     reason = _refusal(layer_class, case)
     if reason:
         raise Unsupported(reason)
     torch.manual_seed(seed)
-    layer: Any = build_layer(layer_class, case, **registry.build_options(case.impl)).eval()
+    layer: Any = build_layer(layer_class, case, **layer_lookup.build_options(case.impl)).eval()
     x = torch.stack([_vector(word, case.d_model * input_width(layer_class)) for word in words])[None]  # (1, n, d)
     n = len(words)
     with torch.no_grad():

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import sandbox
 from harness.trial.environment import warm_up
@@ -261,9 +261,9 @@ def check_compiled(case: Case) -> None:
 
 def claims_compiled(impl: str) -> bool:
     """Return whether the layer declares compilation: in the registry, or by a user layer's attribute `compiled`."""
-    if registry.is_foreign(impl):
-        return bool(getattr(registry.load_class(impl), "compiled", False))
-    return registry.is_compiled(impl)
+    if layer_lookup.is_foreign(impl):
+        return bool(getattr(layer_lookup.load_class(impl), "compiled", False))
+    return layer_lookup.is_compiled(impl)
 
 
 def _refusing(off: str) -> Callable[..., NoReturn]:

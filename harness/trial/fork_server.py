@@ -21,7 +21,7 @@ import signal
 import socket
 from typing import NoReturn
 
-from harness import registry
+from harness import layer_lookup
 from harness.trial import compilation, sandbox, trial_kinds
 
 MAX_REQUEST = 65536
@@ -31,8 +31,8 @@ def serve(descriptor: int) -> NoReturn:
     """Serve requests on the socket `descriptor` until the driver closes it. Then end the process."""
     sandbox.adopt_orphans()
     compilation.set_up_compiler()
-    for name in registry.names():
-        registry.load_class(name)
+    for name in layer_lookup.names():
+        layer_lookup.load_class(name)
     _freeze()
     gc.enable()
     with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):

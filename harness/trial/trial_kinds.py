@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harness import background_process, registry
+from harness import background_process, layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
 from harness.trial import (
@@ -62,7 +62,7 @@ def preload_module(impl: str) -> None:
     exceptions: the trial's own import raises them again, and the trial reports them.
     """
     with _silence(), contextlib.suppress(Exception):
-        registry.load_class(impl)
+        layer_lookup.load_class(impl)
 
 
 @contextlib.contextmanager
@@ -87,14 +87,14 @@ def describe_layer(case: Case) -> dict[str, Any]:
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `claims_refused`: what is wrong with the layer's claims, or None.
     - `file`: the file of the module, or None if it has none.
-    - `files`: the layer's code, as returned by `registry.files_of_class`.
+    - `files`: the layer's code, as returned by `layer_lookup.files_of_class`.
     """
     began = perf_counter()
-    layer_class = registry.load_class(case.impl)
+    layer_class = layer_lookup.load_class(case.impl)
     import_s, forkable = perf_counter() - began, not _left_running()
     claims_refused = None
     try:  # before anything is measured, because an invalid claim would cost a trial all its facts
-        registry.claims_of_class(layer_class, case)
+        layer_lookup.claims_of_class(layer_class, case)
     except UsageError as error:
         claims_refused = str(error)
     return {
@@ -105,7 +105,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
         "compiled": bool(getattr(layer_class, "compiled", False)),
         "claims_refused": claims_refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
-        "files": registry.files_of_class(layer_class),
+        "files": layer_lookup.files_of_class(layer_class),
     }
 
 
@@ -114,7 +114,7 @@ def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     A case is refused for what a sweep runs: the case itself, and the small case verified before it.
     """
-    layer_class = registry.load_class(impl)
+    layer_class = layer_lookup.load_class(impl)
     return {"refusals": [_refusal(layer_class, Case.from_dict({**case, "impl": impl})) for case in cases]}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
 from harness.trial.layer_protocol import WrongResult, check_error
@@ -151,7 +151,7 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     verified first, because rounding to half precision could hide an incorrect token. A layer that computes only in half
     precision has no such twin.
     """
-    case = layer_protocol.case_to_verify(registry.load_class(case.impl), case)
+    case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
     if case.dtype in _HALF:
         _verify_twin(replace(case, dtype="float32"), seed)
     return _verify(case, seed) | {"verified": case.as_dict()}
@@ -162,7 +162,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
 
     Raises WrongResult as `_verify` does.
     """
-    if layer_protocol.unsupported_reason(registry.load_class(twin.impl), twin) is not None:
+    if layer_protocol.unsupported_reason(layer_lookup.load_class(twin.impl), twin) is not None:
         return
     torch.set_grad_enabled(True)
     try:
@@ -172,7 +172,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
     except Exception:
         # GPU kernels often support half precision only. Without a `supports` that declares this, they raise exceptions
         # of any kind. Any other failure occurs again when the caller verifies the case in its own precision.
-        if not registry.is_foreign(twin.impl):
+        if not layer_lookup.is_foreign(twin.impl):
             raise
     finally:
         torch.set_grad_enabled(True)
@@ -239,10 +239,10 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
 
 def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
     """The reference in float64 with the layer's weights, and its name."""
-    reference_class, options = registry.load_reference(case.impl), registry.reference_options(case.impl)
+    reference_class, options = layer_lookup.load_reference(case.impl), layer_lookup.reference_options(case.impl)
     if reference_class is None:
         against = _ITSELF
-        reference_class, options = registry.load_class(case.impl), registry.build_options(case.impl)
+        reference_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
     else:
         against = reference_class.__name__
     reference = workload.build_layer(reference_class, case, **options).to(case.device, torch.float64)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, sandbox
 from harness.trial.layer_protocol import WrongResult
@@ -216,14 +216,14 @@ def build(
     Raises Unsupported if the layer refuses the case, or has no way to run it.
     """
     torch.set_num_threads(case.threads)
-    layer_class = registry.load_class(case.impl)
+    layer_class = layer_lookup.load_class(case.impl)
     reason = layer_protocol.unsupported_reason(layer_class, case)
     if reason:
         raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
     dtype = getattr(torch, case.dtype)
     exact_float32()
-    layer = build_layer(layer_class, case, **registry.build_options(case.impl)).to(case.device, dtype)
+    layer = build_layer(layer_class, case, **layer_lookup.build_options(case.impl)).to(case.device, dtype)
     if weights is not None:
         _copy_weights(weights, layer)
     if inputs is None:

@@ -10,8 +10,8 @@ from rows import usual_lines
 
 from harness.analysis.claim_rules import FREE_FACTOR, exponent_at, exponent_between
 from harness.analysis.claims_table import claims_of
+from harness.layer_lookup import CLAIMS
 from harness.polynomial import Polynomial, Term, parse
-from harness.registry import CLAIMS
 
 ATTENTION = parse("8nd² + 4n²d")
 

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from harness.config import compose
-from harness.registry import claims_of_impl
+from harness.layer_lookup import claims_of_impl
 from harness.results import row_files, run_directory
 from harness.sweep_axes import Case
 

@@ -8,8 +8,8 @@ import pytest
 
 from harness.calibration.calibrate import Plan, Replicate, measure_replicates, replicates_of
 from harness.config import Precision
+from harness.layer_lookup import Traits
 from harness.measure.outcome import TrialOutcome
-from harness.registry import Traits
 from harness.sweep_axes import Case
 
 CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from harness import registry
+from harness import layer_lookup
 from harness.cli.commands import main
 from harness.cli.gates import read_comparison_request
 from harness.config import compose
@@ -81,11 +81,11 @@ def test_a_key_in_other_letters_is_unknown() -> None:
 @pytest.mark.parametrize("name", ["1ö:A", "ö:1A", "ö:", "ö-ü:A", "ö:A B", "./größe.py:A-B"])
 def test_what_is_no_name_in_python_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not of the form"):
-        registry.check_name(name)
+        layer_lookup.check_name(name)
 
 
 def test_a_class_is_found_however_its_letters_are_composed() -> None:
-    assert registry.load_class("./größe.py:Scho\u0308n").__name__ == "Schön"
+    assert layer_lookup.load_class("./größe.py:Scho\u0308n").__name__ == "Schön"
 
 
 def test_a_layer_is_measured_reported_and_kept_as_a_baseline(here: Path, capsys: pytest.CaptureFixture) -> None:

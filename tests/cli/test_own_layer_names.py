@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import registry
+from harness import layer_lookup
 from harness.cli.commands import main
 
 LAYERS = """\
@@ -49,7 +49,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 )
 def test_a_layer_that_is_not_there_is_told_in_the_users_words(impl: str, said: str) -> None:
     with pytest.raises((AttributeError, TypeError, ImportError, FileNotFoundError, SyntaxError)) as caught:
-        registry.load_class(impl)
+        layer_lookup.load_class(impl)
     assert str(caught.value) == said
 
 

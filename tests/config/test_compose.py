@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import registry
+from harness import layer_lookup
 from harness.config import compose
 from harness.errors import UsageError
 
@@ -49,7 +49,7 @@ def test_a_star_in_a_name_chooses_as_a_glob_does_on_the_command_line_and_in_a_pr
     assert compose(["impl=rnn.gru*"]).axes["impl"] == ("rnn.gru", "rnn.gru.torch")
     ladder = set(compose(["preset=ladder"]).axes["impl"])
     assert {"rnn.elman", "attention.window", "conv.conv1d"} < ladder
-    assert {name for name in registry.names() if name.startswith("attention.")} - ladder == {"attention.uncached"}
+    assert {name for name in layer_lookup.names() if name.startswith("attention.")} - ladder == {"attention.uncached"}
     with pytest.raises(UsageError, match=r"impl=rnm\.\*: no impl matches; known: rnn.elman, "):
         compose(["impl=rnm.*"])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.workload import build_layer
@@ -35,8 +35,8 @@ BLOCK_OF_EACH_KIND = (
 def asked(name: str, n: int, d: int, h: int, **more: Any) -> tuple[Case, str | None]:
     """The case, of one head where the layer has none, and why the layer cannot be asked for it; None if it can."""
     case = replace(Case(name, n, d, h if IMPLS[name].has_heads else 1), **more)
-    return case, registry.unsupported_reason(case, IMPLS[name].has_heads) or unsupported_reason(
-        registry.load_class(name), case
+    return case, layer_lookup.unsupported_reason(case, IMPLS[name].has_heads) or unsupported_reason(
+        layer_lookup.load_class(name), case
     )
 
 
@@ -75,11 +75,11 @@ def cells(names: Iterable[str], settings: Mapping[str, Mapping[str, Any]]) -> li
 def make(case: Case) -> torch.nn.Module:
     """The layer in float64, its weights those of seed 0."""
     torch.manual_seed(0)
-    return build_layer(registry.load_class(case.impl), case, **registry.build_options(case.impl)).double()
+    return build_layer(layer_lookup.load_class(case.impl), case, **layer_lookup.build_options(case.impl)).double()
 
 
 def make_reference(case: Case) -> torch.nn.Module:
     """The reference in float64."""
-    reference = registry.load_reference(case.impl)
+    reference = layer_lookup.load_reference(case.impl)
     assert reference is not None
-    return build_layer(reference, case, **registry.reference_options(case.impl)).double()
+    return build_layer(reference, case, **layer_lookup.reference_options(case.impl)).double()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from ladder import BLOCKS, LAYERS, VARIED, can, case_of
 
-from harness import registry
+from harness import layer_lookup
 from harness.trial.metrics.collect import Observation, trace_call
 from harness.trial.workload import build
 from impls.impl import KINDS
@@ -42,15 +42,15 @@ def claimed(names: list[str], modes: tuple[str, ...] = MODES) -> list[tuple[str,
         (name, mode)
         for name in names
         for mode in modes
-        if can(name, mode=mode) and registry.work_of(registry.claims_of_impl(name), mode) is not None
+        if can(name, mode=mode) and layer_lookup.work_of(layer_lookup.claims_of_impl(name), mode) is not None
     ]
 
 
 def unlike_its_claim(impl: str, mode: str, sizes: Sequence[Size]) -> dict[Size, tuple[float, float]]:
     """What was counted, with and without what a mask leaves out, at those of the sizes where it is not as claimed."""
-    claim = registry.work_of(registry.claims_of_impl(impl), mode)
+    claim = layer_lookup.work_of(layer_lookup.claims_of_impl(impl), mode)
     assert claim is not None
-    masked = registry.load_class(impl).__dict__.get("causal", False) or (impl in CAUSAL_STEPS and mode == "decode")
+    masked = layer_lookup.load_class(impl).__dict__.get("causal", False) or (impl in CAUSAL_STEPS and mode == "decode")
     found = {}
     for b, n, d, h in sizes:
         work = observed(impl, b, n, d, h, mode).flops.work
@@ -72,9 +72,9 @@ def test_the_flops_of_a_block_are_its_claimed_sum_too(impl: str, mode: str) -> N
     assert unlike_its_claim(impl, mode, [(3, 7, 16, 4), (1, 40, 8, 4)]) == {}
 
 
-@pytest.mark.parametrize("impl", [name for name in VARIED if "depth" in registry.claims_of_impl(name)])
+@pytest.mark.parametrize("impl", [name for name in VARIED if "depth" in layer_lookup.claims_of_impl(name)])
 def test_the_depth_of_a_forward_pass_is_of_the_claimed_order(impl: str) -> None:
-    claim = registry.claims_of_impl(impl)["depth"]
+    claim = layer_lookup.claims_of_impl(impl)["depth"]
     depths = [observed(impl, 1, n, 8, 4, "forward").depth.length for n in (128, 256, 512)]
     first, second = depths[1] - depths[0], depths[2] - depths[1]
     if any(term.log for term in claim.terms):
@@ -86,7 +86,7 @@ def test_the_depth_of_a_forward_pass_is_of_the_claimed_order(impl: str) -> None:
 
 
 def test_every_claim_can_be_read_and_every_kind_is_a_row_of_table_1() -> None:
-    assert [impl for impl in IMPLS if not registry.claims_of_impl(impl)] == []
+    assert [impl for impl in IMPLS if not layer_lookup.claims_of_impl(impl)] == []
     assert {impl.kind for impl in IMPLS.values()} <= {"", *KINDS}
 
 

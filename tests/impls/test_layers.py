@@ -7,7 +7,7 @@ import pytest
 import torch
 from ladder import HERE, OTHER_BLOCKS, VARIED, case_of, cells, make, make_reference
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import input_width
 from harness.trial.verify import verify
@@ -140,11 +140,11 @@ def test_attention_loads_the_weights_of_torchs_own_module_and_agrees_with_it() -
 
 def test_heads_that_do_not_divide_the_width_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="d_model=10 is not divisible by num_heads=3"):
-        registry.load_class("attention.packed")(d_model=10, num_heads=3)
+        layer_lookup.load_class("attention.packed")(d_model=10, num_heads=3)
 
 
 def test_every_layer_has_a_reference_that_is_another_class() -> None:
-    assert [name for name in IMPLS if registry.load_reference(name) is registry.load_class(name)] == []
+    assert [name for name in IMPLS if layer_lookup.load_reference(name) is layer_lookup.load_class(name)] == []
 
 
 @pytest.mark.parametrize("name", HERE)

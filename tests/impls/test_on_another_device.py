@@ -13,7 +13,7 @@ import torch
 from another_device import THERE, AnotherDevice, OnTwoDevices
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import MODES, Case, collapsed
 from harness.trial.layer_protocol import is_causal, unsupported_reason
 from harness.trial.metrics.collect import trace_call
@@ -58,7 +58,7 @@ def cases(name: str) -> list[Case]:
     """Every mode under every mask and over a source, as far as the layer can be asked for it and it makes a difference,
     each mode and each mask in either precision.
     """
-    layer_class, heads = registry.load_class(name), 4 if "gqa" in name else 2
+    layer_class, heads = layer_lookup.load_class(name), 4 if "gqa" in name else 2
     like = Case(name, N, HEAD * heads, heads, batch_size=2, device="cuda")
     dtypes = ("bfloat16", "float32") if unsupported_reason(layer_class, like) is None else ("bfloat16",)
     found = {}
@@ -122,7 +122,7 @@ def test_a_block_finds_everything_on_its_device(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in LAYERS if "flex" not in name])
 def test_by_the_kernels_of_a_gpu_a_layer_does_the_work_that_it_claims(name: str) -> None:
     for case in cases(name):
-        claim = registry.work_of(registry.claims_of_impl(name), case.mode)
+        claim = layer_lookup.work_of(layer_lookup.claims_of_impl(name), case.mode)
         if claim is None or case.kv_len or case.mask != ("causal" if case.mode == "decode" else "none"):
             continue
         torch.set_grad_enabled(True)
@@ -206,6 +206,6 @@ class AsksForANumber(FromTheCpu):
 def test_a_layer_that_left_something_on_the_cpu_is_found_out(
     layer: type[nn.Module], raised: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "load_class", lambda impl: layer)
+    monkeypatch.setattr(layer_lookup, "load_class", lambda impl: layer)
     with pytest.raises(raised, match=said):
         built_and_called(Case("own:Layer", N, 8, 1, device="cuda"))

@@ -5,8 +5,8 @@ from typing import Any
 
 from measure.test_scheduler import CASES, CONFIRMED, PRECISION, Log, Pretender, steady
 
+from harness.layer_lookup import Traits
 from harness.measure.scheduler import ResumeState, Scheduler
-from harness.registry import Traits
 from harness.stats.estimate import Trial
 from harness.sweep_axes import Case
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from harness.config import Precision
+from harness.layer_lookup import Traits
 from harness.measure.outcome import TrialOutcome
 from harness.measure.scheduler import Scheduler
-from harness.registry import Traits
 from harness.sweep_axes import Case
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32, 512)]

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from planted import Identity
 
-from harness import registry
+from harness import layer_lookup
 from harness.errors import UsageError
 from harness.pytest_plugin.shared_measurements import impl_name_of
 from impls.attention.fused import FusedAttention
@@ -50,8 +50,8 @@ def test_what_cannot_goes_by_its_file(tmp_path: Path, monkeypatch: pytest.Monkey
     layer = module_of(file, "nobody.finds.this").Layer
     assert impl_name_of(layer) == f"{file}:Layer"
     assert impl_name_of(layer.Inner) == f"{file}:Layer.Inner"
-    registry.check_name(impl_name_of(layer))
-    assert registry.load_class(impl_name_of(layer.Inner)).__qualname__ == "Layer.Inner"
+    layer_lookup.check_name(impl_name_of(layer))
+    assert layer_lookup.load_class(impl_name_of(layer.Inner)).__qualname__ == "Layer.Inner"
 
 
 def test_a_name_that_another_file_has_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,10 +68,10 @@ def test_a_file_in_a_package_is_imported_as_part_of_it(tmp_path: Path) -> None:
         (directory / "__init__.py").write_text("")
     (package / "layers.py").write_text("class Layer:\n    pass\n")
     (package / "tests.py").write_text("from .layers import Layer\n")
-    module = registry.load_file(package / "tests.py")
+    module = layer_lookup.load_file(package / "tests.py")
     assert module.__name__ == "package_of_a_stranger.inner.tests"
-    assert registry.load_file(package / "tests.py") is module
-    assert module.Layer is registry.load_file(package / "layers.py").Layer
+    assert layer_lookup.load_file(package / "tests.py") is module
+    assert module.Layer is layer_lookup.load_file(package / "layers.py").Layer
 
 
 def test_a_package_of_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_a_package_of_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     (tmp_path / "json" / "__init__.py").write_text("")
     (tmp_path / "json" / "layers.py").write_text("")
     with pytest.raises(ImportError, match=r"cannot be imported as json: that is .*json/__init__\.py"):
-        registry.load_file(tmp_path / "json" / "layers.py")
+        layer_lookup.load_file(tmp_path / "json" / "layers.py")
 
 
 def test_a_file_that_fails_is_run_anew(tmp_path: Path) -> None:
     (tmp_path / "layers.py").write_text("1 / 0")
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            registry.load_file(tmp_path / "layers.py")
+            layer_lookup.load_file(tmp_path / "layers.py")
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before
 def test_the_process_that_trials_are_forked_from_has_no_compiler_before_one_is_needed() -> None:
     code = (
         "import sys\n"
-        "from harness import registry\n"
+        "from harness import layer_lookup\n"
         "from harness.trial import fork_server\n"
-        "for name in registry.names(): registry.load_class(name)\n"
+        "for name in layer_lookup.names(): layer_lookup.load_class(name)\n"
         "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])\n"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

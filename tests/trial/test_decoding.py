@@ -70,7 +70,7 @@ CASE = {"seq_len": 12, "d_model": 8, "num_heads": 1, "batch_size": 2, "mode": "d
     ],
 )
 def test_it_is_wrong(layer: type, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.registry.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
     with pytest.raises(WrongResult, match=said):
         verify(Case("rnn.elman", **CASE), seed=0)
 
@@ -88,7 +88,7 @@ def test_generation_goes_as_far_as_there_is_room() -> None:
 
 
 def test_without_steps_it_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.registry.load_class", lambda name: torch.nn.Identity)
+    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: torch.nn.Identity)
     with pytest.raises(Unsupported, match="it has no start and step to decode with"):
         build(Case("rnn.elman", **CASE), seed=0)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.verify import verify
@@ -55,9 +55,9 @@ def _gradients_as_before() -> Iterator[None]:
 
 
 def verified(layer_class: type, monkeypatch: pytest.MonkeyPatch, **changed: str) -> dict[str, object]:
-    monkeypatch.setattr(registry, "load_class", lambda name: layer_class)
-    monkeypatch.setattr(registry, "load_reference", lambda name: None)
-    monkeypatch.setattr(registry, "reference_options", lambda name: {})
+    monkeypatch.setattr(layer_lookup, "load_class", lambda name: layer_class)
+    monkeypatch.setattr(layer_lookup, "load_reference", lambda name: None)
+    monkeypatch.setattr(layer_lookup, "reference_options", lambda name: {})
     return verify(Case("own:Layer", 8, 4, 1, **{"dtype": "bfloat16", **changed}), seed=0)  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import kv_len, unsupported_reason
 from harness.trial.workload import build
@@ -105,8 +105,9 @@ def test_a_layer_is_built_with_the_key_value_heads_of_its_case_or_its_own() -> N
 
 
 def test_a_layer_without_key_value_heads_refuses_other_numbers_of_them() -> None:
-    said = unsupported_reason(registry.load_class("attention.naive"), Case("attention.naive", 8, 32, 8, num_kv_heads=2))
+    case = Case("attention.naive", 8, 32, 8, num_kv_heads=2)
+    said = unsupported_reason(layer_lookup.load_class("attention.naive"), case)
     assert said == "its constructor takes no num_kv_heads"
-    assert registry.unsupported_reason(Case("attention.fused", 8, 32, 8, num_kv_heads=3), has_heads=True) == (
+    assert layer_lookup.unsupported_reason(Case("attention.fused", 8, 32, 8, num_kv_heads=3), has_heads=True) == (
         "num_heads=8 is not divisible by num_kv_heads=3"
     )

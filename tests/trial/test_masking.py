@@ -83,10 +83,10 @@ def _gradients_as_before() -> Iterator[None]:
 
 
 def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
-    monkeypatch.setattr("harness.trial.workload.registry.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.trial.verify.registry.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.trial.workload.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.trial.verify.layer_lookup.load_class", lambda name: layer)
     if not hasattr(layer, "reference"):
-        monkeypatch.setattr("harness.trial.verify.registry.load_reference", lambda name: None)
+        monkeypatch.setattr("harness.trial.verify.layer_lookup.load_reference", lambda name: None)
     heads = 2 if issubclass(layer, PackedAttention) else 1
     return verify(Case("attention.packed", 12, 8, heads, **asked), seed=0)
 

@@ -55,9 +55,9 @@ def _gradients_as_before() -> Iterator[None]:
 
 
 def case_of(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> Case:
-    monkeypatch.setattr("harness.registry.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.registry.load_reference", lambda name: None)
-    monkeypatch.setattr("harness.registry.reference_options", lambda name: {})
+    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.layer_lookup.load_reference", lambda name: None)
+    monkeypatch.setattr("harness.layer_lookup.reference_options", lambda name: {})
     return Case("own:Layer", 6, 4, 1, batch_size=2, **asked)
 
 

@@ -79,7 +79,7 @@ def test_a_step_may_change_its_token(dtype: str, monkeypatch: pytest.MonkeyPatch
 
 
 def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
-    monkeypatch.setattr("harness.registry.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.registry.load_reference", lambda name: None)
-    monkeypatch.setattr("harness.registry.reference_options", lambda name: {})
+    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.layer_lookup.load_reference", lambda name: None)
+    monkeypatch.setattr("harness.layer_lookup.reference_options", lambda name: {})
     return verify(Case("own:Layer", 6, 4, 1, batch_size=2, **asked), seed=0)  # type: ignore[arg-type]

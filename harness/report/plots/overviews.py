@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 
-from harness import registry
+from harness import layer_lookup
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.formatting import shortened
 from harness.report import figure_panels as parts
@@ -71,7 +71,7 @@ def ladder(setting: PanelSetting) -> Figure | None:
 def ladder_rows(panel: Panel) -> list[str]:
     """The layers in the registry's order, then others, each family together; without those always unsupported."""
     family = {line.impl: line.family for line in panel.lines}
-    ours = {impl: i for i, impl in enumerate(registry.names())}
+    ours = {impl: i for i, impl in enumerate(layer_lookup.names())}
     order = sorted(family.keys() - unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
     return [impl for impls in grouped(order, lambda impl: family[impl]).values() for impl in impls]
 

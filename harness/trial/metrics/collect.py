@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
 from harness.trial import compilation, environment, layer_protocol, sandbox
@@ -295,10 +295,10 @@ def _claimed(case: Case) -> dict[str, Any]:
 
     Raises UsageError for an unparsable claim.
     """
-    own = registry.is_foreign(case.impl)
-    layer = registry.load_class(case.impl)
-    of_it = registry.claims_of_class(layer, case) if own else registry.claims_of_impl(case.impl, case)
-    formula = registry.work_of(of_it, case.mode)
+    own = layer_lookup.is_foreign(case.impl)
+    layer = layer_lookup.load_class(case.impl)
+    of_it = layer_lookup.claims_of_class(layer, case) if own else layer_lookup.claims_of_impl(case.impl, case)
+    formula = layer_lookup.work_of(of_it, case.mode)
     # With a source, the work depends on two lengths, but claims know only one.
     formula = None if case.kv_len else formula
     work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None

@@ -3,7 +3,7 @@
 import pytest
 from rows import lines
 
-from harness import registry
+from harness import layer_lookup
 from harness.analysis.analyse import paper_of
 from harness.analysis.published_claims import measured_value
 from harness.analysis.published_papers import Paper
@@ -17,7 +17,7 @@ SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory
 
 def asked(name: str, scale: str) -> tuple[Paper, list[Case]]:
     config = compose([f"paper={name}", f"scale={scale}"], for_sweep=True)
-    cases = list(grid(config.axes, lambda impl: registry.traits(impl).has_heads, config.points))
+    cases = list(grid(config.axes, lambda impl: layer_lookup.traits(impl).has_heads, config.points))
     paper = paper_of({"paper": config.paper})
     assert paper is not None
     return paper, cases

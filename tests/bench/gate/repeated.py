@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from bench.gate.planting import CALLS, IMPLS, class_name
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 
 
 class Repeated(nn.Module):
@@ -18,10 +18,10 @@ class Repeated(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
-        options: dict[str, Any] = registry.build_options(self.impl)
+        options: dict[str, Any] = layer_lookup.build_options(self.impl)
         if self.impl.startswith("attention"):
             options["num_heads"] = num_heads
-        self.layer = registry.load_class(self.impl)(d_model=d_model, **options)
+        self.layer = layer_lookup.load_class(self.impl)(d_model=d_model, **options)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.layer(x)

@@ -10,10 +10,10 @@ from bench.peers.grid import ROUNDS, TRIAL_S
 from bench.peers.method import Readings
 
 from harness.config import Precision
+from harness.layer_lookup import traits
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.scheduler import Scheduler
-from harness.registry import traits
 from harness.results.row import trial_of_row
 from harness.stats.estimate import Estimate, Trial, best_probe, estimate
 from harness.sweep_axes import Case

@@ -8,7 +8,7 @@ import torch
 from adapters.pretended import check_layout, install, later, take_on_the_cpu
 from torch import Tensor
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
@@ -117,7 +117,7 @@ def test_it_decodes(kv_len: int) -> None:
 @pytest.mark.parametrize("mode", ["forward", "train", "backward", "decode"])
 def test_its_operators_do_what_it_claims(mode: str) -> None:
     seen = trace_call(build(Case(NAME, 20, 32, 4, batch_size=3, mode=mode), seed=0))
-    claim = registry.work_of(registry.claims_of_impl(NAME), mode)
+    claim = layer_lookup.work_of(layer_lookup.claims_of_impl(NAME), mode)
     assert claim is not None
     assert seen.flops.work is not None
     assert seen.flops.work.flops == 3 * claim(n=20, d=32, h=4)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.workload import build_layer
 from impls.attention.entries import ATTENTION
@@ -17,7 +17,8 @@ TELLING = [name for name in SHOWING if name not in NOT_TELLING]
 
 
 def make(name: str) -> torch.nn.Module:
-    return build_layer(registry.load_class(name), Case(name, 40, 16, 4), **registry.build_options(name)).double()
+    options = layer_lookup.build_options(name)
+    return build_layer(layer_lookup.load_class(name), Case(name, 40, 16, 4), **options).double()
 
 
 @pytest.mark.parametrize("name", SHOWING)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness import registry
+from harness import layer_lookup
+from harness.layer_lookup import claims_of_impl
 from harness.polynomial import parse
-from harness.registry import claims_of_impl
 from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR
 from impls.blocks.blocks import find, over_source
 from impls.blocks.entries import BLOCKS, blocks
@@ -49,9 +49,9 @@ def test_around_another_mathematics_there_is_none() -> None:
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_an_encoder_is_causal_where_the_attention_inside_is_and_every_decoder_is(block: Impl) -> None:
     inside = find(block.options["attention"])
-    causal = getattr(registry.load_class(block.name), "causal", False)
+    causal = getattr(layer_lookup.load_class(block.name), "causal", False)
     assert causal == (block.family == "decoder" or getattr(inside, "causal", False))
-    assert causal == getattr(registry.load_reference(block.name), "causal", False)
+    assert causal == getattr(layer_lookup.load_reference(block.name), "causal", False)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.family == "decoder"], ids=lambda one: one.name)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.registry import claims_of_impl
+from harness.layer_lookup import claims_of_impl
 from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak
 from harness.trial.workload import build

@@ -8,7 +8,7 @@ from compilers import needs_cxx
 from torch import nn
 from torch._dynamo.utils import counters
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify
@@ -110,7 +110,7 @@ def test_the_work_is_what_it_claims(impl: str, mode: str, claim: str, b: int, n:
     with torch.compiler.set_stance("force_eager"):  # work is counted uncompiled, and nothing else is asked for here
         work = trace_call(build(case, seed=0)).flops.work
     assert work is not None
-    assert work.flops == work.full == b * registry.claims_of_impl(impl)[claim](n=n, d=d, h=h)
+    assert work.flops == work.full == b * layer_lookup.claims_of_impl(impl)[claim](n=n, d=d, h=h)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.metrics.collect import trace_call
 from harness.trial.workload import build, tensors_in
@@ -127,4 +127,4 @@ def test_torchs_lstm_claims_no_work_in_training_as_that_is_the_backends() -> Non
         work[name] = trace_call(build(Case(name, n, d, 1, mode="train", dtype="float64"), seed=0)).flops.work
     # In float64 it is a loop, too, and nothing goes on to h_0.
     assert work["rnn.lstm"] == work["rnn.lstm.torch"] == (48 * n * d**2 - 8 * d**2,) * 2
-    assert "work_train" not in registry.claims_of_impl("rnn.lstm.torch")
+    assert "work_train" not in layer_lookup.claims_of_impl("rnn.lstm.torch")

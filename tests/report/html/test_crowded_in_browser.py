@@ -8,13 +8,13 @@ import pytest
 from report.found import FORWARD, some_origin
 from report.many import many_lines, without
 
-from harness import registry
+from harness import layer_lookup
 from harness.analysis.analyse import Analysis
 from harness.analysis.crossovers import Crossover
 from harness.report.html.page import page
 from harness.report.report_data import Contents
 
-MANY = registry.names()[:24]
+MANY = layer_lookup.names()[:24]
 AWAY = MANY[3]
 CHARTS = ("chart-time", "chart-memory", "chart-speedup")
 

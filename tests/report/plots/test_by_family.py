@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from report.many import many_lines, without
 
-from harness import registry
+from harness import layer_lookup
 from harness.report.figure_panels import MEMORY, TIME, looks_of, panel_settings
 from harness.report.plots.curves import curves, spread_labels
 from harness.results.columns import CaseResult
 
-LADDER = [*(name for name in registry.names() if name.split(".")[0] in ("rnn", "attention", "conv")), "encoder.naive"]
+PLAIN = ("rnn", "attention", "conv")
+LADDER = [*(name for name in layer_lookup.names() if name.split(".")[0] in PLAIN), "encoder.naive"]
 
 
 def drawn(lines: Sequence[CaseResult]) -> Figure:
@@ -80,7 +81,7 @@ def test_of_many_widths_those_at_the_ends_are_shown() -> None:
 
 
 def test_no_two_layers_look_alike() -> None:
-    every = looks_of(registry.names())
+    every = looks_of(layer_lookup.names())
     assert len(set(every.values())) == len(every)
     for colour in {look.colour for look in every.values()}:
         dashes = [look.dash for look in list(every.values())[:40] if look.colour == colour]

@@ -7,12 +7,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from report.many import many_lines, without
 
-from harness import registry
+from harness import layer_lookup
 from harness.report.figure_panels import TIME, panel_settings
 from harness.report.plots.curves import curves
 from harness.results.columns import CaseResult
 
-TEN, ELEVEN = registry.names()[:10], registry.names()[:11]
+TEN, ELEVEN = layer_lookup.names()[:10], layer_lookup.names()[:11]
 AWAY = "attention.flash_attn"
 
 
@@ -67,7 +67,7 @@ def test_of_many_no_unsupported_case_is_marked_and_other_failures_are() -> None:
 
 
 def test_of_many_no_name_stands_beside_what_has_no_value() -> None:
-    some = registry.names()[:12]
+    some = layer_lookup.names()[:12]
     _, axes, named = drawn(without(many_lines(some), some[1], "incorrect", "off"))
     assert "elman" in names(axes)
     assert "torch" not in names(axes)

@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from report.many import SIZES, many_lines, without
 from rows import usual_lines
 
-from harness import registry
+from harness import layer_lookup
 from harness.report.figure_panels import panel_settings
 from harness.report.plots.all_plots import draw
 from harness.report.plots.overviews import failed_rows, ladder, ladder_rows
 from harness.results.columns import CaseResult
 
-ELEVEN = registry.names()[:11]
+ELEVEN = layer_lookup.names()[:11]
 
 
 def figure_of(lines: list[CaseResult]) -> Figure:
@@ -45,12 +45,12 @@ def test_a_run_of_many_gets_it_among_its_pictures(tmp_path: Path) -> None:
 
 def test_rows_stand_in_the_registrys_order_by_family_and_somebodys_own_after() -> None:
     own = "their.module:TheirLayer"
-    (setting,) = panel_settings(many_lines([own, *reversed(registry.names())]))
+    (setting,) = panel_settings(many_lines([own, *reversed(layer_lookup.names())]))
     found = ladder_rows(setting.panels[0])
     families = [name.split(".")[0] for name in found[:-1]]
     assert found[-1] == own
     assert [name for name in found if name.startswith("attention.")] == [
-        name for name in registry.names() if name.startswith("attention.")
+        name for name in layer_lookup.names() if name.startswith("attention.")
     ]
     assert len(set(families)) == 1 + sum(a != b for a, b in pairwise(families))
 
@@ -83,7 +83,7 @@ def test_an_interval_that_knows_nothing_does_not_squeeze_the_dots() -> None:
 
 
 def test_what_is_unsupported_everywhere_has_no_row_and_other_failures_are_told_at_theirs() -> None:
-    lines = without(many_lines(registry.names()[:14]), ELEVEN[1], "unsupported", "not installed")
+    lines = without(many_lines(layer_lookup.names()[:14]), ELEVEN[1], "unsupported", "not installed")
     lines = without(lines, ELEVEN[2], "oom", "full", from_n=256)
     figure = figure_of(without(lines, ELEVEN[4], "incorrect", "off"))
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness import registry
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.attention_and_gradients import gradient_reach
 from harness.trial.layer_protocol import WrongResult
@@ -90,6 +90,6 @@ def test_a_gradient_that_is_no_number_is_wrong() -> None:
 
 
 def test_a_decoder_block_is_looked_at_from_its_last_token() -> None:
-    block = registry.load_class("rnn.elman")
+    block = layer_lookup.load_class("rnn.elman")
     assert block.causal
     assert (norms("impls.blocks.blocks:Decoder") > 0).all()

@@ -59,7 +59,7 @@ class KeepsInFloat32(layers.KeepsByFirstRow):
 
 
 def test_a_kept_result_of_a_layer_that_does_not_run_in_float64_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.registry.load_class", lambda name: KeepsInFloat32)
+    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: KeepsInFloat32)
     with pytest.raises(WrongResult, match="it returns the result of an earlier call"):
         verify(case_of("KeepsByFirstRow"), 0)
 
