@@ -8,10 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import IO, Any
 
 # The directory that holds the packages `harness` and `impls`.
 PLACE = Path(__file__).resolve().parents[1]

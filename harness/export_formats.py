@@ -229,11 +229,11 @@ _ERRORS = 1.96
 
 def rounds_of(run: Path) -> dict[Case, list[float]]:
     """The value of every trial in a run's rows, by case, in the order they were taken."""
-    fold, _ = read_run(run)
-    cases = [Case(*axes) for axes in fold.cases]
+    accumulated, _ = read_run(run)
+    cases = [Case(*axes) for axes in accumulated.cases]
     found: dict[Case, list[float]] = {}
     every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
-    for group in Trials(fold).groups(every, no_probe):
+    for group in Trials(accumulated).groups(every, no_probe):
         for number, values_s in zip(group.cases.tolist(), group.column("value_s").tolist(), strict=True):
             found[cases[number]] = values_s
     return found

@@ -273,7 +273,7 @@ def shown_digests(digests: Digests, directory: Path) -> dict[str, str]:
 
     The directory and its layers can then move together.
     """
-    return {_imported_from(file, directory): digest for file, digest in digests.items()}
+    return {_relative_path(file, directory): digest for file, digest in digests.items()}
 
 
 def changed_files(before: Digests, now: Digests) -> list[str]:
@@ -290,7 +290,7 @@ def _file_of_module(name: str, module: ModuleType | None) -> str | None:
     return None if file.startswith(_STDLIB) and not installed else file
 
 
-def _imported_from(file: str, directory: Path) -> str:
+def _relative_path(file: str, directory: Path) -> str:
     path = Path(file)
     return str(path.relative_to(directory)) if path.is_relative_to(directory) else file
 

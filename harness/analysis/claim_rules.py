@@ -39,7 +39,7 @@ class Judgement:
     reason: str
 
 
-def differ_beyond_doubt(sizes: Iterable[int]) -> list[int]:
+def sizes_factor_two_apart(sizes: Iterable[int]) -> list[int]:
     """Return the largest size, the largest of at most half of it, and so on, in ascending order.
 
     Between closer sizes, growth cannot be distinguished from rounding up to whole blocks.
@@ -224,7 +224,7 @@ def _follows_order(depths: Mapping[int, int], power: int, log: int = 0) -> bool:
     on_powers = {n**power: depth for n, depth in depths.items()}
     if len(depths) > 2 and _straight(on_powers):
         return True
-    return len(differ_beyond_doubt(depths)) > 1 and abs(_order(depths) - power) <= RESOLUTION
+    return len(sizes_factor_two_apart(depths)) > 1 and abs(_order(depths) - power) <= RESOLUTION
 
 
 def _doubt_text(depths: Mapping[int, int], power: int, log: int = 0) -> str:
@@ -236,7 +236,7 @@ def _doubt_text(depths: Mapping[int, int], power: int, log: int = 0) -> str:
         return ": two n cannot tell its order"
     if power == 0:
         return ""
-    ends = differ_beyond_doubt(depths)[-3:]
+    ends = sizes_factor_two_apart(depths)[-3:]
     if len(ends) < 2:
         return ": no n is twice another, which cannot tell its order"
     if len(ends) == 2:
@@ -258,7 +258,7 @@ def _order(depths: Mapping[int, int]) -> float:
 
     If no n is that small, the exponent starts at the smallest n.
     """
-    ends = differ_beyond_doubt(depths)
+    ends = sizes_factor_two_apart(depths)
     small, large = ends[-2:] if len(ends) > 1 else (min(depths), max(depths))
     return math.log(max(depths[large], 1) / max(depths[small], 1)) / math.log(large / small)
 
@@ -406,7 +406,7 @@ def _ends_of_stretch(lines: Iterable[CaseResult], axis: str, claim: Polynomial) 
     Of several series the one with the largest claim is taken. Between closer sizes, memory allocated in blocks stays
     the same or jumps.
     """
-    series = [[by[at] for at in found] for by in _along(lines, axis) if len(found := differ_beyond_doubt(by)) > 1]
+    series = [[by[at] for at in found] for by in _along(lines, axis) if len(found := sizes_factor_two_apart(by)) > 1]
     return max(series, key=lambda ends: (claim(*size_of(ends[-1])), size_of(ends[-1])), default=None)
 
 

@@ -59,7 +59,7 @@ def verdicts(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[Cla
     found = []
     for (impl, setting), members in series_groups(lines).items():
         of_time, of_work = (fitted.get((impl, setting, metric)) for metric in ("time", "flops"))
-        for quantity, claimed, judgement in _verdict_row(members, setting.mode, of_time, of_work):
+        for quantity, claimed, judgement in _judge_layer(members, setting.mode, of_time, of_work):
             found.append(ClaimVerdict(impl, setting, quantity, claimed, **vars(judgement)))
     return found
 
@@ -73,11 +73,11 @@ def claims_of(lines: Iterable[CaseResult]) -> dict[str, str]:
         if line.impl in IMPLS:
             return {name: str(claim) for name, claim in claims_of_impl(line.impl, line).items()}
         if line.claims:
-            return _stated_growth(line.claims)
+            return _claims_of_row(line.claims)
     return {}
 
 
-def _stated_growth(text: str) -> dict[str, str]:
+def _claims_of_row(text: str) -> dict[str, str]:
     """The claims in a row. A row edited by hand may be malformed; its text is then passed on as unreadable claims."""
     try:
         stated = json.loads(text)
@@ -88,7 +88,7 @@ def _stated_growth(text: str) -> dict[str, str]:
     return {str(name): str(claim) for name, claim in stated.items()}
 
 
-def _verdict_row(
+def _judge_layer(
     lines: Sequence[CaseResult], mode: str, of_time: FittedLaw | None, of_work: FittedLaw | None
 ) -> Iterator[tuple[str, str, Judgement]]:
     """Yield (quantity, claim as text, judgement) for each claim of one layer in one setting."""
@@ -106,14 +106,14 @@ def _verdict_row(
         if quantity in unreadable:
             yield quantity, text, Judgement("", UNDETERMINED, unreadable[quantity])
         elif quantity in read:
-            yield quantity, text, _without_mask(lines, judges.get(quantity, judge_work)(lines, read[quantity]))
+            yield quantity, text, _soften_if_masked(lines, judges.get(quantity, judge_work)(lines, read[quantity]))
         elif quantity not in BY_ORDER and any(line.flops_claimed is not None for line in lines):
             yield quantity, text, judge_work(lines, None)
     work = work_of(read, mode)
     if work is not None and mode in _BY_MODE:
         # Decoding one token is one step, however many tokens came before.
         claimed, one = judge_time(lines, of_time, work, read.get("depth") if mode != "decode" else None)
-        yield "time", claimed, _without_mask(lines, one)
+        yield "time", claimed, _soften_if_masked(lines, one)
 
 
 def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, str]]:
@@ -127,7 +127,7 @@ def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, s
     return read, unreadable
 
 
-def _without_mask(lines: Sequence[CaseResult], one: Judgement) -> Judgement:
+def _soften_if_masked(lines: Sequence[CaseResult], one: Judgement) -> Judgement:
     """Turn a refutation under a mask into undetermined, because claims are of a pass without a mask."""
     if one.verdict == claim_rules.REFUTED and claim_rules.is_masked(lines[0]):
         return replace(one, verdict=UNDETERMINED, reason=f"claimed without a mask; under this one, {one.reason}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.fit.integer_laws import exact_pieces
-from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, smoothed_weights, spreads_of
+from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, shrunken_spreads, spreads_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
 from harness.polynomial import AXES, Term
 from harness.results.columns import CaseResult
@@ -74,7 +74,7 @@ class Series:
         """The relative standard errors of the points, shape (points,); None if the costs are exact."""
         if self.metric != "time":
             return None
-        return smoothed_weights(spreads_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
+        return shrunken_spreads(spreads_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
 
     @property
     def largest(self) -> Point:

@@ -23,7 +23,7 @@ from impls.registry import IMPLS
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: the paper's claim, the measured value, one of `verdicts.VERDICTS`, and the reason."""
+    """One cell: the paper's claim, the measured value, one of `claims_table.VERDICTS`, and the reason."""
 
     claimed: str
     measured: str

@@ -1,7 +1,7 @@
 """Calibrate a machine: its noise floor from an A/A run, its settings, what else runs on it, and its peak rates.
 
 The A/A run measures the same cases several times over, side by side in the rounds of a real sweep. It uses the sweep's
-own scheduler, runner, stopping rule and estimate, so the calibration covers what measures later.
+own scheduler, executor, stopping rule and estimate, so the calibration covers what measures later.
 
 Any difference between two measurements of the same case is noise. A slow-down that is no larger cannot be told from
 noise.
@@ -27,7 +27,7 @@ from harness.layer_lookup import Traits
 from harness.machine import cpu_model
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
-from harness.measure.scheduler import TrialRunner, Watcher
+from harness.measure.scheduler import TrialExecutor, Watcher
 from harness.measure.session import Session
 from harness.results.row import trial_of_row
 from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
@@ -90,7 +90,7 @@ class Plan:
     seed: int
 
 
-RunnerFor = Callable[[float], AbstractContextManager[Executor]]
+ExecutorFor = Callable[[float], AbstractContextManager[Executor]]
 WatcherFor = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
 Say = Callable[[str], None]
 
@@ -101,15 +101,20 @@ def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate
 
 
 def measure_replicates(
-    plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Say, copies: int = COPIES, repeats: int = REPEATS
+    plan: Plan,
+    executor_for: ExecutorFor,
+    watcher_for: WatcherFor,
+    say: Say,
+    copies: int = COPIES,
+    repeats: int = REPEATS,
 ) -> Replicates:
-    """Make the A/A run. Each repeat has a runner and a watcher of its own. The arguments are as for `calibrate`."""
+    """Make the A/A run. Each repeat has an executor and a watcher of its own. The arguments are as for `calibrate`."""
     twins = replicates_of(plan.cases, copies)
     logs = [_Log() for _ in range(repeats)]
     for number, log in enumerate(logs):
         say(f"noise: repeat {number + 1} of {repeats}, {len(plan.cases)} cases {copies} times each")
-        with runner_for(plan.precision.trial_s) as runner, watcher_for(twins) as watcher:
-            session = Session(runner, plan.precision, seed=0)
+        with executor_for(plan.precision.trial_s) as executor, watcher_for(twins) as watcher:
+            session = Session(executor, plan.precision, seed=0)
             session.traits.update(plan.traits)
             session.measure(twins, log, watcher, "time", order=number)
     return _gathered(plan.cases, logs)
@@ -260,27 +265,27 @@ PEAK_TRIALS = 4
 PEAK_ROUNDS = 3
 
 
-def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: Say) -> Calibration:
+def calibrate(plan: Plan, executor_for: ExecutorFor, watcher_for: WatcherFor, say: Say) -> Calibration:
     """Measure the machine, in about a minute with `quick`: read its settings, make the A/A run, then measure its peaks.
 
     What else runs is recorded during the A/A run.
 
-    `runner_for(trial_s)` returns a runner with that sampling time. `watcher_for(cases)` returns an object that follows
-    a repeat's progress. `say` receives what comes next. Raises UsageError if no case could be timed twice.
+    `executor_for(trial_s)` returns an executor with that sampling time. `watcher_for(cases)` returns an object that
+    follows a repeat's progress. `say` receives what comes next. Raises UsageError if no case could be timed twice.
     """
     began = time.monotonic()
     state = machine_state.read_machine_state()
     one = plan.cases[0]
     before = machine_state.take_snapshot()
-    twins = measure_replicates(plan, runner_for, watcher_for, say)
+    twins = measure_replicates(plan, executor_for, watcher_for, say)
     load = machine_state.background_load(before, machine_state.take_snapshot())
     blocks = [times for repeats in twins.times_s.values() for times in repeats]
     if twins.clock_s is None or all(len(times) < 2 for times in blocks):
         raise UsageError(f"no case could be timed twice: {'; '.join(twins.failures)}")
     say("peaks: matrix products and memory")
-    with runner_for(PEAK_TRIALS * plan.precision.trial_s) as runner:
-        torch = runner.run("machine").values
-        flops, bandwidth = _peaks(one, runner)
+    with executor_for(PEAK_TRIALS * plan.precision.trial_s) as executor:
+        torch = executor.run("machine").values
+        flops, bandwidth = _peaks(one, executor)
     outcomes = {**{f"peak of {dtype}": outcome for dtype, outcome in flops.items()}, "bandwidth": bandwidth}
     failures = [f"{what}: {o.status}: {o.reason}" for what, o in outcomes.items() if not o.ok]
     good = {dtype: outcome.values for dtype, outcome in flops.items() if outcome.ok}
@@ -310,15 +315,15 @@ def calibrate(plan: Plan, runner_for: RunnerFor, watcher_for: WatcherFor, say: S
     )
 
 
-def _peaks(like: Case, runner: TrialRunner) -> tuple[dict[str, TrialOutcome], TrialOutcome]:
+def _peaks(like: Case, executor: TrialExecutor) -> tuple[dict[str, TrialOutcome], TrialOutcome]:
     """The outcomes of the best rounds: FLOP/s by dtype, and the bandwidth.
 
     A measurement that failed in any round counts as failed.
     """
     rounds = []
     for _ in range(PEAK_ROUNDS):
-        flops = {dtype: runner.run("flops", _carrier(like, dtype)) for dtype in DTYPES}
-        rounds.append((flops, runner.run("bandwidth", _carrier(like, "float32"))))
+        flops = {dtype: executor.run("flops", _carrier(like, dtype)) for dtype in DTYPES}
+        rounds.append((flops, executor.run("bandwidth", _carrier(like, "float32"))))
     best = {dtype: _best([flops[dtype] for flops, _ in rounds], "flops_per_s") for dtype in DTYPES}
     return best, _best([bandwidth for _, bandwidth in rounds], "bandwidth_bytes_per_s")
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +13,6 @@ from harness.calibration.record import show_calibration
 from harness.cli.commands import DONE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
-from harness.measure.executor import Executor
 from harness.measure.progress import Screen
 from harness.measure.session import Session
 
@@ -34,7 +34,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
     plan = _plan(config, _precision_name(options.overrides))
     calibration = calibrate(
         plan,
-        lambda trial_s: _runner(config, trial_s),
+        lambda trial_s: Session.of(replace(config, precision=replace(config.precision, trial_s=trial_s))).executor,
         lambda cases: Screen(cases, config.precision, console),
         lambda text: console.out(text, highlight=False),
     )
@@ -53,7 +53,7 @@ def _config(overrides: Sequence[str], config_dir: Path | None) -> SweepConfig:
         )
     for axis in _ONE_VALUE:
         if len(config.axes[axis]) > 1:
-            raise UsageError(f"{axis} takes one value here, not several: calibrate once for each, with --out FILE")
+            raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with --out FILE")
     return config
 
 
@@ -71,9 +71,3 @@ def _plan(config: SweepConfig, precision_name: str) -> Plan:
             if reason := session.unsupported_reason(case):
                 raise UsageError(f"{case}: {reason}")
     return Plan(cases, session.traits, config.precision, precision_name, config.seed)
-
-
-def _runner(config: SweepConfig, trial_s: float) -> Executor:
-    return Executor(
-        seed=config.seed, trial_s=trial_s, timeout_s=config.precision.timeout_s, memory_limit=config.memory_limit
-    )

@@ -136,7 +136,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"
         for name in names
-        if listed_names(then.get(name)) != listed_names(today.get(name))
+        if as_list(then.get(name)) != as_list(today.get(name))
         and _as_text(then.get(name)) != _as_text(today.get(name))  # 67108864 may be stored as a text
     ]
 
@@ -153,10 +153,10 @@ def _flattened(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{name}", value
 
 
-def listed_names(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """`value` as a list, so that a single value equals a list of it alone."""
     return value if isinstance(value, list) else [value]
 
 
 def _as_text(value: Any) -> str:
-    return ",".join("null" if item is None else str(item) for item in listed_names(value))
+    return ",".join("null" if item is None else str(item) for item in as_list(value))

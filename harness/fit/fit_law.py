@@ -113,7 +113,7 @@ def _solve(grams: Floats, moments: Floats) -> Floats:
     return solved
 
 
-def omitted_terms(design: Floats, target: Floats, groups: Indices) -> Floats:
+def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
     """Relative error of each point, shape (points,), as predicted from the other groups of points.
 
     Least squares needs no refitting for this. The residuals of a group left out are (I − H)⁻¹ e. Here e are its
@@ -294,7 +294,7 @@ def _choose(
     the best prediction of the points left out. Those that grow along every axis as fast as `fastest` demands come
     first, then the shortest. An operation done n² times costs time, even if little at the measured sizes.
     """
-    errors = {which: omitted_terms(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
+    errors = {which: left_out_errors(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
     means = {which: float((error**2).mean()) for which, error in errors.items()}
     best = min(means, key=means.__getitem__)
     if not np.isfinite(means[best]):

@@ -237,10 +237,10 @@ def spreads_of(lo: Floats, hi: Floats) -> Floats:
     return np.where(np.isfinite(error), np.minimum(error, 1.0), 1.0)
 
 
-def smoothed_weights(spreads: Floats) -> Floats:
+def shrunken_spreads(spreads: Floats) -> Floats:
     """Move each spread halfway to the median of all, on a log scale.
 
-    A spread estimated from a few trials is itself imprecise. Unsteadied, a point whose four trials happen to agree
+    A spread estimated from a few trials is itself imprecise. Without this, a point whose four trials happen to agree
     would outweigh all others.
     """
     floored = np.maximum(spreads, _LEAST)

@@ -100,7 +100,7 @@ def compare_sides(
         if number in times:
             found.append(ComparedCase(a, b, times[number], peaks, flops))
         else:
-            found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _excuse(was, now)))
+            found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
     controls = tuple(
         (pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)
     )
@@ -118,7 +118,7 @@ def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amou
     return Amount(found[0] if found is not None else Verdict.UNMEASURED, before, after)
 
 
-def _excuse(was: CaseResult | None, now: CaseResult | None) -> bool:
+def _is_excused(was: CaseResult | None, now: CaseResult | None) -> bool:
     """Whether the head is not to blame for a missing time.
 
     Either both sides do not support the case. Or the head is measured, and the base fails in a way that another trial
@@ -158,7 +158,7 @@ def pair_label(case: Case) -> str:
 
 def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
     name = pair_label(one.head)
-    yield _time(name, one, control)
+    yield _time_outcome(name, one, control)
     for quantity, amount, written in (
         ("peak memory", one.memory, formatting.size),
         ("flops", one.flops, formatting.count),
@@ -174,7 +174,7 @@ def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
             yield Outcome(name, quantity, Verdict.UNMEASURED, was, "", "known of the base, and not of the head")
 
 
-def _time(name: str, one: ComparedCase, control: str) -> Outcome:
+def _time_outcome(name: str, one: ComparedCase, control: str) -> Outcome:
     if one.time is None:
         # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
         # passes.

@@ -1,5 +1,6 @@
 """The two sides of a comparison: the processes of each side, what is taken before any timing, and the blocks."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from harness.errors import UsageError
 from harness.gate.check_rules import Outcome
 from harness.gate.compare import TIME, Comparison, compare_sides
 from harness.layer_lookup import Traits
-from harness.measure.interleaved import BlockLog, Pair, PairScreen, Sides, Timing, time_pairs
+from harness.measure.interleaved import Pair, PairScreen, Sides, Timing, time_pairs
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory
@@ -84,11 +85,11 @@ def measure_comparison(
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
         measured = MeasuredBlocks([], {})
         if timed:
-            log = BlockLog(out / "blocks.jsonl")
-            stack.callback(log.close)
+            blocks = stack.enter_context((out / "blocks.jsonl").open("a", encoding="utf-8", buffering=1))
             chosen, screen = [Pair(*pairs[number]) for number in timed], PairScreen(len(timed), console)
+            write = lambda row: blocks.write(json.dumps(row, ensure_ascii=False) + "\n")  # noqa: E731
             measured = time_pairs(
-                chosen, opened.sides, request.rules, Timing(), request.config.seed, log.write, screen, request.limit_s
+                chosen, opened.sides, request.rules, Timing(), request.config.seed, write, screen, request.limit_s
             )
     comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
     return comparison, {**opened.properties, "torch": str(machine["torch"].get("version"))}, opened.lacking
@@ -140,7 +141,8 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
     for impl in request.config.axes["impl"]:
         if layer_lookup.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
-        base, head = (runner.ask("describe", Case(impl, 1, 1, 1)) for runner in (found.sides.base, found.sides.head))
+        both = (found.sides.base, found.sides.head)
+        base, head = (executor.ask("describe", Case(impl, 1, 1, 1)) for executor in both)
         lacking = _lacking(impl, base, head, str(request.ref))
         if lacking is not None:
             found.lacking.append(lacking)

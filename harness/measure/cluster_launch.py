@@ -140,7 +140,7 @@ def submit(shards: Sequence[Shard], is_awaited: bool = True) -> list[Job]:
         with contextlib.redirect_stderr(io.StringIO()):  # the error contains sbatch's message too
             given = list(_map(executor, cluster_shards.measure_cases, rows))
     except (RuntimeError, submitit.core.utils.FailedSubmissionError, submitit.core.utils.FailedJobError) as error:
-        why = " ".join(str(error).split())[:300] or "it was refused without a word"
+        why = " ".join(str(error).split())[:300] or "no message"
         raise UsageError(f"launcher={launcher.cluster}: {why}") from error
     finally:
         signal.signal(signal.SIGINT, before)
@@ -194,7 +194,7 @@ def job_of(shard: Shard) -> Job | None:
     return None
 
 
-# States of a job that has ended without a result: Slurm's, and that of a process on this machine.
+# States of a job that has ended: those of Slurm for a job without a result, and that of a process on this machine.
 _OVER = (
     *("FAILED", "NODE_FAIL", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "REVOKED"),
     "FINISHED",
@@ -202,8 +202,15 @@ _OVER = (
 
 
 def is_over(job: Job | None) -> bool:
-    """Whether the job has definitely ended. Without Slurm's accounting, this is known for some minutes only."""
+    """Whether the job has ended, except a completed job of Slurm, whose files may not be visible here yet.
+
+    Without Slurm's accounting, this is known for some minutes only.
+    """
     return job is not None and job.state.upper().startswith(_OVER)
+
+
+def _completed(job: Job) -> bool:
+    return job.state.upper().startswith("COMPLETED")
 
 
 def _parameters(launcher: Launcher) -> dict[str, Any]:
@@ -262,10 +269,10 @@ class _Attempt:
         if self.job is not None and over:
             return f"{job} is over ({self.job.state})"
         # A job whose `setup` exits before the shard begins is completed, too.
-        if self.job is not None and self.job.state.upper().startswith("COMPLETED") and silent_s > _LATE_S:
-            return f"{job} came to its end and the shard did not: see its log"
+        if self.job is not None and _completed(self.job) and silent_s > _LATE_S:
+            return f"{job} has ended, but the shard has not: see its log"
         if state is not None and silent_s > launcher.silence_s:
-            return f"nothing was heard of it for {silent_s:.0f} s"
+            return f"no report for {silent_s:.0f} s"
         if state is None and silent_s > launcher.queue_s:
             return f"{job} has not started in {silent_s:.0f} s"
         return None
@@ -311,7 +318,7 @@ def wait_for(
                 tell(f"shard {one.shard.index}: {fate}; its unfinished cases are submitted again")
                 waiting.append((one.shard, one.number + 1))
             else:
-                tell(f"shard {one.shard.index}: {fate}, for the {one.number}. time: given up")
+                tell(f"shard {one.shard.index}: {fate}; given up after {one.number} attempts")
                 lost.append(one.shard)
         if under_way:
             sleep(_LOOK_EVERY_S)
@@ -366,7 +373,7 @@ def launch_on_cluster(
 
 def _interrupted(out: Path, config: SweepConfig, shards: Sequence[Shard]) -> None:
     """End the shards of an interrupted command, if they run on this machine. Slurm jobs on other nodes continue."""
-    jobs = [job for shard in shards if (job := job_of(shard)) is not None and not is_over(job)]
+    jobs = [job for shard in shards if (job := job_of(shard)) is not None and not is_over(job) and not _completed(job)]
     if config.launcher.cluster == SLURM:
         if jobs:
             numbers = " ".join(job.job_id for job in jobs)
@@ -386,8 +393,8 @@ def check_cluster_settings(config: SweepConfig) -> None:
     """Raise UsageError, before anything is written, if Slurm is chosen but not available."""
     if config.launcher.cluster == SLURM and shutil.which("sbatch") is None:
         raise UsageError(
-            "launcher=slurm: there is no sbatch here: run it on a machine that submits to a cluster, "
-            "or with launcher=processes on this one"
+            "launcher=slurm: sbatch is not found: run this on a machine that submits to a cluster, "
+            "or use launcher=processes here"
         )
 
 

@@ -61,7 +61,7 @@ def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        text = f"{path} is not a plan of shards: remove it, and the next sweep makes another; what has rows is kept"
+        text = f"{path} is not a plan of shards: remove it: the next sweep plans again and keeps all rows"
         raise UsageError(text) from error
 
 

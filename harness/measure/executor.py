@@ -132,7 +132,7 @@ class Executor:
             self._drop_server(which)
 
     def twin(self) -> "Executor":
-        """A copy with separate fork servers. Both runners share their knowledge about layers."""
+        """A copy with separate fork servers. Both executors share their knowledge about layers."""
         other = copy(self)
         other._servers = {}
         return other
@@ -155,7 +155,7 @@ class Executor:
     def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
         """Run a trial and return its outcome.
 
-        `extra` adds items to the request, or replaces some of the runner's own (`seed`).
+        `extra` adds items to the request, or replaces some of the executor's own (`seed`).
         """
         which = self._which(purpose, case)
         began = time.monotonic()

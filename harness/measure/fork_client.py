@@ -295,22 +295,22 @@ class TurnTrialFailed(Exception):
 class TurnTrial:
     """The driver's end of an interleaved trial, whose other end is `harness.trial.timing.timed_trial`.
 
-    The trial is forked from `parent` and waits for its turns. Each wait for the trial lasts at most `timeout_s`
+    The trial is forked from `server` and waits for its turns. Each wait for the trial lasts at most `timeout_s`
     seconds. Raises ForkServerLost if the trial cannot be forked.
     """
 
-    def __init__(self, parent: ForkServer, request: dict[str, Any], timeout_s: float) -> None:
-        self._parent, self._timeout_s = parent, timeout_s
+    def __init__(self, server: ForkServer, request: dict[str, Any], timeout_s: float) -> None:
+        self._server, self._timeout_s = server, timeout_s
         theirs, ours = os.pipe()
         self._turns = os.fdopen(ours, "wb", buffering=0)
         try:
-            self._answers = os.fdopen(parent.begin(request, theirs), "rb", buffering=0)
+            self._answers = os.fdopen(server.begin(request, theirs), "rb", buffering=0)
         except BaseException:
             self._turns.close()
             raise
         finally:
             os.close(theirs)
-        self._process = parent.trial
+        self._pid = server.trial
 
     def wait_until_warm(self) -> float:
         """Wait for the end of the warm-up and return the approximate time of a call, in seconds.
@@ -342,7 +342,7 @@ class TurnTrial:
             self._outcome(None)
 
     def _read(self) -> bytes | None:
-        return self._parent.read(self._answers.fileno(), self._timeout_s)
+        return self._server.read(self._answers.fileno(), self._timeout_s)
 
     def _line(self, kind: str) -> dict[str, Any]:
         """The next line, `warm` or `turn`. Raises TurnTrialFailed if the trial sends anything else."""
@@ -362,9 +362,9 @@ class TurnTrial:
         """End the trial, whose last line is `sent`, and return its outcome."""
         self._turns.close()
         with self._answers:
-            if self._parent.trial != self._process:
+            if self._server.trial != self._pid:
                 return TrialOutcome("killed", "another trial started before this one ended")
             try:
-                return self._parent.end(sent, self._timeout_s)
+                return self._server.end(sent, self._timeout_s)
             except ForkServerLost as error:
                 return TrialOutcome("killed", str(error))

@@ -8,13 +8,11 @@ As a test, the same code was measured against itself: twelve cases on two shared
 block to block. With two whole trials, one after the other, they varied by 9 %.
 """
 
-import json
 import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -25,35 +23,35 @@ from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules, me
 from harness.sweep_axes import Case
 
 _T = TypeVar("_T")
-_ORDERS = ("ABBA", "BAAB")
+_PATTERNS = ("ABBA", "BAAB")
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Durations in seconds: `turn_s` of a turn, `block_s` of a block. A block has at least `least_orders` orders.
+    """Durations in seconds: `turn_s` of a turn, `block_s` of a block. A block has at least `least_patterns` patterns.
 
-    An order is four turns. Many short blocks tell more than few long ones. In blocks of twice the length, the ratio
-    varies just as much, because random properties of each process cause that variation.
+    A pattern is four turns, ABBA or BAAB. Many short blocks tell more than few long ones. In blocks of twice the
+    length, the ratio varies just as much, because random properties of each process cause that variation.
 
     Calls longer than a turn are different. Each turn is then one chance of a quiet moment. If quiet moments are rare,
-    the spread of the ratio falls as fast as turns are added. Blocks of such calls have up to `most_orders` orders, as
-    long as that takes at most `long_block_s`.
+    the spread of the ratio falls as fast as turns are added. Blocks of such calls have up to `most_patterns` patterns,
+    as long as that takes at most `long_block_s`.
     """
 
     turn_s: float = 0.002
     block_s: float = 0.05
-    least_orders: int = 4
+    least_patterns: int = 4
     long_block_s: float = 0.4
-    most_orders: int = 10
+    most_patterns: int = 10
 
 
 @dataclass(frozen=True)
 class Side:
-    """A case and the runner of its trials. `name` identifies the side in messages."""
+    """A case and the executor of its trials. `name` identifies the side in messages."""
 
     name: str
     case: Case
-    runner: Executor
+    executor: Executor
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Block:
     turns: tuple[Turn, ...]
 
 
-def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
+def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
     """Measure one block with a fresh process of each side. They take turns in the order A B B A or B A A B, repeatedly.
 
     Raises BlockFailed if a side cannot be measured.
@@ -73,11 +71,11 @@ def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
     trials: dict[str, TurnTrial] = {}
     try:
         sides = {"A": a, "B": b}
-        for name, side in draw.sample(list(sides.items()), 2):
-            trials[name] = _asked(side, side.runner.turns, side.case, timing.turn_s)
+        for name, side in rng.sample(list(sides.items()), 2):
+            trials[name] = _for_side(side, side.executor.turns, side.case, timing.turn_s)
         # Both sides build and warm up at the same time, since nothing is timed yet.
-        call_s = sum(_asked(sides[name], trial.wait_until_warm) for name, trial in trials.items()) / 2
-        order = "".join(draw.choice(_ORDERS) for _ in range(_orders(call_s, timing)))
+        call_s = sum(_for_side(sides[name], trial.wait_until_warm) for name, trial in trials.items()) / 2
+        order = "".join(rng.choice(_PATTERNS) for _ in range(_patterns(call_s, timing)))
         turns = tuple(_take(order, sides, trials))
         for name, trial in trials.items():
             outcome = trial.end()
@@ -91,20 +89,20 @@ def take_block(a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
 
 
 def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]) -> Iterator[Turn]:
-    """Take all turns. Within an order of four turns, both sides use the same CPUs and a newly built layer each."""
+    """Take all turns. Within a pattern, both sides use the same CPUs and a newly built layer each."""
     for number, name in enumerate(order):
         place, within = divmod(number, 4)
         anew = name not in order[number - within : number]
-        yield _asked(sides[name], trials[name].turn, place, anew)
+        yield _for_side(sides[name], trials[name].turn, place, anew)
 
 
-def _orders(call_s: float, timing: Timing) -> int:
+def _patterns(call_s: float, timing: Timing) -> int:
     if call_s <= timing.turn_s:
-        return max(timing.least_orders, round(timing.block_s / (4 * timing.turn_s)))
-    return max(timing.least_orders, min(timing.most_orders, round(timing.long_block_s / (4 * call_s))))
+        return max(timing.least_patterns, round(timing.block_s / (4 * timing.turn_s)))
+    return max(timing.least_patterns, min(timing.most_patterns, round(timing.long_block_s / (4 * call_s))))
 
 
-def _asked(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
+def _for_side(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
     try:
         return ask(*arguments)
     except TurnTrialFailed as error:
@@ -113,9 +111,9 @@ def _asked(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
 
 # Number of rounds after which all fork servers are replaced. All trials of a server share its random memory layout, so
 # all blocks of the same two servers would be biased alike.
-_ROUNDS_A_SERVER = 4
+_ROUNDS_PER_SERVER = 4
 # One case in this many is a control: it is also measured against itself.
-_CASES_A_CONTROL = 4
+_CASES_PER_CONTROL = 4
 
 
 @dataclass(frozen=True, order=True)
@@ -158,9 +156,9 @@ class PairScreen:
 
 
 class Sides:
-    """The runners of base, head and control (`all`), where the control is a second base. A context manager.
+    """The executors of base, head and control (`all`), where the control is a second base. A context manager.
 
-    With `interchangeable`, base and head find the same layers, so either runner can serve either side.
+    With `interchangeable`, base and head find the same layers, so either executor can serve either side.
     """
 
     def __init__(self, base: Executor, head: Executor, interchangeable: bool = False) -> None:
@@ -168,43 +166,28 @@ class Sides:
         self.interchangeable = interchangeable
 
     def __enter__(self) -> "Sides":
-        for runner in (self.base, self.head):
-            runner.start()
+        for executor in (self.base, self.head):
+            executor.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for runner in self.all:
-            runner.drop()
+        for executor in self.all:
+            executor.drop()
 
     def renew(self) -> None:
         """Replace all fork servers. All are ready when this returns, so that none starts beside a trial."""
-        for runner in self.all:
-            runner.drop()
-        for runner in self.all:
-            runner.start()
-        for runner in self.all:
-            runner.run("machine")
+        for executor in self.all:
+            executor.drop()
+        for executor in self.all:
+            executor.start()
+        for executor in self.all:
+            executor.run("machine")
 
 
 def controls_among(number: int) -> list[int]:
     """The indices of the controls among `number` cases: one in four, at least one, evenly spread."""
-    every = -(-number // max(1, -(-number // _CASES_A_CONTROL))) if number else 1
+    every = -(-number // max(1, -(-number // _CASES_PER_CONTROL))) if number else 1
     return list(range(0, number, every))
-
-
-class BlockLog:
-    """Writes each block as a line of `blocks.jsonl`, which is on disk before the next block."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8", buffering=1)
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Append a line."""
-        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-    def close(self) -> None:
-        """Close the file. Nothing is lost without this call."""
-        self._file.close()
 
 
 def time_pairs(
@@ -213,53 +196,54 @@ def time_pairs(
     rules: Rules,
     timing: Timing,
     seed: int,
-    log: Callable[[Mapping[str, Any]], None],
+    log: Callable[[dict[str, Any]], object],
     progress: PairScreen,
     limit_s: float = math.inf,
 ) -> MeasuredBlocks:
-    """Measure blocks of all pairs until each is decided, then measure the flagged pairs again. Controls run beside.
+    """Measure blocks of all pairs until each is decided, then measure the flagged pairs again.
 
-    The timing ends with the round in which `limit_s` seconds have passed. The first measurement may use half of them.
+    Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. The first
+    measurement may use half of them.
     """
     begin = time.monotonic()
-    draw = random.Random(seed)
-    now = {"stage": "first", "round": 0}
+    rng = random.Random(seed)
+    position = {"stage": "first", "round": 0}
     # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
     failed_once: set[tuple[int, bool]] = set()
 
-    def between(stage: str, number: int) -> None:
-        now.update(stage=stage, round=number)
-        if number % _ROUNDS_A_SERVER == 1:
+    def begin_round(stage: str, number: int) -> None:
+        position.update(stage=stage, round=number)
+        if number % _ROUNDS_PER_SERVER == 1:
             sides.renew()
         progress.round(stage, number)
 
-    def take(index: int, control: bool) -> float:
+    def measure(index: int, control: bool) -> float:
         pair = pairs[index]
-        runners = [sides.base, sides.control if control else sides.head]
+        executors = [sides.base, sides.control if control else sides.head]
         if control or sides.interchangeable:
-            draw.shuffle(runners)  # random differences between fork servers then favour either side equally
-        base = Side("base", pair.base, runners[0])
-        other = Side("control" if control else "head", pair.base if control else pair.head, runners[1])
+            rng.shuffle(executors)  # random differences between fork servers then favour either side equally
+        base = Side("base", pair.base, executors[0])
+        other = Side("control" if control else "head", pair.base if control else pair.head, executors[1])
         try:
-            block = take_block(base, other, timing, draw)
+            block = take_block(base, other, timing, rng)
         except BlockFailed as error:
-            log({**_which(pair, control), **now, "failure": str(error)})
+            log({**_row_header(pair, control), **position, "failure": str(error)})
             sides.renew()  # the failure may have ended the fork server too: the next trials get new ones
             if (index, control) in failed_once:
                 raise
             failed_once.add((index, control))
-            return take(index, control)
-        log({**_which(pair, control), **now, **_row(block)})
+            return measure(index, control)
+        log({**_row_header(pair, control), **position, **_row(block)})
         progress.block(pair)
         return block.log_ratio
 
     def is_over(stage: str) -> bool:
         return time.monotonic() - begin >= (limit_s / 2 if stage == "first" else limit_s)
 
-    return measure_blocks(len(pairs), controls_among(len(pairs)), take, rules, seed, between, is_over)
+    return measure_blocks(len(pairs), controls_among(len(pairs)), measure, rules, seed, begin_round, is_over)
 
 
-def _which(pair: Pair, control: bool) -> dict[str, Any]:
+def _row_header(pair: Pair, control: bool) -> dict[str, Any]:
     return {"at": round(time.time(), 3), "base": pair.base.key, "head": pair.head.key, "control": control}
 
 

@@ -67,11 +67,11 @@ class ResumeState:
 
 def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     """Read the finished work of a run, and a notice for each unreadable or repeated row."""
-    fold, notices = read_run(run)
-    cases = [Case(*axes) for axes in fold.cases]
+    accumulated, notices = read_run(run)
+    cases = [Case(*axes) for axes in accumulated.cases]
     trials: dict[Case, list[Trial]] = {}
     every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
-    timed = Trials(fold)
+    timed = Trials(accumulated)
     for group in timed.groups(every, no_probe):
         columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s")]
         for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
@@ -81,13 +81,13 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
             ]
     past = ResumeState(
         trials=trials,
-        failures={cases[number]: failure for number, failure in fold.failures.items()},
-        rounds={cases[number]: highest for number, highest in fold.rounds.items()},
-        hosts={cases[number]: hosts for number, hosts in fold.hosts.items()},
-        compiles_s={cases[number]: seconds for number, seconds in fold.compiles_s.items()},
-        facts=frozenset(cases[number] for number in fold.facts),
+        failures={cases[number]: failure for number, failure in accumulated.failures.items()},
+        rounds={cases[number]: highest for number, highest in accumulated.rounds.items()},
+        hosts={cases[number]: hosts for number, hosts in accumulated.hosts.items()},
+        compiles_s={cases[number]: seconds for number, seconds in accumulated.compiles_s.items()},
+        facts=frozenset(cases[number] for number in accumulated.facts),
     )
-    return past, [*notices, *duplicate_row_notices(run, fold, timed)]
+    return past, [*notices, *duplicate_row_notices(run, accumulated, timed)]
 
 
 def largest_along(axis: str, cases: Iterable[Case]) -> list[Case]:
@@ -104,7 +104,7 @@ def doubled_along(axis: str, cases: Iterable[Case]) -> set[Case]:
     return {case for case in doubled if getattr(case, axis) <= AXES[axis].most}
 
 
-class TrialRunner(Protocol):
+class TrialExecutor(Protocol):
     """Runs trials: `harness.measure.executor.Executor`, or any object that returns an outcome for a case."""
 
     def run(self, purpose: str, case: Case | None = None) -> TrialOutcome: ...
@@ -138,8 +138,8 @@ class DisturbanceControl:
     Trials are judged by their probe, compared with the best probe of all cases with the same number of threads.
     """
 
-    def __init__(self, precision: Precision, runner: TrialRunner, sleep: Callable[[float], None]) -> None:
-        self._precision, self._runner, self._sleep = precision, runner, sleep
+    def __init__(self, precision: Precision, executor: TrialExecutor, sleep: Callable[[float], None]) -> None:
+        self._precision, self._executor, self._sleep = precision, executor, sleep
         self._best: dict[int, float] = {}  # by number of threads; cached, since a search through all trials is slow
 
     def note(self, case: Case, trials: Sequence[Trial]) -> None:
@@ -162,7 +162,7 @@ class DisturbanceControl:
     def wait(self, case: Case, patience_s: float) -> float:
         """Wait for a quiet machine. Returns the rest of the patience in seconds, 0 or less if it ran out."""
         while patience_s > 0:
-            probe_s = self._runner.run("probe", case).values.get("probe_s")
+            probe_s = self._executor.run("probe", case).values.get("probe_s")
             if is_quiet(probe_s, self._best.get(case.threads)):
                 break
             self._sleep(_LOOK_EVERY_S)
@@ -182,7 +182,7 @@ class Scheduler:
         cases: Sequence[Case],
         traits: Mapping[str, Traits],
         precision: Precision,
-        runner: TrialRunner,
+        executor: TrialExecutor,
         sink: RowSink,
         watcher: Watcher,
         seed: int = 0,
@@ -190,9 +190,9 @@ class Scheduler:
         past: ResumeState | None = None,
         grow: str | None = None,
     ) -> None:
-        self._moments, self._patience_s = DisturbanceControl(precision, runner, sleep), precision.patience_s
+        self._moments, self._patience_s = DisturbanceControl(precision, executor, sleep), precision.patience_s
         self._traits = traits
-        self._runner, self._sink, self._watcher = runner, sink, watcher
+        self._executor, self._sink, self._watcher = executor, sink, watcher
         self._random = random.Random(seed)
         self._cases, self._past, self._grow = cases, past or ResumeState(), grow
         # The timed trials of every case that has not failed. Cases in `_open` need more of them.
@@ -298,7 +298,7 @@ class Scheduler:
         self._watcher.starting("verify", len(cases))
         for kind, of_kind in kinds.items():
             if kind not in self._verified:
-                outcome = self._runner.run("verify", kind)
+                outcome = self._executor.run("verify", kind)
                 self._verified[kind] = replace(outcome, values={"verified": kind.as_dict(), **outcome.values})
             outcome = self._verified[kind]
             if outcome.values.get("compiled"):
@@ -310,7 +310,7 @@ class Scheduler:
         """Compile each compiled case before its other trials, so that none of them has to."""
         compiled = self._compiled.intersection(cases)
         for case in compiled & self._past.compiles_s.keys():
-            self._runner.learn("compile", case, TrialOutcome("ok", values={"compile_s": self._past.compiles_s[case]}))
+            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": self._past.compiles_s[case]}))
         lacking = compiled - self._past.compiles_s.keys()
         if lacking:
             self._watcher.starting("compile", len(lacking))
@@ -340,7 +340,7 @@ class Scheduler:
                 self._time(case)
 
     def _trial(self, purpose: str, case: Case, number: int) -> TrialOutcome:
-        outcome = self._runner.run(purpose, case)
+        outcome = self._executor.run(purpose, case)
         self._record(purpose, case, number, outcome)
         return outcome
 

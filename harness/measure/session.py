@@ -1,6 +1,8 @@
 """The one way to measure: a `Session` runs trials of layers, and an `OutputDirectory` holds the run that they fill.
 
-    sweep, check, compare, calibrate, verify, jobs on a cluster, pytest  →  Session  →  Scheduler  →  Executor
+    sweep, check, calibrate, jobs on a cluster, pytest  →  Session  →  Scheduler   →  Executor
+    compare, and the pairs of check                     →  Session  →  time_pairs  →  Executor
+    verify                                              →  Session                 →  Executor
 
 The output directory holds a new run, a run to continue, or a run that replaces one set aside.
 """
@@ -246,7 +248,7 @@ class OutputDirectory:
         _raise_if_different(self.path, "has rows of other code", [f"changed since: {'; '.join(text)}"], again)
 
     def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-        before = run_directory.recalled(self.path, CODE)
+        before = run_directory.read_machine_entry(self.path, CODE)
         return {
             impl: files
             for impl, now in code.items()
@@ -268,7 +270,7 @@ class OutputDirectory:
         if self.continues:
             self._update_paper()
             if self._changed(code):
-                run_directory.remember(self.path, CODE, code)
+                run_directory.set_machine_entry(self.path, CODE, code)
             return
         if run_directory.is_run(self.path) or run_directory.lacks_config(self.path):
             if not self.fresh:

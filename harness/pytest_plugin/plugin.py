@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = {item: list(item.own_markers) for item in items if _asks_for_scaling(item)}
     yield
     for item, before in ours.items():
-        item.own_markers[:] = [mark for mark in item.own_markers if mark in before or not _is_other(mark)]
+        item.own_markers[:] = [mark for mark in item.own_markers if mark in before or not _is_benchmark_only_skip(mark)]
 
 
 def _asks_for_scaling(item: pytest.Item) -> bool:
@@ -83,7 +83,7 @@ def _asks_for_scaling(item: pytest.Item) -> bool:
     return bool(found) and getattr(found[-1].func, "__module__", "") == __name__
 
 
-def _is_other(mark: pytest.Mark) -> bool:
+def _is_benchmark_only_skip(mark: pytest.Mark) -> bool:
     return mark.name == "skip" and "--benchmark-only" in str(mark.kwargs.get("reason", ""))
 
 

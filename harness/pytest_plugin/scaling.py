@@ -149,7 +149,7 @@ class Quantity:
         self._again = 0
 
     @property
-    def is_known(self) -> bool:
+    def is_measured(self) -> bool:
         """Whether the quantity has been measured."""
         return self._known is not None
 
@@ -353,7 +353,7 @@ class ScalingLaw:
 
     def __repr__(self) -> str:
         case = self.request.cases[0]
-        time = f"; {self.time!r}" if self.time.is_known else ""
+        time = f"; {self.time!r}" if self.time.is_measured else ""
         return f"<{self.request.layer} along {self.request.axis}, {case.mode}, {case.dtype}, {case.device}{time}>"
 
     def lines(self, timed: bool, again: bool = False) -> Sequence[CaseResult]:

@@ -123,8 +123,10 @@ class PytestSession:
             self.close()
             scratch = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
             cache = Path(self._processes.enter_context(scratch))
-            runner = Executor(seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, memory_limit=None, compile_cache=cache)
-            self._session = self._processes.enter_context(Session(runner, self._precision, _SEED))
+            executor = Executor(
+                seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, memory_limit=None, compile_cache=cache
+            )
+            self._session = self._processes.enter_context(Session(executor, self._precision, _SEED))
             self._session.traits = self._traits
             self._started = wanted
         self._session.precision = self._precision
@@ -208,7 +210,7 @@ def _can_be_imported(module: ModuleType) -> bool:
             return False
         path = spec.submodule_search_locations or ()
     own, file = spec.origin if spec else None, getattr(module, "__file__", None)
-    return file is None if own in (None, "built-in") else file is not None and _is_same_object(str(own), str(file))
+    return file is None if own in (None, "built-in") else file is not None and _is_same_file(str(own), str(file))
 
 
 def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
@@ -224,7 +226,7 @@ def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
     return None
 
 
-def _is_same_object(one: str, other: str) -> bool:
+def _is_same_file(one: str, other: str) -> bool:
     return Path(one).resolve() == Path(other).resolve()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from harness import formatting
-from harness.config.compose import listed_names
+from harness.config.compose import as_list
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN
 from harness.errors import UsageError
@@ -57,7 +57,7 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
     options += [
         f"{name}={_written(config[name])}"
         for name, value in plain.items()
-        if name in config and listed_names(config[name]) != listed_names(value)
+        if name in config and as_list(config[name]) != as_list(value)
         if not (options and name in (*AXES, "points"))  # a paper's file has them
     ]
     for file in sorted((conf / "precision").glob("*.yaml")):
@@ -68,7 +68,7 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
 
 def _written(value: Any) -> str:
     """A value, a list of values, or a list of points, in Hydra's grammar."""
-    items = listed_names(value)
+    items = as_list(value)
     text = ",".join(map(_item, items))
     return f"[{text}]" if any(isinstance(item, Mapping) for item in items) else text
 

@@ -116,7 +116,7 @@ class RunAccumulator:
                 return None
         return self.cases.setdefault(axes, len(self.cases))
 
-    def follow(self, later: "RunAccumulator") -> None:
+    def extend(self, later: "RunAccumulator") -> None:
         """Add the data of later rows."""
         numbers = [self.cases.setdefault(axes, len(self.cases)) for axes in later.cases]
         for case, trials_before, row in later.others:
@@ -133,8 +133,8 @@ class RunAccumulator:
 
 def accumulate_share(share: Sequence[Part]) -> tuple[RunAccumulator, list[Reading]]:
     """Accumulate the rows of some parts in their order. Return the accumulator and one `Reading` per part."""
-    fold = RunAccumulator()
-    return fold, [read_part(part, fold.add) for part in share]
+    accumulated = RunAccumulator()
+    return accumulated, [read_part(part, accumulated.add) for part in share]
 
 
 def serve_share() -> None:
@@ -181,12 +181,12 @@ def read_run(run: Path, processes: int | None = None) -> tuple[RunAccumulator, l
         helpers = [stack.enter_context(closing(_started())) for _ in others]
         for share, helper in zip(others, helpers, strict=True):
             _send(share, helper)
-        fold, readings = accumulate_share(first)
+        accumulated, readings = accumulate_share(first)
         for helper, share in zip(helpers, others, strict=True):
             later, more = _result(helper, share)
-            fold.follow(later)
+            accumulated.extend(later)
             readings += more
-    return fold, [*duplicate_notices(run), *damage_notices(readings)]
+    return accumulated, [*duplicate_notices(run), *damage_notices(readings)]
 
 
 def _as_many_as_pay(run: Path) -> int:

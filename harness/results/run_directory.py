@@ -15,7 +15,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
 
-NAME = "lock.json"
+LOCK = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # Errors of file systems without locks. The content of the file is then the only evidence.
 _NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK)
@@ -33,7 +33,7 @@ class Lock:
     """
 
     def __init__(self, out: Path, make: bool = True) -> None:
-        self._out, self._path, self._make = out, out / NAME, make
+        self._out, self._path, self._make = out, out / LOCK, make
         self._file = -1
         self.left_by: str | None = None
 
@@ -46,7 +46,7 @@ class Lock:
         except OSError as error:
             raise UsageError(
                 f"out={self._out} cannot be written to ({error.strerror}): nothing was measured; "
-                "name another directory, or have this one written to"
+                "name another directory, or make this one writable"
             ) from error
         try:
             self._take_over()
@@ -107,7 +107,7 @@ def holder(out: Path) -> tuple[str | None, bool | None]:
     The process is None without a lock file. The second value is None if only another machine could tell.
     """
     try:
-        file = os.open(out / NAME, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe of that name would block
+        file = os.open(out / LOCK, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe of that name would block
     except FileNotFoundError:
         return None, False
     try:
@@ -202,7 +202,7 @@ def check_writable(directory: Path, name: str) -> None:
 
 def _is_half_made(out: Path) -> bool:
     """Whether `out` is empty, or holds only files left by a `create` that was killed."""
-    names = {path.name for path in out.iterdir()} - {NAME, "rows", MACHINE}
+    names = {path.name for path in out.iterdir()} - {LOCK, "rows", MACHINE}
     left_over = all(any(is_leftover(name, of) for of in (MACHINE, CONFIG)) for name in names)
     return left_over and not any((out / "rows").glob("*"))
 
@@ -255,13 +255,13 @@ def machines(run: Path) -> dict[str, dict[str, Any]]:
     return {str(machine["host"]): machine for machine in found if machine and "host" in machine}
 
 
-def recalled(run: Path, name: str) -> dict[str, Any]:
+def read_machine_entry(run: Path, name: str) -> dict[str, Any]:
     """The entry `name` of the run's `machine.json`; empty if the entry is missing or the file is unreadable."""
     found = (read_machine(run / MACHINE) or {}).get(name)
     return found if isinstance(found, dict) else {}
 
 
-def remember(run: Path, name: str, what: Mapping[str, Any]) -> None:
+def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:
     """Set the entry `name` of the run's `machine.json`.
 
     Raises UsageError if the file cannot be read or written, and ValueError if it is not JSON.
@@ -283,7 +283,7 @@ def set_aside(out: Path) -> Path:
     aside = _unused(named.with_name(f"{named.name}.before-{number}") for number in itertools.count(1))
     aside.mkdir()
     for path in list(out.iterdir()):
-        if path.name != NAME:
+        if path.name != LOCK:
             path.rename(aside / path.name)
     return aside
 

@@ -56,34 +56,34 @@ class Trials:
     repetitions are listed in `repeated`, as cases and rounds. Trials from before a case was begun anew do not count.
     """
 
-    def __init__(self, fold: RunAccumulator) -> None:
-        self._records = np.frombuffer(fold.records, dtype=np.float64).reshape(-1, len(RECORD))
-        cases = np.frombuffer(fold.trial_cases, dtype=np.int64)
+    def __init__(self, accumulated: RunAccumulator) -> None:
+        self._records = np.frombuffer(accumulated.records, dtype=np.float64).reshape(-1, len(RECORD))
+        cases = np.frombuffer(accumulated.trial_cases, dtype=np.int64)
         counted = np.arange(len(cases))
-        if fold.since:
-            since = np.zeros(len(fold.cases), dtype=np.int64)
-            since[list(fold.since)] = list(fold.since.values())
+        if accumulated.since:
+            since = np.zeros(len(accumulated.cases), dtype=np.int64)
+            since[list(accumulated.since)] = list(accumulated.since.values())
             counted = counted[counted >= since[cases]]
-        rounds = np.frombuffer(fold.trial_rounds, dtype=np.int64)
+        rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
         self._rows = counted[_in_order(cases[counted], rounds[counted])]
         again = np.setdiff1d(counted, self._rows) if len(self._rows) < len(counted) else counted[:0]
         self.repeated = cases[again].tolist(), rounds[again].tolist()
-        self.numbers = np.bincount(cases[self._rows], minlength=len(fold.cases))
-        self._starts = np.cumsum(self.numbers) - self.numbers
+        self.counts = np.bincount(cases[self._rows], minlength=len(accumulated.cases))
+        self._starts = np.cumsum(self.counts) - self.counts
 
     def best_probes(self, threads: Sequence[int]) -> Floats:
         """The best probe time with the number of `threads` of each case (cases,); NaN without a probe."""
         kinds = {number: kind for kind, number in enumerate(dict.fromkeys(threads))}
         kind = np.array([kinds[number] for number in threads], dtype=np.int64)
         best = np.full(len(kinds), np.nan)
-        np.fmin.at(best, np.repeat(kind, self.numbers), self._records[self._rows, RECORD.index("probe_s")])
+        np.fmin.at(best, np.repeat(kind, self.counts), self._records[self._rows, RECORD.index("probe_s")])
         return best[kind]
 
     def groups(self, chosen: NDArray[np.bool_], best_probe_s: Floats) -> Iterator[Group]:
         """Group the chosen cases that have trials by their number of trials."""
-        for number in np.unique(self.numbers[chosen & (self.numbers > 0)]).tolist():
-            cases = np.flatnonzero(chosen & (self.numbers == number))
-            rows = self._rows[self._starts[cases][:, None] + np.arange(number)]
+        for count in np.unique(self.counts[chosen & (self.counts > 0)]).tolist():
+            cases = np.flatnonzero(chosen & (self.counts == count))
+            rows = self._rows[self._starts[cases][:, None] + np.arange(count)]
             yield Group(cases, best_probe_s[cases], self._records, rows)
 
 
@@ -145,19 +145,19 @@ def _combined(group: Group, column: Column, each: Floats) -> list[Any]:
     return means
 
 
-def duplicate_row_notices(run: Path, fold: RunAccumulator, trials: Trials) -> list[str]:
+def duplicate_row_notices(run: Path, accumulated: RunAccumulator, trials: Trials) -> list[str]:
     """A notice for each of the first `NAMED` repeated rows, and one that counts the others.
 
     Repeated rows have the same case, purpose and round. Each of them counts once.
     """
-    cases = list(fold.cases)
-    found = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(fold, trials)]
+    cases = list(accumulated.cases)
+    found = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(accumulated, trials)]
     notices = [f"{run / 'rows'}: {one}: there twice, counts once" for one in found[:NAMED]]
     more = len(found) - len(notices)
     return [*notices, f"{run / 'rows'}: {more:,} more rows there twice, each counts once"] if more else notices
 
 
-def _duplicates(fold: RunAccumulator, trials: Trials) -> Iterator[tuple[int, str]]:
+def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[int, str]]:
     """The case and the kind of each repeated row.
 
     A case has facts and a compile time once. A case is verified each time the sweep continues, and may fail at each
@@ -166,7 +166,7 @@ def _duplicates(fold: RunAccumulator, trials: Trials) -> Iterator[tuple[int, str
     for case, number in zip(*trials.repeated, strict=True):
         yield int(case), f"time, round {number}"
     seen: Counter[tuple[int, str, float | None]] = Counter()
-    for case, _, row in fold.others:
+    for case, _, row in accumulated.others:
         once = row.status == "ok" and row.purpose in _ONCE
         if once or row.at is not None:
             seen[case, row.purpose, None if once else row.at] += 1
@@ -198,55 +198,55 @@ def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[CaseRes
 
     Raises ValueError if a row lacks a required value or holds an invalid one.
     """
-    fold = RunAccumulator()
+    accumulated = RunAccumulator()
     for row in rows:
-        if not fold.add(row):
+        if not accumulated.add(row):
             raise ValueError(f"not a row: {row}")
-    return _lines_of(fold, limits)
+    return _lines_of(accumulated, Trials(accumulated), limits)
 
 
 def summarise_run(run: Path, limits: Limits) -> tuple[list[CaseResult], list[str]]:
     """Lines as by `summarise` for all rows of a run, and a notice for each invalid or repeated row."""
-    fold, notices = read_run(run)
-    return _lines_of(fold, limits), [*notices, *duplicate_row_notices(run, fold, Trials(fold))]
+    accumulated, notices = read_run(run)
+    trials = Trials(accumulated)
+    return _lines_of(accumulated, trials, limits), [*notices, *duplicate_row_notices(run, accumulated, trials)]
 
 
-def _lines_of(fold: RunAccumulator, limits: Limits) -> list[CaseResult]:
+def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> list[CaseResult]:
     """A line for every case of the accumulator, sorted by case.
 
     The status is `ok` if no trial of the case failed, and otherwise that of the first failure. The time of a layer that
     is killed in one of five trials is not reliable.
     """
-    cases = [Case(*axes) for axes in fold.cases]
-    trials = Trials(fold)
-    ok = np.array([number not in fold.failures for number in range(len(cases))], dtype=bool)
+    cases = [Case(*axes) for axes in accumulated.cases]
+    ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
     timed: dict[int, dict[str, Any]] = {}
     for group in trials.groups(ok, trials.best_probes([case.threads for case in cases])):
         columns = _timed(group, limits)
-        for number, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
-            timed[number] = dict(zip(columns, cells, strict=True))
-    numbers = trials.numbers.tolist()
-    order = sorted(range(len(cases)), key=list(fold.cases).__getitem__)
-    return [_line(fold, number, cases[number], numbers[number], timed.get(number, {})) for number in order]
+        for index, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
+            timed[index] = dict(zip(columns, cells, strict=True))
+    counts = trials.counts.tolist()
+    order = sorted(range(len(cases)), key=list(accumulated.cases).__getitem__)
+    return [_line(accumulated, index, cases[index], counts[index], timed.get(index, {})) for index in order]
 
 
-def _line(fold: RunAccumulator, number: int, case: Case, trials: int, timed: Mapping[str, Any]) -> CaseResult:
+def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, timed: Mapping[str, Any]) -> CaseResult:
     """The line of one case. `timed` holds the columns computed from its trials, if it did not fail."""
-    status, reason = fold.failures.get(number, ("ok", None))
+    status, reason = accumulated.failures.get(index, ("ok", None))
     cells: dict[str, Any] = {
         **dict.fromkeys(COLUMNS),
         **case.as_dict(),
-        "family": fold.families[number],
+        "family": accumulated.families[index],
         "status": status,
         "reason": reason,
         "trials": trials,
         "stop_reason": "interrupted" if status == "ok" else "failed",
-        "host": ",".join(fold.hosts[number]) if number in fold.hosts else None,
-        **dict(zip(FACTS, fold.facts.get(number, ()), strict=False)),
+        "host": ",".join(accumulated.hosts[index]) if index in accumulated.hosts else None,
+        **dict(zip(FACTS, accumulated.facts.get(index, ()), strict=False)),
         **timed,
     }
     # Timed trials load the code compiled before, so their compile time is only that of loading.
-    cells["compile_s"] = fold.compiles_s.get(number, cells["compile_s"])
+    cells["compile_s"] = accumulated.compiles_s.get(index, cells["compile_s"])
     cells["tokens_per_s"] = _ratio(case.tokens, cells["time_s"])
     cells["flops_per_byte"] = _ratio(cells["flops"], cells["min_bytes"])
     return CaseResult(**cells)

@@ -76,7 +76,7 @@ _DRAWS_OF_FOUR = 100_000
 _NODES_AN_OCTAVE = 4
 
 
-def share_agreeing(number: int) -> int:
+def lower_part_size(number: int) -> int:
     """k: how many of `number` trials, the lowest ones, determine the interval."""
     return min(number, max(LEAST_AGREEMENT, math.ceil(LOWER_PART * number)))
 
@@ -100,7 +100,7 @@ def interval_factors(number: int) -> tuple[float, float]:
 def _whole(number: int) -> tuple[float, float]:
     """Factors simulated with all trials."""
     draws = np.sort(np.random.default_rng(0).standard_normal((max(_FEWEST_DRAWS, _DRAWS // number**2), number)), axis=1)
-    return _tail_factors(low_quantile(draws), draws[:, 0], draws[:, share_agreeing(number) - 1])
+    return _tail_factors(low_quantile(draws), draws[:, 0], draws[:, lower_part_size(number) - 1])
 
 
 @cache
@@ -117,7 +117,7 @@ def _of_four(number: int) -> tuple[float, float]:
     """
     from scipy.special import ndtri  # imported here: it takes 0.1 s, and few runs need it
 
-    k = share_agreeing(number)
+    k = lower_part_size(number)
     below, share = rank(number)
     steps = (1, below - 1, 1, k - below - 1, number + 1 - k)
     draws = np.random.default_rng(0)
@@ -139,7 +139,7 @@ PEEKING_INFLATION = 1.02
 _MOST_LOG = math.log(np.finfo(float).max)
 
 
-def half_width_of(ordered: Floats) -> tuple[Floats, Floats]:
+def log_distances_to_ends(ordered: Floats) -> tuple[Floats, Floats]:
     """Distances `(down, up)`, each (…), from the estimate to the ends of its 95 % confidence interval.
 
     On a logarithmic scale, they are the distance from the lowest to the k-th lowest trial, times `interval_factors`.
@@ -150,11 +150,11 @@ def half_width_of(ordered: Floats) -> tuple[Floats, Floats]:
     """
     number = ordered.shape[-1]
     down, up = interval_factors(number)
-    distance = PEEKING_INFLATION * (ordered[..., share_agreeing(number) - 1] - ordered[..., 0])
+    distance = PEEKING_INFLATION * (ordered[..., lower_part_size(number) - 1] - ordered[..., 0])
     return down * distance, up * distance
 
 
-def widened(log: float) -> float:
+def exp_or_inf(log: float) -> float:
     """e to the power `log`; infinite if that overflows."""
     return math.exp(log) if log < _MOST_LOG else math.inf
 
@@ -170,8 +170,8 @@ def half_widths(values: Iterable[float], least: int) -> Iterator[float]:
         if number < max(2, least):
             yield math.inf
         else:
-            distance = PEEKING_INFLATION * math.log(ordered[share_agreeing(number) - 1] / ordered[0])
-            yield widened(max(interval_factors(number)) * distance) - 1
+            distance = PEEKING_INFLATION * math.log(ordered[lower_part_size(number) - 1] / ordered[0])
+            yield exp_or_inf(max(interval_factors(number)) * distance) - 1
 
 
 # The probe time of a quiet machine stays within 10 % of its best. On a disturbed machine, it is at least 25 % above it.
@@ -254,7 +254,7 @@ def estimates(values_s: Floats, medians_s: Floats, quiet: Flags) -> list[Estimat
     # Relative to the fastest, so that an estimate equal to the fastest is exact to the last digit.
     lows = low_quantile(np.log(ordered / fastest), counting.sum(axis=1))
     single = np.full((2, len(every)), np.inf)
-    down, up = half_width_of(np.log(every)) if values_s.shape[1] > 1 else single
+    down, up = log_distances_to_ends(np.log(every)) if values_s.shape[1] > 1 else single
     of_cases = zip(fastest[:, 0].tolist(), lows.tolist(), down, up, np.median(medians_s, axis=1).tolist(), strict=True)
     return [_estimate(*of_case) for of_case in of_cases]
 
@@ -262,7 +262,7 @@ def estimates(values_s: Floats, medians_s: Floats, quiet: Flags) -> list[Estimat
 def _estimate(fastest: float, low: float, down: float, up: float, middle: float) -> Estimate:
     """Build an estimate from log(time / fastest) and the distances down and up to the ends of its interval."""
     time_s = fastest * math.exp(low)
-    return Estimate(time_s, time_s * math.exp(-float(down)), time_s * widened(float(up)), middle)
+    return Estimate(time_s, time_s * math.exp(-float(down)), time_s * exp_or_inf(float(up)), middle)
 
 
 # Number of quiet trials that a case needs before the limit on trials may end it.

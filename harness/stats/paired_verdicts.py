@@ -151,16 +151,18 @@ class Evidence:
     Each p-value is corrected for the maximum number of looks (Bonferroni). The confidence interval is corrected in the
     same way, so its error rate holds at every look.
 
-    Each p-value tests a null hypothesis about the ratio of B's time to A's. For `slower`, the ratio is not above the
-    threshold. For `faster`, the ratio is not below the reciprocal of the threshold. For `equivalent`, the ratio is not
-    between the two (two one-sided tests: Schuirmann 1987). The estimate of the ratio is `ratio`, its interval `lo` to
-    `hi`.
+    The p-values test null hypotheses about the ratio of B's time to A's:
+    - `p_slower`: it is not above the threshold.
+    - `p_faster`: it is not below the reciprocal of the threshold.
+    - `p_equivalent`: it is not between the two (two one-sided tests: Schuirmann 1987).
+
+    The estimate of the ratio is `ratio`, its interval `lo` to `hi`.
     """
 
     blocks: int
-    slower: float
-    faster: float
-    equivalent: float
+    p_slower: float
+    p_faster: float
+    p_equivalent: float
     ratio: float
     lo: float
     hi: float
@@ -178,9 +180,9 @@ def evidence_of(logs: Sequence[float], rules: Rules, misses: float | None = None
     within = max(p_value_above(averages, -threshold), p_value_below(averages, threshold))
     return Evidence(
         blocks=len(logs),
-        slower=min(1.0, looks * p_value_above(averages, threshold)),
-        faster=min(1.0, looks * p_value_below(averages, -threshold)),
-        equivalent=min(1.0, looks * within),
+        p_slower=min(1.0, looks * p_value_above(averages, threshold)),
+        p_faster=min(1.0, looks * p_value_below(averages, -threshold)),
+        p_equivalent=min(1.0, looks * within),
         ratio=math.exp(pseudomedian(averages)),
         lo=math.exp(lo),
         hi=math.exp(hi),
@@ -189,7 +191,7 @@ def evidence_of(logs: Sequence[float], rules: Rules, misses: float | None = None
 
 def is_decided(found: Evidence, cases: int, rules: Rules) -> bool:
     """Whether no more blocks are needed: equivalent, or slower or faster whatever the results of other cases."""
-    return min(found.slower, found.faster) <= rules.alpha / cases or found.equivalent <= rules.alpha
+    return min(found.p_slower, found.p_faster) <= rules.alpha / cases or found.p_equivalent <= rules.alpha
 
 
 def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
@@ -296,7 +298,10 @@ def _discoveries(found: Mapping[int, Evidence], alpha: float) -> dict[Verdict, s
     """
     from scipy.stats import false_discovery_control  # here: only a comparison needs it, and it takes half a second
 
-    tests = {side: [getattr(one, side.time) for one in found.values()] for side in (Verdict.WORSE, Verdict.BETTER)}
+    tests = {
+        Verdict.WORSE: [evidence.p_slower for evidence in found.values()],
+        Verdict.BETTER: [evidence.p_faster for evidence in found.values()],
+    }
     return {side: set(compress(found, false_discovery_control(p) <= alpha if p else ())) for side, p in tests.items()}
 
 
@@ -373,7 +378,7 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
         own = shown = evidence_of(blocks.first, rules)
         tested, its_rules, side, confirmed = len(measured.cases), rules, None, False
         if blocks.flagged:
-            side = Verdict.WORSE if own.slower <= rules.alpha else Verdict.BETTER
+            side = Verdict.WORSE if own.p_slower <= rules.alpha else Verdict.BETTER
             own, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
             misses = 2 * rules.alpha_again * max(len(discoveries[side]), 1) / tested
             shown = evidence_of(blocks.again, rules, misses)
@@ -398,7 +403,7 @@ def _verdict(
         if len(blocks.again) < rules.looks[0]:
             why = "time was up before new processes could tell"
         return Verdict.UNDECIDED, f"{side.time} at first, and {why}"
-    if shown.equivalent <= rules.alpha:
+    if shown.p_equivalent <= rules.alpha:
         return Verdict.EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
     number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
     return Verdict.UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.threshold:g} % nor beyond"

@@ -75,8 +75,8 @@ def compile_failure(error: BaseException) -> dict[str, Any] | None:
         return {"status": "unsupported", "reason": too_large[0][:300]}
     missing = _NOT_IMPLEMENTED.search(str(error))
     if missing or "GPUTooOldForTriton" in names:
-        return {"status": "unsupported", "reason": missing[1][:300] if missing else _first_line(chain[-1])}
-    return {"status": "error", "reason": f"{_REASONS}{_first_line(error)}"}
+        return {"status": "unsupported", "reason": missing[1][:300] if missing else _first_lines(chain[-1])}
+    return {"status": "error", "reason": f"{_REASONS}{_first_lines(error)}"}
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -88,7 +88,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         at = inner if isinstance(inner, BaseException) else at.__cause__
 
 
-def _first_line(error: BaseException) -> str:
+def _first_lines(error: BaseException) -> str:
     """Return the first two lines, which say what happened. The rest is advice and listings."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:2])}"[:300]

@@ -107,11 +107,11 @@ def randomize_heap() -> list[bytearray]:
 
     The C library reuses a large block, or fetches new pages from the kernel for every call. Which one happens depends
     on what lies above the block in the heap. This is decided by chance, once in the life of a process, and trials
-    forked from one parent inherit the same layout. Such trials agree with each other and their interval is narrow, but
+    forked from one server inherit the same layout. Such trials agree with each other and their interval is narrow, but
     the trials of another sweep may be twice as fast.
 
     Example: packed attention at n = 512, d = 256, h = 8, with five trials from each of five parents. A call took 4.6 or
-    8.2 ms, depending on the parent, with 1,500 or 4,600 page faults.
+    8.2 ms, depending on the server, with 1,500 or 4,600 page faults.
 
     Therefore each trial first allocates blocks of random sizes and frees a random half. The layout then differs between
     trials, and the interval includes its effect. See Mytkowicz et al. 2009, "Producing wrong data without doing

@@ -1,4 +1,4 @@
-"""What a layer can do, found by inspection, and how its results are checked. Only `forward(x)` is required.
+"""How a layer is called, found by inspection, and how its results are checked. Only `forward(x)` is required.
 
 forward(x)                    required: (b, n, d) -> (b, n, d)
 forward(x, is_causal=…)       accepts that no token may see a later one
@@ -11,6 +11,9 @@ output_dtype = "float32"      the dtype that it returns, if that is not the dtyp
 prepare(x, …) -> dict         converts the arguments above to its own layout, outside the measured time
 start(batch_size, seq_len) -> state, step(x_t, state) -> (y_t, state)       decoding, (b, d) -> (b, d)
 prefill(x, state) -> state    the state after t steps, computed at once
+supports(case) -> str | None  why the layer cannot run a case
+
+A class also has attributes that describe it, such as `has_heads`, `compiled`, `claims` and `reference`: docs/layers.md.
 """
 
 import inspect

@@ -104,11 +104,11 @@ def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dic
         for name, (arrays, call) in kernels.items():
             timer = _timer(call, case.device)
             work = float(arrays * 4 * length)
-            rates[f"{name}_bytes_per_s"] = _fastest(timer, work, budget_s / len(kernels))
+            rates[f"{name}_bytes_per_s"] = _best_rate(timer, work, budget_s / len(kernels))
     return {"bandwidth_bytes_per_s": max(rates.values()), **rates, "buffer_bytes": 4 * length, "cache_bytes": cache}
 
 
-def _fastest(timer: Callable[[], float], work: float, budget_s: float) -> float:
+def _best_rate(timer: Callable[[], float], work: float, budget_s: float) -> float:
     timer()  # warm-up
     began = time.perf_counter()
     seconds: list[float] = []

@@ -79,7 +79,7 @@ def _silence() -> Iterator[None]:
 
 
 def describe_layer(case: Case) -> dict[str, Any]:
-    """Return the description of the case's layer, made once before the first trial, without measuring a call.
+    """Return the description of the case's layer, without measuring a call.
 
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
       the constructor.
@@ -127,11 +127,8 @@ def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     return ("unsupported", reason) if reason else None
 
 
-def torch_facts() -> dict[str, Any]:
-    """Return torch's version, build and thread settings, the GPU if any, and the location of this harness.
-
-    They are collected once before the first trial.
-    """
+def describe_torch() -> dict[str, Any]:
+    """Return torch's version, build and thread settings, the GPU if any, and the location of this harness."""
     gpu = torch.cuda.is_available()
     return {
         "harness": str(background_process.PLACE),
@@ -233,7 +230,7 @@ def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
 
 # What each kind of trial does (see `harness.results.row.KINDS`). A trial about the machine has no case.
 HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
-    "machine": lambda request, case: torch_facts(),
+    "machine": lambda request, case: describe_torch(),
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
     # `compiled` is whether anything was compiled for the verification.

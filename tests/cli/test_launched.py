@@ -154,7 +154,7 @@ def test_whether_there_is_a_gpu_is_asked_where_it_is_measured(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["launcher=slurm"], "launcher=slurm: there is no sbatch here"),
+        (["launcher=slurm"], "launcher=slurm: sbatch is not found"),
         (["launcher.cluster=cloud"], "launcher.cluster=cloud; known: here, slurm, processes"),
         (["launcher=slurm", "threads=null"], "launcher=slurm needs threads=N or launcher.cpus_per_task=N"),
         (["launcher.array_parallelism=0"], "launcher.array_parallelism=0: it takes a whole number from 1 on"),

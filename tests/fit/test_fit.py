@@ -5,7 +5,7 @@ import pytest
 from fit.costs import DOUBLING, attention, grid, law_name, noisy
 
 from harness.fit.fit_law import fit_law
-from harness.fit.laws import Sizes, candidate_terms, smoothed_weights
+from harness.fit.laws import Sizes, candidate_terms, shrunken_spreads
 from harness.polynomial import Term
 
 ATTENTION = {Term(n=1, d=2): 8e-13, Term(n=2, d=1): 4e-13}
@@ -115,8 +115,8 @@ def test_a_point_that_is_known_badly_says_little() -> None:
 
 
 def test_spreads_are_drawn_halfway_to_their_median() -> None:
-    assert smoothed_weights(np.array([0.01, 0.04, 0.16])) == pytest.approx([0.02, 0.04, 0.08])
-    assert (smoothed_weights(np.zeros(3)) > 0).all()
+    assert shrunken_spreads(np.array([0.01, 0.04, 0.16])) == pytest.approx([0.02, 0.04, 0.08])
+    assert (shrunken_spreads(np.zeros(3)) > 0).all()
 
 
 def test_expected_terms_are_kept_while_they_explain_the_costs_and_given_up_when_they_do_not() -> None:

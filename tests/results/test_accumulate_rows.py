@@ -1,4 +1,4 @@
-"""What a row must hold to count, and that rows fold together in any number of parts."""
+"""What a row must hold to count, and that rows accumulated together in any number of parts."""
 
 import json
 import random
@@ -8,7 +8,7 @@ import pytest
 from rows import PRECISION, measured, row
 
 from harness.results.accumulate_rows import RunAccumulator
-from harness.results.summarise import _lines_of, summarise
+from harness.results.summarise import Trials, _lines_of, summarise
 from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", 64, 32, 2)
@@ -76,10 +76,10 @@ BAD_TIMED = [
 
 @pytest.mark.parametrize("bad", BAD_TIMED, ids=lambda bad: json.dumps(bad)[:40])
 def test_a_row_with_something_else_in_the_place_of_a_value_is_refused_without_a_trace(bad: dict[str, Any]) -> None:
-    fold = RunAccumulator()
-    assert not fold.add(timed(**bad))
-    assert not fold.cases
-    assert not fold.records
+    accumulated = RunAccumulator()
+    assert not accumulated.add(timed(**bad))
+    assert not accumulated.cases
+    assert not accumulated.records
 
 
 @pytest.mark.parametrize("name", ["case", "family", "purpose", "round", "status", "samples_s", "wall_s", "probe_s"])
@@ -109,10 +109,10 @@ def test_facts_and_failures_that_cannot_be_are_refused(bad: dict[str, Any]) -> N
 
 
 def test_a_bad_row_does_not_undo_a_good_one() -> None:
-    fold = RunAccumulator()
-    assert fold.add(timed())
-    assert not fold.add(timed(round=2, minor_faults="many"))
-    (line,) = _lines_of(fold, PRECISION)
+    accumulated = RunAccumulator()
+    assert accumulated.add(timed())
+    assert not accumulated.add(timed(round=2, minor_faults="many"))
+    (line,) = _lines_of(accumulated, Trials(accumulated), PRECISION)
     assert (line.trials, line.time_s) == (1, 1.0)
 
 
@@ -139,5 +139,5 @@ def test_parts_folded_together_say_what_all_rows_folded_at_once_say(seed: int) -
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         part = RunAccumulator()
         assert all(part.add(one) for one in rows[start:end])
-        together.follow(part)
-    assert _lines_of(together, PRECISION) == summarise(rows, PRECISION)
+        together.extend(part)
+    assert _lines_of(together, Trials(together), PRECISION) == summarise(rows, PRECISION)

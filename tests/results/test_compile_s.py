@@ -35,7 +35,7 @@ def test_parts_folded_together_keep_it() -> None:
     first, then = RunAccumulator(), RunAccumulator()
     assert first.add(row(Case("rnn.elman", 64, 32, 1), "verify"))
     assert then.add(row(CASE, "compile", compile_s=3.0))
-    first.follow(then)
+    first.extend(then)
     assert first.compiles_s == {1: 3.0}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.results.run_directory import NAME, Lock
+from harness.results.run_directory import LOCK, Lock
 
 HOLDS = """
 import sys, time
@@ -37,7 +37,7 @@ def end(process: subprocess.Popen) -> None:
 
 def left(out: Path, **fields: object) -> None:
     out.mkdir(exist_ok=True)
-    (out / NAME).write_text(json.dumps({"host": "elsewhere", "pid": 7, "since": "yesterday", "boot": "B", **fields}))
+    (out / LOCK).write_text(json.dumps({"host": "elsewhere", "pid": 7, "since": "yesterday", "boot": "B", **fields}))
 
 
 def test_the_second_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_one_whose_holder_was_killed_is_taken_over_and_says_so(tmp_path: Path) -
     with Lock(tmp_path) as lock:
         assert lock.left_by is not None
         assert f"process {first.pid} on {platform.node()}" in lock.left_by
-    assert not (tmp_path / NAME).exists()
+    assert not (tmp_path / LOCK).exists()
 
 
 def test_one_that_was_let_go_of_leaves_nothing(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_lock_of_another_run_that_has_taken_its_place_meanwhile_stays(tmp_pa
         run.rename(tmp_path / "elsewhere")
         other = Lock(run)
         other.__enter__()
-    assert (run / NAME).exists()
+    assert (run / LOCK).exists()
     other.__exit__(None, None, None)
     assert list(run.iterdir()) == []
 
@@ -100,7 +100,7 @@ def test_of_another_machine_nobody_here_knows_whether_it_goes_on(tmp_path: Path)
     left(tmp_path)
     with pytest.raises(UsageError, match=r"process 7 on elsewhere, .*; if it has, remove .*lock\.json"):
         Lock(tmp_path).__enter__()
-    (tmp_path / NAME).unlink()
+    (tmp_path / LOCK).unlink()
     with Lock(tmp_path):
         pass
 
@@ -115,6 +115,6 @@ def test_one_of_this_machine_booted_anew_or_under_another_name_is_stale(tmp_path
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00\xff", b"[1]", b'{"host"'])
 def test_a_file_that_says_nothing_holds_up_nobody(tmp_path: Path, garbage: bytes) -> None:
-    (tmp_path / NAME).write_bytes(garbage)
+    (tmp_path / LOCK).write_bytes(garbage)
     with Lock(tmp_path) as lock:
         assert lock.left_by is None

@@ -11,7 +11,7 @@ from rows import PRECISION, measured
 from harness.background_process import BackgroundProcess
 from harness.results import accumulate_rows, row_files
 from harness.results.accumulate_rows import accumulate_share, read_run
-from harness.results.summarise import _lines_of, summarise, summarise_run
+from harness.results.summarise import Trials, _lines_of, summarise, summarise_run
 from harness.sweep_axes import Case
 
 ROWS = [
@@ -44,7 +44,7 @@ def test_a_runs_lines_are_those_of_its_rows(run: Path) -> None:
 def test_several_processes_read_what_one_reads(run: Path) -> None:
     alone, notices = read_run(run, 1)
     together, same_notices = read_run(run, 3)
-    assert _lines_of(together, PRECISION) == _lines_of(alone, PRECISION)
+    assert _lines_of(together, Trials(together), PRECISION) == _lines_of(alone, Trials(alone), PRECISION)
     assert same_notices == notices
 
 
@@ -54,8 +54,8 @@ def test_without_helpers_that_help_all_rows_are_read_all_the_same(
 ) -> None:
     alone = summarise_run(run, PRECISION)
     monkeypatch.setattr(sys, "executable", interpreter)
-    fold, notices = read_run(run, 3)
-    assert (_lines_of(fold, PRECISION), notices) == alone
+    accumulated, notices = read_run(run, 3)
+    assert (_lines_of(accumulated, Trials(accumulated), PRECISION), notices) == alone
 
 
 def test_a_helper_finds_what_its_parent_found(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ def test_a_helper_finds_what_its_parent_found(run: Path, tmp_path: Path, monkeyp
     alone = summarise_run(run, PRECISION)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("harness.results.accumulate_rows.accumulate_share", counted)
-    fold, notices = read_run(run, 2)
-    assert (_lines_of(fold, PRECISION), notices) == alone
+    accumulated, notices = read_run(run, 2)
+    assert (_lines_of(accumulated, Trials(accumulated), PRECISION), notices) == alone
     assert len(shares) == 1  # the helper read the other share
 
 

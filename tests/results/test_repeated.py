@@ -95,8 +95,8 @@ def test_copies_are_found_however_the_rows_are_shared_out(run: Path) -> None:
     (run / "rows" / "0002-b-1.jsonl").write_text("".join(lines))
 
     def found(processes: int) -> list[str]:
-        fold, _ = read_run(run, processes)
-        return sorted(duplicate_row_notices(run, fold, Trials(fold)))
+        accumulated, _ = read_run(run, processes)
+        return sorted(duplicate_row_notices(run, accumulated, Trials(accumulated)))
 
     assert len(found(1)) == 4
     assert found(2) == found(1)

@@ -6,7 +6,7 @@ import numpy as np
 from stats.noise import Draw
 
 from harness.config import Precision
-from harness.stats.estimate import LEVEL, confirmed, half_width_of, low_quantile
+from harness.stats.estimate import LEVEL, confirmed, log_distances_to_ends, low_quantile
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: in
     holds = np.zeros((repeats, rounds), dtype=bool)
     for number in range(limits.min_rounds, rounds + 1):
         ordered = np.sort(logs[:, :number], axis=1)
-        value, (down, up) = low_quantile(ordered), half_width_of(ordered)
+        value, (down, up) = low_quantile(ordered), log_distances_to_ends(ordered)
         narrow[:, number - 1] = np.expm1(np.maximum(down, up)) <= limits.target
         holds[:, number - 1] = (value - down <= truth) & (truth <= value + up)
     stops = np.array([_stop(list(row), limits) for row in narrow])

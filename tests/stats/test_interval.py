@@ -4,22 +4,22 @@ import random
 import numpy as np
 import pytest
 
-from harness.stats.estimate import half_width_of, half_widths
+from harness.stats.estimate import half_widths, log_distances_to_ends
 
 
 def test_the_reach_scales_with_the_lower_trials_and_ignores_the_upper_ones() -> None:
     logs = np.array([0.0, 0.01, 0.02, 0.03, 0.5, 0.6])
-    down, up = half_width_of(logs)
+    down, up = log_distances_to_ends(logs)
     assert down > up > 0
-    assert half_width_of(2 * logs) == pytest.approx((2 * down, 2 * up))
-    assert half_width_of(np.array([0.0, 0.01, 0.02, 0.03, 5.0, 6.0])) == (down, up)
+    assert log_distances_to_ends(2 * logs) == pytest.approx((2 * down, 2 * up))
+    assert log_distances_to_ends(np.array([0.0, 0.01, 0.02, 0.03, 5.0, 6.0])) == (down, up)
 
 
 def test_more_trials_of_the_same_noise_reach_less_far() -> None:
     rng = np.random.default_rng(0)
     widths = []
     for number in (3, 6, 12, 60):
-        down, up = half_width_of(np.sort(rng.standard_normal((5_000, number)), axis=1))
+        down, up = log_distances_to_ends(np.sort(rng.standard_normal((5_000, number)), axis=1))
         widths.append(float(np.median(down + up)))
     assert widths == sorted(widths, reverse=True)
 
@@ -31,7 +31,7 @@ def test_the_half_width_after_each_value_is_that_of_the_values_until_then() -> N
     assert found[0] == math.inf
     for number in range(2, len(values) + 1):
         ordered = np.sort(np.log(values[:number]))
-        assert found[number - 1] == pytest.approx(math.exp(max(half_width_of(ordered))) - 1, rel=1e-9)
+        assert found[number - 1] == pytest.approx(math.exp(max(log_distances_to_ends(ordered))) - 1, rel=1e-9)
 
 
 def test_fewer_values_than_are_asked_for_have_no_width() -> None:

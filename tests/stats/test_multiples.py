@@ -30,7 +30,7 @@ def test_an_interval_of_hundreds_of_trials_holds_the_quantile_95_times_in_100() 
     rank = LEVEL * (number + 1)
     below = int(rank)
     value = draws[:, below - 1] + (rank - below) * (draws[:, below] - draws[:, below - 1])
-    distance = draws[:, estimate.share_agreeing(number) - 1] - draws[:, 0]
+    distance = draws[:, estimate.lower_part_size(number) - 1] - draws[:, 0]
     truth = -0.9674215661017009  # one normal number in six is lower
     held = (value - down * distance <= truth) & (truth <= value + up * distance)
     assert held.mean() == pytest.approx(0.95, abs=0.012)

@@ -107,7 +107,7 @@ def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
 
 
 def failed_rows(panel: Panel, impl: str) -> str:
-    """`oom from n = 1024`, `timeout at n = 512`, `wrong` if it is so at every n; empty if nothing failed."""
+    """`oom from n = 1024`, `timeout at n = 512`, `incorrect` if it is so at every n; empty if nothing failed."""
     lines = panel.of(impl)
     statuses = dict.fromkeys(line.status for line in lines if line.status != "ok")
     return ", ".join(f"{status}{_at(status, lines)}" for status in statuses)

@@ -61,7 +61,7 @@ def layer_handles(impls: Iterable[str], **line: Any) -> list[Line2D]:
 
 
 def log_axis(axes: Axes, which: str, axis: dict[str, Any]) -> None:
-    """Make the axis `which`, `x` or `y`, logarithmic, with a range and ticks as `panels` makes them."""
+    """Make the axis `which`, `x` or `y`, logarithmic, with a range and ticks as `figure_panels` makes them."""
     ticks, texts = zip(*axis["ticks"], strict=True)
     # In this order: a new scale would replace the ticks.
     looks = {"scale": "log", "lim": axis["range"], "ticks": ticks, "ticklabels": texts}

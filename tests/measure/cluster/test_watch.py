@@ -89,7 +89,7 @@ def test_one_that_falls_silent_is_submitted_again_though_its_jobs_state_is_unkno
     assert cluster.wait() == []
     assert cluster.submitted == [[0, 1], [1]]
     assert cluster.now_s > LAUNCHER.silence_s
-    assert any("nothing was heard of it for 1" in sentence for sentence in cluster.told)
+    assert any("no report for 1" in sentence for sentence in cluster.told)
 
 
 def test_one_whose_job_is_known_to_be_over_is_so_at_once(tmp_path: Path) -> None:

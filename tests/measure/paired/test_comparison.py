@@ -1,9 +1,7 @@
 """The timing of pairs: the processes of each block, the log, and the choice of controls."""
 
-import json
 import random
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from harness.measure import interleaved
 from harness.measure.fork_client import Turn
 from harness.measure.interleaved import (
     Block,
-    BlockLog,
     Pair,
     PairScreen,
     Side,
@@ -80,19 +77,19 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Timed:
 
 def test_a_block_is_of_base_and_head_and_a_controls_of_the_base_twice(timed: Timed) -> None:
     timed.time([Pair(A, B)])
-    sides = {tuple((side.name, side.case, side.runner.name) for side in both) for both in timed.blocks}  # type: ignore[attr-defined]
+    sides = {tuple((side.name, side.case, side.executor.name) for side in both) for both in timed.blocks}  # type: ignore[attr-defined]
     assert sides == {
         (("base", A, "base"), ("head", B, "head")),
-        # The two runners of a control are equivalent: each serves either side.
+        # The two executors of a control are equivalent: each serves either side.
         (("base", A, "base"), ("control", A, "control")),
         (("base", A, "control"), ("control", A, "base")),
     }
 
 
-def test_where_both_sides_find_the_same_layers_either_runner_serves_either_side(timed: Timed) -> None:
+def test_where_both_sides_find_the_same_layers_either_executor_serves_either_side(timed: Timed) -> None:
     timed.sides.interchangeable = True
     timed.time([Pair(A, B)])
-    heads = {b.runner.name for _, b in timed.blocks if b.name == "head"}  # type: ignore[attr-defined]
+    heads = {b.executor.name for _, b in timed.blocks if b.name == "head"}  # type: ignore[attr-defined]
     assert heads == {"base", "head"}
 
 
@@ -139,13 +136,6 @@ def test_one_failure_of_a_case_is_forgiven(timed: Timed) -> None:
 )
 def test_one_case_in_four_is_a_control_and_at_least_one(cases: int, controls: list[int]) -> None:
     assert controls_among(cases) == controls
-
-
-def test_a_block_is_on_disk_before_the_next(tmp_path: Path) -> None:
-    log = BlockLog(tmp_path / "blocks.jsonl")
-    log.write({"log_ratio": 0.25})
-    assert json.loads((tmp_path / "blocks.jsonl").read_text()) == {"log_ratio": 0.25}
-    log.close()
 
 
 def test_the_screen_says_now_and_then_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def blocks(ratio: float, number: int, noise: float = 0.01) -> list[float]:
 
 
 def says(found: Evidence) -> set[str]:
-    return {name for name in ("slower", "faster", "equivalent") if getattr(found, name) <= RULES.alpha}
+    return {name for name in ("slower", "faster", "equivalent") if getattr(found, f"p_{name}") <= RULES.alpha}
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_on_the_floor_itself_nothing_is_said() -> None:
 def test_swapping_the_sides_swaps_what_is_said() -> None:
     logs = blocks(1.05, 12)
     there, back = evidence_of(logs, RULES), evidence_of([-log for log in logs], RULES)
-    assert (there.slower, there.faster) == (back.faster, back.slower)
-    assert there.equivalent == pytest.approx(back.equivalent)
+    assert (there.p_slower, there.p_faster) == (back.p_faster, back.p_slower)
+    assert there.p_equivalent == pytest.approx(back.p_equivalent)
     assert there.ratio == pytest.approx(1 / back.ratio)
     assert (there.lo, there.hi) == pytest.approx((1 / back.hi, 1 / back.lo))
 
@@ -60,7 +60,7 @@ def test_without_blocks_nothing_is_known() -> None:
 def test_who_looks_more_often_must_see_more() -> None:
     logs = blocks(1.045, 12)
     once, often = (evidence_of(logs, Rules(looks=looks)) for looks in ((12,), (4, 6, 8, 10, 12)))
-    assert often.slower == pytest.approx(5 * once.slower)
+    assert often.p_slower == pytest.approx(5 * once.p_slower)
     assert often.lo < once.lo
     assert once.hi < often.hi
 
@@ -88,5 +88,5 @@ def test_what_is_said_to_be_seen_is_seen_four_times_in_five(number: int, cases: 
     rng = np.random.default_rng(number + cases)
     noise = 0.01 * rng.standard_normal((400, number))
     least = np.median([smallest_detectable(evidence_of(list(logs), RULES), cases, RULES) for logs in noise[:100]])
-    found = [evidence_of(list(math.log1p(least) + logs), RULES).slower <= RULES.alpha / cases for logs in noise[100:]]
+    found = [evidence_of(list(math.log1p(least) + logs), RULES).p_slower <= RULES.alpha / cases for logs in noise[100:]]
     assert 0.7 <= np.mean(found) <= 0.92
