@@ -135,7 +135,7 @@ def export_github_action_benchmark(stored: StoredRun) -> Exported:
     if not measured:
         raise UsageError(f"{stored.path} has neither times nor memory to export")
     entries = [entry for line in measured for entry in _entries(line)]
-    return Exported(_as_json(entries), len(measured), _left_out(stored, measured, "that came to nothing"))
+    return Exported(_as_json(entries), len(measured), _left_out(stored, measured, "without a result"))
 
 
 def _entries(line: CaseResult) -> Iterator[dict[str, Any]]:

@@ -224,8 +224,8 @@ def _classes_in(module: ModuleType) -> str:
     return f"it has {', '.join(names[:_MOST_NAMED])}{more}" if names else "it has no class at all"
 
 
-def unsupported_reason(case: Case, has_heads: bool) -> str | None:
-    """Why the case is impossible, judging from its numbers alone; None if they allow it."""
+def indivisible_size(case: Case, has_heads: bool) -> str | None:
+    """Say which size of the case does not divide another one that it must divide; None if all do."""
     for name, axis in AXES.items():
         value = getattr(case, name)
         if axis.divides and has_heads and value and getattr(case, axis.divides) % value:

@@ -31,7 +31,7 @@ class Axis:
 
     - `type`: of its values. `default`: the value of an axis that is not given, or MISSING if it must be given.
     - `values`: all valid texts, or empty for any text.
-    - `least`, `most`: the valid numbers. A fraction is below `most`. A size above `most` is a typing error.
+    - `least`, `most`: the valid numbers. A fraction is below `most`. A size above `most` is taken for a mistake.
     - `letter`: the symbol in formulas and in the names of cases. `label`: its name on the report's page.
     - `phrase`: a value in words. `quiet`: values that titles leave out, because they are the usual ones.
     - `is_setting`: cases that differ along it are never compared with each other.

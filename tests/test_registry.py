@@ -43,8 +43,8 @@ def test_something_that_is_no_class_is_refused() -> None:
 
 def test_heads_must_divide_the_width_of_a_layer_that_has_heads() -> None:
     case = Case("attention.fused", 8, 10, 3)
-    assert layer_lookup.unsupported_reason(case, has_heads=True) == "d_model=10 is not divisible by num_heads=3"
-    assert layer_lookup.unsupported_reason(case, has_heads=False) is None
+    assert layer_lookup.indivisible_size(case, has_heads=True) == "d_model=10 is not divisible by num_heads=3"
+    assert layer_lookup.indivisible_size(case, has_heads=False) is None
 
 
 def test_looking_up_names_does_not_import_torch() -> None:

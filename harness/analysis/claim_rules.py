@@ -205,9 +205,9 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         return Judgement("", UNDETERMINED, "its depth, which bounds the path, is not known at two n or more")
     (power, log), longest = claim.growth("n"), max(series, key=len)
     measured = f"at most {_law_text(longest)}"
-    chain = f"no way is longer than the longest chain of operations, {_first_and_last(longest)}{_declared_share(lines)}"
+    chain = f"upper bound: the longest dependency chain, {_first_and_last(longest)}{_declared_share(lines)}"
     if all(_follows_order(depths, power, log) for depths in series):
-        return Judgement(measured, CONFIRMED, f"{chain}; a bound from above" if power or log else chain)
+        return Judgement(measured, CONFIRMED, chain)
     if all(_order(depths) < power - RESOLUTION for depths in series):
         # One series that leaves no doubt is enough.
         doubt = min(_doubt_text(depths, power, log) for depths in series)
@@ -290,7 +290,7 @@ def _first_and_last(depths: Mapping[int, int]) -> str:
 def _declared_share(lines: Sequence[CaseResult]) -> str:
     """A note on the part of the depth that kernels declare and that cannot be observed; empty if none."""
     most = max((line.depth_declared or 0 for line in lines), default=0)
-    return f" (up to {most} of it declared by kernels that hide their inside)" if most else ""
+    return f" (up to {most} of these operations are declared by fused kernels and cannot be observed)" if most else ""
 
 
 _ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}

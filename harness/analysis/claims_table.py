@@ -174,7 +174,7 @@ def _compare_time(found: Range, expected: Range, fitted: FittedLaw) -> tuple[str
         return (UNDETERMINED, anything) if is_open else (claim_rules.CONFIRMED, "")
     if found.hi < expected.lo:
         # Time cannot keep growing more slowly than the work. Other costs still dominate at these sizes.
-        return UNDETERMINED, "calls and launches, paid whatever the work, still weigh: larger n would tell"
+        return UNDETERMINED, "the fixed costs of calls and launches still dominate: measure larger n"
     return claim_rules.REFUTED, ""
 
 

@@ -247,9 +247,13 @@ def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tupl
                 f"far outside what was measured: {SIZES[axis]}={wanted[axis]:g} is {factor:.3g} times beyond "
                 f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
             )
-        values = len({point.size[AXES.index(axis)] for point in points})
-        if factor > 1 and values == 2:
-            warnings.append(f"{SIZES[axis]} took 2 values only: how the cost grows with it is known from these alone")
+        values = sorted({point.size[AXES.index(axis)] for point in points})
+        if factor > 1 and len(values) == 2:
+            low, high = values
+            warnings.append(
+                f"the cost model is fitted to two values of {SIZES[axis]} ({low:g} and {high:g}), so growth beyond "
+                "them is uncertain: measure a third"
+            )
     if not predict.law.determined:
         # If several axes vary, another axis than n may leave the law undetermined.
         more = _further_warnings(points, wanted["n"]) if set(predict.highest) == {"n"} else ""

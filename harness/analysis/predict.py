@@ -250,10 +250,10 @@ class Recommendation:
 
     @property
     def how_sure(self) -> str:
-        """`sure`, `likely` or `a toss-up`; `the only one` if no second layer fits."""
+        """`sure`, `likely` or `too close to call`; `the only one` if no second layer fits."""
         if self.share is None:
             return "the only one"
-        return "sure" if self.share >= SURE else "likely" if self.share >= LIKELY else "a toss-up"
+        return "sure" if self.share >= SURE else "likely" if self.share >= LIKELY else "too close to call"
 
 
 def recommend(

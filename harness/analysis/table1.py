@@ -56,7 +56,7 @@ def _compared(order: str, work: Polynomial, at_most: bool = False) -> Cell:
         return cell(CONFIRMED, f"{work.part(leading)} is its leading term, to the last digit")
     text = " and ".join(_extra_terms(work, term, leading) for term in on_top)
     alone = sum(term.n == top.n for term in terms) == 1
-    leads = "is the only term of its power of n" if alone else "leads the terms of its power of n"
+    leads = "is the leading term" if alone else "leads the terms of its power of n"
     return cell(CONFIRMED, f"{work.part(leading)} {leads}; {text}")
 
 
@@ -86,13 +86,13 @@ def _cost_of_next_token(order: str, work: Polynomial, at_most: bool = False) -> 
 
 
 def _extra_terms(work: Polynomial, term: Term, leading: Term) -> str:
-    """Describe a term beside the leading one: `8nd² of the projections comes on top, and is more up to n = 2d`."""
+    """Describe a term beside the leading one: `the projections add 8nd², which dominates while n < 2d`."""
     is_projection = term.along("ndh") in [Term(n=n, d=leading.d + 1) for n in (leading.n - 1, leading.n)]
-    text = f"{work.part(term)}{' of the projections' if is_projection else ''} comes on top"
+    text = f"{'the projections add ' if is_projection else 'beside it there is '}{work.part(term)}"
     same = (term.h, term.b, term.log) == (leading.h, leading.b, leading.log)
     if same and (leading.n - term.n, term.d - leading.d) == (1, 1):
         ratio = work.coefficients[term] / work.coefficients[leading]
-        return f"{text}, and is more up to n = {f'{float(ratio):.3g}' if ratio != 1 else ''}d"
+        return f"{text}, which dominates while n < {f'{float(ratio):.3g}' if ratio != 1 else ''}d"
     return text
 
 

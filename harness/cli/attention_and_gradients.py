@@ -11,7 +11,7 @@ from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.parsers import REACH_IMPLS
 from harness.errors import UsageError
 from harness.key_value_options import Key, layer, read_keys, whole
-from harness.layer_lookup import unsupported_reason
+from harness.layer_lookup import indivisible_size
 from harness.results.run_directory import check_run, unused_path
 from harness.sweep_axes import BAD_STATUSES, Case, collapsed
 
@@ -129,7 +129,7 @@ def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
     from harness.measure.session import describe_impl
 
     has_heads = describe_impl(case.impl, executor).has_heads
-    if reason := unsupported_reason(case, has_heads):
+    if reason := indivisible_size(case, has_heads):
         raise UsageError(reason)
     return collapsed(case, lambda impl: has_heads)
 

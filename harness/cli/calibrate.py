@@ -68,6 +68,6 @@ def _plan(config: SweepConfig, precision_name: str) -> Plan:
         session.check_devices(config)
         cases = session.cases(config)
         for case in cases:
-            if reason := session.unsupported_reason(case):
+            if reason := session.indivisible_size(case):
                 raise UsageError(f"{case}: {reason}")
     return Plan(cases, session.traits, config.precision, precision_name, config.seed)

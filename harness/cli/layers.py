@@ -63,7 +63,7 @@ def run_verify(options: argparse.Namespace) -> int:
     with Session.of(config) as session:
         session.check_devices(config)
         for case in session.cases(config):
-            reason = session.unsupported_reason(case)
+            reason = session.indivisible_size(case)
             outcome = TrialOutcome("unsupported", reason) if reason else session.executor.run("verify", case)
             found.append((case, outcome.entries))
     if options.all:

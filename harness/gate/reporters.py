@@ -187,9 +187,9 @@ def _outcome_row(group: Sequence[Outcome]) -> Row:
 def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
     """Print a comparison: a table with one row per pair, then sentences about the results.
 
-    The column `could see` holds the smallest slow-down that this measurement would have detected.
+    The column `detectable` holds the smallest slow-down that this measurement would have detected.
     """
-    columns = {"head": "", "time, and between": "", "could see": "n", "memory": "", "flops": ""}
+    columns = {"head": "", "time, 95 % interval": "", "detectable": "n", "memory": "", "flops": ""}
     table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
     show([table, *comparison_sentences(comparison)], console)
 

@@ -35,7 +35,7 @@ class CompilePolicy:
         self._timeout_s, self.compile_timeout_s = timeout_s, compile_timeout_s
         self._cache = cache.absolute() if cache is not None else None
         self._found: set[str] = set()
-        self._took_s: dict[Case, float] = {}
+        self._compile_s: dict[Case, float] = {}
 
     def is_due(self, purpose: str, case: Case | None) -> bool:
         """Whether a trial is known to compile, or to load compiled code."""
@@ -52,7 +52,7 @@ class CompilePolicy:
         if not self.is_due(purpose, case):
             return self._timeout_s
         if KINDS[purpose].is_timed and case is not None:
-            return self._timeout_s + 2 * self._took_s.get(case, 0.0)
+            return self._timeout_s + 2 * self._compile_s.get(case, 0.0)
         return max(self._timeout_s, self.compile_timeout_s)
 
     def directory(self, purpose: str, case: Case | None) -> str | None:
@@ -73,7 +73,7 @@ class CompilePolicy:
         if outcome.values.get("compiled"):
             self._found.add(case.impl)
         if purpose == "compile":
-            self._took_s[case] = outcome.values.get("compile_s", 0.0)
+            self._compile_s[case] = outcome.values.get("compile_s", 0.0)
 
 
 # Share of the free memory that stays free if the user sets no limit.
@@ -83,7 +83,7 @@ _SLOW_IMPORT_S = 0.2
 # A cold compilation takes half a minute. A large layer on a slow machine takes some minutes.
 COMPILE_TIMEOUT_S = 900.0
 # A socket passes about 36 KiB with descriptors at once. A case takes some 300 bytes without its layer.
-_CASES_A_REQUEST = 50
+_CASES_PER_REQUEST = 50
 
 
 class Executor:
@@ -116,7 +116,7 @@ class Executor:
         self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
         self._compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
-        self._slow: set[str] = set()  # layers whose module is imported in a separate fork server
+        self._slow_imports: set[str] = set()  # layers whose module is imported in a separate fork server
         # The keys: whether the trials compile, and the slow module (empty for all other modules).
         self._servers: dict[tuple[bool, str], ForkServer] = {}
 
@@ -174,7 +174,7 @@ class Executor:
             if outcome.values.get("last_call_checked"):
                 self._checked.add(case)
             if purpose == "describe" and outcome.values.get("forkable") and outcome.values["import_s"] > _SLOW_IMPORT_S:
-                self._slow.add(case.impl)
+                self._slow_imports.add(case.impl)
         return outcome
 
     def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
@@ -206,8 +206,8 @@ class Executor:
         for case in cases:
             of_impl.setdefault(case.impl, []).append(case)
         for group in of_impl.values():
-            for start in range(0, len(group), _CASES_A_REQUEST):
-                part = group[start : start + _CASES_A_REQUEST]
+            for start in range(0, len(group), _CASES_PER_REQUEST):
+                part = group[start : start + _CASES_PER_REQUEST]
                 outcome = self.ask("refusals", part[0], {"cases": [{**case.as_dict(), "impl": ""} for case in part]})
                 if not outcome.ok:
                     found |= dict.fromkeys(group[start:], (outcome.status, str(outcome.reason)))
@@ -219,7 +219,7 @@ class Executor:
 
     def _which(self, purpose: str, case: Case | None) -> tuple[bool, str]:
         """The key of the fork server for these trials."""
-        own = case.impl if case is not None and case.impl in self._slow else ""
+        own = case.impl if case is not None and case.impl in self._slow_imports else ""
         return self._compiling.is_due(purpose, case), own.partition(":")[0]
 
     def _request(self, purpose: str, case: Case | None, extra: dict[str, Any]) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class Executor:
             "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
             "sent_at": time.monotonic(),
             "compiles": self._compiling.is_due(purpose, case),
-            "own_module": case is not None and case.impl in self._slow,
+            "own_module": case is not None and case.impl in self._slow_imports,
             "compile_cache": self._compiling.directory(purpose, case),
             "check_last_call": case not in self._checked,
             **extra,

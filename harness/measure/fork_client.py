@@ -94,7 +94,7 @@ class ForkServer:
         self._begun = 0
         self.trial: int | None = None
         self._purpose = ""
-        self._temporary = self._scratch  # the directory of the trial that is running
+        self._trial_directory = self._scratch  # the directory of the trial that is running
         self._ready = False
 
     def wait_until_ready(self) -> None:
@@ -131,15 +131,15 @@ class ForkServer:
         if self.trial is not None:
             self.end(None, 0.0)
         self._purpose = request["purpose"]
-        self._temporary = self._scratch / str(self._begun)
+        self._trial_directory = self._scratch / str(self._begun)
         self._begun += 1
         try:
-            self._temporary.mkdir()
+            self._trial_directory.mkdir()
         except OSError as error:
             raise ForkServerLost(f"its temporary directory: {error.strerror}") from error
         reader, writer = os.pipe()
         try:
-            self._send({**request, "temporary": str(self._temporary)}, [writer, *more])
+            self._send({**request, "temporary": str(self._trial_directory)}, [writer, *more])
             self.trial = int(self._answer("started", _IMPORTS_S))
         except BaseException:
             os.close(reader)
@@ -158,7 +158,7 @@ class ForkServer:
         if not ended:
             self._kill_trial()
         self.trial, status = None, int(self._answer("ended", _ANSWER_S))
-        file_io.remove_scratch(self._temporary)
+        file_io.remove_scratch(self._trial_directory)
         if sent is None:
             return TrialOutcome("timeout", f"no result after {timeout_s:g} s")
         sent = sent.removeprefix(NOTICE)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness.config import Precision
-from harness.layer_lookup import Traits, unsupported_reason
+from harness.layer_lookup import Traits, indivisible_size
 from harness.measure.outcome import TrialOutcome
 from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
@@ -36,11 +36,12 @@ Failure = tuple[str, str | None]
 class ResumeState:
     """The finished work of a run, by case, from its rows: the state from which a sweep continues.
 
-    Timed trials are in their order (`trials`). Each failed case has its status and reason (`failures`). Compile times
-    are in seconds (`compiles_s`). Each timed case has the hosts that timed it (`hosts`). Cases with facts are in
-    `facts`, and failures to retry in `reopened`. Cases to time anew have no trials, and `anew` holds the reason.
-
-    `rounds` is the highest round of a case in any row, whether the trial counts or not. A new trial needs a higher one.
+    - `trials`: timed trials, in their order.
+    - `failures`: status and reason of each failed case. `reopened`: those of the failures to retry.
+    - `rounds`: the highest round in any row, whether the trial counts or not. A new trial needs a higher one.
+    - `compiles_s`: compile times in seconds. `hosts`: the hosts that timed the case.
+    - `anew`: why the case is timed anew. Its old trials do not count.
+    - `facts`: the cases with facts.
     """
 
     trials: Mapping[Case, list[Trial]] = field(default_factory=dict)
@@ -127,9 +128,9 @@ class Watcher(Protocol):
 
 
 # Seconds between two probes while waiting for a quiet machine. Disturbances last for seconds.
-_LOOK_EVERY_S = 0.25
+_PROBE_EVERY_S = 0.25
 # Limit on the trials of a case, as a multiple of `max_rounds`, however disturbed the machine is.
-_MOST_ROUNDS = 2
+_MAX_ROUNDS_FACTOR = 2
 
 
 class DisturbanceControl:
@@ -142,31 +143,31 @@ class DisturbanceControl:
         self._precision, self._executor, self._sleep = precision, executor, sleep
         self._best: dict[int, float] = {}  # by number of threads; cached, since a search through all trials is slow
 
-    def note(self, case: Case, trials: Sequence[Trial]) -> None:
-        """Update the best probe with new trials of the case."""
+    def update_best_probe(self, case: Case, trials: Sequence[Trial]) -> None:
+        """Take new trials of the case into account."""
         best = best_probe(trials)
         if best is not None:
             self._best[case.threads] = min(best, self._best.get(case.threads, best))
 
-    def is_done(self, case: Case, trials: Sequence[Trial]) -> bool:
+    def has_enough_trials(self, case: Case, trials: Sequence[Trial]) -> bool:
         """Whether the case needs no more trials, or has had all its rounds."""
         return len(trials) >= self._precision.max_rounds or self._may_stop(case, trials)
 
-    def wants(self, case: Case, trials: Sequence[Trial]) -> bool:
+    def needs_quiet_repeat(self, case: Case, trials: Sequence[Trial]) -> bool:
         """Whether the case has too few quiet trials and may still get more."""
-        return len(trials) < _MOST_ROUNDS * self._precision.max_rounds and not self._may_stop(case, trials)
+        return len(trials) < _MAX_ROUNDS_FACTOR * self._precision.max_rounds and not self._may_stop(case, trials)
 
     def _may_stop(self, case: Case, trials: Sequence[Trial]) -> bool:
         return may_stop(trials, self._best.get(case.threads), self._precision)
 
-    def wait(self, case: Case, patience_s: float) -> float:
+    def wait_for_quiet(self, case: Case, patience_s: float) -> float:
         """Wait for a quiet machine. Returns the rest of the patience in seconds, 0 or less if it ran out."""
         while patience_s > 0:
             probe_s = self._executor.run("probe", case).values.get("probe_s")
             if is_quiet(probe_s, self._best.get(case.threads)):
                 break
-            self._sleep(_LOOK_EVERY_S)
-            patience_s -= _LOOK_EVERY_S
+            self._sleep(_PROBE_EVERY_S)
+            patience_s -= _PROBE_EVERY_S
         return patience_s
 
 
@@ -190,7 +191,7 @@ class Scheduler:
         past: ResumeState | None = None,
         grow: str | None = None,
     ) -> None:
-        self._moments, self._patience_s = DisturbanceControl(precision, executor, sleep), precision.patience_s
+        self._disturbance, self._patience_s = DisturbanceControl(precision, executor, sleep), precision.patience_s
         self._traits = traits
         self._executor, self._sink, self._watcher = executor, sink, watcher
         self._random = random.Random(seed)
@@ -201,7 +202,7 @@ class Scheduler:
         self._rounds: dict[Case, int] = {}  # highest round in the rows of the case
         self._verified: dict[Case, TrialOutcome] = {}  # outcome of the verification, by kind
         self._compiled: set[Case] = set()  # cases whose verification showed that they compile
-        self._begin(cases)
+        self._open_cases(cases)
 
     def run(self) -> None:
         """Measure until every case is finished. After an exception or a signal, all rows so far are on disk."""
@@ -212,19 +213,19 @@ class Scheduler:
         """Do everything but the timing: skip unsupported cases, verify, compile and measure the facts."""
         self._prepare(self._cases)
         if self._grow is not None:
-            self._go_on_along(self._grow)
+            self._grow_along(self._grow)
 
-    def _begin(self, cases: Collection[Case]) -> None:
+    def _open_cases(self, cases: Collection[Case]) -> None:
         """Add the cases that have not failed, with the trials of their past."""
         for case in cases:
             if case not in self._past.failures:
                 self._trials[case] = list(self._past.trials.get(case, ()))
                 # Rows of earlier rounds may be lost, so the number of trials is not the highest round.
                 self._rounds[case] = max(self._past.rounds.get(case, 0), len(self._trials[case]))
-                self._moments.note(case, self._trials[case])
+                self._disturbance.update_best_probe(case, self._trials[case])
                 self._open.add(case)
 
-    def _set_aside_done(self, cases: Collection[Case]) -> None:
+    def _apply_past(self, cases: Collection[Case]) -> None:
         """Finish cases that need no more trials, and write a row for each reopened case."""
         for case in sorted(cases):
             if case in self._past.failures:
@@ -234,12 +235,12 @@ class Scheduler:
                 self._record(REOPEN, case, 0, TrialOutcome("ok", f"after {status}: {reason}"))
             if case in self._past.anew:
                 self._record(REOPEN, case, 0, TrialOutcome("ok", self._past.anew[case], {"anew": True}))
-            if case in self._open and case in self._past.facts and self._moments.is_done(case, self._trials[case]):
+            if case in self._open and case in self._past.facts and self._has_enough_trials(case):
                 self._finish(case, "ok")
 
     def _prepare(self, cases: Collection[Case]) -> None:
-        self._set_aside_done(cases)
-        self._set_aside_unsupported(self._open.intersection(cases))
+        self._apply_past(cases)
+        self._record_unsupported(self._open.intersection(cases))
         self._verify(self._open.intersection(cases))
         self._compile(self._open.intersection(cases))
         lacking = self._open.intersection(cases) - self._past.facts
@@ -248,18 +249,18 @@ class Scheduler:
         for case in self._shuffled(lacking):
             self._trial("facts", case, 0)
 
-    def _go_on_along(self, axis: str) -> None:
+    def _grow_along(self, axis: str) -> None:
         """Double the largest size of each layer as long as its trials succeed."""
-        front = {case for case in largest_along(axis, self._cases) if case in self._trials}
-        while front:
-            self._watcher.starting("grow", len(front))
-            for case in self._shuffled({case for case in front if not self._trials[case]}):
+        largest = {case for case in largest_along(axis, self._cases) if case in self._trials}
+        while largest:
+            self._watcher.starting("grow", len(largest))
+            for case in self._shuffled({case for case in largest if not self._trials[case]}):
                 self._time(case)
-            larger = doubled_along(axis, (case for case in front if case in self._trials))
+            larger = doubled_along(axis, (case for case in largest if case in self._trials))
             self._watcher.added(larger)
-            self._begin(larger)
+            self._open_cases(larger)
             self._prepare(larger)
-            front = {case for case in larger if case in self._trials}
+            largest = {case for case in larger if case in self._trials}
 
     @property
     def trials(self) -> dict[Case, int]:
@@ -279,14 +280,14 @@ class Scheduler:
             self._watcher.starting("round", number)
             for case in self._shuffled(self._open):
                 self._time(case)
-        self._again()
+        self._repeat_disturbed()
 
     def _shuffled(self, cases: set[Case]) -> list[Case]:
         return self._random.sample(sorted(cases), len(cases))
 
-    def _set_aside_unsupported(self, cases: Collection[Case]) -> None:
+    def _record_unsupported(self, cases: Collection[Case]) -> None:
         for case in sorted(cases):
-            reason = unsupported_reason(case, self._traits[case.impl].has_heads)
+            reason = indivisible_size(case, self._traits[case.impl].has_heads)
             if reason:
                 self._record("plan", case, 0, TrialOutcome("unsupported", reason))
 
@@ -324,29 +325,33 @@ class Scheduler:
             return
         trial = trial_of_row(outcome.entries)
         self._trials[case].append(trial)
-        self._moments.note(case, [trial])
-        if case in self._open and self._moments.is_done(case, self._trials[case]):
+        self._disturbance.update_best_probe(case, [trial])
+        if case in self._open and self._has_enough_trials(case):
             self._finish(case, "ok")
 
-    def _again(self) -> None:
+    def _has_enough_trials(self, case: Case) -> bool:
+        return self._disturbance.has_enough_trials(case, self._trials[case])
+
+    def _repeat_disturbed(self) -> None:
         """Repeat the disturbed cases in quiet moments. Disturbance is judged by the best probe of all trials."""
         patience_s = self._patience_s
-        while waiting := {case for case in self._trials if self._moments.wants(case, self._trials[case])}:
+        needs = self._disturbance.needs_quiet_repeat
+        while waiting := {case for case, trials in self._trials.items() if needs(case, trials)}:
             self._watcher.starting("again", len(waiting))
             for case in self._shuffled(waiting):
-                patience_s = self._moments.wait(case, patience_s)
+                patience_s = self._disturbance.wait_for_quiet(case, patience_s)
                 if patience_s <= 0:
                     return
                 self._time(case)
 
-    def _trial(self, purpose: str, case: Case, number: int) -> TrialOutcome:
+    def _trial(self, purpose: str, case: Case, round_number: int) -> TrialOutcome:
         outcome = self._executor.run(purpose, case)
-        self._record(purpose, case, number, outcome)
+        self._record(purpose, case, round_number, outcome)
         return outcome
 
-    def _record(self, purpose: str, case: Case, number: int, outcome: TrialOutcome) -> None:
-        """Write the row. A failed trial finishes its case with the trial's status."""
-        self._sink.write(row_of(case, self._traits[case.impl].family, purpose, outcome.entries, number))
+    def _record(self, purpose: str, case: Case, round_number: int, outcome: TrialOutcome) -> None:
+        """Write the row. A failed trial finishes its case with the trial's status. Round 0 stands for none."""
+        self._sink.write(row_of(case, self._traits[case.impl].family, purpose, outcome.entries, round_number))
         self._watcher.trial(case, outcome)
         if not outcome.ok:
             del self._trials[case]

@@ -111,13 +111,13 @@ class Session:
             self.describe(impl)
         return list(grid(config.axes, self.has_heads, config.points))
 
-    def unsupported_reason(self, case: Case) -> str | None:
-        """Why the numbers of the case are impossible for its layer; None if they allow it."""
-        return layer_lookup.unsupported_reason(case, self.has_heads(case.impl))
+    def indivisible_size(self, case: Case) -> str | None:
+        """Say which size of the case is not divisible as its layer needs it; None if all are."""
+        return layer_lookup.indivisible_size(case, self.has_heads(case.impl))
 
     def refused(self, cases: Sequence[Case], finished: Collection[Case]) -> dict[Case, tuple[str, str]]:
         """The status and reason of each refused case, judged by its numbers first and then by its layer."""
-        by_numbers = {case: self.unsupported_reason(case) for case in cases}
+        by_numbers = {case: self.indivisible_size(case) for case in cases}
         refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
         return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
 

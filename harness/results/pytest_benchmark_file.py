@@ -18,7 +18,7 @@ from harness.sweep_axes import AXES
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)
-_ONE_PROCESS = "of {} the interval goes by how the rounds of one process scatter; another process may lie outside of it"
+_ONE_PROCESS = "the intervals of {} come from the rounds of one process; other processes may differ by more"
 
 
 def _check_version(version: str) -> str:

@@ -21,11 +21,8 @@ Call = Callable[[], Any]
 Forward = Callable[[], Tensor]
 
 
-def forward_call(forward: Forward, layer: nn.Module) -> Call:
-    """A forward pass without gradients."""
-    # Gradients are off for the whole process: a context manager around each call would be timed.
-    torch.set_grad_enabled(False)
-    layer.eval()
+def forward_call(forward: Forward) -> Call:
+    """A forward pass alone."""
     return forward
 
 
@@ -111,19 +108,19 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
     Padding applies to what is attended to: the source if one is given, else the input. A layer that is causal by nature
     gets no mask over its own input, because no real token follows the padding.
     """
-    of_it: dict[str, Any] = {"source": source} if source is not None else {}
+    keywords: dict[str, Any] = {"source": source} if source is not None else {}
     keys = case.seq_len if source is None else source.shape[1]
     if layer_protocol.is_causal(layer) and (case.mask != "padding" or source is None):
-        return of_it
+        return keywords
     if case.mask == "causal" and source is not None:  # decoding: every token sees the whole source
-        return of_it
+        return keywords
     if case.mask == "causal" and layer_protocol.accepts(layer, "is_causal"):
-        of_it["is_causal"] = True
+        keywords["is_causal"] = True
     elif case.mask == "causal":
-        of_it["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
+        keywords["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
     elif case.mask == "padding":
-        of_it["attn_mask"] = real_tokens(case, keys)[:, None, None].to(case.device)
-    return of_it
+        keywords["attn_mask"] = real_tokens(case, keys)[:, None, None].to(case.device)
+    return keywords
 
 
 def counted_tokens(layer: nn.Module, case: Case) -> Tensor | None:
@@ -227,11 +224,12 @@ def build(
     if weights is not None:
         _copy_weights(weights, layer)
     if inputs is None:
-        m, wide = layer_protocol.kv_len(layer_class, case), case.d_model * layer_protocol.input_width(layer_class)
-        sizes = [(case.seq_len, wide), (m, case.d_model)] if m else [(case.seq_len, wide)]
+        source_len, width = layer_protocol.kv_len(layer_class, case), layer_protocol.input_width(layer_class)
+        sizes = [(case.seq_len, width * case.d_model), *([(source_len, case.d_model)] if source_len else [])]
         inputs = [torch.randn(case.batch_size, *size).to(case.device, dtype) for size in sizes]
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
-    if case.mode == "decode":
+    if case.mode in ("forward", "decode"):
+        # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
         layer.eval()
     forward, constants = _forward(case, layer, x, source)
@@ -249,7 +247,7 @@ def build(
         remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
         constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     else:
-        remake = partial(forward_call, forward, layer)
+        remake = partial(forward_call, forward)
     # On the CPU, a call returns only when it is done.
     sync = torch.cuda.synchronize if case.device == "cuda" else lambda: None
     return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)

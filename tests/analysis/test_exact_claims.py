@@ -72,7 +72,7 @@ def test_a_depth_that_is_the_same_at_every_n_is_of_order_1() -> None:
     of = measured("attention.fused", depth=lambda n, d, h: 5, depth_declared=3)
     one = verdict("depth", of)
     assert (one.claimed, one.measured, one.verdict) == ("O(1)", "5", "confirmed")
-    assert "up to 3 of it declared" in one.reason
+    assert "up to 3 of these operations are declared" in one.reason
     assert verdict("path", of).verdict == "confirmed"
 
 
@@ -93,7 +93,7 @@ def test_a_depth_on_a_line_over_n_is_of_order_n_whatever_its_constants(constant:
     assert (one.measured, one.verdict) == ("3n" + (f" + {constant}" if constant else ""), "confirmed")
     path = verdict("path", of)
     assert (path.verdict, path.measured) == ("confirmed", f"at most {one.measured}")
-    assert path.reason.endswith("a bound from above")
+    assert path.reason.startswith("upper bound: the longest dependency chain")
 
 
 @pytest.mark.parametrize("depth", [lambda n, d, h: 7, lambda n, d, h: n.bit_length(), lambda n, d, h: n * n])

@@ -37,7 +37,10 @@ def test_far_outside_there_is_a_plain_warning() -> None:
 
 def test_beyond_two_widths_the_way_that_cost_grows_with_width_is_said_to_rest_on_them() -> None:
     said = law().predict(1024, 512, 8, 1).warnings
-    assert said == ("d_model took 2 values only: how the cost grows with it is known from these alone",)
+    assert said == (
+        "the cost model is fitted to two values of d_model (128 and 256), so growth beyond them is uncertain: "
+        "measure a third",
+    )
     assert law().predict(1000, 200, 8, 1).warnings == ()
 
 

@@ -72,7 +72,7 @@ def test_the_fastest_is_recommended_with_how_many_times_as_fast_it_is() -> None:
 def test_it_is_a_toss_up_where_both_may_be_the_faster() -> None:
     found = recommended(TIMES | {RNN: within(1.001e-3, 0.2)})
     assert found.share == pytest.approx(0.5, abs=0.03)
-    assert found.how_sure == "a toss-up"
+    assert found.how_sure == "too close to call"
 
 
 def test_it_is_likely_where_the_difference_is_about_its_uncertainty() -> None:
@@ -100,7 +100,7 @@ def test_what_was_measured_once_is_known_within_no_bounds() -> None:
     once = Said(1e-3, 0.0, math.inf, measured=True)
     assert probability_first_is_least([once, within(2e-3, 0.01)]) == pytest.approx(0.5, abs=0.02)
     found = recommended(TIMES | {FUSED: once})
-    assert (found.ratio.lo, found.ratio.hi, found.how_sure) == (0.0, math.inf, "a toss-up")
+    assert (found.ratio.lo, found.ratio.hi, found.how_sure) == (0.0, math.inf, "too close to call")
 
 
 def test_the_share_is_the_same_each_time() -> None:

@@ -35,8 +35,8 @@ def beyond(lines: list[CaseResult]) -> dict[str | None, BeyondRow]:
 def test_attention_is_confirmed_in_its_own_term_and_the_projections_are_said_to_come_on_top() -> None:
     cell = rows_of(usual())["Self-Attention", "attention.fused"].complexity
     assert (cell.claimed, cell.measured, cell.verdict) == ("O(n²·d)", "4n²d + 8nd²", "confirmed")
-    assert "4n²d is the only term of its power of n" in cell.reason
-    assert "8nd² of the projections comes on top, and is more up to n = 2d" in cell.reason
+    assert "4n²d is the leading term" in cell.reason
+    assert "the projections add 8nd², which dominates while n < 2d" in cell.reason
 
 
 def test_a_recurrent_layer_is_confirmed_in_all_three_cells() -> None:
@@ -208,7 +208,7 @@ def test_a_restricted_layer_is_judged_by_what_it_does_between_positions_its_proj
     of = measured("attention.window", lambda n, d, h: 8 * n * d * d + 384 * n * d)
     row = rows_of(of)["Self-Attention (restricted)", "attention.window"]
     assert (row.complexity.verdict, row.complexity.claimed) == ("confirmed", "O(r·n·d)")
-    assert "8nd² of the projections comes on top" in row.complexity.reason
+    assert "the projections add 8nd²" in row.complexity.reason
     assert (row.path.verdict, row.path.reason) == (
         "undetermined",
         "that of a stack of n/r layers: one layer was measured",
@@ -245,10 +245,8 @@ def test_one_token_more_is_judged_by_the_difference_of_the_work_where_decoding_w
     rows = beyond(usual())
     cell = rows["attention.fused"].per_token
     assert (cell.measured, cell.verdict) == ("8nd + 8d² − 4d, by difference of the work", "confirmed")
-    assert cell.reason.startswith(
-        "8nd is the only term of its power of n; 8d² of the projections comes on top, and is "
-    )
-    assert "more up to n = d; decoding itself was not timed, and does less" in cell.reason
+    assert cell.reason.startswith("8nd is the leading term; the projections add 8d², which dominates while n < d; ")
+    assert "decoding itself was not timed, and does less" in cell.reason
     cell = rows["rnn.elman"].per_token
     assert (cell.measured, cell.verdict) == ("4d², by difference of the work", "confirmed")
     assert cell.reason == "4d² is its leading term, to the last digit; decoding itself was not timed"

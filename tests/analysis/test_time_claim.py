@@ -41,7 +41,7 @@ def test_time_that_grows_otherwise_is_refuted_by_what() -> None:
 @pytest.mark.parametrize("parts", [{Term(): 1e-1, ND2: 1e-12}, {Term(): 1e-3}])
 def test_time_that_grows_slower_than_the_work_is_not_yet_made_of_it(parts: dict[Term, float]) -> None:
     one = timed("rnn.torch", law(parts), heads=(1,))
-    assert (one.verdict, one.reason.endswith("still weigh: larger n would tell")) == ("undetermined", True)
+    assert (one.verdict, one.reason.endswith("still dominate: measure larger n")) == ("undetermined", True)
 
 
 def test_a_law_that_is_not_determined_decides_nothing_of_time() -> None:

@@ -38,7 +38,7 @@ def test_an_export_goes_to_the_file_that_is_named(run: Path, tmp_path: Path, cap
     assert main(["export", "--format=github-action-benchmark", str(run), "-o", str(out)]) == 0
     said, notices = capsys.readouterr()
     assert said == f"{out}: 8 cases, github-action-benchmark\n"
-    assert notices == "harness: 1 case that came to nothing left out\n"
+    assert notices == "harness: 1 case without a result left out\n"
     assert len(json.loads(out.read_text())) == 16
 
 

@@ -24,19 +24,19 @@ def test_time_and_memory_at_a_size_that_was_not_measured(run: Path, capsys: pyte
     assert "At n = 4096, d = 256, h = 8, batch 1 (forward, float32, cpu, 1 thread)" in text
     assert "attention.fused time 193 ms" in text
     assert "attention.fused memory 144 MiB 144 MiB to" in text
-    assert "rnn.torch" not in text.split("Laws fitted")[0]
+    assert "rnn.torch" not in text.split("Prediction check")[0]
 
 
 def test_every_prediction_comes_with_how_well_laws_predicted_here(run: Path, capsys: pytest.CaptureFixture) -> None:
     text = said(capsys, run, "seq_len=4096", "d_model=256", "num_heads=8")
-    assert "Laws fitted to a quarter of the largest n and below predict the time there" in text
+    assert "Prediction check: cost models fitted to" in text
     assert "rnn.torch time" in text
 
 
 def test_several_lengths_are_a_table_each(run: Path, capsys: pytest.CaptureFixture) -> None:
     text = said(capsys, run, "impl=attention.fused", "seq_len=1024,4096", "d_model=256", "num_heads=8")
     assert text.index("At n = 1024, d = 256, h = 8") < text.index("At n = 4096, d = 256, h = 8")
-    assert text.count("and below predict the time there") == 1
+    assert text.count("Prediction check: cost models fitted to n ≤ 512 predict the time") == 1
 
 
 def test_what_the_run_has_one_value_of_need_not_be_said(

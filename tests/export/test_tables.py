@@ -80,7 +80,7 @@ def test_axes_at_their_defaults_are_in_no_name(run: Path) -> None:
 
 def test_what_failed_is_in_the_tables_and_counted_elsewhere(run: Path) -> None:
     assert [exported(run, name).cases for name in FORMATS] == [8, 9, 9, 8]
-    assert list(exported(run, "github-action-benchmark").notices) == ["1 case that came to nothing left out"]
+    assert list(exported(run, "github-action-benchmark").notices) == ["1 case without a result left out"]
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -35,7 +35,7 @@ BLOCK_OF_EACH_KIND = (
 def asked(name: str, n: int, d: int, h: int, **more: Any) -> tuple[Case, str | None]:
     """The case, of one head where the layer has none, and why the layer cannot be asked for it; None if it can."""
     case = replace(Case(name, n, d, h if IMPLS[name].has_heads else 1), **more)
-    return case, layer_lookup.unsupported_reason(case, IMPLS[name].has_heads) or unsupported_reason(
+    return case, layer_lookup.indivisible_size(case, IMPLS[name].has_heads) or unsupported_reason(
         layer_lookup.load_class(name), case
     )
 

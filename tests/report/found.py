@@ -55,7 +55,7 @@ def some_findings(lines: Sequence[CaseResult]) -> Analysis:
         (Coefficient(Term(n=1), 2e-6, 1e-6, 3e-6), Coefficient(Term(n=2, d=1), 3e-12, 2e-12, 4e-12)), ("n",), True, ""
     )
     work = Law((Coefficient(Term(n=1, d=2), 4.0, 4.0, 4.0),), ("n", "d"), True, "", exact=True)
-    cell = Cell("O(n²·d)", "4n²d + 8nd²", "confirmed", "4n²d is the only term of its power of n")
+    cell = Cell("O(n²·d)", "4n²d + 8nd²", "confirmed", "4n²d is the leading term")
     return Analysis(
         laws=[
             FittedLaw(Series("attention.fused", FORWARD, "time", ()), law, (), Range(1.87, 1.79, 2.0), None, 0.09),

@@ -27,7 +27,7 @@ def test_the_answer_comes_first_and_the_command_last(usual: str) -> None:
 def test_it_tells_verdicts_predictions_crossovers_and_failures(usual: str) -> None:
     assert "| attention.naive | forward |  | refuted |" in usual
     assert "- Refuted: attention.naive" in usual
-    assert "Laws fitted to a quarter" in usual
+    assert "Prediction check: cost models fitted to" in usual
     assert "attention.fused costs more time than rnn.torch from n = 768 (700 to 900) on" in usual
     assert "| attention.naive | oom | 2 | 2048 | out of memory |" in usual
 

@@ -32,8 +32,7 @@ def test_the_interval_goes_as_far_down_as_the_median_lies_above(tmp_path: Path) 
     stored = read_run_directory(write(tmp_path, benchmark()))
     assert (stored.lines[0].time_lo_s, stored.lines[0].time_hi_s) == (0.8, 1.25)
     assert stored.notices == [
-        "of 1 benchmark the interval goes by how the rounds of one process scatter; another process may lie outside "
-        "of it"
+        "the intervals of 1 benchmark come from the rounds of one process; other processes may differ by more"
     ]
 
 

@@ -108,6 +108,6 @@ def test_a_layer_without_key_value_heads_refuses_other_numbers_of_them() -> None
     case = Case("attention.naive", 8, 32, 8, num_kv_heads=2)
     said = unsupported_reason(layer_lookup.load_class("attention.naive"), case)
     assert said == "its constructor takes no num_kv_heads"
-    assert layer_lookup.unsupported_reason(Case("attention.fused", 8, 32, 8, num_kv_heads=3), has_heads=True) == (
+    assert layer_lookup.indivisible_size(Case("attention.fused", 8, 32, 8, num_kv_heads=3), has_heads=True) == (
         "num_heads=8 is not divisible by num_kv_heads=3"
     )

@@ -80,15 +80,17 @@ def crossover_sentence(c: Crossover) -> str:
         return f"{c.slower} {more} {c}."
     if c.decided:
         return f"{c.slower} costs no more {METRIC_NAMES[c.metric]} than {c.faster} at {at_all}."
+    error = "the difference is within the measurement error"
     if c.seq_len_hi is not None:
-        return f"{c.slower} {more} from n = {c.seq_len_hi:.0f} on at the latest; below, the intervals overlap."
+        return f"{c.slower} {more} from n = {c.seq_len_hi:.0f} on. Below that, {error}."
     if c.seq_len_lo:
-        return f"Whether {c.slower} {more} above n = {c.seq_len_lo:.0f} is undecided: the intervals overlap."
-    return f"Whether {c.slower} {more} is undecided: the intervals overlap at {at_all}."
+        name = METRIC_NAMES[c.metric]
+        return f"{c.slower} costs no more {name} than {c.faster} up to n = {c.seq_len_lo:.0f}. Above that, {error}."
+    return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
 
 
 SCALING_EXPONENT = (
-    "slope: d log cost / d log n, by the fitted law, at the smallest n at which it holds → at the largest n"
+    "slope: doubling n multiplies the cost by 2 to this power; at the smallest n of the cost model → at the largest n"
 )
 
 # The most pairs to report in which one layer may overtake the other.
@@ -181,16 +183,21 @@ def _slopes(panel: Panel, line: CaseResult, fitted: FittedLaw | None) -> str:
 
 
 def _fastest(at_n: Sequence[CaseResult]) -> list[str]:
-    """A sentence about the two fastest of some lines, which come fastest first."""
+    """A sentence about the fastest of some lines, which come fastest first."""
     timed = [(line, line.time_s) for line in at_n if line.time_s is not None]
     if len(timed) < 2:
         return []
     (first, best), (second, next_best) = timed[:2]
-    # Noise alone could explain why the first one took less time.
-    overlap = first.time_hi_s is None or second.time_lo_s is None or first.time_hi_s >= second.time_lo_s
-    doubt = "; their intervals overlap" if overlap else ""
-    faster = f"{first.impl}, {next_best / best:.2f} times as fast as {second.impl}"
-    return [f"Fastest at n = {first.seq_len}: {faster}{doubt}."]
+    # Noise alone could explain why the first one took less time than these.
+    close = [
+        line.impl
+        for line, _ in timed[1:]
+        if first.time_hi_s is None or line.time_lo_s is None or first.time_hi_s >= line.time_lo_s
+    ]
+    if close:
+        names = f"{', '.join([first.impl, *close[:-1]])} and {close[-1]}"
+        return [f"No clear winner at n = {first.seq_len}: {names} are within measurement error."]
+    return [f"Fastest at n = {first.seq_len}: {first.impl}, {next_best / best:.2f} times as fast as {second.impl}."]
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
@@ -284,18 +291,25 @@ def _law_row(fitted: FittedLaw, where: Callable[[Setting], str]) -> Row:
 
 
 def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
-    """A sentence for each metric: how well cost models predicted cases that they were not fitted to.
+    """For each metric, how well cost models predicted cases that they were not fitted to.
 
     It gives the size of the errors, and how many cases lie in the prediction interval.
     """
     text = []
     for score in scores(held_out):
-        worst = max((one for one in held_out if one.metric == score.metric), key=lambda one: abs(one.error))
+        of_metric = [prediction for prediction in held_out if prediction.metric == score.metric]
+        worst = max(of_metric, key=lambda prediction: abs(prediction.error))
+        fitted, predicted = (
+            {prediction.fitted_to for prediction in of_metric},
+            {prediction.n for prediction in of_metric},
+        )
+        to = f"n ≤ {fitted.pop()}" if len(fitted) == 1 else "a quarter of the largest n and below"
+        at = f"at n = {predicted.pop()}" if len(predicted) == 1 else "at the largest n"
         text.append(
-            "Laws fitted to a quarter of the largest n and below predict the "
-            f"{METRIC_NAMES[score.metric]} there to within {formatting.share(score.error)} (median; at worst "
-            f"{formatting.share(abs(worst.error))}: {worst.impl} n={worst.n} d={worst.d} h={worst.h}); "
-            f"{score.covered} of {score.predictions} cases lie in the predicted interval."
+            f"Prediction check: cost models fitted to {to} predict the {METRIC_NAMES[score.metric]} {at} with a median "
+            f"error of {formatting.share(score.error)} (worst: {formatting.share(abs(worst.error))}, {worst.impl} "
+            f"n={worst.n} d={worst.d} h={worst.h}). The 95 % prediction intervals contain {score.covered} of "
+            f"{score.predictions} values."
         )
     return text
 

@@ -74,8 +74,8 @@ def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) 
         value, lo, hi = found.ratio.value, found.ratio.lo, found.ratio.hi
         reach = f" ({lo:.2f} to {hi:.2f})" if hi < _GUESS * value and value < _GUESS * lo else ""
         text.append(
-            f"{value:.2f} times as fast as {found.ranked[1].impl}{reach}; {found.how_sure}: the fastest in "
-            f"{100 * found.share:.0f} of 100 draws from the intervals of all layers."
+            f"{value:.2f} times as fast as {found.ranked[1].impl}{reach}; {found.how_sure}: the "
+            f"fastest with probability {found.share:.2f}."
         )
     for one in found.too_large:
         if one.memory and memory is not None:

@@ -66,7 +66,7 @@ def test_it_tells_claims_laws_predictions_failures_and_where_it_comes_from(usual
     text = Elements(usual).all_text()
     for said in (
         "O(n²·d)",
-        "4n²d is the only term of its power of n",
+        "4n²d is the leading term",
         "no layer of this kind measured",
         "Of 2 claims 1 confirmed, 1 refuted.",
         "Refuted: attention.naive (forward) claims memory of O(n²), measured n^1.10: n: 1.10 where the claim has 2",
