@@ -24,7 +24,7 @@ from harness.sweep_axes import AXES, LETTERS
 _OPTIONS = ("real_share", "source_len", "together", "floor")
 # A value, or a list of them: what else Hydra's grammar has, such as a range, has no complement.
 _PLAIN = re.compile(r"[\d.,eE+\-\[\]\s]*")
-_NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])-?\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
 
 
 def long_names(given: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -60,7 +60,7 @@ def present_option(option: str) -> str:
     if convert is complement:
         if not _PLAIN.fullmatch(value):
             raise UsageError(f"{option}: {_renamed(name)}: give {new}=…")
-        value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):g}", value)
+        value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):.12g}", value)
     print(f"harness: {_renamed(name)}", file=sys.stderr)
     return f"{new}={value}"
 

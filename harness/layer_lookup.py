@@ -14,6 +14,7 @@ The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at t
 
 import hashlib
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -332,14 +333,35 @@ def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
     return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
 
 
-def _values_of_letters(at: Any, own_sizes: Mapping[str, Fraction]) -> dict[str, Polynomial]:
-    """What to replace each letter of a setting by: its value, or the layer's own size for the default value."""
+def formula_at(text: str, at: Case) -> Polynomial:
+    """The formula, as in a claim, at a case. Raises UsageError if it cannot be read."""
+    return parse(text, _values_of_letters(at, IMPLS[at.impl].own_sizes if at.impl in IMPLS else {}))
+
+
+def _values_of_letters(
+    at: Any, own_sizes: Mapping[str, Fraction], layer_class: type | None = None
+) -> dict[str, Polynomial]:
+    """What to replace each letter of a setting by: its value, or the layer's own size for the default value.
+
+    The own size of a user's layer is its constructor's default, if that is a number.
+    """
     values = {}
     for letter, axis in _SETTING_LETTERS.items():
-        value = getattr(at, axis.name, axis.default)
         own = parse(axis.own) * constant(own_sizes.get(axis.name, Fraction(1)))
+        if number := _default_of(layer_class, axis.name):
+            own = constant(number)
+        value = getattr(at, axis.name, axis.default)
         values[letter] = own if value == axis.default else constant(value)
     return values
+
+
+def _default_of(layer_class: type | None, name: str) -> int:
+    """The constructor's default for a size, 0 without one."""
+    try:
+        parameter = inspect.signature(layer_class).parameters.get(name) if layer_class is not None else None
+    except (TypeError, ValueError):  # a class without a signature
+        return 0
+    return parameter.default if parameter is not None and isinstance(parameter.default, int) else 0
 
 
 def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
@@ -348,7 +370,7 @@ def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
     Raises UsageError if `claims` is not a mapping, and for an unknown claim or an unparsable formula.
     """
     claims = {}
-    letters = _values_of_letters(at, {})
+    letters = _values_of_letters(at, {}, layer_class)
     stated = getattr(layer_class, "claims", {})
     if not isinstance(stated, Mapping):
         raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")

@@ -13,6 +13,7 @@ from harness.analysis.fitted_laws import fit_laws, laws_table
 from harness.analysis.published_claims import published_table
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
+from harness.key_value_options import present_keywords
 from harness.report.figure_panels import MEMORY, TIME, PanelSetting, panel_settings
 from harness.results.columns import lines_of_table, table
 from harness.results.stored_run import StoredRun, read_run_directory
@@ -100,6 +101,7 @@ class Plots:
         return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
 
     def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
+        wanted = present_keywords(wanted)
         unknown = wanted.keys() - {name for line in self._run.lines[:1] for name in vars(line)}
         if unknown:
             raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")

@@ -7,7 +7,7 @@ the texts that name a case. A new axis is a new field of `Case`.
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from harness.former_names import FORMER, present
 
@@ -148,7 +148,7 @@ class Case:
         most=10**6,
         letter="g",
         label="key-value heads g",
-        phrase=lambda g: f"{g} key-value head{'s' if g > 1 else ''}" if g else "all key-value heads",
+        phrase=lambda g: f"{g} key-value head{'s' if g > 1 else ''}" if g else "the layer's own key-value heads",
         quiet=(0,),
         is_setting=True,
         of_layer=True,
@@ -189,6 +189,15 @@ class Case:
         """The fields by name, as a row stores them."""
         # Each row calls this twice, and `dataclasses.asdict` copies.
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Former names of axes, which `supports(case)` of a user's layer may still use."""
+            new, convert = FORMER.get(name, ("", None))
+            if new not in AXES:
+                raise AttributeError(f"'Case' object has no attribute '{name}'")
+            return convert(getattr(self, new))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
@@ -231,6 +240,13 @@ FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 DEFAULTS: dict[str, Any] = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
 # The axis of each letter: `n` is short for `seq_len`.
 LETTERS = {axis.letter: name for name, axis in AXES.items() if axis.letter}
+
+
+def present_axis(name: Any) -> Any:
+    """The present, long name of an axis given by a short or former name. Anything else stays as it is."""
+    return LETTERS.get(name) or FORMER.get(name, (name,))[0] if isinstance(name, str) else name
+
+
 # Those of the axes along which a cost model can be fitted.
 SIZES = {letter: name for letter, name in LETTERS.items() if not AXES[name].is_setting}
 # Titles name what is computed first, then how. Names of cases begin with n and m.

@@ -139,3 +139,20 @@ def test_a_claim_of_a_users_layer_may_be_in_key_value_heads() -> None:
     assert str(layer_lookup.claims_of_class(theirs)["work"]) == "8nd² + 4n²d"
     grouped = layer_lookup.claims_of_class(theirs, Case("m:Theirs", 64, 32, 8, num_kv_heads=4))
     assert grouped["work"](n=1, d=8, h=8) == 416
+
+
+def test_a_users_layer_has_the_key_value_heads_of_its_constructor_by_default() -> None:
+    class MultiQuery:
+        claims: ClassVar = {"work": "4nd² + 4nd²g/h + 4n²d"}
+
+        def __init__(self, d_model: int, num_heads: int, num_kv_heads: int = 1) -> None: ...
+
+    assert str(layer_lookup.claims_of_class(MultiQuery)["work"]) == "4nd² + 4nd²/h + 4n²d"
+    case = Case("m:MultiQuery", 64, 32, 8, num_kv_heads=2)
+    assert str(layer_lookup.claims_of_class(MultiQuery, case)["work"]) == "4nd² + 8nd²/h + 4n²d"
+
+
+def test_a_formula_of_a_test_may_be_in_key_value_heads() -> None:
+    case = Case("attention.fused", 64, 32, 8, num_kv_heads=2)
+    assert layer_lookup.formula_at("4nd² + 4nd²g/h", case)(n=1, d=8, h=8) == 256 + 64
+    assert layer_lookup.formula_at("nd²g/h", Case("attention.gqa", 64, 32, 8))(n=1, d=8, h=8) == 16

@@ -1,13 +1,16 @@
 """Names of earlier versions are read wherever users have them: commands, files, rows, tables and baselines."""
 
+import copy
 import json
 import math
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from harness.analysis.analyse import paper_of
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import parse_case
@@ -99,7 +102,9 @@ def test_a_run_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
     config = compose(["mask=padding", "padding_fraction=0.25", f"out={tmp_path}"], for_sweep=True)
     former = config.yaml.replace("padding_fraction: 0.25", "real_share: 0.75").replace("kv_len:", "source_len:")
     (tmp_path / "rows").mkdir()
-    (tmp_path / "config.yaml").write_text(former.replace("points:", "together:"))
+    assert "num_kv_heads: 0\n" in former
+    older = former.replace("points:", "together:").replace("num_kv_heads: 0\n", "")  # an axis added since
+    (tmp_path / "config.yaml").write_text(older)
     (tmp_path / "machine.json").write_text(json.dumps({}))
     assert OutputDirectory.of(replace(config, out=tmp_path)).continues
 
@@ -126,3 +131,44 @@ def test_a_former_column_may_have_missing_values_of_pandas() -> None:
     table.loc[0, "humps"] = pd.NA
     (line,) = lines_of_table(table)
     assert line.bimodal is None
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [("1e-9", 0.999999999), ("0.333333333", 0.666666667), ("1.0", 0.0)],
+)
+def test_a_complement_keeps_its_digits(former: str, present: float) -> None:
+    assert compose([f"real_share={former}", "mask=padding"]).axes["padding_fraction"] == (present,)
+
+
+@pytest.mark.parametrize(("former", "present"), [("-0.5", "1.5"), ("1.5", "-0.5")])
+def test_a_complement_out_of_range_is_refused(former: str, present: str) -> None:
+    with pytest.raises(UsageError, match=f"padding_fraction={present}"):
+        compose([f"real_share={former}", "mask=padding"])
+
+
+def test_a_layer_may_ask_a_case_for_its_former_axes() -> None:
+    assert (CASE.source_len, CASE.real_share) == (CASE.kv_len, 1 - CASE.padding_fraction)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'humps'"):
+        CASE.humps  # type: ignore[attr-defined]  # noqa: B018
+    assert copy.deepcopy(CASE) == pickle.loads(pickle.dumps(CASE)) == CASE
+
+
+def test_settings_that_name_axes_take_former_and_short_names() -> None:
+    launcher = compose(
+        ["launcher=processes", "threads=1", "launcher.apart=[mode,real_share,m]"], for_sweep=True
+    ).launcher
+    assert launcher.apart == ["mode", "padding_fraction", "kv_len"]
+    assert compose(["grow=n"], for_sweep=True).grow == "seq_len"
+
+
+def test_a_paper_of_an_earlier_version_is_read() -> None:
+    table = {"quantity": "time_ms", "source": "s", "along": "real_share", "columns": [0.75, 1.0]}
+    table |= {"at": {"source_len": 8}, "rows": {"rnn.elman": [1.0, "wrong"]}}
+    read = paper_of({"paper": {"name": "test", "at": {"n": 64}, "tables": [table]}})
+    assert read is not None
+    assert [dict(figure.at) for figure in read.figures] == [
+        {"seq_len": (64,), "kv_len": (8,), "padding_fraction": (0.25,)},
+        {"seq_len": (64,), "kv_len": (8,), "padding_fraction": (0.0,)},
+    ]
+    assert [figure.ended for figure in read.figures] == ["", "incorrect"]

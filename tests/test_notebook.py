@@ -37,6 +37,11 @@ def test_a_picture_shows_itself_and_can_be_saved(run: Run, tmp_path: Path) -> No
     assert "train" in picture.figure.get_suptitle()
 
 
+def test_a_setting_may_have_its_former_name(run: Run, capsys: pytest.CaptureFixture) -> None:
+    assert "train" in run.plot.time(mode="train", real_share=1.0).figure.get_suptitle()
+    assert "real_share is called padding_fraction now" in capsys.readouterr().err
+
+
 def test_of_several_settings_the_first_is_drawn_and_the_others_are_named(run: Run) -> None:
     texts = [text.get_text() for text in run.plot.memory().figure.texts]
     assert any("there is more: train" in text for text in texts)

@@ -315,7 +315,7 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     for axis in "ndh":
         power, _ = claim.growth(axis)
         if axis in along:
-            measured += f"{'·' if measured else ''}{axis}^{signed_exponent(along[axis][0].slope)}"
+            measured += f"{'·' if measured else ''}{axis}^{signed_exponent(along[axis][0].exponent)}"
             verdict, reason = _judge_axis(axis, power, along[axis], within)
             if verdict == REFUTED:
                 return Judgement(measured, REFUTED, reason)
@@ -330,26 +330,26 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
 class _Stretch:
     """Growth between two sizes along an axis, `where` in words.
 
-    `slope` is the measured exponent, `expected` that of the claim.
+    `exponent` is the measured exponent, `expected` that of the claim.
     """
 
-    slope: float
+    exponent: float
     expected: Range
     where: str
 
     @classmethod
     def between(cls, small: CaseResult, large: CaseResult, axis: str, claim: Polynomial) -> "_Stretch":
         sizes = [getattr(line, SIZES[axis]) for line in (small, large)]
-        slope = math.log((large.peak_bytes or 1) / (small.peak_bytes or 1)) / math.log(sizes[1] / sizes[0])
+        exponent = math.log((large.peak_bytes or 1) / (small.peak_bytes or 1)) / math.log(sizes[1] / sizes[0])
         expected = exponent_between(claim, axis, size_of(small), size_of(large))
-        return cls(slope, expected, " and ".join(f"{axis} = {size}" for size in sizes))
+        return cls(exponent, expected, " and ".join(f"{axis} = {size}" for size in sizes))
 
     @property
     def faster(self) -> bool:
-        return self.slope > self.expected.hi + RESOLUTION
+        return self.exponent > self.expected.hi + RESOLUTION
 
     def __str__(self) -> str:
-        return f"{signed_exponent(self.slope)} where the claim has {signed_exponent(self.expected.value)}"
+        return f"{signed_exponent(self.exponent)} where the claim has {signed_exponent(self.expected.value)}"
 
 
 def _stretches(ends: Sequence[CaseResult], axis: str, claim: Polynomial) -> list[_Stretch]:
@@ -367,7 +367,7 @@ def _stretches(ends: Sequence[CaseResult], axis: str, claim: Polynomial) -> list
 def _within_term(along: Mapping[str, Sequence[_Stretch]], term: Term) -> bool:
     """Whether this term alone bounds the growth along every axis. The claim's other terms may then be absent."""
     return all(
-        max(stretches[0].slope, stretches[-1].slope) <= getattr(term, axis) + RESOLUTION
+        max(stretches[0].exponent, stretches[-1].exponent) <= getattr(term, axis) + RESOLUTION
         for axis, stretches in along.items()
     )
 
@@ -379,14 +379,14 @@ def _judge_axis(axis: str, power: int, stretches: Sequence[_Stretch], within: bo
     """
     last, half = stretches[0], stretches[-1]
     text, of_term = f"{axis}: {last}", f", and a term of it {axis}^{power}"
-    if last.slope < last.expected.lo - RESOLUTION and (within or not half.faster):
+    if last.exponent < last.expected.lo - RESOLUTION and (within or not half.faster):
         return CONFIRMED, f"{text}, so it grows more slowly"
     if within:
         return CONFIRMED, f"{text}{of_term}" if last.faster else text
     if last.faster and len(stretches) == 1:
         return UNDETERMINED, f"{text}: two {axis} cannot tell growth from a step"
     others = [one for one in stretches if not one.faster]
-    if not others and last.slope <= power + RESOLUTION:  # one term grows this fast, and the others may be absent
+    if not others and last.exponent <= power + RESOLUTION:  # one term grows this fast, and the others may be absent
         return UNDETERMINED, f"{text}{of_term}: larger {axis} would tell"
     if not others:
         return REFUTED, f"{text}, between {last.where}"
@@ -395,7 +395,7 @@ def _judge_axis(axis: str, power: int, stretches: Sequence[_Stretch], within: bo
         but = f"but {others[0]}, between {others[0].where}"
         return UNDETERMINED, f"{axis}: {one}, between {one.where}, {but}: larger {axis} would tell"
     allowed = last.expected
-    if allowed.hi - allowed.lo > WIDEST and last.slope > allowed.lo + RESOLUTION:
+    if allowed.hi - allowed.lo > WIDEST and last.exponent > allowed.lo + RESOLUTION:
         return UNDETERMINED, f"{text}, or anything from {allowed.lo:.2f} to {allowed.hi:.2f} as constants are"
     return CONFIRMED, text
 

@@ -83,13 +83,21 @@ def _setting(run: object, known: Iterable[Setting], given: Mapping[str, Any]) ->
     for name in SETTINGS:
         values = sorted({str(getattr(setting, name)) for setting in left})
         if name in wanted:
-            left = [setting for setting in left if str(getattr(setting, name)) == wanted[name]]
+            left = [setting for setting in left if _is_value(getattr(setting, name), wanted[name])]
             if not left:
                 has = f"it has {name}={','.join(values)}"
                 raise UsageError(f"{run} has no times for {name}={wanted[name]}; {has}")
         elif len(values) > 1:
             raise UsageError(f"{run} has {name}={','.join(values)}: say which")
     return left[0]
+
+
+def _is_value(value: Any, text: str) -> bool:
+    """Whether the text stands for the value: `0` for 0.0."""
+    try:
+        return bool(type(value)(text) == value)
+    except ValueError:
+        return False
 
 
 def laws_requested(

@@ -29,9 +29,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from harness import layer_lookup
 from harness.errors import UsageError
 from harness.file_validation import Damaged, FileModel, checked, one_of, validator
-from harness.key_value_options import check_axis, flattened
+from harness.former_names import present_status
+from harness.key_value_options import check_axis, flattened, long_names
 from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES, FAILURES
+from harness.sweep_axes import AXES, FAILURES, FORMER_AXES, present_axis
 
 if TYPE_CHECKING:
     from harness.analysis.fitted_laws import Point
@@ -159,12 +160,17 @@ def _size(given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     return {axis: _values(axis, flattened(value)) for axis, value in given.items()}
 
 
+def _long_names(given: Any) -> Any:
+    return long_names(given) if isinstance(given, Mapping) else given
+
+
 def _cell(cell: Any) -> tuple[float | None, str]:
     """The number of a cell, or how the published case ended; neither for an empty cell."""
     if cell is None:
         return None, ""
     if isinstance(cell, int | float) and not isinstance(cell, bool) and 0 < cell < math.inf:
         return float(cell), ""
+    cell = present_status(cell)
     if cell not in FAILURES:
         raise ValueError(f"{cell}: a cell is a number above 0, null, or one of {', '.join(FAILURES)}")
     return None, str(cell)
@@ -173,8 +179,8 @@ def _cell(cell: Any) -> tuple[float | None, str]:
 # A text on one line.
 _Text = Annotated[str, AfterValidator(lambda text: " ".join(text.split()))]
 _Quantity = Annotated[str, one_of(QUANTITIES)]
-_Axis = Annotated[str, one_of(AT)]
-_Size = Annotated[dict[_Axis, Any], AfterValidator(_size)]
+_Axis = Annotated[str, BeforeValidator(present_axis), one_of(AT)]
+_Size = Annotated[dict[_Axis, Any], BeforeValidator(_long_names), AfterValidator(_size)]
 _Layers = Annotated[tuple[str, str], BeforeValidator(_layers)]
 _Cell = Annotated[Any, AfterValidator(_cell)]
 _Numbers = Annotated[list[float] | None, BeforeValidator(lambda given: given if isinstance(given, list) else [given])]
@@ -199,6 +205,15 @@ class _Table(_Part):
     along: _Axis
     columns: list[Any] = Field(default_factory=list)
     rows: dict[_Layers, list[_Cell]]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _present_columns(cls, held: Any) -> Any:
+        """A former axis along the columns becomes the present one, and so do its values."""
+        if not isinstance(held, Mapping) or held.get("along") not in FORMER_AXES:
+            return held
+        ((along, columns),) = long_names({held["along"]: held.get("columns")}).items()
+        return {**held, "along": along, "columns": columns}
 
     @model_validator(mode="after")
     def _fits(self) -> "_Table":

@@ -17,7 +17,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
 from harness.former_names import present_status
 from harness.key_value_options import SettingError, bytes_in, flattened
-from harness.sweep_axes import AXES, DEFAULTS, FAILURES, GROWING, SETTINGS
+from harness.sweep_axes import AXES, DEFAULTS, FAILURES, GROWING, SETTINGS, present_axis
 
 HERE, SLURM, PROCESSES = "here", "slurm", "processes"
 # With less memory, the process of a layer would not reach its first line.
@@ -90,6 +90,9 @@ class Precision:
     patience_s: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
+_AxisName = Annotated[str, BeforeValidator(present_axis), _one_of(AXES)]
+
+
 @dataclass
 class Launcher:
     """Where trials run: on this machine (`cluster` is `here`), or in shards, each a Slurm job or a process.
@@ -112,7 +115,9 @@ class Launcher:
     exclusive: Annotated[bool, Strict()] = False
     array_parallelism: Count = 16
     setup: list[Text] = field(default_factory=list)
-    apart: list[Annotated[Text, _one_of(AXES)]] = field(default_factory=lambda: list(SETTINGS))
+    apart: list[Annotated[Text, BeforeValidator(present_axis), _one_of(AXES)]] = field(
+        default_factory=lambda: list(SETTINGS)
+    )
     attempts: Count = 3
     silence_s: Positive = 1800.0
     queue_s: Positive = 86400.0
@@ -142,7 +147,7 @@ class SweepConfig:
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
     memory_limit: Annotated[int | None, BeforeValidator(_bytes)]
     compile_timeout_s: Positive
-    grow: Annotated[str, _one_of(GROWING)] | None
+    grow: Annotated[str, BeforeValidator(present_axis), _one_of(GROWING)] | None
     retry: Annotated[tuple[Annotated[str, _one_of(FAILURES)], ...], BeforeValidator(_statuses)]
     launcher: Launcher
     wait: Annotated[bool, Strict()]

@@ -34,7 +34,7 @@ from harness.results import row_files, run_directory
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise_run
 from harness.stats.estimate import fewest
-from harness.sweep_axes import Case, grid
+from harness.sweep_axes import DEFAULTS, Case, grid
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
@@ -344,7 +344,9 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
         before = run_directory.read_config(out)
     if before is None:
         raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
-    _raise_if_different(out, "is another sweep", differences(present(before), yaml.safe_load(config.yaml)))
+    _raise_if_different(
+        out, "is another sweep", differences({**DEFAULTS, **present(before)}, yaml.safe_load(config.yaml))
+    )
     return True
 
 

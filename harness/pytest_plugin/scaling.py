@@ -14,7 +14,8 @@ from harness.analysis.fitted_laws import FittedLaw, law_of, laws_of_layer, point
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Law, Range, exponent_of
 from harness.formatting import count, seconds, size
-from harness.polynomial import leading, parse
+from harness.layer_lookup import formula_at
+from harness.polynomial import leading
 from harness.pytest_plugin.shared_measurements import (
     OVER,
     PytestSession,
@@ -216,11 +217,11 @@ class Quantity:
         return point.value
 
     def follows(self, formula: str) -> bool:
-        """Whether every value equals a formula in n, d and h exactly, for example `8nd² + 4n²d`.
+        """Whether every value equals a formula in n, d, h and g exactly, for example `8nd² + 4n²d`.
 
         The formula gives the value per sequence.
         """
-        polynomial = _fail_on_error(lambda: parse(formula))
+        polynomial = _fail_on_error(lambda: formula_at(formula, self._source.request.cases[0]))
         return all(value == polynomial(n, d, h) * b for (n, d, h, b), value in self._measured().items())
 
     def decide(self, holds: Callable[[float], bool]) -> bool:

@@ -68,7 +68,7 @@ def _mixed_machines(
             if differing:
                 yield (
                     f"{name + ': ' if name else ''}{first} and {other} are unlike machines ({'; '.join(differing)}): "
-                    "laws, slopes and comparisons mix what both have measured"
+                    "cost models, exponents and comparisons mix the times of both"
                 )
 
 

@@ -11,7 +11,6 @@ from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult, input_width, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
-from impls.blocks.blocks import sinusoids
 
 
 def has_own_weights(layer: nn.Module, case: Case, seed: int) -> bool:
@@ -50,6 +49,8 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
     x = torch.stack([_vector(word, case.d_model * input_width(layer_class)) for word in words])[None]  # (1, n, d)
     n = len(words)
     with torch.no_grad():
+        from impls.blocks.blocks import sinusoids  # here: other commits of the layers may lack it
+
         x = x + sinusoids(n, x)
         if case.mask == "causal":
             weights = layer.attention_weights(x, attn_mask=torch.ones(n, n, dtype=torch.bool).tril()[None, None])

@@ -57,6 +57,11 @@ def test_far_outside_is_a_plain_warning_told_once(run: Path, capsys: pytest.Capt
     assert text.count("far outside what was measured: seq_len=65536 is 32 times beyond 64 to 2048") == 1
 
 
+def test_a_setting_is_compared_as_a_number(run: Path, capsys: pytest.CaptureFixture) -> None:
+    for value in ("padding_fraction=0", "padding_fraction=0.0", "real_share=1.0"):
+        said(capsys, run, "impl=attention.fused", "seq_len=1024", "d_model=256", "num_heads=8", value)
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [

@@ -52,7 +52,7 @@ def test_the_numbers_fit_a_narrow_terminal() -> None:
     assert "…" not in said(usual_lines(), width=80)
 
 
-def test_slopes_give_way_to_names_and_it_is_told_which() -> None:
+def test_exponents_give_way_to_names_and_it_is_told_which() -> None:
     named = {"rnn.torch": "rnn.minlstm.parallel", "attention.fused": "attention.linear.recurrent"}
     lines = [replace(line, impl=named.get(line.impl, line.impl)) for line in usual_lines()]
     wide, narrow, narrower = (said(lines, width=width) for width in (120, 75, 62))
@@ -63,10 +63,10 @@ def test_slopes_give_way_to_names_and_it_is_told_which() -> None:
     assert "1.00 → 1.00  1.00 → 1.00" in wide
     assert "no room" not in wide
     assert "1.00 → 1.00" in narrow
-    assert "no room here for the slope of memory: see report.md" in narrow
+    assert "no room here for the exponent of memory: see report.md" in narrow
     assert "1.00 → 1.00" not in narrower
-    assert "slope: doubling n" not in narrower
-    assert "no room here for the slope of time and slope of memory: see report.md" in " ".join(narrower.split())
+    assert "exponent: doubling n" not in narrower
+    assert "no room here for the exponent of time and exponent of memory: see report.md" in " ".join(narrower.split())
 
 
 def test_a_name_longer_than_any_of_ours_is_folded_and_no_number() -> None:

@@ -41,7 +41,7 @@ def test_unlike_machines_in_one_setting_are_a_warning() -> None:
     _, warning = host_notices(lines(("n1", "train"), ("n2", "train"), ("n1", "forward")), UNLIKE)
     assert warning == (
         "mode=train: n1 and n2 are unlike machines (processor a CPU and another): "
-        "laws, slopes and comparisons mix what both have measured"
+        "cost models, exponents and comparisons mix the times of both"
     )
     assert len(host_notices(lines(("n1", "train"), ("n2", "train")), ALIKE)) == 1
 

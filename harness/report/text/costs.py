@@ -90,7 +90,8 @@ def crossover_sentence(c: Crossover) -> str:
 
 
 SCALING_EXPONENT = (
-    "slope: doubling n multiplies the cost by 2 to this power; at the smallest n of the cost model → at the largest n"
+    "exponent: doubling n multiplies the cost by 2 to this power; "
+    "at the smallest n of the cost model → at the largest n"
 )
 
 # The most pairs to report in which one layer may overtake the other.
@@ -130,7 +131,7 @@ def answers(
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws) -> Table:
     columns = {"layer": "layer", "time": "n", "interval,\n95 %": "n soft bar", "peak\nmemory": "n"}
     return Table(
-        {**columns, "slope of\ntime": "n optional", "slope of\nmemory": "n optional"},
+        {**columns, "exponent\nof time": "n optional", "exponent\nof memory": "n optional"},
         [_cost_row(panel, line, laws) for line in at_n],
         title=f"Cost of one call at n = {at_n[0].seq_len}, d = {panel.d_model}, h = {panel.num_heads}",
         about=setting.title,
@@ -139,7 +140,9 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
 
 
 def _cost_row(panel: Panel, line: CaseResult, laws: _Laws) -> Row:
-    of_time, of_memory = (_slopes(panel, line, laws.get((line.impl, Setting.of(line), m))) for m in ("time", "memory"))
+    of_time, of_memory = (
+        _exponents(panel, line, laws.get((line.impl, Setting.of(line), m))) for m in ("time", "memory")
+    )
     ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
     return (
         line.impl,
@@ -171,7 +174,7 @@ def _memory(line: CaseResult) -> str:
     return f"≥ {formatting.size(line.peak_traced_bytes)} traced{resident}"
 
 
-def _slopes(panel: Panel, line: CaseResult, fitted: FittedLaw | None) -> str:
+def _exponents(panel: Panel, line: CaseResult, fitted: FittedLaw | None) -> str:
     """The scaling exponents at the smallest measured n at which the law holds, and at the line's own n."""
     if fitted is None:
         return ""
