@@ -329,13 +329,18 @@ def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
 
     Raises KeyError for any other name.
     """
-    letters = _values_of_letters(at, IMPLS[name].own_sizes)
+    letters = _values_of_letters(at, _own_sizes(name))
     return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
 
 
 def formula_at(text: str, at: Case) -> Polynomial:
     """The formula, as in a claim, at a case. Raises UsageError if it cannot be read."""
-    return parse(text, _values_of_letters(at, IMPLS[at.impl].own_sizes if at.impl in IMPLS else {}))
+    return parse(text, _values_of_letters(at, _own_sizes(at.impl)))
+
+
+def _own_sizes(name: str) -> Mapping[str, Fraction]:
+    # In `compare ref=…`, the registry may be that of an older commit, without this field.
+    return getattr(IMPLS.get(name), "own_sizes", {})
 
 
 def _values_of_letters(
