@@ -1,7 +1,8 @@
 """Errors a user can cause: one line that says what is wrong and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 # A message lists at most this many known names.
 _MOST_NAMED = 16
@@ -9,6 +10,15 @@ _MOST_NAMED = 16
 
 class UsageError(Exception):
     """The command cannot be carried out as given. The command line prints the message and exits with status 2."""
+
+
+@contextmanager
+def usage_error_about(what: object) -> Iterator[None]:
+    """Raise an OSError of the block as a UsageError that begins with `what`, such as a path."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{what}: {error.strerror or error}") from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

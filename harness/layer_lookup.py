@@ -274,7 +274,10 @@ def shown_digests(digests: Digests, directory: Path) -> dict[str, str]:
 
     The directory and its layers can then move together.
     """
-    return {_relative_path(file, directory): digest for file, digest in digests.items()}
+    return {
+        str(path.relative_to(directory)) if (path := Path(file)).is_relative_to(directory) else file: digest
+        for file, digest in digests.items()
+    }
 
 
 def changed_files(before: Digests, now: Digests) -> list[str]:
@@ -289,11 +292,6 @@ def _file_of_module(name: str, module: ModuleType | None) -> str | None:
     file = os.path.abspath(file)
     installed = any(f"{os.sep}{folder}{os.sep}" in file for folder in _INSTALLED)
     return None if file.startswith(_STDLIB) and not installed else file
-
-
-def _relative_path(file: str, directory: Path) -> str:
-    path = Path(file)
-    return str(path.relative_to(directory)) if path.is_relative_to(directory) else file
 
 
 def _digest(files: list[Path]) -> str:
@@ -329,18 +327,14 @@ def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
 
     Raises KeyError for any other name.
     """
-    letters = _values_of_letters(at, _own_sizes(name))
+    # In `compare ref=…`, the registry may be that of an older commit, without this field.
+    letters = _values_of_letters(at, getattr(IMPLS[name], "own_sizes", {}))
     return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
 
 
 def formula_at(text: str, at: Case) -> Polynomial:
     """The formula, as in a claim, at a case. Raises UsageError if it cannot be read."""
-    return parse(text, _values_of_letters(at, _own_sizes(at.impl)))
-
-
-def _own_sizes(name: str) -> Mapping[str, Fraction]:
-    # In `compare ref=…`, the registry may be that of an older commit, without this field.
-    return getattr(IMPLS.get(name), "own_sizes", {})
+    return parse(text, _values_of_letters(at, getattr(IMPLS.get(at.impl), "own_sizes", {})))
 
 
 def _values_of_letters(
@@ -362,10 +356,7 @@ def _values_of_letters(
 
 def _default_of(layer_class: type | None, name: str) -> int:
     """The constructor's default for a size, 0 without one."""
-    try:
-        parameter = inspect.signature(layer_class).parameters.get(name) if layer_class is not None else None
-    except (TypeError, ValueError):  # a class without a signature
-        return 0
+    parameter = inspect.signature(layer_class).parameters.get(name) if layer_class is not None else None
     return parameter.default if parameter is not None and isinstance(parameter.default, int) else 0
 
 

@@ -3,7 +3,7 @@
 A prediction has a 95 % interval and warnings. The recommended layer is the fastest by prediction that fits into memory.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -265,17 +265,13 @@ class Recommendation:
 
 
 def recommend(
-    lines: Iterable[CaseResult],
-    laws: Iterable[FittedLaw],
-    where: SizeRequest,
-    memory: int | None,
-    predict: Callable[..., Prediction] = FittedLaw.predict,
+    lines: Iterable[CaseResult], laws: Iterable[FittedLaw], where: SizeRequest, memory: int | None
 ) -> Recommendation:
     """Rank the layers of a run at a size in one setting, by predicted time.
 
     A layer fits if the upper end of its predicted peak bytes is at most `memory`. Layers with unknown memory then do
     not count as fitting. Without `memory`, all layers fit. `lines` are those of the run and `laws` are fitted to them.
-    Layers that failed at exactly this size are not predicted. `predict` returns a law's cost at a size.
+    Layers that failed at exactly this size are not predicted.
     """
     of_run = list(lines)
     without = layers_without_heads(of_run)
@@ -289,8 +285,8 @@ def recommend(
         if "time" in own and impl not in failed:
             size = where.of_layer(impl, without)
             try:
-                bytes_ = predict(own["memory"], *size) if "memory" in own else None
-                candidates.append(Candidate(impl, predict(own["time"], *size), bytes_))
+                bytes_ = own["memory"].predict(*size) if "memory" in own else None
+                candidates.append(Candidate(impl, own["time"].predict(*size), bytes_))
             except ValueError as error:
                 unknown.append((impl, str(error)))
     if memory is not None:

@@ -90,8 +90,8 @@ class Plan:
     seed: int
 
 
-ExecutorFor = Callable[[float], AbstractContextManager[Executor]]
-WatcherFor = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
+Executors = Callable[[float], AbstractContextManager[Executor]]
+Watchers = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
 Say = Callable[[str], None]
 
 
@@ -101,12 +101,7 @@ def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate
 
 
 def measure_replicates(
-    plan: Plan,
-    executor_for: ExecutorFor,
-    watcher_for: WatcherFor,
-    say: Say,
-    copies: int = COPIES,
-    repeats: int = REPEATS,
+    plan: Plan, executor_for: Executors, watcher_for: Watchers, say: Say, copies: int = COPIES, repeats: int = REPEATS
 ) -> Replicates:
     """Make the A/A run. Each repeat has an executor and a watcher of its own. The arguments are as for `calibrate`."""
     twins = replicates_of(plan.cases, copies)
@@ -265,7 +260,7 @@ PEAK_TRIALS = 4
 PEAK_ROUNDS = 3
 
 
-def calibrate(plan: Plan, executor_for: ExecutorFor, watcher_for: WatcherFor, say: Say) -> Calibration:
+def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: Say) -> Calibration:
     """Measure the machine, in about a minute with `quick`: read its settings, make the A/A run, then measure its peaks.
 
     What else runs is recorded during the A/A run.

@@ -18,13 +18,9 @@ from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 
 # `note`: worth knowing. `care`: the machine is usable with care. `unfit`: it should not be measured on.
-LEVELS = ("note", "care", "unfit")
 VERDICTS = {"note": "fit", "care": "usable with care", "unfit": "not fit"}
-_VERDICT_STYLES = {
-    "fit": ("Fit to measure on.", "green"),
-    "usable with care": ("Usable with care.", "yellow"),
-    "not fit": ("Not fit to measure on.", "red"),
-}
+LEVELS = tuple(VERDICTS)
+_COLORS = {"fit": "green", "usable with care": "yellow", "not fit": "red"}
 
 
 @dataclass(frozen=True)
@@ -205,7 +201,8 @@ def show_calibration(c: Calibration, console: Console) -> None:
         table.add_section()
     console.print(table)
     advice = advice_for(c)
-    console.print(Text(*_VERDICT_STYLES[verdict(advice)]))
+    found = verdict(advice)
+    console.print(Text(f"{found.capitalize()}{' to measure on' if 'fit' in found else ''}.", _COLORS[found]))
     limits = {"noise floor": NOISE, "steal": STEAL, "other load": OTHERS, "disturbed trials": DISTURBED}
     shown = ", ".join(f"{name} {percent(limit.care)} / {percent(limit.unfit)}" for name, limit in limits.items())
     console.print(Text(f"(care / not fit above: {shown}; see also the advice below)", style="dim"))

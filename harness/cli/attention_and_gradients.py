@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.parsers import REACH_IMPLS
-from harness.errors import UsageError
+from harness.errors import UsageError, usage_error_about
 from harness.key_value_options import Key, layer, read_keys, whole
 from harness.layer_lookup import indivisible_size
 from harness.results.run_directory import check_run, unused_path
@@ -145,13 +145,11 @@ def _output_directory(out: str | None, own: str) -> Path:
     if not out:
         raise UsageError("out= names no directory")
     directory = Path(out)
-    try:
+    with usage_error_about(f"out={out}"):
         if directory.exists() and not directory.is_dir():
             raise UsageError(f"out={out} is a file: name a directory")
         if directory.is_dir() and any(directory.iterdir()) and not (directory / own).is_file():
             check_run(directory)
-    except OSError as error:
-        raise UsageError(f"out={out}: {error.strerror}") from error
     return directory
 
 

@@ -1,12 +1,12 @@
 """The options of each command, and its `--help`. Importing this file loads nothing that measures.
 
-A command is a function that adds its options to a parser. Its docstring is the text of its `--help`, where the names in
-`_FILLED` stand for longer texts.
+The function `_x_y` adds the options of the command `x-y` to a parser. Its docstring is the text of its `--help`, where
+the names in `_FILLED` stand for longer texts.
 """
 
 import argparse
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,7 +44,7 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
 
     Raises UsageError for invalid arguments. Ends the process after `--help`.
     """
-    add_options = _COMMANDS[command]
+    add_options = globals()[f"_{command.replace('-', '_')}"]
     text = inspect.getdoc(add_options) or ""
     for name, filling in _FILLED.items():
         text = text.replace(f"{{{name}}}", filling)
@@ -359,12 +359,3 @@ def _gradient_reach(parser: argparse.ArgumentParser) -> None:
     3 done, but a layer was incorrect, in error or killed
     """
     _add_keys(parser)
-
-
-_COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
-    one.__name__.strip("_").replace("_", "-"): one
-    for one in (
-        *(_sweep, _status, _report, _export, _predict, _recommend, _attention_map, _gradient_reach),
-        *(_baseline, _check, _compare, _list, _verify, _calibrate),
-    )
-}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from harness.cli.commands import DONE
-from harness.errors import UsageError
+from harness.errors import UsageError, usage_error_about
 from harness.export_formats import BINARY, check_format, export
 from harness.formatting import duration
 from harness.measure.cluster_shards import read_plan, read_state
@@ -77,16 +77,10 @@ def run_export(options: argparse.Namespace) -> int:
         sys.stdout.buffer.write(exported.content)
         sys.stdout.buffer.flush()
         return DONE
-    _write(out, exported.content)
+    with usage_error_about(out):
+        out.write_bytes(exported.content)
     print(f"{out}: {exported.cases} case{'s' if exported.cases > 1 else ''}, {name}")
     return DONE
-
-
-def _write(out: Path, content: bytes) -> None:
-    try:
-        out.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{out}: {error.strerror}") from error
 
 
 def run_status(options: argparse.Namespace) -> int:

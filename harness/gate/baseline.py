@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_m
 from harness import former_names, layer_lookup
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
-from harness.errors import UsageError
+from harness.errors import UsageError, usage_error_about
 from harness.file_io import read_text, write_atomically
 from harness.file_validation import Damaged, FileModel, checked, one_of
 from harness.fit.laws import Range
@@ -353,13 +353,11 @@ def write_baseline(baseline: Baseline, path: Path) -> None:
     """
     text = baseline_text(baseline)
     target = path.resolve()  # replace a link's target, not the link
-    try:
+    with usage_error_about(path):
         if target.exists() and not target.is_file():  # a directory raises OSError; a pipe is written to directly
             target.write_text(text, encoding="utf-8", errors="replace")
             return
         write_atomically(target, text)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def read_baseline(path: Path) -> Baseline:

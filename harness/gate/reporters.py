@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 
 from harness import formatting
-from harness.errors import UsageError
+from harness.errors import UsageError, usage_error_about
 from harness.formatting import printable
 from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
 from harness.gate.compare import HELD, ComparedCase, Comparison, pair_label, ratio_text
@@ -153,11 +153,8 @@ def _requested_outputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]
 
 
 def _write(path: Path, text: str, mode: str = "w") -> None:
-    try:
-        with path.open(mode, encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+    with usage_error_about(path), path.open(mode, encoding="utf-8", errors="replace") as file:
+        file.write(text)
 
 
 def _xml(text: str) -> str:

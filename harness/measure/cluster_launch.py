@@ -194,6 +194,7 @@ def job_of(shard: Shard) -> Job | None:
     return None
 
 
+COMPLETED = "COMPLETED"
 # States of a job that has ended: those of Slurm for a job without a result, and that of a process on this machine.
 _OVER = (
     *("FAILED", "NODE_FAIL", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "REVOKED"),
@@ -201,16 +202,12 @@ _OVER = (
 )
 
 
-def is_over(job: Job | None) -> bool:
-    """Whether the job has ended, except a completed job of Slurm, whose files may not be visible here yet.
+def is_over(job: Job | None, *more: str) -> bool:
+    """Whether the job has ended, in a state of `_OVER` or `more`. Files of a completed job may not be visible here yet.
 
     Without Slurm's accounting, this is known for some minutes only.
     """
-    return job is not None and job.state.upper().startswith(_OVER)
-
-
-def _completed(job: Job) -> bool:
-    return job.state.upper().startswith("COMPLETED")
+    return job is not None and job.state.upper().startswith((*_OVER, *more))
 
 
 def _parameters(launcher: Launcher) -> dict[str, Any]:
@@ -269,7 +266,7 @@ class _Attempt:
         if self.job is not None and over:
             return f"{job} is over ({self.job.state})"
         # A job whose `setup` exits before the shard begins is completed, too.
-        if self.job is not None and _completed(self.job) and silent_s > _LATE_S:
+        if is_over(self.job, COMPLETED) and silent_s > _LATE_S:
             return f"{job} has ended, but the shard has not: see its log"
         if state is not None and silent_s > launcher.silence_s:
             return f"no report for {silent_s:.0f} s"
@@ -373,7 +370,7 @@ def launch_on_cluster(
 
 def _interrupted(out: Path, config: SweepConfig, shards: Sequence[Shard]) -> None:
     """End the shards of an interrupted command, if they run on this machine. Slurm jobs on other nodes continue."""
-    jobs = [job for shard in shards if (job := job_of(shard)) is not None and not is_over(job) and not _completed(job)]
+    jobs = [job for shard in shards if (job := job_of(shard)) is not None and not is_over(job, COMPLETED)]
     if config.launcher.cluster == SLURM:
         if jobs:
             numbers = " ".join(job.job_id for job in jobs)

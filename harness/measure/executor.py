@@ -105,7 +105,7 @@ class Executor:
         seed: int,
         trial_s: float,
         timeout_s: float,
-        memory_limit: int | None,
+        memory_limit: int | None = None,
         compile_timeout_s: float = COMPILE_TIMEOUT_S,
         compile_cache: Path | None = None,
         path: Sequence[str] | None = None,

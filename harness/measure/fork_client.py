@@ -252,13 +252,11 @@ class ForkServer:
         return answer.removeprefix(word).strip()
 
     def _receive(self) -> None:
-        try:
-            part = self._socket.recv(4096)
-        except OSError as error:
-            raise ForkServerLost from error
-        if not part:
-            raise ForkServerLost
-        self._received += part
+        with contextlib.suppress(OSError):
+            if part := self._socket.recv(4096):
+                self._received += part
+                return
+        raise ForkServerLost
 
 
 def _open_missing_streams() -> None:

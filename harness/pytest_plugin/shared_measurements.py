@@ -123,9 +123,7 @@ class PytestSession:
             self.close()
             scratch = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
             cache = Path(self._processes.enter_context(scratch))
-            executor = Executor(
-                seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, memory_limit=None, compile_cache=cache
-            )
+            executor = Executor(seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, compile_cache=cache)
             self._session = self._processes.enter_context(Session(executor, self._precision, _SEED))
             self._session.traits = self._traits
             self._started = wanted

@@ -19,7 +19,7 @@ from harness.sweep_axes import AXES, DEFAULTS, Case
 class Column:
     """One column of the table of results.
 
-    - `type`: of its values. An optional column may lack values.
+    - `type`: of its values, where there is one.
     - `unit`: an SI unit, `B`, or 1 for a count; empty for texts and flags.
     - `fact`: the facts row of a case holds the value under the same name.
     - `each`: the entry of a timed row that holds the value of one trial, or two entries whose ratio it is.
@@ -31,7 +31,6 @@ class Column:
 
     name: str
     type: type
-    optional: bool
     unit: str = ""
     fact: bool = False
     each: tuple[str, ...] = ()
@@ -148,7 +147,7 @@ def _table() -> dict[str, Column]:
         known = {"unit": AXES[one.name].unit, "about": AXES[one.name].help} if one.name in AXES else dict(one.metadata)
         if kinds[0] in (int, float):
             known["unit"] = known.get("unit") or "1"
-        found[one.name] = Column(one.name, kinds[0], type(None) in get_args(hints[one.name]), **known)
+        found[one.name] = Column(one.name, kinds[0], **known)
     order = ["impl", "family", *_FIRST]
     for name in found:
         if name not in AXES:
@@ -162,25 +161,6 @@ COLUMNS: dict[str, Column] = _table()
 FACT_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.fact)
 # Whole numbers that repeat exactly, which a baseline holds: counts, then bytes.
 COUNTS = tuple(sorted((name for name, one in COLUMNS.items() if one.exact), key=lambda name: COLUMNS[name].unit == "B"))
-
-
-def data_dictionary() -> str:
-    """The table of columns in Markdown.
-
-    `python -c "from harness.results import columns; print(columns.data_dictionary(), end='')" > docs/columns.md`
-    """
-    lines = ["| column | unit | what it is |", "| --- | --- | --- |"]
-    lines += [f"| `{one.name}` | {one.unit if one.unit != '1' else ''} | {one.about} |" for one in COLUMNS.values()]
-    return _HEAD + "\n".join(lines) + "\n"
-
-
-_HEAD = """# The columns of summary.csv
-
-Each line of `summary.csv` is one case. An empty cell means that there is no such number: `reason` and `facts_unknown`
-say why. The same columns are in the notebook's `run.table` and in the exports. `harness/results/columns.py` generates
-this page. How the numbers are made: [times](estimator.md), [exact facts](facts.md).
-
-"""
 
 
 if TYPE_CHECKING:

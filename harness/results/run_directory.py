@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, usage_error_about
 from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
 
 LOCK = "lock.json"
@@ -176,28 +176,24 @@ def lacks_config(out: Path) -> bool:
 
 def check_new(out: Path) -> None:
     """Raise UsageError unless a run can be created at `out`. Nothing is written."""
-    try:
+    with usage_error_about(f"out={out}"):
         if out.exists() and not out.is_dir():
             raise UsageError(f"out={out} is a file: name a directory")
         if is_run(out):
             raise UsageError(f"out={out} is a run: name a new directory")
         if out.is_dir() and not _is_half_made(out):
             raise UsageError(f"out={out} is not empty: name a new directory")
-    except OSError as error:
-        raise UsageError(f"out={out}: {error.strerror}") from error
     check_writable(out, f"out={out}")
 
 
 def check_writable(directory: Path, name: str) -> None:
     """Raise UsageError, beginning with `name`, unless `directory` is writable or can be created."""
-    try:
+    with usage_error_about(name):
         nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
         if not nearest.is_dir():
             raise UsageError(f"{name}: {nearest} is a file")
         if not os.access(nearest, os.W_OK | os.X_OK) or os.statvfs(nearest).f_flag & os.ST_RDONLY:
             raise UsageError(f"{name}: {nearest} cannot be written to")
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from error
 
 
 def _is_half_made(out: Path) -> bool:
@@ -212,12 +208,10 @@ def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
 
     The configuration makes the directory a run, so it is written last and atomically.
     """
-    try:
+    with usage_error_about(f"out={out}"):
         (out / "rows").mkdir(parents=True, exist_ok=True)
         write_atomically(out / MACHINE, _machine_text(machine))
         write_atomically(out / CONFIG, config_yaml)
-    except OSError as error:
-        raise UsageError(f"out={out}: {error.strerror}") from error
 
 
 def read_config(run: Path) -> dict[str, Any] | None:
@@ -266,11 +260,9 @@ def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:
 
     Raises UsageError if the file cannot be read or written, and ValueError if it is not JSON.
     """
-    try:
+    with usage_error_about(f"out={run}"):
         machine = read_json(run / MACHINE)
         write_atomically(run / MACHINE, _machine_text({**machine, name: what}))
-    except OSError as error:
-        raise UsageError(f"out={run}: {error.strerror}") from error
 
 
 def _machine_text(machine: Mapping[str, Any]) -> str:

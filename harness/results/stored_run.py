@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.schema import Precision
-from harness.errors import UsageError
+from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
 from harness.former_names import present
 from harness.machine import unlike
@@ -132,13 +132,11 @@ def _read_published(path: Path) -> list[CaseResult]:
 
 def _checked_config(run: Path) -> dict[str, Any]:
     path = run / CONFIG
-    try:
+    with usage_error_about(path):
         config = read_config(run) or {}
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
     precision = config.get("precision")
-    if not isinstance(precision, dict) or set(precision) != {field.name for field in fields(Precision)}:
-        raise UsageError(f"{path} is not a sweep's configuration")
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in precision.values()):
+    held = precision if isinstance(precision, dict) else {}
+    are_numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in held.values())
+    if set(held) != {field.name for field in fields(Precision)} or not are_numbers:
         raise UsageError(f"{path} is not a sweep's configuration")
     return present(config)

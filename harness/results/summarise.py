@@ -188,7 +188,7 @@ def bimodality_of_groups(times_s: Floats, quiet: NDArray[np.bool_], each: Mappin
         counters = {name: optional_cells(values[case, chosen]) for name, values in each.items()}
         by_trial = [dict(zip(counters, trial, strict=True)) for trial in zip(*counters.values(), strict=True)]
         found = find_bimodality(times_s[case, chosen].tolist(), by_trial)
-        if found is not None and found.count == 2:
+        if found is not None:
             cells[case] = (True, found.fast_s, found.slow_s, found.cause)
     return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
 

@@ -59,23 +59,17 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class Bimodality:
-    """One time or two, in seconds, with the number of trials of each.
+    """The times of the fast and of the slow group, in seconds. Without an explanation `cause` is None."""
 
-    The `cause` is None if no counter explains the difference.
-    """
-
-    count: int
     fast_s: float
-    slow_s: float | None = None
-    fast_trials: int = 0
-    slow_trials: int = 0
-    cause: str | None = None
+    slow_s: float
+    cause: str | None
 
 
 def find_bimodality(times_s: Sequence[float], counters: Sequence[Mapping[str, float | None]]) -> Bimodality | None:
-    """Decide whether trials are unimodal or bimodal, from their times and their counters.
+    """The two groups of bimodal trials, from their times and their counters.
 
-    Return None for fewer than `FEWEST_TRIALS` trials.
+    None if they are unimodal, or fewer than `FEWEST_TRIALS`.
     """
     if len(times_s) < FEWEST_TRIALS:
         return None
@@ -86,12 +80,12 @@ def find_bimodality(times_s: Sequence[float], counters: Sequence[Mapping[str, fl
     fast_s, slow_s = (median(times_s[i] for i in part) for part in (order[:cut], order[cut:]))
     gap = np.median(logs[cut:]) - np.median(logs[:cut])
     if gap < math.log1p(SMALLEST_GAP) or between[cut - 1] < LEAST_EXPLAINED * total:
-        return Bimodality(1, median(times_s))
+        return None
     fast, slow = ([counters[i] for i in part] for part in (order[:cut], order[cut:]))
     cause = _cause(fast, slow)
     if min(len(fast), len(slow)) < FEWEST_UNEXPLAINED and cause is None:
-        return Bimodality(1, median(times_s))
-    return Bimodality(2, fast_s, slow_s, len(fast), len(slow), cause)
+        return None
+    return Bimodality(fast_s, slow_s, cause)
 
 
 def may_be_bimodal(times_s: Floats, counting: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -66,8 +66,7 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
 def _refusal(layer_class: Any, case: Case) -> str | None:
     if not callable(getattr(layer_class, "attention_weights", None)):
         return "it has no method attention_weights(x, attn_mask) to look at"
-    supports = getattr(layer_class, "supports", None)
-    return supports(case) if supports is not None else None
+    return layer_class.supports(case) if hasattr(layer_class, "supports") else None
 
 
 def _vector(word: int, d: int) -> Tensor:

@@ -346,6 +346,6 @@ def measure_compilation(case: Case, seed: int) -> dict[str, Any]:
     seconds = max(watch.seconds, compile_s(first_call_s, warm_call_s))
     return {
         "compile_s": float(f"{seconds:.6g}"),
-        "graphs": counters["stats"]["unique_graphs"],
+        "graphs": graphs(),
         "graph_breaks": sum(counters["graph_break"].values()),
     }

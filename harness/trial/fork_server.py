@@ -19,7 +19,7 @@ import json
 import os
 import signal
 import socket
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from harness import layer_lookup
 from harness.trial import compilation, sandbox, trial_kinds
@@ -41,7 +41,8 @@ def serve(descriptor: int) -> NoReturn:
             message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 2)
             if not message:
                 break
-            _prepare(message)
+            request = json.loads(message)
+            _prepare(request)
             try:
                 pid = os.fork()
             except OSError as error:
@@ -49,7 +50,7 @@ def serve(descriptor: int) -> NoReturn:
                 pid = None
             if pid == 0:
                 connection.close()
-                _trial(message, *descriptors)
+                _trial(request, *descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
             if pid is None:
@@ -60,9 +61,8 @@ def serve(descriptor: int) -> NoReturn:
     os._exit(0)  # the kernel frees the memory faster; torch would take 0.4 s
 
 
-def _prepare(message: bytes) -> None:
+def _prepare(request: dict[str, Any]) -> None:
     """Import here, once, the modules that the request's trial and all similar trials would import."""
-    request = json.loads(message)
     case = request.get("case") or {}
     if case.get("mode") in ("train", "backward"):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
@@ -92,11 +92,10 @@ def _wait_and_clean_up(pid: int) -> int:
     return status
 
 
-def _trial(message: bytes, pipe: int, turns: int | None = None) -> NoReturn:
+def _trial(request: dict[str, Any], pipe: int, turns: int | None = None) -> NoReturn:
     try:
         sandbox.note_names()
         compilation.give_notice(pipe)
-        request = json.loads(message)
         sandbox.tell_at_exit(request["memory_limit"], lambda outcome: sandbox.send(pipe, outcome))
         outcome = trial_kinds.run_trial({**request, "ask": turns, "answer": pipe})
         sandbox.note_used()

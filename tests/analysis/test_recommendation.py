@@ -3,13 +3,15 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from analysis.fitted import fitted, law
 from rows import usual_lines
 
+from harness.analysis import predict as prediction
 from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.predict import Recommendation, SizeRequest, probability_first_is_least, recommend
+from harness.analysis.predict import Recommendation, SizeRequest, probability_first_is_least
 from harness.polynomial import Term
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Setting
@@ -28,6 +30,13 @@ class Said:
     hi: float
     measured: bool = False
     warnings: tuple[str, ...] = ()
+
+
+def recommend(lines: Any, laws: Any, where: SizeRequest, memory: int | None, predict: Any) -> Recommendation:
+    """The recommendation if each law predicts what `predict` returns for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FittedLaw, "predict", predict)
+        return prediction.recommend(lines, laws, where, memory)
 
 
 def within(value: float, share: float) -> Said:

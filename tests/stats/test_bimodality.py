@@ -16,7 +16,6 @@ def counters(*faults: float, **others: float) -> list[dict]:
 def test_two_groups_far_apart_are_two_humps_with_what_goes_with_the_slow_one() -> None:
     humps = find_bimodality([4.6, 8.2, 4.7, 8.3, 8.1], counters(12, 4100, 10, 4096, 4111))
     assert humps is not None
-    assert (humps.count, humps.fast_trials, humps.slow_trials) == (2, 2, 3)
     assert (humps.fast_s, humps.slow_s) == pytest.approx((4.65, 8.2))
     assert humps.cause == "slow trials paid 4,100 page faults a call, fast ones 11"
 
@@ -24,16 +23,16 @@ def test_two_groups_far_apart_are_two_humps_with_what_goes_with_the_slow_one() -
 def test_two_humps_that_nothing_recorded_explains_are_said_to_be_so() -> None:
     humps = find_bimodality([4.6, 8.2, 4.7, 8.3, 4.65, 8.25], counters(5, 7, 7, 5, 5, 5))
     assert humps is not None
-    assert (humps.count, humps.cause) == (2, None)
+    assert humps.cause is None
 
 
 def test_few_trials_that_nothing_recorded_sets_apart_are_no_humps() -> None:
-    assert find_bimodality([4.6, 8.2, 4.7, 8.3], counters(5, 7, 7, 5)).count == 1
+    assert find_bimodality([4.6, 8.2, 4.7, 8.3], counters(5, 7, 7, 5)) is None
 
 
 def test_a_single_slow_trial_is_a_hump_only_where_something_sets_it_apart() -> None:
-    assert find_bimodality([1.0, 1.01, 1.02, 1.8], counters(9, 9, 9, 9)).count == 1
-    assert find_bimodality([1.0, 1.01, 1.02, 1.8], counters(9, 9, 9, 2000)).count == 2
+    assert find_bimodality([1.0, 1.01, 1.02, 1.8], counters(9, 9, 9, 9)) is None
+    assert find_bimodality([1.0, 1.01, 1.02, 1.8], counters(9, 9, 9, 2000)) is not None
 
 
 def test_the_clearest_of_several_causes_is_named() -> None:
@@ -79,7 +78,7 @@ NOISE = {
 def test_noise_with_one_hump_is_seldom_called_two(noise: str, spread: float, trials: int) -> None:
     rng = random.Random(3)
     called = sum(
-        find_bimodality([math.exp(NOISE[noise](rng, spread)) for _ in range(trials)], [{}] * trials).count == 2
+        find_bimodality([math.exp(NOISE[noise](rng, spread)) for _ in range(trials)], [{}] * trials) is not None
         for _ in range(1000)
     )
     assert called / 1000 < 0.04
@@ -90,7 +89,7 @@ def test_noise_with_one_hump_is_seldom_called_two(noise: str, spread: float, tri
 def test_two_humps_are_mostly_found_even_where_nothing_explains_them(spread: float, trials: int, found: float) -> None:
     rng = random.Random(3)
     times = [[math.exp(rng.gauss(0.5 * (rng.random() < 0.5), spread)) for _ in range(trials)] for _ in range(500)]
-    assert sum(find_bimodality(of_case, [{}] * trials).count == 2 for of_case in times) / 500 > found
+    assert sum(find_bimodality(of_case, [{}] * trials) is not None for of_case in times) / 500 > found
 
 
 @pytest.mark.parametrize("trials", [3, 4, 9, 30])
@@ -99,7 +98,7 @@ def test_a_quick_look_at_many_cases_misses_none_that_has_two_humps(trials: int) 
     slow = rng.random((1000, trials)) < rng.random((1000, 1))
     times = np.exp(rng.normal(0, 0.1, slow.shape) * rng.random((1000, 1)) + np.where(slow, 0.4, 0.0))
     faults = [[{"minor_faults_per_call": 1000.0 * s} for s in case] for case in slow]
-    two = np.array([find_bimodality(*case).count == 2 for case in zip(times.tolist(), faults, strict=True)])
+    two = np.array([find_bimodality(*case) is not None for case in zip(times.tolist(), faults, strict=True)])
     looked = may_be_bimodal(times, np.ones(times.shape, dtype=bool))
     assert looked[two].all()
     assert 0 < two.sum() <= looked.sum() < 1.5 * two.sum()
@@ -116,4 +115,4 @@ def test_the_division_of_thousands_of_trials_is_found() -> None:
     rng = random.Random(3)
     times = [math.exp(rng.gauss(0.5 * (i % 3 == 0), 0.02)) for i in range(9_000)]
     found = find_bimodality(times, [{}] * len(times))
-    assert (found.count, found.fast_trials, found.slow_trials) == (2, 6_000, 3_000)
+    assert found is not None

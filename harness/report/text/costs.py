@@ -74,17 +74,17 @@ def crossover_sentence(c: Crossover) -> str:
 
     `attention.naive costs more time than rnn.torch from n = 541 (498 to 600) on.`
     """
-    more = f"costs more {METRIC_NAMES[c.metric]} than {c.faster}"
+    name = METRIC_NAMES[c.metric]
+    more = f"costs more {name} than {c.faster}"
     at_all = f"n = {c.measured_from} to {c.measured_to}" if c.measured_to > c.measured_from else f"n = {c.measured_to}"
     if c.seq_len is not None:
         return f"{c.slower} {more} {c}."
     if c.decided:
-        return f"{c.slower} costs no more {METRIC_NAMES[c.metric]} than {c.faster} at {at_all}."
+        return f"{c.slower} costs no more {name} than {c.faster} at {at_all}."
     error = "the difference is within the measurement error"
     if c.seq_len_hi is not None:
         return f"{c.slower} {more} from n = {c.seq_len_hi:.0f} on. Below that, {error}."
     if c.seq_len_lo:
-        name = METRIC_NAMES[c.metric]
         return f"{c.slower} costs no more {name} than {c.faster} up to n = {c.seq_len_lo:.0f}. Above that, {error}."
     return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
 
@@ -192,11 +192,7 @@ def _fastest(at_n: Sequence[CaseResult]) -> list[str]:
         return []
     (first, best), (second, next_best) = timed[:2]
     # Noise alone could explain why the first one took less time than these.
-    close = [
-        line.impl
-        for line, _ in timed[1:]
-        if first.time_hi_s is None or line.time_lo_s is None or first.time_hi_s >= line.time_lo_s
-    ]
+    close = [line.impl for line, _ in timed[1:] if (first.time_hi_s or math.inf) >= (line.time_lo_s or 0.0)]
     if close:
         names = f"{', '.join([first.impl, *close[:-1]])} and {close[-1]}"
         return [f"No clear winner at n = {first.seq_len}: {names} are within measurement error."]
