@@ -42,7 +42,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "path", list(sys.path))
     # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
-    monkeypatch.setattr(interleaved, "_ROUNDS_A_SERVER", 100)
+    monkeypatch.setattr(interleaved, "_ROUNDS_PER_SERVER", 100)
     monkeypatch.setattr("harness.gate.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
     monkeypatch.chdir(tmp_path)
     return tmp_path
