@@ -121,6 +121,11 @@ def test_a_claim_that_cannot_be_read_is_named_with_its_part_and_what_is_taken(
         layer_lookup.claims_of_class(type("Theirs", (), {"claims": stated}))
 
 
+def test_claims_that_are_no_mapping_are_refused_with_an_example() -> None:
+    with pytest.raises(UsageError, match=r"claims is '8nd²': it must be \{'work': '8nd² \+ 4n²d', …\}"):
+        layer_lookup.claims_of_class(type("Theirs", (), {"claims": "8nd²"}))
+
+
 def test_what_is_claimed_by_order_may_be_written_as_an_order() -> None:
     assert str(layer_lookup.claims_of_class(type("Theirs", (), {"claims": {"memory": "O(n d)"}}))["memory"]) == "n d"
 

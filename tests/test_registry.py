@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,9 @@ def test_heads_must_divide_the_width_of_a_layer_that_has_heads() -> None:
 def test_looking_up_names_does_not_import_torch() -> None:
     code = "import sys, harness.layer_lookup, harness.cli.layers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_file_that_is_no_python_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "layer.txt").write_text("")
+    with pytest.raises(ImportError, match=r"layer\.txt is not a Python module"):
+        layer_lookup.load_file(tmp_path / "layer.txt")

@@ -11,7 +11,14 @@ import pytest
 from gate.baselines import usual_baseline
 
 from harness.errors import UsageError
-from harness.gate.baseline import Baseline, baseline_text, read_baseline, write_baseline
+from harness.gate.baseline import (
+    Baseline,
+    baseline_text,
+    parse_case,
+    parse_finding_id,
+    read_baseline,
+    write_baseline,
+)
 from harness.results.columns import COUNTS
 
 
@@ -209,3 +216,20 @@ def test_a_layer_in_a_file_of_somebodys_own_is_named_by_its_path(kept: Baseline,
     held = replace(kept, cases=cases, laws={}, claims={}, times_s={})
     write_baseline(held, tmp_path / "b.json")
     assert read_baseline(tmp_path / "b.json") == held
+
+
+def test_a_law_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not say of what it is"):
+        parse_finding_id("impl=rnn.elman mode=train")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("impl=rnn.elman seq_len=8 d_model=4", "it has no num_heads"),
+        ("impl=rnn.elman seq_len=8 d_model=4 num_heads=1 of=flops", "a case is not of anything"),
+    ],
+)
+def test_a_key_that_is_no_case_says_why(key: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_case(key)
