@@ -14,7 +14,7 @@ from harness.config.hydra_adapter import UserFiles, check_paper, groups, key_of,
 from harness.config.schema import Launcher, SweepConfig
 from harness.errors import UsageError
 from harness.former_names import FORMER
-from harness.key_value_options import SettingError, check_axes, check_axis, check_points, flattened, present_option
+from harness.key_value_options import SettingError, check_axes, check_axis, check_points, present_option
 from harness.sweep_axes import AXES
 
 
@@ -136,7 +136,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"
         for name in names
-        if flattened(then.get(name)) != flattened(today.get(name))
+        if as_list(then.get(name)) != as_list(today.get(name))
         and _as_text(then.get(name)) != _as_text(today.get(name))  # 67108864 may be stored as a text
     ]
 
@@ -153,5 +153,10 @@ def _flattened(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{name}", value
 
 
+def as_list(value: Any) -> list[Any]:
+    """`value` as a list, so that a single value equals a list of it alone. A damaged file's list may hold itself."""
+    return value if isinstance(value, list) else [value]
+
+
 def _as_text(value: Any) -> str:
-    return ",".join("null" if item is None else str(item) for item in flattened(value))
+    return ",".join("null" if item is None else str(item) for item in as_list(value))

@@ -141,8 +141,7 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
     for impl in request.config.axes["impl"]:
         if layer_lookup.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
-        both = (found.sides.base, found.sides.head)
-        base, head = (executor.ask("describe", Case(impl, 1, 1, 1)) for executor in both)
+        base, head = (side.ask("describe", Case(impl, 1, 1, 1)) for side in (found.sides.base, found.sides.head))
         lacking = _lacking(impl, base, head, str(request.ref))
         if lacking is not None:
             found.lacking.append(lacking)

@@ -344,9 +344,8 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
         before = run_directory.read_config(out)
     if before is None:
         raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
-    _raise_if_different(
-        out, "is another sweep", differences({**DEFAULTS, **present(before)}, yaml.safe_load(config.yaml))
-    )
+    then = {**DEFAULTS, **present(before)}  # an axis added since had its default
+    _raise_if_different(out, "is another sweep", differences(then, yaml.safe_load(config.yaml)))
     return True
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 from harness import formatting
+from harness.config.compose import as_list
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN
 from harness.errors import UsageError
 from harness.file_io import MOST_YAML_BYTES, read_text
-from harness.key_value_options import flattened
 from harness.machine import part
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES
@@ -57,7 +57,7 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
     options += [
         f"{name}={_written(config[name])}"
         for name, value in plain.items()
-        if name in config and flattened(config[name]) != flattened(value)
+        if name in config and as_list(config[name]) != as_list(value)
         if not (options and name in (*AXES, "points"))  # a paper's file has them
     ]
     for file in sorted((conf / "precision").glob("*.yaml")):
@@ -68,7 +68,7 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
 
 def _written(value: Any) -> str:
     """A value, a list of values, or a list of points, in Hydra's grammar."""
-    items = flattened(value)
+    items = as_list(value)
     text = ",".join(map(_item, items))
     return f"[{text}]" if any(isinstance(item, Mapping) for item in items) else text
 
