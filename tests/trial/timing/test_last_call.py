@@ -86,8 +86,10 @@ def test_samples_of_a_kept_result_show_the_cost_of_the_formula() -> None:
     work = build(case, 0)
     renewal, computed = Renewal(work.varying), work.layer.results
     renewal.look()
-    samples = take_samples(work.call, work.sync, 0.002, renew=renewal, singly=True)
-    assert len(computed) == 1 + len(samples.samples_s)
+    renewed: list[None] = []
+    samples = take_samples(work.call, work.sync, 0.002, renew=lambda: renewed.append(renewal()), singly=True)
+    # The warm-up repeats one input. A first sample that is still slow counts as warm-up, after its renewal.
+    assert len(computed) == 1 + len(renewed) >= 1 + len(samples.samples_s)
 
 
 def test_each_sample_of_a_timed_trial_is_of_a_new_input(monkeypatch: pytest.MonkeyPatch) -> None:
