@@ -90,7 +90,7 @@ class Precision:
     patience_s: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
-_AxisName = Annotated[str, BeforeValidator(present_axis), _one_of(AXES)]
+_AxisName = Annotated[Text, BeforeValidator(present_axis), _one_of(AXES)]
 
 
 @dataclass
@@ -115,9 +115,7 @@ class Launcher:
     exclusive: Annotated[bool, Strict()] = False
     array_parallelism: Count = 16
     setup: list[Text] = field(default_factory=list)
-    apart: list[Annotated[Text, BeforeValidator(present_axis), _one_of(AXES)]] = field(
-        default_factory=lambda: list(SETTINGS)
-    )
+    apart: list[_AxisName] = field(default_factory=lambda: list(SETTINGS))
     attempts: Count = 3
     silence_s: Positive = 1800.0
     queue_s: Positive = 86400.0

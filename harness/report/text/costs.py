@@ -85,7 +85,7 @@ def crossover_sentence(c: Crossover) -> str:
     if c.seq_len_hi is not None:
         return f"{c.slower} {more} from n = {c.seq_len_hi:.0f} on. Below that, {error}."
     if c.seq_len_lo:
-        return f"{c.slower} costs no more {name} than {c.faster} up to n = {c.seq_len_lo:.0f}. Above that, {error}."
+        return f"{c.slower} costs no more {name} than {c.faster} at n = {c.seq_len_lo:.0f}. Above that, {error}."
     return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
 
 
@@ -298,10 +298,8 @@ def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
     for score in scores(held_out):
         of_metric = [prediction for prediction in held_out if prediction.metric == score.metric]
         worst = max(of_metric, key=lambda prediction: abs(prediction.error))
-        fitted, predicted = (
-            {prediction.fitted_to for prediction in of_metric},
-            {prediction.n for prediction in of_metric},
-        )
+        fitted = {prediction.fitted_to for prediction in of_metric}
+        predicted = {prediction.n for prediction in of_metric}
         to = f"n ≤ {fitted.pop()}" if len(fitted) == 1 else "a quarter of the largest n and below"
         at = f"at n = {predicted.pop()}" if len(predicted) == 1 else "at the largest n"
         text.append(

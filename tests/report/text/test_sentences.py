@@ -33,7 +33,7 @@ def crossover(n: float | None, lo: float | None, hi: float | None, slower: str =
         ),
         (
             (None, 128.0, None),
-            f"a costs no more time than b up to n = 128. Above that, {WITHIN}.",
+            f"a costs no more time than b at n = 128. Above that, {WITHIN}.",
         ),
         (
             (None, 0.0, None),
