@@ -50,6 +50,7 @@ _SLOW = (
     *(
         "stats/paired/test_error_rates.py",
         "stats/test_coverage.py",
+        *(f"stats/test_noise_prior.py::test_{name}" for name in ("95_in_100", "they_do", "of_three_cases")),
         "calibration/test_noise.py",
         "fit/test_prediction.py",
     ),

@@ -18,8 +18,10 @@ from harness.results.accumulate_rows import RunAccumulator, read_run
 from harness.results.columns import COLUMNS, CaseResult, Column
 from harness.results.row import FACTS, KINDS, RECORD
 from harness.results.row_files import NAMED
+from harness.stats import noise_prior
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
-from harness.stats.estimate import Estimate, Limits, estimates, is_quiet, reason_of
+from harness.stats.estimate import Limits, TrialStatistics, estimates, is_quiet, reason_of, trial_statistics
+from harness.stats.interval import log_distances_to_ends
 from harness.sweep_axes import Case
 
 # Purposes that are measured once per case.
@@ -44,9 +46,9 @@ class Group:
         """A column of `RECORD` (cases, N), in the order of the trials; NaN if not recorded."""
         return self._records[self._rows, RECORD.index(name)]
 
-    def quiet(self, best_probe_s: Floats) -> NDArray[np.bool_]:
-        """Which trials were quiet (cases, N), judged by the best probe time of each case (cases,)."""
-        return is_quiet(self.column("probe_s"), best_probe_s[:, None])
+    def quiet(self) -> NDArray[np.bool_]:
+        """Which trials were quiet (cases, N), judged by the best probe time of the run."""
+        return is_quiet(self.column("probe_s"), self.best_probe_s[:, None])
 
 
 class Trials:
@@ -220,14 +222,39 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     """
     cases = [Case(*axes) for axes in accumulated.cases]
     ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
+    groups = list(trials.groups(ok, trials.best_probes([case.threads for case in cases])))
+    found = [trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups]
     timed: dict[int, dict[str, Any]] = {}
-    for group in trials.groups(ok, trials.best_probes([case.threads for case in cases])):
-        columns = _timed(group, limits)
+    for group, of_group, ends in zip(groups, found, _distances_to_ends(cases, groups, found), strict=True):
+        columns = _timed(group, of_group, ends, limits)
         for index, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
             timed[index] = dict(zip(columns, cells, strict=True))
     counts = trials.counts.tolist()
     order = sorted(range(len(cases)), key=list(accumulated.cases).__getitem__)
     return [_line(accumulated, index, cases[index], counts[index], timed.get(index, {})) for index in order]
+
+
+def _distances_to_ends(
+    cases: Sequence[Case], groups: Sequence[Group], found: Sequence[TrialStatistics]
+) -> list[Floats]:
+    """Log distances to the lower and upper ends of the intervals, (2, cases) for each group.
+
+    Each case borrows strength from the cases with the same device and number of threads, if they are enough.
+    """
+    if not found:
+        return []
+    alike: dict[tuple[str, int], list[int]] = {}
+    for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
+        alike.setdefault((cases[case].device, cases[case].threads), []).append(place)
+    spreads = np.concatenate([one.spreads for one in found])
+    numbers = np.concatenate([one.numbers for one in found])
+    times_s = np.concatenate([one.time_s for one in found])
+    ends = np.empty((2, len(spreads)))
+    for places in alike.values():
+        of_machine = spreads[places], numbers[places], times_s[places]
+        prior = noise_prior.learn(*of_machine)
+        ends[:, places] = prior.log_distances(*of_machine) if prior else log_distances_to_ends(*of_machine[:2])
+    return np.split(ends, np.cumsum([len(group.cases) for group in groups])[:-1], axis=1)
 
 
 def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, timed: Mapping[str, Any]) -> CaseResult:
@@ -256,38 +283,37 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _timed(group: Group, limits: Limits) -> dict[str, Sequence[Any]]:
+def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
-    quiet = group.quiet(group.best_probe_s)
-    medians_s = group.column("median_s")
-    found = estimates(group.column("value_s"), medians_s, quiet)
     each = counters_of_trials(group)
+    estimated = estimates(found, *ends)
     return {
-        "time_s": [one.time_s for one in found],
-        "time_lo_s": [one.lo_s for one in found],
-        "time_hi_s": [one.hi_s if math.isfinite(one.hi_s) else None for one in found],
-        "time_median_s": [one.median_s for one in found],
+        "time_s": [one.time_s for one in estimated],
+        "time_lo_s": [one.lo_s for one in estimated],
+        "time_hi_s": [one.hi_s if math.isfinite(one.hi_s) else None for one in estimated],
+        "time_median_s": [one.median_s for one in estimated],
         "stop_reason": _stop_reasons(group, found, limits),
         **combined_counters(group, each),
-        **bimodality_of_groups(medians_s, quiet, each),
+        **bimodality_of_groups(group.column("median_s"), group.quiet(), each),
     }
 
 
-def _stop_reasons(group: Group, found: Sequence[Estimate], limits: Limits) -> list[str]:
+def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:
     """The stop reason of each case, judged by the best probe time of the run (`best_probe_s`).
 
     The best probe time seen so far may have stopped a case that counts as disturbed by the best of the whole run.
     """
-    values_s = group.column("value_s")
-    walls_s = [sum(of_case) for of_case in group.column("wall_s").tolist()]
-    of_run = group.quiet(group.best_probe_s)
-    of_itself = group.quiet(np.fmin.reduce(group.column("probe_s"), axis=1))
+    values_s = group.column("value_s").tolist()
+    walls_s = group.column("wall_s").sum(axis=1).tolist()
+    of_run = group.quiet().tolist()
+    of_itself = is_quiet(group.column("probe_s"), np.fmin.reduce(group.column("probe_s"), axis=1)[:, None]).tolist()
+    own = estimates(found, *log_distances_to_ends(found.spreads, found.numbers))
     stops = []
-    for case, (estimate, wall_s) in enumerate(zip(found, walls_s, strict=True)):
-        values, of_all = values_s[case].tolist(), (wall_s, estimate.half_width, limits)
-        reason = reason_of(values, of_run[case].tolist(), *of_all)
+    for case, values in enumerate(values_s):
+        of_all = (walls_s[case], own[case].half_width, limits)
+        reason = reason_of(values, of_run[case], *of_all)
         if reason is None:
-            by_itself = reason_of(values, of_itself[case].tolist(), *of_all)
+            by_itself = reason_of(values, of_itself[case], *of_all)
             reason = "disturbed" if by_itself or len(values) >= limits.max_rounds else "interrupted"
         stops.append(reason)
     return stops

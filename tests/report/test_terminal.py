@@ -39,7 +39,7 @@ def test_the_fastest_is_named_and_whether_that_is_sure() -> None:
 def test_it_tells_from_which_n_on_attention_costs_more_than_the_rnn() -> None:
     # 8nd² + 4n²d at 10¹¹/s against 4nd² at 2·10¹⁰/s: equal where n = 3d; twice that, the naive layer's, at n = d/2.
     text = said(usual_lines())
-    assert "attention.fused costs more time than rnn.torch from n = 750 (741 to 758) on." in text
+    assert "attention.fused costs more time than rnn.torch from n = 750 (747 to 753) on." in text
     assert "attention.naive costs more time than rnn.torch from n = 128 (123 to 131) on." in text
 
 

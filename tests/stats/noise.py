@@ -18,13 +18,23 @@ def _fastest_sample(rng: np.random.Generator, shape: tuple[int, int], scale: flo
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
-    return np.log1p(scale * rng.standard_normal(shape) + _fastest_sample(rng, shape, scale))
+    return scale * rng.standard_normal(shape) + _fastest_sample(rng, shape, scale)
 
 
 def log_normal(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
     """A floor, and above it an excess with a long tail: half of it within ±40 % of its median."""
     excess = 2 * scale * np.exp(0.5 * rng.standard_normal(shape))
     return np.log1p(excess + _fastest_sample(rng, shape, scale / 2))
+
+
+def one_sided(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+    """A floor that no trial is below, and an excess that is exponential twice over."""
+    return np.log1p(scale * rng.gamma(2.0, size=shape) + _fastest_sample(rng, shape, scale / 2))
+
+
+def left_tailed(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+    """A machine that is disturbed most of the time: what is rare is a quiet moment."""
+    return -0.8 * scale * rng.gumbel(size=shape) + _fastest_sample(rng, shape, scale)
 
 
 def bursts(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
@@ -38,4 +48,11 @@ def two_humped(rng: np.random.Generator, shape: tuple[int, int], scale: float) -
     return normal(rng, shape, scale) + np.where(rng.random(shape) < 0.5, 0.5, 0.0)
 
 
-KINDS: dict[str, Draw] = {"normal": normal, "log-normal": log_normal, "bursts": bursts, "two-humped": two_humped}
+KINDS: dict[str, Draw] = {
+    "normal": normal,
+    "log-normal": log_normal,
+    "one-sided": one_sided,
+    "left-tailed": left_tailed,
+    "bursts": bursts,
+    "two-humped": two_humped,
+}

@@ -6,7 +6,8 @@ import numpy as np
 from stats.noise import Draw
 
 from harness.config import Precision
-from harness.stats.estimate import LEVEL, confirmed, log_distances_to_ends, low_quantile
+from harness.stats.estimate import confirmed
+from harness.stats.interval import LEVEL, half_widths, log_distances_to_ends, low_quantile, spread
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,26 @@ def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: in
     holds = np.zeros((repeats, rounds), dtype=bool)
     for number in range(limits.min_rounds, rounds + 1):
         ordered = np.sort(logs[:, :number], axis=1)
-        value, (down, up) = low_quantile(ordered), log_distances_to_ends(ordered)
+        value, (down, up) = low_quantile(ordered), _reach(ordered)
         narrow[:, number - 1] = np.expm1(np.maximum(down, up)) <= limits.target
         holds[:, number - 1] = (value - down <= truth) & (truth <= value + up)
     stops = np.array([_stop(list(row), limits) for row in narrow])
     return Coverage(float(holds[np.arange(repeats), stops - 1].mean()), float(stops.mean()))
 
 
+def _reach(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return log_distances_to_ends(spread(ordered), np.full(len(ordered), ordered.shape[1]))
+
+
 def is_precise(narrow: list[bool], limits: Precision) -> bool:
     """Whether the interval is narrow and confirmed. `narrow` says whether it was narrow after each trial so far."""
     return narrow[-1] and confirmed(narrow, len(narrow), limits)
+
+
+def stops_after(logs: np.ndarray, limits: Precision) -> int:
+    """How many of the trials (N,) are taken."""
+    widths = half_widths(np.exp(logs).tolist(), limits.min_rounds)
+    return _stop([width <= limits.target for width in widths], limits)
 
 
 def _stop(narrow: list[bool], limits: Precision) -> int:

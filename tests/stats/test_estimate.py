@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from harness.stats.estimate import Trial, best_probe, estimate, estimates, is_quiet
+from harness.stats.estimate import Trial, best_probe, estimate, estimates, is_quiet, trial_statistics
+from harness.stats.interval import log_distances_to_ends
 
 
 def trials(*values: float, probe_s: float | None = None) -> list[Trial]:
@@ -41,23 +42,19 @@ def test_nothing_measured_is_no_estimate() -> None:
         estimate([])
 
 
-def test_trials_of_a_disturbed_machine_do_not_count_for_the_time_where_there_are_others() -> None:
+def test_quiet_trials_count_alone_if_they_are_half_of_all() -> None:
     rest = trials(1.0, 1.1, 1.1, 1.1, 1.1, 1.1, probe_s=1.0)
-    seen = [*rest, *trials(*[1.3] * 12, probe_s=1.3)]
-    assert estimate(seen, best_probe(seen)).time_s == estimate(rest).time_s
-    assert estimate(seen).time_s > estimate(rest).time_s
-    assert estimate(seen, best_probe(seen)).median_s > estimate(rest).median_s
+    seen = [*rest, *trials(*[1.3] * 6, probe_s=1.3)]
+    alone, together = estimate(seen, best_probe(seen)), estimate(seen)
+    assert (alone.time_s, alone.lo_s, alone.hi_s) == (estimate(rest).time_s, estimate(rest).lo_s, estimate(rest).hi_s)
+    assert together.time_s > alone.time_s
+    assert alone.median_s == together.median_s
 
 
-def test_they_do_count_for_the_interval() -> None:
-    rest = trials(1.0, 1.01, probe_s=1.0)
-    assert estimate([*rest, *trials(1.02, 1.02)]).half_width < 0.2
-    assert estimate([*rest, *trials(1.3, 1.3, probe_s=1.3)], best_probe_s=1.0).half_width > 1.0
-
-
-def test_the_fastest_trial_counts_whenever_it_was_taken() -> None:
-    seen = trials(0.9, 1.3, 1.3, probe_s=1.3) + trials(1.0, 1.01, probe_s=1.0)
-    assert estimate(seen, best_probe(seen)).time_s == 0.9
+@pytest.mark.parametrize("quiet", [3, 5])
+def test_fewer_quiet_trials_do_not_count_alone(quiet: int) -> None:
+    seen = [*trials(*[1.0] * quiet, probe_s=1.0), *trials(0.9, *[1.3] * (quiet if quiet > 4 else 0), probe_s=1.3)]
+    assert estimate(seen, best_probe(seen)) == estimate(seen)
 
 
 def test_a_machine_that_was_never_quiet_is_judged_by_what_there_is() -> None:
@@ -76,4 +73,7 @@ def test_many_cases_at_once_are_each_estimated_as_if_alone(number: int) -> None:
     ]
     middles = np.array([[trial.median_s for trial in case] for case in cases])
     calm = np.array([[is_quiet(trial.probe_s, 1.0) for trial in case] for case in cases])
-    assert estimates(values, middles, calm) == [estimate(case, 1.0) for case in cases]
+    found = trial_statistics(values, middles, calm)
+    assert estimates(found, *log_distances_to_ends(found.spreads, found.numbers)) == [
+        estimate(case, 1.0) for case in cases
+    ]
