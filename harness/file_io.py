@@ -113,6 +113,11 @@ def make_scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-"))
 
 
+def is_empty_scratch(directory: Path) -> bool:
+    """Whether the directory is still there, usable and empty."""
+    return os.access(directory, os.R_OK | os.W_OK | os.X_OK) and not (directory.is_symlink() or os.listdir(directory))
+
+
 def remove_scratch(directory: Path) -> None:
     """Remove the directory with its content as far as possible, even if a layer has removed its own permissions."""
     with contextlib.suppress(RecursionError):  # a layer may nest a thousand directories

@@ -5,9 +5,10 @@ the texts that name a case. A new axis is a new field of `Case`.
 """
 
 import itertools
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
 from harness.former_names import FORMER, present
 
@@ -25,8 +26,7 @@ _SMALL_SEQ_LEN = 256
 _SMALL_BATCH = 2
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """One axis of a case: its values, its names and what else depends on them.
 
     - `type`: of its values. `default`: the value of an axis that is not given, or MISSING if it must be given.
@@ -276,9 +276,8 @@ def setting_text(values: Mapping[str, Any]) -> str:
     return ", ".join(AXES[name].phrase(values[name]) for name in shown if values[name] not in AXES[name].quiet)
 
 
-_SettingValues: Any = make_dataclass(
-    "Setting", [(name, AXES[name].type, DEFAULTS[name]) for name in SETTINGS], frozen=True, order=True
-)
+# The cast is for mypy, which allows literal names of fields only.
+_SettingValues: Any = cast(Any, namedtuple)("Setting", SETTINGS, defaults=map(DEFAULTS.get, SETTINGS))
 
 
 class Setting(_SettingValues):

@@ -64,14 +64,15 @@ class RunAccumulator:
         case = None if read is None else self._number(row.get("case"))
         if read is None or case is None:
             return False
-        self.families[case] = read.family
-        if read.purpose == "time" and self.rounds.get(case, 0) < read.round < MOST_ROUND:
-            self.rounds[case] = read.round
-        if read.purpose == "time" and read.status == "ok":
+        family, purpose, number, status, *_, value = read
+        self.families[case] = family
+        if purpose == "time" and self.rounds.get(case, 0) < number < MOST_ROUND:
+            self.rounds[case] = number
+        if purpose == "time" and status == "ok":
             self._timed_on(case, row.get("host"))
             self.trial_cases.append(case)
-            self.trial_rounds.append(read.round)
-            self.records += read.value
+            self.trial_rounds.append(number)
+            self.records += value
         else:
             self._enter(case, len(self.trial_cases), read)
         return True
@@ -158,9 +159,8 @@ def _send(share: Sequence[Part], helper: BackgroundProcess) -> None:
 def _result(helper: BackgroundProcess, share: Sequence[Part]) -> tuple[RunAccumulator, list[Reading]]:
     """What the helper has accumulated. If it failed, was killed or lacked memory, this process reads the share."""
     if helper.process is not None and helper.process.stdout is not None:
-        out = helper.process.stdout.read()
-        if helper.process.wait() == 0:
-            return pickle.loads(out)
+        with suppress(EOFError, pickle.UnpicklingError):
+            return pickle.load(helper.process.stdout)
     return accumulate_share(share)
 
 

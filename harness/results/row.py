@@ -132,6 +132,7 @@ def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], nu
 
 
 _STATUSES = frozenset(("ok", *FAILURES))
+_OPTIONAL_NUMBER = int | float | None
 
 
 def read_row(row: Mapping[str, Any]) -> Row | None:
@@ -146,15 +147,16 @@ def read_row(row: Mapping[str, Any]) -> Row | None:
         return None
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
     family, purpose, status = intern(family), intern(purpose), intern(STATUSES.get(status, status))
-    if status not in _STATUSES or not isinstance(at, int | float | None):
+    if status not in _STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
         return None
-    kind = KINDS.get(purpose) if status == "ok" else None
-    value = None
+    kind, value = KINDS.get(purpose) if status == "ok" else None, None
     if kind is not None and kind.value is not None:
         value = kind.value(row)
         if value is None or (purpose == "time" and abs(number) > MOST_ROUND):
             return None
-    if (purpose != "time" or value is None) and not ("reason" in row and isinstance(row["reason"], str | None)):
+    if purpose == "time" and value is not None:
+        return Row(family, purpose, number, status, None, at, False, value)
+    if not ("reason" in row and isinstance(row["reason"], str | None)):
         return None
     return Row(family, purpose, number, status, get("reason"), at, bool(get("anew")), value)
 

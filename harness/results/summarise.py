@@ -42,9 +42,14 @@ class Group:
     _records: Floats
     _rows: Numbers
 
-    def column(self, name: str) -> Floats:
-        """A column of `RECORD` (cases, N), in the order of the trials; NaN if not recorded."""
-        return self._records[self._rows, RECORD.index(name)]
+    def column(self, name: str, which: Any = ...) -> Floats:
+        """A column of `RECORD` (cases, N), in the order of the trials; NaN if not recorded. `which` selects trials."""
+        return self._records[self._rows[which], RECORD.index(name)]
+
+    def counter(self, entries: Sequence[str], which: Any = ...) -> Floats:
+        """A counter of each trial (cases, N): a column, or the ratio of two; NaN if not recorded."""
+        columns = [self.column(entry, which) for entry in entries]
+        return optional_ratio(*columns) if len(columns) > 1 else columns[0]
 
     def quiet(self) -> NDArray[np.bool_]:
         """Which trials were quiet (cases, N), judged by the best probe time of the run."""
@@ -116,31 +121,19 @@ def medians(values: Floats) -> Floats:
     return (ordered[every, (number - 1) // 2] + ordered[every, number // 2]) / 2
 
 
-def counters_of_trials(group: Group) -> dict[str, Floats]:
-    """The counters of each trial (cases, N) by their names; NaN if not recorded.
-
-    They are those of the table of columns, and two more that may explain bimodal times.
-    """
-    entries = {name: column.each for name, column in COLUMNS.items() if column.each}
-    entries |= {"major_faults_per_call": ("major_faults", "calls"), "cpu_mhz": ("cpu_mhz",)}
-    found = {name: [group.column(entry) for entry in each] for name, each in entries.items()}
-    return {name: optional_ratio(*each) if len(each) > 1 else each[0] for name, each in found.items()}
+# The entries of each counter of a trial: those of the table of columns, and two more that may explain bimodal times.
+COUNTERS = {name: column.each for name, column in COLUMNS.items() if column.each}
+COUNTERS |= {"major_faults_per_call": ("major_faults", "calls"), "cpu_mhz": ("cpu_mhz",)}
 
 
-def combined_counters(group: Group, each: Mapping[str, Floats]) -> dict[str, list[Any]]:
-    """The columns that combine the trials of each case. `each` comes from `counters_of_trials`.
-
-    The value is None if no trial recorded the counter.
-    """
-    return {name: _combined(group, column, each[name]) for name, column in COLUMNS.items() if column.each}
-
-
-def _combined(group: Group, column: Column, each: Floats) -> list[Any]:
-    if column.combined == "median":
-        return optional_cells(medians(each))
+def _combined(group: Group, column: Column) -> list[Any]:
+    """A column that combines the trials of each case. The value is None if no trial recorded the counter."""
     if column.combined == "total":
         part, whole = (np.nansum(group.column(entry), axis=1) for entry in column.each)
         return optional_cells(optional_ratio(part, whole))
+    each = group.counter(column.each)
+    if column.combined == "median":
+        return optional_cells(medians(each))
     means = optional_cells(optional_ratio(np.nansum(each, axis=1), (~np.isnan(each)).sum(axis=1)))
     if column.combined == "majority":  # of flags
         return [None if mean is None else mean > 0.5 for mean in means]
@@ -176,20 +169,19 @@ def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[i
         yield from [(case, purpose)] * (times - 1)
 
 
-def bimodality_of_groups(times_s: Floats, quiet: NDArray[np.bool_], each: Mapping[str, Floats]) -> dict[str, list[Any]]:
-    """Columns of a line that describe bimodal timing.
+def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]) -> dict[str, list[Any]]:
+    """Columns of a line that describe bimodal timing, from the time of each trial `times_s` (cases, N).
 
-    `times_s`, the time of each trial, and `each`, the counters recorded with it, are (cases, N). Only the quiet trials
-    (`quiet`) count: a disturbed machine would make the times of any layer bimodal.
+    Only the quiet trials (`quiet`) count: a disturbed machine would make the times of any layer bimodal.
     """
     enough = (quiet.sum(axis=1) >= FEWEST_TRIALS).tolist()
     names = ("bimodal", "bimodal_fast_s", "bimodal_slow_s", "bimodal_cause")
     cells: list[tuple[Any, ...]] = [(False if one else None, None, None, None) for one in enough]
     for case in np.flatnonzero(may_be_bimodal(times_s, quiet)).tolist():
-        chosen = quiet[case]
-        counters = {name: optional_cells(values[case, chosen]) for name, values in each.items()}
-        by_trial = [dict(zip(counters, trial, strict=True)) for trial in zip(*counters.values(), strict=True)]
-        found = find_bimodality(times_s[case, chosen].tolist(), by_trial)
+        chosen = case, quiet[case]
+        counters = [optional_cells(group.counter(entries, chosen)) for entries in COUNTERS.values()]
+        by_trial = [dict(zip(COUNTERS, trial, strict=True)) for trial in zip(*counters, strict=True)]
+        found = find_bimodality(times_s[chosen].tolist(), by_trial)
         if found is not None:
             cells[case] = (True, found.fast_s, found.slow_s, found.cause)
     return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
@@ -285,7 +277,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
-    each = counters_of_trials(group)
     estimated = estimates(found, *ends)
     return {
         "time_s": [one.time_s for one in estimated],
@@ -293,8 +284,8 @@ def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -
         "time_hi_s": [one.hi_s if math.isfinite(one.hi_s) else None for one in estimated],
         "time_median_s": [one.median_s for one in estimated],
         "stop_reason": _stop_reasons(group, found, limits),
-        **combined_counters(group, each),
-        **bimodality_of_groups(group.column("median_s"), group.quiet(), each),
+        **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
+        **bimodality_of_groups(group, group.column("median_s"), group.quiet()),
     }
 
 

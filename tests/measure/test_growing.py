@@ -1,6 +1,5 @@
 """Sizes are doubled until a layer fails, separately for each layer."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,7 +73,7 @@ def test_another_axis_grows_alike() -> None:
 
 
 def test_nothing_grows_beyond_what_an_axis_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(AXES, "seq_len", replace(AXES["seq_len"], most=200))
+    monkeypatch.setitem(AXES, "seq_len", AXES["seq_len"]._replace(most=200))
     log = grown([FUSED], until({"attention.fused": 10**9}))
     assert {case.seq_len for case in log.finishes} == {64, 128}
 
