@@ -17,10 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from harness import __version__
+from harness import __version__, file_io, formatting
 from harness.errors import UsageError, did_you_mean
-from harness.file_io import to_csv
-from harness.formatting import printable
 from harness.machine import part
 from harness.results.accumulate_rows import read_run
 from harness.results.columns import COLUMNS, CaseResult, table
@@ -83,13 +81,13 @@ def overrides(line: CaseResult, without: Collection[str] = ()) -> str:
     """The axes that tell the case from others of its impl: `seq_len=64 d_model=128 num_heads=2 mode=train`."""
     axes = line.case.as_dict()
     named = [axis for axis in AXES if axis in _SIZES or (axis != "impl" and axes[axis] != DEFAULTS[axis])]
-    return printable(" ".join(f"{axis}={axes[axis]}" for axis in named if axis not in without))
+    return formatting.printable(" ".join(f"{axis}={axes[axis]}" for axis in named if axis not in without))
 
 
 def export_csv(stored: StoredRun) -> Exported:
     """Export every case, failed ones included. Raises UsageError if a count exceeds 64 bits."""
     try:
-        text = to_csv(table(stored.lines), "%.6g")
+        text = file_io.to_csv(table(stored.lines), "%.6g")
     except (OverflowError, TypeError) as error:
         raise UsageError(f"{stored.path}: a count is beyond 64 bits and fits into no table") from error
     return Exported(text.encode("utf-8", "backslashreplace"), len(stored.lines))
@@ -139,7 +137,7 @@ def export_github_action_benchmark(stored: StoredRun) -> Exported:
 
 
 def _entries(line: CaseResult) -> Iterator[dict[str, Any]]:
-    name = f"{printable(line.impl)} {overrides(line)}".translate(_CELL)
+    name = f"{formatting.printable(line.impl)} {overrides(line)}".translate(_CELL)
     if line.time_s is not None:
         time = {"name": f"{name}: time", "unit": "ms", "value": float(f"{line.time_s * _MS:.6g}")}
         yield {**time, **_range(line), "extra": _extra(line)}
@@ -317,7 +315,7 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
 
 def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str, Any]) -> dict[str, Any]:
     which = overrides(line)
-    name = f"{printable(line.impl)}[{which}]"
+    name = f"{formatting.printable(line.impl)}[{which}]"
     assert line.time_s is not None
     if values_s:
         stats = statistics_of(values_s)

@@ -6,11 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis import fitted_laws, published_claims
 from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.crossovers import crossovers_table
-from harness.analysis.fitted_laws import fit_laws, laws_table
-from harness.analysis.published_claims import published_table
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
 from harness.key_value_options import present_keywords
@@ -43,7 +42,7 @@ class Run(StoredRun):
     @cached_property
     def laws(self) -> "pd.DataFrame":
         """`laws.csv`: the cost models of each layer's time, memory, FLOPs and sequential depth."""
-        return laws_table(self.findings.laws)
+        return fitted_laws.laws_table(self.findings.laws)
 
     @cached_property
     def claims(self) -> "pd.DataFrame":
@@ -59,7 +58,7 @@ class Run(StoredRun):
     def published(self) -> "pd.DataFrame":
         """`published.csv`: a paper's published figures beside the measured ones; empty without a paper."""
         found = self.findings.published
-        return published_table(found.figures if found is not None else [])
+        return published_claims.published_table(found.figures if found is not None else [])
 
     @property
     def plot(self) -> "Plots":
@@ -144,4 +143,4 @@ def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
 
     `table` needs a column `seq_len` and one cost (`time_s`, `peak_bytes`, `flops`, …). Other columns of `summary.csv`
     are used if present. Raises UsageError if `table` is not of this form."""
-    return laws_table(fit_laws(lines_of_table(table)))
+    return fitted_laws.laws_table(fitted_laws.fit_laws(lines_of_table(table)))

@@ -141,7 +141,7 @@ class Polynomial:
     def by_growth(self) -> "Polynomial":
         """The same sum, with the highest power of n first: `4n²d + 8nd²`."""
         return Polynomial(
-            dict(sorted(self.coefficients.items(), key=lambda part: (-part[0].n, -part[0].d, -part[0].h)))
+            dict(sorted(self.coefficients.items(), key=lambda part: (-part[0].n, -part[0].log, -part[0].d, -part[0].h)))
         )
 
     def __str__(self) -> str:

@@ -5,15 +5,17 @@ terms free, so its scaling exponent is a range.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise, product
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations_with_replacement, pairwise, product
 from types import SimpleNamespace
 
 import numpy as np
 
-from harness.fit.laws import Floats, Law, Range
-from harness.polynomial import Polynomial, Term
+from harness.fit.integer_laws import exact_law, exact_pieces
+from harness.fit.laws import Floats, Law, Range, Sizes
+from harness.polynomial import Polynomial, Term, constant
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SIZES
 
@@ -53,41 +55,21 @@ def sizes_factor_two_apart(sizes: Iterable[int]) -> list[int]:
 
 def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
     """Return d log claim / d log axis at a size, and its range over the free constants."""
-    terms, values = _growing_terms(claim, size)
-    powers = np.array([getattr(term, axis) for term in terms])
-    return _over_constants(len(values), lambda free: free @ (values * powers) / (free @ values))
-
-
-def exponent_between(claim: Polynomial, axis: str, small: Size, large: Size) -> Range:
-    """Return the claim's scaling exponent between two sizes, and its range over the free constants.
-
-    `large` is larger than `small` along the axis.
-    """
-    (_, start), (_, end) = (_growing_terms(claim, size) for size in (small, large))
-    at = "ndh".index(axis)
-    run = math.log(large[at] / small[at])
-    return _over_constants(len(start), lambda free: np.log(free @ end / (free @ start)) / run)
-
-
-def _growing_terms(claim: Polynomial, size: Size) -> tuple[list[Term], Floats]:
-    """The positive terms, and their values at a size.
-
-    A subtracted term, as in 12nd² − 2d², is of lower order. A claim of 0 counts as constant.
-    """
     n, d, h = size
     at = SimpleNamespace(n=n, d=d, h=float(h), b=1, log=math.log2(max(n, 2)))
-    growing = {term: value for term, value in claim.coefficients.items() if value > 0} or {Term(): 1}
-    return list(growing), np.array([float(value * term(at)) for term, value in growing.items()])
-
-
-def _over_constants(number: int, exponent: Callable[[Floats], Floats]) -> Range:
-    """The exponent with the constants as claimed, and its range over all allowed constants.
-
-    The exponent is a ratio of sums that are linear in the constants, so its extremes lie at the corners.
-    """
+    terms = _growing_terms(claim)
+    values = np.array([float(claim.coefficients.get(term, 1) * term(at)) for term in terms])
+    powers = np.array([getattr(term, axis) for term in terms])
+    # The exponent is a ratio of sums that are linear in the constants, so its extremes lie at the corners.
     side = math.sqrt(FREE_FACTOR)
-    corners = exponent(np.array([*product((1 / side, side), repeat=number)]))
-    return Range(float(exponent(np.ones(number))), float(corners.min()), float(corners.max()))
+    free = np.array([[1.0] * len(terms), *product((1 / side, side), repeat=len(terms))])
+    found = free @ (values * powers) / (free @ values)
+    return Range(float(found[0]), float(found.min()), float(found.max()))
+
+
+def _growing_terms(of: Polynomial) -> list[Term]:
+    """The positive terms. A subtracted one, as in 12nd² − 2d², is of lower order. A sum of 0 counts as constant."""
+    return [term for term, value in of.coefficients.items() if value > 0] or [Term()]
 
 
 def size_of(line: CaseResult) -> Size:
@@ -109,9 +91,12 @@ def signed_exponent(value: float) -> str:
     return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
 
 
-def exponent_interval(found: Range) -> str:
-    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`."""
-    return f"{signed_exponent(found.value)} ({signed_exponent(found.lo)} to {signed_exponent(found.hi)})"
+def exponent_text(found: Range | None) -> str:
+    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`; an exact one as `1.87`, and None as ``."""
+    if found is None:
+        return ""
+    between = f" ({signed_exponent(found.lo)} to {signed_exponent(found.hi)})" if found.lo != found.hi else ""
+    return f"{signed_exponent(found.value)}{between}"
 
 
 # A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.
@@ -174,24 +159,18 @@ def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
 
 
 def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
-    """Judge the claimed sequential depth by its order in n; constants are free.
-
-    The depth must be the same at every n, or lie on a straight line over the claimed power of n. If log n is claimed,
-    the straight line is over log₂ n rounded up.
-    """
-    series = _over_n(lines)
-    if not series:
+    """Judge the claimed sequential depth by its order in n; constants are free."""
+    found = _depth_orders(lines, claim)
+    if not found:
         known = [f"{line.depth} at n = {line.seq_len}" for line in lines if line.depth is not None]
         return Judgement(known[-1] if known else "", UNDETERMINED, "its depth is not known at two n or more")
-    (power, log), declared = claim.growth("n"), _declared_share(lines)
-    others = [(depths, _doubt_text(depths, power, log)) for depths in series if not _follows_order(depths, power, log)]
+    others, declared = [one for one in found if one.beside or one.doubt], _declared_share(lines)
     if not others:
-        longest = max(series, key=len)
-        return Judgement(_law_text(longest), CONFIRMED, f"{_first_and_last(longest)}{declared}")
-    depths, doubt = min(others, key=lambda other: bool(other[1]))
-    text = doubt or f": exponent {_order(depths):.2f} where the claim has {'log n' if log else power}"
-    verdict = UNDETERMINED if doubt else REFUTED
-    return Judgement(_law_text(depths), verdict, f"{_first_and_last(depths)}{text}{declared}")
+        longest = max(found, key=lambda one: len(one.depths))
+        return Judgement(longest.measured, CONFIRMED, f"{longest.ends}{declared}")
+    one = min(others, key=lambda one: bool(one.doubt))
+    text = one.doubt or f": exponent {_exponent(one.depths):.2f} where the claim is of order {Term(*claim.growth('n'))}"
+    return Judgement(one.measured, UNDETERMINED if one.doubt else REFUTED, f"{one.ends}{text}{declared}")
 
 
 def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
@@ -200,91 +179,89 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     No path from one position to another is longer than the longest chain of operations. So the depth confirms a claim
     of its own order and refutes a claim of a higher order. It cannot tell whether a shorter path exists.
     """
-    series = _over_n(lines)
-    if not series:
-        return Judgement("", UNDETERMINED, "its depth, which bounds the path, is not known at two n or more")
-    (power, log), longest = claim.growth("n"), max(series, key=len)
-    measured = f"at most {_law_text(longest)}"
-    chain = f"upper bound: the longest dependency chain, {_first_and_last(longest)}{_declared_share(lines)}"
-    if all(_follows_order(depths, power, log) for depths in series):
-        return Judgement(measured, CONFIRMED, chain)
-    if all(_order(depths) < power - RESOLUTION for depths in series):
-        # One series that leaves no doubt is enough.
-        doubt = min(_doubt_text(depths, power, log) for depths in series)
-        return Judgement(measured, UNDETERMINED if doubt else REFUTED, f"{chain}{doubt}")
-    return Judgement(measured, UNDETERMINED, f"{chain}; that it is shorter cannot be seen from outside")
+    one = judge_depth(lines, claim)
+    if not one.measured:
+        return one
+    bound = Judgement(
+        f"at most {one.measured}", one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
+    )
+    if one.verdict == CONFIRMED or all(order.beside < 0 for order in _depth_orders(lines, claim)):
+        return bound
+    return replace(
+        bound, verdict=UNDETERMINED, reason=f"{bound.reason}; that it is shorter cannot be seen from outside"
+    )
 
 
-def _follows_order(depths: Mapping[int, int], power: int, log: int = 0) -> bool:
-    """Whether the depth is of the order of n to `power`, or of log n if `log` is not 0."""
-    if log:
-        return power == 0 and len(depths) > 2 and _straight({(n - 1).bit_length(): d for n, d in depths.items()})
-    if power == 0:
-        return len(set(depths.values())) == 1
-    on_powers = {n**power: depth for n, depth in depths.items()}
-    if len(depths) > 2 and _straight(on_powers):
-        return True
-    return len(sizes_factor_two_apart(depths)) > 1 and abs(_order(depths) - power) <= RESOLUTION
+# Tokens in a block of a layer that works block by block. Its depth rises by a fraction of an operation with each token.
+_BLOCK = 64
 
 
-def _doubt_text(depths: Mapping[int, int], power: int, log: int = 0) -> str:
-    """Why a depth that does not follow its claimed order may still do so at larger n; empty if it cannot.
+@dataclass(frozen=True)
+class _DepthOrder:
+    """The depth by n at one (d, h, b), and its order beside a claimed one: −1 if lower, 0 if equal, 1 if higher.
 
-    The constants are free, however large.
+    `doubt` says why larger n may show another order; it is empty if they cannot.
     """
-    if log and len(depths) < 3:
-        return ": two n cannot tell its order"
-    if power == 0:
-        return ""
+
+    depths: Mapping[int, int]
+    measured: str
+    beside: int
+    doubt: str = ""
+
+    @classmethod
+    def of(cls, depths: Mapping[int, int], claim: Polynomial) -> "_DepthOrder":
+        """Judge by the exact law. Without a determined one, judge by the measured exponent."""
+        claimed = claim.growth("n")
+        # A claimed log n is rounded up to a whole number, as it is at a power of two.
+        sizes = [1 << (n - 1).bit_length() if claimed[1] else n for n in depths]
+        law = exact_law(Sizes.of((n, 1, 1, 1) for n in sizes), [_BLOCK * depth for depth in depths.values()])
+        if law is not None and law.determined and len(sizes_factor_two_apart(depths)) > 1:
+            order = law.polynomial.growth("n")
+            measured = law.polynomial.by_growth() * constant(Fraction(1, _BLOCK))
+            return cls(depths, str(measured), (order > claimed) - (order < claimed))
+        return cls(depths, f"{depths[max(depths)]} at n = {max(depths)}", *_compare_exponent(depths, *claimed))
+
+    @property
+    def ends(self) -> str:
+        """The depth at the smallest and the largest n, as text."""
+        small, large = min(self.depths), max(self.depths)
+        if len(set(self.depths.values())) == 1:
+            return f"{self.depths[small]} at every n from {small} to {large}"
+        return f"{self.depths[small]} at n = {small} and {self.depths[large]} at n = {large}"
+
+
+def _depth_orders(lines: Sequence[CaseResult], claim: Polynomial) -> list[_DepthOrder]:
+    """The order of the depth for each (d, h, b) where it is known at two or more n."""
+    along = _along([line for line in lines if line.depth is not None], "n")
+    return [_DepthOrder.of({n: line.depth or 0 for n, line in by.items()}, claim) for by in along if len(by) > 1]
+
+
+def _compare_exponent(depths: Mapping[int, int], power: int, log: int) -> tuple[int, str]:
+    """Compare the exponent of a depth with the claimed power, as `_DepthOrder`. The constants are free, however large.
+
+    Without an exact law, a depth that rises is of higher order than a constant or log n.
+    """
     ends = sizes_factor_two_apart(depths)[-3:]
+    if not power:
+        is_open = log and len(depths) < 3
+        return int(bool(log) or len(set(depths.values())) > 1), ": two n cannot tell its order" if is_open else ""
+    exponent = _exponent(depths)
+    beside = (exponent > power + RESOLUTION) - (exponent < power - RESOLUTION)
     if len(ends) < 2:
-        return ": no n is twice another, which cannot tell its order"
+        return beside, ": no n is twice another, which cannot tell its order"
     if len(ends) == 2:
-        return ": two n cannot tell its order" if depths[ends[1]] > depths[ends[0]] else ""
+        return beside, ": two n cannot tell its order" if beside and depths[ends[1]] > depths[ends[0]] else ""
     # A constant cancels out of these differences. The tolerance ignores a step more or less.
     early, late = ((depths[n2] - depths[n1]) / (n2**power - n1**power) for n1, n2 in pairwise(ends))
-    rising = late > 0 and late >= early * (ends[1] / ends[2]) ** RESOLUTION
-    return ", and still rising: larger n would tell" if rising and _order(depths) < power else ""
+    is_rising = late > 0 and late >= early * (ends[1] / ends[2]) ** RESOLUTION
+    return beside, ", and still rising: larger n would tell" if beside < 0 and is_rising else ""
 
 
-def _over_n(lines: Sequence[CaseResult]) -> list[Mapping[int, int]]:
-    """The depth by n, for each (d, h, b) where it is known at two or more n."""
-    known = [line for line in lines if line.depth is not None]
-    return [{n: line.depth or 0 for n, line in found.items()} for found in _along(known, "n") if len(found) > 1]
-
-
-def _order(depths: Mapping[int, int]) -> float:
-    """The scaling exponent up to the largest n, from the largest n of at most half of it.
-
-    If no n is that small, the exponent starts at the smallest n.
-    """
-    ends = sizes_factor_two_apart(depths)
-    small, large = ends[-2:] if len(ends) > 1 else (min(depths), max(depths))
-    return math.log(max(depths[large], 1) / max(depths[small], 1)) / math.log(large / small)
-
-
-def _straight(depths: Mapping[int, int]) -> bool:
-    """Whether all points lie exactly on one rising line."""
-    steps = [(x2 - x1, y2 - y1) for (x1, y1), (x2, y2) in pairwise(depths.items())]
-    return steps[0][1] > 0 and all(x * steps[0][1] == y * steps[0][0] for x, y in steps)
-
-
-def _law_text(depths: Mapping[int, int]) -> str:
-    """The depth as text: `5`, `3n + 2`, or the depth at the largest n."""
-    if len(set(depths.values())) == 1:
-        return str(next(iter(depths.values())))
-    (n1, y1), (n2, y2) = list(depths.items())[:2]
-    step, rest = divmod(y2 - y1, n2 - n1)
-    if len(depths) > 2 and not rest and _straight(depths):
-        return str(Polynomial({Term(n=1): step}) + Polynomial({Term(): y1 - step * n1}))
-    return f"{depths[max(depths)]} at n = {max(depths)}"
-
-
-def _first_and_last(depths: Mapping[int, int]) -> str:
-    small, large = min(depths), max(depths)
-    if len(set(depths.values())) == 1:
-        return f"{depths[small]} at every n from {small} to {large}"
-    return f"{depths[small]} at n = {small} and {depths[large]} at n = {large}"
+def _exponent(costs: Mapping[int, int]) -> float:
+    """The scaling exponent up to the largest size, from the largest of at most half of it, or else the smallest."""
+    ends = sizes_factor_two_apart(costs)
+    small, large = ends[-2:] if len(ends) > 1 else (min(costs), max(costs))
+    return math.log(max(costs[large], 1) / max(costs[small], 1)) / math.log(large / small)
 
 
 def _declared_share(lines: Sequence[CaseResult]) -> str:
@@ -299,118 +276,97 @@ _ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge a claim of memory by its order, which is an upper bound.
 
-    Along no axis may peak bytes grow faster than the claim at the largest sizes. Bytes are exact, so the measured
-    exponent has no interval. The claim's exponent has one, because its constants are free. A claim is confirmed only
-    if every axis in it was varied.
+    The exact law of the peak bytes decides. Without a determined one, the measured exponents do. A claim is confirmed
+    only if every axis in it was varied.
     """
     known = [line for line in lines if line.peak_bytes]
     if any(line.allocates_outside_torch for line in lines):
         return Judgement("", UNDETERMINED, "its peak memory is not known: it allocates memory outside torch")
     if not known:
         return Judgement("", UNDETERMINED, "its peak memory is not known")
-    along = {axis: _stretches(ends, axis, claim) for axis in "ndh" if (ends := _ends_of_stretch(known, axis, claim))}
-    within = any(_within_term(along, term) for term, value in claim.coefficients.items() if value > 0)
-    measured = ""
-    text: dict[str, list[str]] = {UNDETERMINED: [], CONFIRMED: []}
-    for axis in "ndh":
-        power, _ = claim.growth(axis)
-        if axis in along:
-            measured += f"{'·' if measured else ''}{axis}^{signed_exponent(along[axis][0].exponent)}"
-            verdict, reason = _judge_axis(axis, power, along[axis], within)
-            if verdict == REFUTED:
-                return Judgement(measured, REFUTED, reason)
-            text[verdict].append(reason)
-        elif power:
-            text[UNDETERMINED].append(f"{axis} was not varied by a factor of two")
-    verdict = UNDETERMINED if text[UNDETERMINED] else CONFIRMED
-    return Judgement(measured, verdict, "; ".join([*text[verdict], _stretch_text(known, claim)]))
+    along = {axis: found for axis in "ndh" if (found := _exponents(known, axis, claim))}
+    if not along:
+        return Judgement("", UNDETERMINED, "no size was varied by a factor of two")
+    bounds = _growths(_growing_terms(claim), max(line.seq_len for line in known))
+    sizes = Sizes.of((*size_of(line), line.batch_size) for line in known)
+    law = exact_pieces(sizes, [line.peak_bytes or 0 for line in known])
+    if law is not None and law.determined and {*law.varied} <= {*along, "b"}:
+        terms = _growing_terms(law.polynomial)
+        faster = [term for term in terms if not _is_within(_growths([term], sizes.n.max())[0], bounds)]
+        measured, verdict = f"{law} bytes", REFUTED if faster else CONFIRMED
+        reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
+    else:
+        measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
+        verdict, reason = _compare_exponents(along, bounds)
+    unvaried = [
+        f"{axis} was not varied by a factor of two" for axis in "ndh" if claim.growth(axis)[0] and axis not in along
+    ]
+    if unvaried and verdict != REFUTED:
+        verdict, reason = UNDETERMINED, "; ".join([*unvaried, reason])
+    return Judgement(measured, verdict, f"{reason}; {_words_text(known, claim)}")
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Growth between two sizes along an axis, `where` in words.
+def _growths(terms: Iterable[Term], n: float) -> Floats:
+    """The exponents of terms at `n` along n, along d, and along h and d together, shape (terms, 3).
 
-    `exponent` is the measured exponent, `expected` that of the claim.
+    These three bound the growth of a term, because 1 ≤ h ≤ d.
     """
-
-    exponent: float
-    expected: Range
-    where: str
-
-    @classmethod
-    def between(cls, small: CaseResult, large: CaseResult, axis: str, claim: Polynomial) -> "_Stretch":
-        sizes = [getattr(line, SIZES[axis]) for line in (small, large)]
-        exponent = math.log((large.peak_bytes or 1) / (small.peak_bytes or 1)) / math.log(sizes[1] / sizes[0])
-        expected = exponent_between(claim, axis, size_of(small), size_of(large))
-        return cls(exponent, expected, " and ".join(f"{axis} = {size}" for size in sizes))
-
-    @property
-    def faster(self) -> bool:
-        return self.exponent > self.expected.hi + RESOLUTION
-
-    def __str__(self) -> str:
-        return f"{signed_exponent(self.exponent)} where the claim has {signed_exponent(self.expected.value)}"
+    return np.array([(term.n + term.log / math.log(max(n, 2)), term.d, term.d + term.h) for term in terms])
 
 
-def _stretches(ends: Sequence[CaseResult], axis: str, claim: Polynomial) -> list[_Stretch]:
-    """The stretch between the two largest sizes and, with more than two sizes, two further stretches.
+def _is_within(growth: Floats, bounds: Floats, tolerance: float = 1e-9) -> bool:
+    """Whether a growth, shape (3,), is at most that of some sum of the terms with these bounds, shape (terms, 3).
 
-    These are the stretch before it and the upper half of all sizes. The upper half begins at or below the geometric
-    middle and holds at least three sizes.
+    The growth of a sum is a weighted mean of the growths of its terms. All means of two terms are tried.
     """
-    at = [getattr(line, SIZES[axis]) for line in ends]
-    half = max((i for i in range(len(ends) - 2) if at[i] ** 2 <= at[0] * at[-1]), default=0)
-    pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
-    return [_Stretch.between(ends[i], ends[j], axis, claim) for i, j in pairs]
+    weights = np.linspace(0, 1, 61)[:, None]
+    means = (weights * one + (1 - weights) * other for one, other in combinations_with_replacement(bounds, 2))
+    return any((mean >= growth - tolerance).all(axis=1).any() for mean in means)
 
 
-def _within_term(along: Mapping[str, Sequence[_Stretch]], term: Term) -> bool:
-    """Whether this term alone bounds the growth along every axis. The claim's other terms may then be absent."""
-    return all(
-        max(stretches[0].exponent, stretches[-1].exponent) <= getattr(term, axis) + RESOLUTION
-        for axis, stretches in along.items()
-    )
+def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats) -> tuple[str, str]:
+    """The verdict on a claim with these bounds and the reason, from the measured exponents along each axis.
 
-
-def _judge_axis(axis: str, power: int, stretches: Sequence[_Stretch], within: bool) -> tuple[str, str]:
-    """The verdict along one axis and the reason. The axis's highest power in the claim is `power`.
-
-    A single step, such as a workspace, is not growth: some stretches do not contain it.
+    A single step, such as a workspace, is not growth: some stretches of sizes do not contain it.
     """
-    last, half = stretches[0], stretches[-1]
-    text, of_term = f"{axis}: {last}", f", and a term of it {axis}^{power}"
-    if last.exponent < last.expected.lo - RESOLUTION and (within or not half.faster):
-        return CONFIRMED, f"{text}, so it grows more slowly"
-    if within:
-        return CONFIRMED, f"{text}{of_term}" if last.faster else text
-    if last.faster and len(stretches) == 1:
-        return UNDETERMINED, f"{text}: two {axis} cannot tell growth from a step"
-    others = [one for one in stretches if not one.faster]
-    if not others and last.exponent <= power + RESOLUTION:  # one term grows this fast, and the others may be absent
-        return UNDETERMINED, f"{text}{of_term}: larger {axis} would tell"
-    if not others:
-        return REFUTED, f"{text}, between {last.where}"
-    if last.faster or half.faster:
-        one = last if last.faster else half
-        but = f"but {others[0]}, between {others[0].where}"
-        return UNDETERMINED, f"{axis}: {one}, between {one.where}, {but}: larger {axis} would tell"
-    allowed = last.expected
-    if allowed.hi - allowed.lo > WIDEST and last.exponent > allowed.lo + RESOLUTION:
-        return UNDETERMINED, f"{text}, or anything from {allowed.lo:.2f} to {allowed.hi:.2f} as constants are"
-    return CONFIRMED, text
+    n, d, h = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in "ndh")
+    growths = np.stack([n, d, d + h], axis=1)
+    text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
+    if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
+        return CONFIRMED, text
+    is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
+    faster = [axis for axis, is_faster in zip("ndh", is_faster, strict=True) if is_faster]
+    steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
+    if steady:
+        return REFUTED, f"{text}: with {steady[0]} it grows faster than the claim"
+    doubt = f"two {faster[0]} cannot tell growth from a step" if faster else "larger sizes would tell"
+    return UNDETERMINED, f"{text}: {doubt}"
 
 
-def _ends_of_stretch(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> list[CaseResult] | None:
-    """The lines along the axis, at least a factor of two apart and otherwise equal; None if there are fewer than two.
+def _axis_text(axis: str, exponents: Sequence[float]) -> str:
+    """The range of the exponents along an axis: `1.00 to 1.54 along n`."""
+    ends = dict.fromkeys(signed_exponent(one) for one in (min(exponents), max(exponents)))
+    return f"{' to '.join(ends)} along {axis}"
 
-    Of several series the one with the largest claim is taken. Between closer sizes, memory allocated in blocks stays
-    the same or jumps.
+
+def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> list[float]:
+    """The measured exponents between the two largest sizes and, with more than two sizes, in two further stretches.
+
+    These are the stretch before and the upper half of all sizes, which begins at or below the geometric middle and
+    holds at least three sizes. The sizes are at least a factor of two apart: between closer sizes, memory allocated in
+    blocks stays the same or jumps. Of several series the one with the largest claim is taken. Empty without two sizes.
     """
     series = [[by[at] for at in found] for by in _along(lines, axis) if len(found := sizes_factor_two_apart(by)) > 1]
-    return max(series, key=lambda ends: (claim(*size_of(ends[-1])), size_of(ends[-1])), default=None)
+    if not series:
+        return []
+    ends = max(series, key=lambda ends: (claim(*size_of(ends[-1])), size_of(ends[-1])))
+    at, costs = np.log([(getattr(line, SIZES[axis]), line.peak_bytes or 1) for line in ends]).T
+    half = max((i for i in range(len(ends) - 2) if 2 * at[i] <= at[0] + at[-1]), default=0)
+    pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
+    return [float((costs[j] - costs[i]) / (at[j] - at[i])) for i, j in pairs]
 
 
-def _stretch_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
+def _words_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
     """The smallest and largest number of measured words for each claimed word, as text."""
     claimed = [(line, _ITEM_BYTES[line.dtype] * line.batch_size * claim(*size_of(line))) for line in lines]
     ratios = [(line.peak_bytes or 0) / size for line, size in claimed if size > 0]

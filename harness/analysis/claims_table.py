@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.analysis import claim_rules
-from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_interval, size_of
+from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_text, size_of
 from harness.analysis.fitted_laws import FittedLaw, series_groups
 from harness.errors import UsageError
 from harness.fit.laws import Range, exponent_of
@@ -154,10 +154,10 @@ def judge_time(
     found = exponent_of(fitted.law, "n", *size_of(at), at.batch_size)
     if found is None:
         return claimed, Judgement("", UNDETERMINED, "n was not varied")
-    measured = f"n^{exponent_interval(found)}"
+    measured = f"n^{exponent_text(found)}"
     free = f" ({expected.lo:.2f} to {expected.hi:.2f} as constants are)" if expected.hi - expected.lo > 0.01 else ""
     allowed = f"{expected.value:.2f}{free}, {claim_rules.RESOLUTION:g} either way"
-    text = f"measured exponent {exponent_interval(found)} where the claim has {allowed}, {where}"
+    text = f"measured exponent {exponent_text(found)} where the claim has {allowed}, {where}"
     verdict, doubt = _compare_time(found, expected, fitted)
     return claimed, Judgement(measured, verdict, f"{text}: {doubt}" if doubt else text)
 

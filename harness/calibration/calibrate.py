@@ -303,7 +303,7 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
         disturbed_share=twins.disturbed_share,
         peak_flops_per_s={dtype: outcome["flops_per_s"] for dtype, outcome in good.items()},
         peak_sizes={dtype: outcome["size"] for dtype, outcome in good.items()},
-        bandwidth=_measured(bandwidth),
+        bandwidth={name: value for name, value in bandwidth.values.items() if bandwidth.ok and name != "start_s"},
         failures=(*failures, *twins.failures),
         load=load,
         state=state,
@@ -339,8 +339,3 @@ def _by_case(twins: Replicates) -> dict[str, float]:
         for case, repeats in twins.times_s.items()
     }
     return {case.key: math.expm1(most) for case, most in apart.items() if most is not None}
-
-
-def _measured(outcome: TrialOutcome) -> dict[str, Any]:
-    """A trial's measurements without its status and durations; empty if the trial failed."""
-    return {name: value for name, value in outcome.values.items() if outcome.ok and name != "start_s"}

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import formatting
+from harness import file_io, formatting
 from harness.calibration.calibrate import Calibration
 from harness.errors import UsageError
-from harness.file_io import read_json, write_atomically
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 
@@ -302,7 +301,9 @@ def check_calibration_path(path: Path) -> None:
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    file_io.write_atomically(
+        path, json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )
 
 
 def attachment(
@@ -345,7 +346,7 @@ def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
     from harness.file_validation import Damaged, checked
 
     try:
-        data = read_json(path)
+        data = file_io.read_json(path)
         if not isinstance(data, dict) or data.get("kind") != "calibration":
             raise UsageError(f"{path}: not a calibration")
         if data.get("schema") != SCHEMA:

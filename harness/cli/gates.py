@@ -15,22 +15,18 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 import harness
-from harness import layer_lookup
-from harness.analysis.claims_table import verdicts
-from harness.analysis.fitted_laws import fit_laws
+from harness import file_io, formatting, layer_lookup
+from harness.analysis import claims_table, fitted_laws
 from harness.cli.commands import DONE, INTERRUPTED
 from harness.config import compose
 from harness.errors import UsageError
-from harness.file_io import to_csv
-from harness.formatting import printable
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
 from harness.gate.compare import comparison_table, outcomes_of
 from harness.gate.compared_sides import ComparisonRequest, measure_comparison
 from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison
 from harness.key_value_options import Key, present_option, read_keys, whole
-from harness.results import run_directory
-from harness.results.stored_run import read_run_directory
+from harness.results import run_directory, stored_run
 from harness.stats.paired_verdicts import Rules
 
 _RULES = Rules()
@@ -86,10 +82,10 @@ def run_compare(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"harness: interrupted; {out} holds the measurements so far, and nothing is concluded", file=sys.stderr)
         return INTERRUPTED
-    (out / "comparison.csv").write_text(to_csv(comparison_table(comparison)), encoding="utf-8")
+    (out / "comparison.csv").write_text(file_io.to_csv(comparison_table(comparison)), encoding="utf-8")
     show_comparison(request.title, comparison, console)
     for one in lacking:
-        console.out(printable(f"{one.subject}: {one.reason}."), highlight=False)
+        console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)
     remarks = list(comparison_sentences(comparison))
     report = GateReport(request.title, [*outcomes_of(comparison), *lacking], remarks, properties)
     report.write(out / "comparison")
@@ -125,7 +121,7 @@ _BY_CHANCE = ("timeout", "killed")
 
 def run_baseline(options: argparse.Namespace) -> int:
     """Write the known facts of a run's cases to a file that `check` reads."""
-    stored = read_run_directory(options.run)
+    stored = stored_run.read_run_directory(options.run)
     for notice in stored.notices:
         print(f"harness: {notice}", file=sys.stderr)
     if not any(line.status == "ok" for line in stored.lines):
@@ -139,8 +135,10 @@ def run_baseline(options: argparse.Namespace) -> int:
     seed = stored.config.get("seed", 0)
     if type(seed) is not int:
         raise UsageError(f"{options.run}: seed={seed} in config.yaml is not a whole number")
-    laws = fit_laws(stored.lines)
-    found = baseline_of(stored.lines, laws, verdicts(stored.lines, laws), stored.machine, seed, harness.__version__)
+    laws = fitted_laws.fit_laws(stored.lines)
+    found = baseline_of(
+        stored.lines, laws, claims_table.verdicts(stored.lines, laws), stored.machine, seed, harness.__version__
+    )
     if options.out is None:
         print(baseline_text(found), end="")
         return DONE

@@ -9,8 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.analysis import predict
-from harness.analysis.crossovers import layers_without_heads
+from harness.analysis import crossovers, predict
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
 from harness.cli.commands import DONE
 from harness.errors import UsageError
@@ -52,7 +51,7 @@ def run_predict(options: argparse.Namespace) -> int:
     """Print the cost of a layer at each size."""
     given, lines, laws, sizes = _read(options, Key("impl", many=True))
     wanted = predict.laws_requested(given["impl"], laws, sizes[0].setting, options.run)
-    without_heads = layers_without_heads(lines)
+    without_heads = crossovers.layers_without_heads(lines)
     predicted = [(where, *predict.predict_each(wanted, where, without_heads)) for where in sizes]
     if not any(found for _, found, _ in predicted):
         raise UsageError(predicted[0][2][0])

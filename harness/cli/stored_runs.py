@@ -18,10 +18,9 @@ from harness.formatting import duration
 from harness.measure.cluster_shards import read_plan, read_state
 from harness.report.background_plots import BackgroundPlots
 from harness.report.document import Table, show
-from harness.results import run_directory
+from harness.results import run_directory, stored_run
 from harness.results.columns import CaseResult
 from harness.results.run_directory import holder
-from harness.results.stored_run import read_run_directory
 from harness.sweep_axes import Case
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def run_export(options: argparse.Namespace) -> int:
     check_format(name)
     if out is None and name in BINARY and sys.stdout.isatty():
         raise UsageError(f"{name} cannot be printed to a terminal: name a file with -o FILE")
-    stored = read_run_directory(options.run)
+    stored = stored_run.read_run_directory(options.run)
     exported = export(stored, name)
     for notice in [*stored.notices, *exported.notices]:
         print(f"harness: {notice}", file=sys.stderr)
@@ -87,7 +86,7 @@ def run_status(options: argparse.Namespace) -> int:
     """Show the progress of a run."""
     path = options.run
     run_directory.check_run(path)
-    stored = read_run_directory(path)
+    stored = stored_run.read_run_directory(path)
     lines = {line.case: line for line in stored.lines}
     plan, who = read_plan(path), holder(path)
     shards = [] if plan is None else [_shards(path, plan, lines)]

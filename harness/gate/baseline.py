@@ -15,14 +15,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_model, model_validator
 
-from harness import former_names, layer_lookup
+from harness import file_io, former_names, key_value_options, layer_lookup
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
 from harness.errors import UsageError, usage_error_about
-from harness.file_io import read_text, write_atomically
 from harness.file_validation import Damaged, FileModel, checked, one_of
 from harness.fit.laws import Range
-from harness.key_value_options import check_axes
 from harness.machine import part
 from harness.report.document import grouped
 from harness.results.columns import COUNTS, CaseResult
@@ -105,7 +103,7 @@ def _case(parts: Mapping[str, Any]) -> Case:
     case = Case(**values)
     # A layer that no longer exists does not damage the file: the measurement will report it. A known impl replaces it
     # here, so that only the other axes are checked.
-    check_axes(replace(case, impl=layer_lookup.names()[0]).as_dict())
+    key_value_options.check_axes(replace(case, impl=layer_lookup.names()[0]).as_dict())
     return case
 
 
@@ -357,7 +355,7 @@ def write_baseline(baseline: Baseline, path: Path) -> None:
         if target.exists() and not target.is_file():  # a directory raises OSError; a pipe is written to directly
             target.write_text(text, encoding="utf-8", errors="replace")
             return
-        write_atomically(target, text)
+        file_io.write_atomically(target, text)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -365,7 +363,7 @@ def read_baseline(path: Path) -> Baseline:
     if path.is_dir():
         raise UsageError(f"{path} is a directory; a baseline is a file: python -m harness baseline RUN -o FILE")
     try:
-        text = read_text(path)
+        text = file_io.read_text(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

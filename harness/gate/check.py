@@ -9,22 +9,18 @@ import yaml
 from rich.console import Console
 
 import harness
-from harness import formatting, layer_lookup
-from harness.analysis.claims_table import verdicts
-from harness.analysis.fitted_laws import fit_laws
-from harness.config import SweepConfig
-from harness.config.hydra_adapter import key_of, split
+from harness import formatting, key_value_options, layer_lookup
+from harness.analysis import claims_table, fitted_laws
+from harness.config import SweepConfig, hydra_adapter
 from harness.errors import UsageError, did_you_mean
 from harness.gate import check_rules
 from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
 from harness.gate.check_rules import Outcome
-from harness.key_value_options import flattened, matching, present_option
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Phase, Session
-from harness.results import run_directory
+from harness.results import run_directory, summarise
 from harness.results.columns import COLUMNS, COUNTS
 from harness.results.row import row_of
-from harness.results.summarise import summarise_run
 from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import AXES, BAD_STATUSES, Case, Setting, readable
 
@@ -240,9 +236,9 @@ class Remeasurement:
             ]
             phase: Phase = "all" if self.timed else "prepare"
             self.session.measure_into(out, left, self._console, phase, first=rows)
-        lines, _ = summarise_run(out, self._config.precision)
-        laws = fit_laws(lines)
-        found = verdicts(lines, laws)
+        lines, _ = summarise.summarise_run(out, self._config.precision)
+        laws = fitted_laws.fit_laws(lines)
+        found = claims_table.verdicts(lines, laws)
         return baseline_of(lines, laws, found, machine, self._config.seed, harness.__version__)
 
     def _lost(self, cases: Collection[Case]) -> dict[str, str]:
@@ -282,7 +278,7 @@ def split_filters(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
     """`(overrides of axes, other overrides)`. Raises UsageError for an override that defines a grid."""
     axes: list[str] = []
     others: list[str] = []
-    for text in map(present_option, overrides):
+    for text in map(key_value_options.present_option, overrides):
         name = text.partition("=")[0].lstrip("+~")
         if name in _OF_GRIDS:
             raise UsageError(f"{text}: the cases are those of the file, and {name} chooses none of them; give axes")
@@ -297,13 +293,13 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
     """
     left = sorted(cases)
     impls = sorted({case.impl for case in cases})
-    axes = [key_of(text) for text in overrides]
-    for axis, values in split(overrides, AXES, {}, impls)[0].items():
+    axes = [hydra_adapter.key_of(text) for text in overrides]
+    for axis, values in hydra_adapter.split(overrides, AXES, {}, impls)[0].items():
         if axes.count(axis) > 1:
             raise UsageError(f"{axis} is given twice")
-        wanted = flattened(values)
+        wanted = key_value_options.flattened(values)
         if axis == "impl":
-            wanted = [name for value in wanted for name in matching(str(value), impls)]
+            wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
         known = list(dict.fromkeys(getattr(case, axis) for case in sorted(cases)))
         for value in wanted:
             if value not in known:

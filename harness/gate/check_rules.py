@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_interval, signed_exponent
+from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text, signed_exponent
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 from harness.stats.paired_verdicts import Verdict
@@ -142,15 +142,6 @@ def judge_claim(was: ClaimKept, now: ClaimKept | None, of_time: bool) -> Finding
     return (Verdict.BETTER if was.verdict == REFUTED else Verdict.EQUIVALENT), change
 
 
-def exponent_text(value: Range | None, bare: bool = False) -> str:
-    """`1.00`, or `0.92 (0.66 to 1.39)` with an interval. `bare` leaves the interval out."""
-    if value is None:
-        return ""
-    if bare or value.lo == value.hi:
-        return signed_exponent(value.value)
-    return exponent_interval(value)
-
-
 def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, str]:
     """Map a metric to the change of its exponents, as in `; its exponent in n 1.00 → 2.00`.
 
@@ -159,7 +150,8 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
     changes: dict[str, str] = {}
     for metric in was.keys() & now.keys():
         for axis in _JUDGED_AXES:
-            before, after = (exponent_text(law.exponent(axis), bare=True) for law in (was[metric], now[metric]))
+            exponents = [law.exponent(axis) for law in (was[metric], now[metric])]
+            before, after = (signed_exponent(one.value) if one is not None else "" for one in exponents)
             if before and after and before != after:
                 changes[metric] = f"{changes.get(metric, '')}; its exponent in {axis} {before} → {after}"
     return changes

@@ -20,9 +20,8 @@ from harness.layer_lookup import Traits
 from harness.measure.interleaved import Pair, PairScreen, Sides, Timing, time_pairs
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Session
-from harness.results import run_directory
+from harness.results import run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.results.summarise import summarise_run
 from harness.stats.paired_verdicts import MeasuredBlocks, Rules, Verdict
 from harness.sweep_axes import AXES, Case, collapsed
 from harness.worktree import Worktree, worktree
@@ -81,7 +80,7 @@ def measure_comparison(
             run_directory.create(out / name, request.config.yaml, machine)
             cases = list(dict.fromkeys(pair[at] for pair in pairs))
             ready.append(session.measure_into(out / name, cases, console, "prepare").open)
-            lines.append({line.case: line for line in summarise_run(out / name, session.precision)[0]})
+            lines.append({line.case: line for line in summarise.summarise_run(out / name, session.precision)[0]})
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
         measured = MeasuredBlocks([], {})
         if timed:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from harness.background_process import search_path
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES, SLURM, Launcher
 from harness.errors import UsageError
-from harness.layer_lookup import Traits
 from harness.measure import cluster_shards
 from harness.measure.cluster_shards import ENDED, LOGS, Shard
+from harness.measure.session import OutputDirectory, Session
 from harness.sweep_axes import Case
 
 # Shortest time between two queries about the same thing, in seconds.
@@ -326,20 +326,19 @@ def wait_for(
 _LEAVE_S = 15.0
 
 
-def launch_on_cluster(
-    cases: Sequence[Case], traits: Mapping[str, Traits], config: SweepConfig, out: Path, console: Console
-) -> bool:
+def launch_on_cluster(target: OutputDirectory, session: Session, cases: Sequence[Case], console: Console) -> bool:
     """Measure the missing cases of the run in shards. Returns whether the run is complete.
 
-    Without `wait`, only submit the shards and return False.
+    Without `wait`, only submit the shards and return False. The processes of `session` end first.
     """
-    run = out.resolve()
+    session.executor.drop()
+    config, out, run = target.config, target.path, target.path.resolve()
     plan = cluster_shards.read_plan(run)
     if plan is None:
         plan = cluster_shards.shards_of(cases, config.launcher.apart)
         cluster_shards.write_plan(run, plan)
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
-    shards = [Shard(run, index, config, traits, sys.path, gpus) for index in range(len(plan))]
+    shards = [Shard(run, index, config, session.traits, sys.path, gpus) for index in range(len(plan))]
     left = [shard for shard in shards if config.retry or not cluster_shards.is_ended(run, shard.index)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
@@ -395,13 +394,18 @@ def check_cluster_settings(config: SweepConfig) -> None:
         )
 
 
-def check_nobody_measures(out: Path, config: SweepConfig) -> None:
-    """Raise UsageError if a job for the run seems to be running or queued: it would write there."""
-    run = out.resolve()
+def check_nobody_measures(target: OutputDirectory) -> None:
+    """Raise UsageError if a job for the run seems to be running or queued: it would write there.
+
+    A launch that continues the run waits for its jobs instead.
+    """
+    if target.is_elsewhere and not target.fresh:
+        return
+    run = target.path.resolve()
     for index, _ in enumerate(cluster_shards.read_plan(run) or ()):
-        if _is_under_way(Shard(run, index, config, {}, ())):
+        if _is_under_way(Shard(run, index, target.config, {}, ())):
             raise UsageError(
-                f"out={out}: shard {index} is under way: wait for it, or cancel its job and remove {run}/shards"
+                f"out={target.path}: shard {index} is under way: wait for it, or cancel its job and remove {run}/shards"
             )
 
 

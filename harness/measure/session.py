@@ -18,21 +18,18 @@ from typing import Any, Literal
 import yaml
 from rich.console import Console
 
-from harness import layer_lookup
+from harness import file_io, formatting, former_names, layer_lookup
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
+from harness.config.schema import HERE
 from harness.errors import UsageError
-from harness.file_io import write_atomically
-from harness.formatting import duration
-from harness.former_names import present
 from harness.layer_lookup import Traits
 from harness.machine import describe_machine, unlike
 from harness.measure.executor import Executor
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
-from harness.results import row_files, run_directory
+from harness.results import row_files, run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.results.summarise import summarise_run
 from harness.stats.estimate import fewest
 from harness.sweep_axes import DEFAULTS, Case, grid
 
@@ -134,7 +131,7 @@ class Session:
         refused = self.refused(cases, finished)
         notes = dict.fromkeys(finished, "finished") | {case: ": ".join(why) for case, why in refused.items()}
         left = [case for case in cases if case not in notes]
-        least, most = map(duration, self.expected_s(left))
+        least, most = map(formatting.duration, self.expected_s(left))
         to = f" to {most}" if most != least else ""
         done = len(cases) - len(refused) - len(left)
         there = f", {done} finished, {len(left)} left to measure" if finished else ""
@@ -227,6 +224,11 @@ class OutputDirectory:
         path = config.out or run_directory.unused_path()
         return cls(path, config, fresh, _continues(path, config, fresh))
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the sweep measures in jobs on a cluster or in processes of their own."""
+        return self.config.launcher.cluster != HERE
+
     def check_code(self, traits: Mapping[str, Traits]) -> None:
         """Raise UsageError if a layer's code has changed and the run would keep rows of the old code.
 
@@ -256,8 +258,8 @@ class OutputDirectory:
         }
 
     def check_machine(self, machine: Mapping[str, Any]) -> None:
-        """Raise UsageError if times of the run and of this machine cannot be compared."""
-        for before in run_directory.machines(self.path).values() if self.continues else ():
+        """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
+        for before in run_directory.machines(self.path).values() if self.continues and not self.is_elsewhere else ():
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
 
     def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
@@ -284,9 +286,19 @@ class OutputDirectory:
         before = run_directory.read_config(self.path)
         if before is not None and self.config.paper and before.get("paper") != self.config.paper:
             renewed = {**before, "paper": yaml.safe_load(self.config.yaml)["paper"]}
-            write_atomically(
+            file_io.write_atomically(
                 self.path / run_directory.CONFIG, yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True)
             )
+
+    def measure(self, session: Session, cases: Sequence[Case], console: Console) -> Mapping[Case, int] | None:
+        """Measure the cases. Return how many trials each case has, or None if the sweep was interrupted."""
+        past = self.past(cases, console)
+        try:
+            return session.measure_into(self.path, cases, console, past=past, grow=self.config.grow).trials
+        except KeyboardInterrupt:
+            return None
+        finally:
+            session.executor.drop()  # only an interrupted trial can still be running
 
     def past(self, cases: Sequence[Case], console: Console) -> ResumeState:
         """The finished work of the run, without the failures to retry. Prints how far the run has come."""
@@ -311,11 +323,11 @@ class OutputDirectory:
         """The cases of the run that will not be measured again."""
         if not self.continues:
             return set()
-        lines, _ = summarise_run(self.path, self.config.precision)
+        lines, _ = summarise.summarise_run(self.path, self.config.precision)
         return {line.case for line in lines if line.stop_reason != UNFINISHED and line.status not in self.config.retry}
 
-    def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> int:
-        """How many cases have no stop reason and fewer trials than the sweep has measured.
+    def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> str:
+        """Say how many cases have no stop reason and fewer trials than the sweep has measured; empty if none.
 
         This happens if rows cannot be read back. `trials` holds the measured numbers; a case without one needs
         `min_rounds` trials. A case that has all its trials but no stop reason is finished: the sweep was right to stop,
@@ -325,7 +337,9 @@ class OutputDirectory:
         finished = {
             line.case for line in lines if line.stop_reason != UNFINISHED or line.trials >= trials.get(line.case, least)
         }
-        return len({*cases, *trials} - finished)  # the rows may hold cases of others
+        left = len({*cases, *trials} - finished)  # the rows may hold cases of others
+        number = f"{left} cases are" if left > 1 else "1 case is"
+        return f"{number} unfinished: run the same command with 'out={self.path}' again" if left else ""
 
 
 def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
@@ -344,7 +358,7 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
         before = run_directory.read_config(out)
     if before is None:
         raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
-    then = {**DEFAULTS, **present(before)}  # an axis added since had its default
+    then = {**DEFAULTS, **former_names.present(before)}  # an axis added since had its default
     _raise_if_different(out, "is another sweep", differences(then, yaml.safe_load(config.yaml)))
     return True
 

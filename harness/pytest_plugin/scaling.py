@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from harness import formatting, layer_lookup
+from harness.analysis.claim_rules import exponent_text
 from harness.analysis.fitted_laws import FittedLaw, law_of, laws_of_layer, point_of, predictor_of, series_of
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Law, Range, exponent_of
-from harness.formatting import count, seconds, size
-from harness.layer_lookup import formula_at
 from harness.polynomial import leading
 from harness.pytest_plugin.shared_measurements import (
     OVER,
@@ -79,12 +79,6 @@ def _fit(lines: Sequence[CaseResult], metric: str) -> FittedLaw | None:
     return FittedLaw(one, law or _NOTHING, (), None, None)
 
 
-def _range_text(exponent: Range) -> str:
-    """`1.83 (1.61 to 1.98)`, or the value alone if it is exact."""
-    value = f"{exponent.value:.2f}"
-    return value if exponent.lo == exponent.hi else f"{value} ({exponent.lo:.2f} to {exponent.hi:.2f})"
-
-
 class Exponent(float):
     """d log cost / d log size at the largest sizes. `lo` and `hi` are the ends of its 95 % interval.
 
@@ -125,7 +119,7 @@ class Exponent(float):
 
     def __repr__(self) -> str:
         """The exponent as known now: a comparison may have measured more."""
-        return _range_text(self._quantity.exponent_range())
+        return exponent_text(self._quantity.exponent_range())
 
     __str__ = __repr__
 
@@ -138,7 +132,7 @@ class Exponent(float):
 # How often an open question is measured again: times in more rounds, exact counts at the sizes in between.
 _MOST_TIMES, _MOST_FACTS = 2, 1
 _FEWEST = 3
-_UNITS: dict[str, Callable[[float], str]] = {"time": seconds, "memory": size}
+_UNITS: dict[str, Callable[[float], str]] = {"time": formatting.seconds, "memory": formatting.size}
 
 
 class Quantity:
@@ -221,7 +215,7 @@ class Quantity:
 
         The formula gives the value per sequence.
         """
-        polynomial = _fail_on_error(lambda: formula_at(formula, self._source.request.cases[0]))
+        polynomial = _fail_on_error(lambda: layer_lookup.formula_at(formula, self._source.request.cases[0]))
         return all(value == polynomial(n, d, h) * b for (n, d, h, b), value in self._measured().items())
 
     def decide(self, holds: Callable[[float], bool]) -> bool:
@@ -238,13 +232,13 @@ class Quantity:
             if not self._measured_again():
                 break
         if self._metric == "time" and not law.determined:
-            self._undecided(f"the exponent of {self._name} is {_range_text(lately)}")
+            self._undecided(f"the exponent of {self._name} is {exponent_text(lately)}")
         return holds(lately.value)
 
     def __repr__(self) -> str:
         if self._known is None:
             return f"<{self._name}: not measured>"
-        unit = _UNITS.get(self._metric, count)
+        unit = _UNITS.get(self._metric, formatting.count)
         values = ", ".join(f"{by}: {unit(value)}" for by, value in self.values.items())
         return f"<{self._name}: {self._text(self._known)}; by {', '.join(self._source.request.varied)}: {values}>"
 
@@ -303,7 +297,7 @@ class Quantity:
     def _text(self, found: FittedLaw) -> str:
         text = str(found.law) if found.law.determined else f"{found.law} (undetermined)"
         exponent = self._exponent_of(found)
-        return f"{text}, exponent {_range_text(exponent)}" if exponent else text
+        return f"{text}, exponent {exponent_text(exponent)}" if exponent else text
 
 
 class Scaling:

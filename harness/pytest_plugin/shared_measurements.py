@@ -208,7 +208,9 @@ def _can_be_imported(module: ModuleType) -> bool:
             return False
         path = spec.submodule_search_locations or ()
     own, file = spec.origin if spec else None, getattr(module, "__file__", None)
-    return file is None if own in (None, "built-in") else file is not None and _is_same_file(str(own), str(file))
+    if own in (None, "built-in"):
+        return file is None
+    return file is not None and Path(str(own)).resolve() == Path(file).resolve()
 
 
 def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
@@ -222,10 +224,6 @@ def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
             if spec is not None:
                 return spec
     return None
-
-
-def _is_same_file(one: str, other: str) -> bool:
-    return Path(one).resolve() == Path(other).resolve()
 
 
 # The axes along which a cost model can be fitted, and their default sizes.

@@ -19,9 +19,8 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from harness.file_io import escaped_cell
+from harness import file_io, formatting
 from harness.fit.gradient_decay import FLOOR, Decay, Rate, decay
-from harness.formatting import printable, shortened
 from harness.report.document import Table
 from harness.report.figure_panels import Look, nth_look
 from harness.report.plots.style import canvas, save
@@ -53,7 +52,7 @@ class Finding:
         with table.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(self.header)
-            writer.writerows([escaped_cell(cell) for cell in row] for row in self.rows)
+            writer.writerows([file_io.escaped_cell(cell) for cell in row] for row in self.rows)
         return written
 
 
@@ -70,7 +69,7 @@ def gradient_finding(outcomes: Mapping[str, Sequence[Mapping[str, Any]]], n: int
     last = max(map(len, outcomes.values())) - 1
     whose = _whose(own == norms.keys(), f"seeds 0 to {last}" if last else "seed 0")
     legend = {
-        impl: f"{shortened(impl)}: {f'keeps {one.rate.value:.3f} a step' if one.rate else 'no rate'}"
+        impl: f"{formatting.shortened(impl)}: {f'keeps {one.rate.value:.3f} a step' if one.rate else 'no rate'}"
         + ", own weights" * (impl in own)
         for impl, one in found.items()
     }
@@ -191,7 +190,7 @@ _BOXES = "Last Resort"  # has a box for every character, and comes with matplotl
 
 def label_text(word: str, most: int) -> str:
     """The word in at most `most` characters, with invisible ones written out."""
-    shown = printable(word)
+    shown = formatting.printable(word)
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 

@@ -3,11 +3,9 @@
 import errno
 from pathlib import Path
 
+from harness.analysis import crossovers, fitted_laws, published_claims
 from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import claims_table
-from harness.analysis.crossovers import crossovers_table
-from harness.analysis.fitted_laws import laws_table
-from harness.analysis.published_claims import judged_claims_table, published_table
 from harness.errors import UsageError
 from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots
@@ -59,11 +57,11 @@ def _tables(contents: Contents) -> dict[str, str]:
     found = contents.findings
     texts = {
         "summary.csv": to_csv(table(contents.lines), "%.6g"),
-        "laws.csv": to_csv(laws_table(found.laws), "%.6g"),
+        "laws.csv": to_csv(fitted_laws.laws_table(found.laws), "%.6g"),
         "claims.csv": to_csv(claims_table(found.verdicts)),
-        "crossovers.csv": to_csv(crossovers_table(found.crossovers), "%.6g"),
+        "crossovers.csv": to_csv(crossovers.crossovers_table(found.crossovers), "%.6g"),
     }
     if found.published is not None:
-        texts["published.csv"] = to_csv(published_table(found.published.figures), "%.6g")
-        texts["published_claims.csv"] = to_csv(judged_claims_table(found.published.claims), "%.6g")
+        texts["published.csv"] = to_csv(published_claims.published_table(found.published.figures), "%.6g")
+        texts["published_claims.csv"] = to_csv(published_claims.judged_claims_table(found.published.claims), "%.6g")
     return texts

@@ -89,14 +89,16 @@ def readable_setting(setting: PanelSetting, most: int = MOST_SHOWN) -> PanelSett
     The first and the last of each stay. The title then gives the number of panels kept and of all panels. The page and
     the tables show every panel.
     """
-    widths, heads = (_spread({getattr(p, axis) for p in setting.panels}, most) for axis in ("d_model", "num_heads"))
+    widths, heads = (
+        evenly_spread({getattr(p, axis) for p in setting.panels}, most) for axis in ("d_model", "num_heads")
+    )
     kept = tuple(p for p in setting.panels if p.d_model in widths and p.num_heads in heads)
     if len(kept) == len(setting.panels):
         return setting
     return replace(setting, title=f"{setting.title} ({len(kept)} of {len(setting.panels)} panels)", panels=kept)
 
 
-def _spread(values: Collection[int], most: int) -> list[int]:
+def evenly_spread(values: Collection[int], most: int) -> list[int]:
     """At most `most` of the values, evenly spaced from the smallest to the largest."""
     ordered = sorted(values)
     if len(ordered) <= most:

@@ -1,6 +1,5 @@
 """How fast a claim grows, its constants free."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import usual_lines
 
-from harness.analysis.claim_rules import FREE_FACTOR, exponent_at, exponent_between
+from harness.analysis.claim_rules import FREE_FACTOR, exponent_at
 from harness.analysis.claims_table import claims_of
 from harness.layer_lookup import CLAIMS
 from harness.polynomial import Polynomial, Term, parse
@@ -21,24 +20,18 @@ def test_the_exponent_of_attention_bends_from_1_to_2_around_n_equal_to_2d() -> N
     assert at == [pytest.approx(1.0, abs=2e-3), 1.5, 1.8, pytest.approx(2.0, abs=1e-3)]
 
 
-def test_between_two_sizes_it_is_the_slope_on_log_log_paper() -> None:
-    found = exponent_between(ATTENTION, "n", (1024, 256, 8), (2048, 256, 8)).value
-    assert found == pytest.approx(math.log2(ATTENTION(2048, 256, 8) / ATTENTION(1024, 256, 8)))
-
-
 def test_a_claim_of_one_term_leaves_nothing_open() -> None:
     found = exponent_at(parse("hn²"), "n", (64, 16, 2))
     assert (found.lo, found.value, found.hi) == (2.0, 2.0, 2.0)
-    assert exponent_between(parse("hn²"), "h", (64, 16, 2), (64, 16, 8)).lo == pytest.approx(1.0)
+    assert exponent_at(parse("hn²"), "h", (64, 16, 2)).lo == 1.0
 
 
 @given(st.floats(1 / FREE_FACTOR, FREE_FACTOR), st.integers(2, 4000), st.integers(1, 2000))
 def test_the_range_holds_the_exponent_whatever_one_term_costs_more_than_the_other(times: float, n: int, d: int) -> None:
     million = 10**6
     scaled = Polynomial({Term(n=1, d=2): 8 * million, Term(n=2, d=1): round(4 * million * times)})
-    at, between = exponent_at(ATTENTION, "n", (n, d, 1)), exponent_between(ATTENTION, "n", (n, d, 1), (2 * n, d, 1))
+    at = exponent_at(ATTENTION, "n", (n, d, 1))
     assert at.lo - 1e-6 <= exponent_at(scaled, "n", (n, d, 1)).value <= at.hi + 1e-6
-    assert between.lo - 1e-6 <= exponent_between(scaled, "n", (n, d, 1), (2 * n, d, 1)).value <= between.hi + 1e-6
 
 
 def test_what_is_taken_off_and_what_is_nothing_do_not_grow() -> None:

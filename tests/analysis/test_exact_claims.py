@@ -168,6 +168,18 @@ def test_a_depth_of_log_n_is_confirmed_by_as_many_operations_more_at_each_doubli
     assert verdict("depth", loop).verdict == "refuted"
 
 
+@pytest.mark.parametrize("sizes", [(64, 128, 256), (48, 96, 100, 192, 384)])
+def test_a_depth_of_log_n_is_confirmed_at_n_that_are_no_powers_of_two(sizes: tuple[int, ...]) -> None:
+    of = measured("rnn.linear_scan", depth=lambda n, d, h: 4 + 2 * (n - 1).bit_length(), heads=(1,), sizes=sizes)
+    one = verdict("depth", of)
+    assert (one.verdict, one.measured) == ("confirmed", "2·log n + 4")
+
+
+def test_a_depth_that_rises_once_a_block_of_tokens_is_of_order_n() -> None:
+    one = verdict("depth", measured("rnn.elman", depth=lambda n, d, h: 9 + 2 * n // 64, heads=(1,)))
+    assert (one.verdict, one.measured) == ("confirmed", "0.03125n + 9")
+
+
 def test_under_a_mask_work_may_be_less_than_claimed_and_more_is_another_way_to_compute() -> None:
     less = measured("attention.fused", lambda n, d, h: 8 * n * d * d + 2 * n * (n + 1) * d, mask="causal")
     one = verdict("work", less)

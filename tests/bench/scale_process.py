@@ -95,7 +95,7 @@ def measure(cases: int, pretended: bool, out: str) -> dict[str, Any]:
         patch("harness.measure.session.Executor", Pretending if pretended else Counting),
         patch("harness.cli.sweep.write_report", at_the_end),
         patch("harness.cli.sweep.show_report"),
-        patch("harness.cli.sweep._status", return_value=0),
+        patch("harness.measure.session.OutputDirectory.unfinished", return_value=""),
     ):
         status = main(["sweep", *arguments(cases, out)])
     return {"status": status, **found}

@@ -28,8 +28,7 @@ from harness.report.document import Cell, Table
 from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
 from harness.report.provenance import calibration
 from harness.report.report_data import Contents
-from harness.report.text import claims, costs
-from harness.report.text.cautions import unsupported_layers
+from harness.report.text import cautions, claims, costs
 from harness.sweep_axes import AXES
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ def curve_chart(panel: Panel, cost: Cost, axis: dict[str, Any] | None) -> dict[s
     """
     if axis is None:
         return None
-    gone = unsupported_layers(panel.lines)
+    gone = cautions.unsupported_layers(panel.lines)
     failed = [asdict(case) for case in parts.failed_cases(panel, cost) if case.impl not in gone]
     return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
 

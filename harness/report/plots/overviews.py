@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 
-from harness import layer_lookup
+from harness import formatting, layer_lookup
 from harness.analysis.roofline import Roof, RoofPoint
-from harness.formatting import shortened
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.figure_panels import Cost, Panel, PanelSetting
@@ -60,7 +59,7 @@ def ladder(setting: PanelSetting) -> Figure | None:
             place = right.get_yaxis_transform()
             if text:
                 right.text(1.015, row, text, transform=place, va="center", fontsize=8, color="#a5331c")
-        some = sorted({sizes[round(i * (len(sizes) - 1) / (_NAMED - 1))] for i in range(_NAMED)})
+        some = parts.evenly_spread(sizes, _NAMED)
         dots = [Line2D([], [], color=shades[n], marker="o", ms=6, ls="", label=str(n)) for n in some]
         dots[0].set_label(f"n = {some[0]}")
         bar = Line2D([], [], color=shades[sizes[-1]], lw=1.2, alpha=0.45, label="interval of 95 % at the largest n")
@@ -97,7 +96,7 @@ def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Ma
 
 def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
     """Name the rows, the first at the top, and draw a line between families."""
-    axes.set_yticks(range(len(impls)), [shortened(impl) for impl in impls], fontsize=9)
+    axes.set_yticks(range(len(impls)), [formatting.shortened(impl) for impl in impls], fontsize=9)
     axes.set_ylim(len(impls) - 0.4, -0.6)
     family = {line.impl: line.family for line in panel.lines}
     for above, (one, other) in enumerate(pairwise(impls)):
@@ -161,7 +160,7 @@ def speedup(setting: PanelSetting) -> Figure | None:
             texts = [[_ratio_text(ratio) for ratio in line] for line in grid]
             sns.heatmap(np.log2(grid), ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 9}, **look, **ticks)
             axes.set_facecolor("0.9")
-            axes.set_title(f"{shortened(impl)}, h = {h}")
+            axes.set_title(f"{formatting.shortened(impl)}, h = {h}")
             axes.tick_params(axis="y", rotation=0)
             axes.tick_params(axis="x", rotation=45 if len(sizes) > 4 else 0)
         figure.supxlabel("sequence length n")
