@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from forked_servers import Origin
+from screens.text_file import TextFile
+from syrupy import SnapshotAssertion
 
 from harness.measure import fork_client
 from harness.measure.executor import Executor
@@ -97,3 +99,9 @@ def forked_servers(origin: Origin) -> Iterator[None]:
 @pytest.fixture
 def case() -> Case:
     return Case("attention.fused", seq_len=32, d_model=16, num_heads=2)
+
+
+@pytest.fixture
+def snapshot(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    """Compare with a text file in `__snapshots__/`. `pytest --snapshot-update` writes the file anew."""
+    return snapshot.use_extension(TextFile)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli.test_recommend import cases, write
+from cli.known_runs import cases, write
 
 import harness
 from harness.errors import UsageError

@@ -105,10 +105,12 @@ def _short(contents: Contents) -> Iterator[Part]:
 
 def _crossovers(found: Sequence[Crossover]) -> list[str]:
     where = costs.setting_label((c.setting for c in found), but="mode")
+    several_batches = len({c.batch_size for c in found}) > 1
     text = []
     for c in costs.possible_crossings(found):
         if c.decided and c.metric == "time":
-            place = [f"d = {c.d_model}", f"h = {c.num_heads}", c.setting.mode, *filter(None, [where(c.setting)])]
+            batch = f"batch {c.batch_size}" if several_batches else ""
+            place = [f"d = {c.d_model}", f"h = {c.num_heads}", c.setting.mode, *filter(None, [batch, where(c.setting)])]
             text.append(f"{costs.crossover_sentence(c)[:-1]} ({', '.join(place)}).")
     return text
 

@@ -4,12 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rows import lines
+from screens.text_file import titled
 
 from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.table1 import Cell
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 
+CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 SIZES = (64, 128, 256, 512, 1024, 2048)
 Cost = Callable[[int, int, int], int]
 
@@ -51,3 +54,15 @@ def measured(
 def verdict(quantity: str, of: list[CaseResult], laws: Sequence[FittedLaw] = ()) -> ClaimVerdict:
     [one] = [one for one in verdicts(of, laws) if one.quantity == quantity]
     return one
+
+
+def judged(*states: tuple[str, str, ClaimVerdict | Cell]) -> str:
+    """The claim of each state, what was measured, and the reason. Each verdict must be the one stated before it."""
+    for title, expected, one in states:
+        assert one.verdict == expected, title
+    return titled(
+        {
+            title: f"claimed {one.claimed or '–'}, measured {one.measured or '–'}\n{one.verdict}: {one.reason}"
+            for title, _, one in states
+        }
+    )

@@ -42,7 +42,6 @@ def test_attention_overtakes_an_rnn_where_their_costs_are_equal() -> None:
     assert one.seq_len == pytest.approx(3 * 128, rel=0.05)
     assert one.seq_len_lo < one.seq_len < one.seq_len_hi
     assert (one.measured_from, one.measured_to, one.decided) == (64, 2048, True)
-    assert str(one) == f"from n = {one.seq_len:.0f} ({one.seq_len_lo:.0f} to {one.seq_len_hi:.0f}) on"
 
 
 def test_wider_intervals_of_time_widen_the_crossing_until_it_is_none() -> None:
@@ -53,27 +52,24 @@ def test_wider_intervals_of_time_widen_the_crossing_until_it_is_none() -> None:
     # Below n = 3d attention is at most twice as fast, and by these intervals that could be noise.
     lost = between("attention.fused", "rnn.torch", crossovers(known_to(0.8, usual)))
     assert (lost.seq_len, lost.decided) == (None, False)
-    assert str(lost).startswith("undecided: from n = ")
 
 
 def test_who_is_faster_at_the_largest_n_does_not_overtake_below_it() -> None:
     one = between("rnn.torch", "attention.fused", crossovers(known_to(0.01, usual_lines())), d_model=128, num_heads=8)
     assert (one.seq_len, one.seq_len_lo, one.seq_len_hi) == (None, 2048, None)
-    assert (str(one), one.decided) == ("not below 2048", True)
+    assert one.decided
 
 
 def test_twice_the_time_everywhere_is_slower_at_every_n() -> None:
     found = crossovers(known_to(0.01, usual_lines()))
     one = between("attention.naive", "attention.fused", found, d_model=128, num_heads=8)
     assert (one.seq_len, one.seq_len_lo, one.seq_len_hi) == (0, 0, 0)
-    assert str(one) == "at every n measured, n = 64 to 2048"
 
 
 def test_memory_is_exact_and_its_crossing_a_point() -> None:
     # 8n² bytes against 16nd.
     one = between("attention.naive", "attention.fused", crossovers(usual_lines()), "memory", d_model=256, num_heads=8)
     assert one.seq_len == one.seq_len_lo == one.seq_len_hi == pytest.approx(512)
-    assert str(one) == "from n = 512 on"
 
 
 def test_a_layer_without_heads_is_compared_at_every_h_of_the_other() -> None:
@@ -124,15 +120,14 @@ def test_one_size_alone_tells_who_is_slower_there() -> None:
     at_64 = known_to(0.01, [line for line in usual_lines() if line.seq_len == 64])
     found = crossovers(at_64)
     one = between("attention.naive", "attention.fused", found, d_model=256, num_heads=8)
-    assert (one.seq_len, str(one)) == (0, "at n = 64")
-    assert str(between("attention.fused", "attention.naive", found, d_model=256, num_heads=8)) == "not at n = 64"
+    assert (one.seq_len, one.measured_to) == (0, 64)
+    assert between("attention.fused", "attention.naive", found, d_model=256, num_heads=8).seq_len is None
 
 
 def test_one_trial_alone_decides_nothing() -> None:
     once = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
     one = between("attention.naive", "attention.fused", crossovers(once), d_model=256, num_heads=8)
     assert (one.seq_len, one.decided) == (None, False)
-    assert str(one) == "undecided: the intervals overlap at n = 64 to 2048"
 
 
 def test_what_failed_is_no_size_at_which_both_are_known() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from rows import usual_lines
+from screens.text_file import titled
+from syrupy import SnapshotAssertion
 
 from harness.analysis.roofline import Roof, points_above_roof, roof_points, roofs, share_at_ridge, why_no_roof
 from harness.results.columns import CaseResult
@@ -50,15 +52,14 @@ def test_a_cache_that_the_kernel_does_not_tell_is_what_calibration_took_it_for()
     assert roofs(calibrated(bandwidth=unknown))[0].cache_bytes == 2**24
 
 
-def test_without_a_calibration_there_is_no_roof_and_one_sentence_says_how_to_get_one() -> None:
-    for machine in ({}, {"calibration": None, "calibration_note": "it is of another host: a, here b"}):
-        assert roofs(machine) == []
-        assert why_no_roof(machine).endswith("`python -m harness calibrate` gives later sweeps one.")
-    assert "of another host: a, here b" in why_no_roof(machine)
-    never = "there is none: python -m harness calibrate makes one"
-    assert why_no_roof({"calibration": None, "calibration_note": never}).count("calibrate") == 1
-    assert roofs(calibrated(bandwidth={})) == []
-    assert why_no_roof(calibrated()) == ""
+def test_without_a_calibration_there_is_no_roof_and_one_sentence_says_how_to_get_one(
+    snapshot: SnapshotAssertion,
+) -> None:
+    other = {"calibration": None, "calibration_note": "it is of another host: a, here b"}
+    never = {"calibration": None, "calibration_note": "there is none: python -m harness calibrate makes one"}
+    machines = {"nothing known": {}, "another host": other, "never": never, "calibrated": calibrated()}
+    assert [roofs(machine) for machine in (*list(machines.values())[:3], calibrated(bandwidth={}))] == [[]] * 4
+    assert titled({title: why_no_roof(machine) for title, machine in machines.items()}) == snapshot
 
 
 def test_a_case_of_little_intensity_is_held_against_memory_and_another_against_arithmetic() -> None:
@@ -113,17 +114,9 @@ def test_what_was_not_timed_or_counted_is_no_point() -> None:
     assert roof_points([line()], []) == []
 
 
-def test_a_case_faster_than_its_roof_is_told_with_what_may_be_wrong() -> None:
+def test_a_case_faster_than_its_roof_is_told_with_what_may_be_wrong(snapshot: SnapshotAssertion) -> None:
     under, near, above = (line(min_bytes=10**6, time_s=time_s) for time_s in (0.011, 0.0095, 0.005))
     assert points_above_roof(roof_points([under, near], [ROOF])) == []  # near: above by less than its interval
-    [said] = points_above_roof(roof_points([under, above, near], [ROOF]))
-    assert said.startswith("above the roof: attention.fused n=64 d=128 h=2 reaches 200 % of what compute allows")
-    assert "peak of matrix products was measured too low" in said
-
-
-def test_a_case_above_the_memory_s_roof_is_told_of_the_cache() -> None:
-    [said] = points_above_roof(
-        roof_points([line(min_bytes=10**9, time_s=0.01), line(min_bytes=10**9, time_s=0.01)], [ROOF])
-    )
-    assert "and 1 more reaches 1000 % of what memory allows" in said
-    assert "stays in the cache" in said
+    compute = points_above_roof(roof_points([under, above, near], [ROOF]))
+    memory = points_above_roof(roof_points([line(min_bytes=10**9, time_s=0.01)] * 2, [ROOF]))
+    assert titled({"compute": "\n".join(compute), "memory": "\n".join(memory)}) == snapshot

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from rows import measured, row
+from rows import measured
 
 from harness.cli.commands import main
 from harness.config import compose
@@ -27,10 +27,9 @@ def usual(path: Path, slower: float = 1.0, turned: bool = False) -> Path:
     return run_of(path, [one for rows in (reversed(each) if turned else each) for one in rows])
 
 
-def test_a_run_is_written_and_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_run_is_written(tmp_path: Path) -> None:
     run, out = usual(tmp_path / "run"), tmp_path / "b.json"
     assert main(["baseline", str(run), "-o", str(out)]) == 0
-    assert "3 cases, 2 laws" in capsys.readouterr().out
     held = json.loads(out.read_text())
     assert (held["schema"], held["seed"], held["torch"]) == (1, 7, "2.13.0")
     assert [one["peak_bytes"] for one in held["cases"].values()] == [128 * 64, 128 * 128, 128 * 256]
@@ -52,19 +51,3 @@ def test_two_runs_of_the_same_code_differ_in_their_times_alone(tmp_path: Path, c
     heads = [text.partition(' "timed": {')[0] for text in texts]
     assert heads[0] == heads[1]
     assert texts[0] != texts[1]
-
-
-def test_a_run_without_a_case_that_could_be_measured_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    failed = [row(case, "verify", status="oom", reason="no memory") for case in CASES]
-    assert main(["baseline", str(run_of(tmp_path / "run", failed)), "-o", str(tmp_path / "b.json")]) == 2
-    err = capsys.readouterr().err
-    assert "has no case that could be measured" in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "b.json").exists()
-
-
-def test_a_place_that_cannot_be_written_to_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    run = usual(tmp_path / "run")
-    for out in (tmp_path / "absent" / "b.json", tmp_path):
-        assert main(["baseline", str(run), "-o", str(out)]) == 2
-        assert capsys.readouterr().err.count("\n") == 1

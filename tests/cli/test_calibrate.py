@@ -39,29 +39,6 @@ def test_it_is_saved_and_goes_with_later_sweeps_of_the_same_threads(elsewhere: P
     assert machine["calibration_note"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["threads=1,2"], "threads takes one value here"),
-        (["dtype=float32,bfloat16"], "dtype takes one value here"),
-        (["out=here"], "name the file of a calibration with --out FILE"),
-        (["precision=exact"], "unknown precision 'exact'"),
-        (["impl=attention.fused", "num_heads=3"], "not divisible by num_heads=3"),
-        (["impl=planted:Absent"], "planted has no class 'Absent'"),
-        (["--out", "taken"], "there is another file of that name"),
-        (["--out", "taken/c.json"], "is a file"),
-        (["--out", "."], "is a directory"),
-    ],
-)
-def test_a_mistake_gets_one_line_and_nothing_is_written(elsewhere: Path, capsys, arguments, message: str) -> None:
-    (elsewhere / "taken").write_text("mine")
-    assert main(["calibrate", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert message in err
-    assert (err.count("\n"), out) == (1, "")
-    assert [path.name for path in elsewhere.iterdir()] == ["taken"]
-
-
 def test_where_nothing_can_be_timed_there_is_no_calibration(elsewhere: Path, capsys) -> None:
     assert main(["calibrate", "impl=planted:RaisesInConstructor", *TINY]) == 2
     assert "no case could be timed twice: planted:RaisesInConstructor" in capsys.readouterr().err

@@ -101,44 +101,6 @@ def test_what_cannot_be_measured_is_3_and_so_is_a_layer_that_is_gone(
     }
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["seq_len=7"], "seq_len=7: no case of b.json has it; it has 32,64,128"),
-        (["impl=rnn.ellman"], "did you mean 'rnn.elman'?"),
-        (["impl=glob(conv.*)"], "no impl matches; known: "),
-        (["impl=conv.*"], "no impl matches; known: "),
-        (["impl=rnn.elman", "num_heads=2"], "all at once"),
-        (["seq_len=32", "seq_len=64"], "seq_len is given twice"),
-        (["shape=gpt2"], "the cases are those of the file"),
-        (["sed=1"], "unknown key 'sed'"),
-        (["seq_len"], "not of the form key=value"),
-        (["out=b.json"], "out=b.json is a file"),
-        (["--junit", "absent/x.xml"], "there is no directory"),
-        (["--exat"], "unrecognized arguments: --exat"),
-    ],
-)
-def test_what_makes_no_sense_is_2(
-    overrides: list[str], message: str, baseline: Path, elsewhere: Path, capsys: pytest.CaptureFixture
-) -> None:
-    (elsewhere / "b.json").write_text(baseline.read_text())
-    assert main(["check", "b.json", *overrides]) == 2
-    out, err = capsys.readouterr()
-    assert message in err
-    assert err.count("\n") == 1
-    assert out == ""
-    assert [path.name for path in elsewhere.iterdir()] == ["b.json"]
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"schema": 99}', '{"schema": 1}', "not a baseline"])
-def test_a_file_that_cannot_be_read_is_2_and_one_line(content: str, capsys: pytest.CaptureFixture) -> None:
-    Path("b.json").write_text(content)
-    assert main(["check", "b.json"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("harness: b.json is not a baseline that can be read: ")
-    assert err.count("\n") == 1
-
-
 def test_the_cases_of_hydras_grammar_are_chosen(baseline: Path, capsys: pytest.CaptureFixture) -> None:
     arguments = ["impl=glob(rnn.*)", "seq_len=range(32,65,32)", "--json", "found.json", "--exact"]
     assert main(["check", str(baseline), *arguments]) == 0

@@ -194,51 +194,6 @@ def test_what_cannot_be_held_against_another_commit_is_2(
     assert not Path("found").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["impl=rnn.torch"], "compare takes two layers, impl=A,B, or a commit to compare with, ref=main"),
-        (["impl=rnn.torch,rnn.elman,conv.conv1d"], "compare takes two layers"),
-        (["impl=rnn.torch", "impl=rnn.elman"], "compare takes two layers"),
-        ([], "compare takes two layers"),
-        (["impl=rnn.torch,rnn.ellman"], "did you mean 'rnn.elman'?"),
-        (["impl=rnn.torch,rnn.elman", "threshold=0"], "threshold=0: it takes a number from 0.001 on and below 1"),
-        (["impl=rnn.torch,rnn.elman", "threshold=1"], "threshold=1: it takes a number"),
-        (["impl=rnn.torch,rnn.elman", "threshold=nan"], "threshold=nan: it takes a number"),
-        (["impl=rnn.torch,rnn.elman", "threshold=x"], "threshold=x: it takes a number from 0.001 on"),
-        (["impl=rnn.torch,rnn.elman", "blocks=3"], "blocks=3: it takes a whole number from 8 to 1000"),
-        (["impl=rnn.torch,rnn.elman", "blocks=8.5"], "blocks=8.5: it takes a whole number"),
-        (["impl=rnn.torch,rnn.elman", "blocks=nan"], "blocks=nan: it takes a whole number"),
-        (["impl=rnn.torch,rnn.elman", "blocks=inf"], "blocks=inf: it takes a whole number"),
-        (["impl=rnn.torch,rnn.elman", "minutes=0"], "minutes=0: it takes a number above 0"),
-        (["impl=rnn.torch,rnn.elman", "minutes=nan"], "minutes=nan: it takes a number above 0"),
-        (["impl=rnn.torch,rnn.elman", "blocks"], "'blocks' is not of the form key=value"),
-        (["ref="], "'ref=' is not of the form ref=…"),
-        (["ref=main", "ref=HEAD"], "ref is given twice"),
-        (["ref=main"], "ref= needs a git repository"),
-        (["impl=rnn.torch,rnn.elman", "sed=1"], "sed"),
-        (["impl=rnn.torch,rnn.elman", "out=taken"], "out=taken is a file"),
-        (["impl=rnn.torch,rnn.elman", "out=kept"], "kept"),
-        (["impl=rnn.torch,rnn.elman", "--json", "absent/x.json"], "there is no directory"),
-        (["impl=rnn.torch,planted:Absent"], "planted has no class 'Absent'"),
-    ],
-)
-def test_what_makes_no_sense_is_2(
-    arguments: list[str], message: str, elsewhere: Path, capsys: pytest.CaptureFixture
-) -> None:
-    (elsewhere / "taken").write_text("mine")
-    (elsewhere / "kept" / "base").mkdir(parents=True)
-    (elsewhere / "kept" / "base" / "config.yaml").write_text("mine")
-    assert main(["compare", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert message in err
-    assert err.startswith("harness: ")
-    assert err.count("\n") == 1
-    assert out == ""
-    assert sorted(path.name for path in elsewhere.iterdir()) == ["kept", "taken"]
-    assert [path.name for path in (elsewhere / "kept").iterdir()] == ["base"]
-
-
 @pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 20)), (200, (8, 12, 20, 36, 64, 120, 180, 200))])
 def test_more_blocks_are_looked_at_more_often(most: int, looks: tuple[int, ...]) -> None:
     from harness.cli.gates import read_comparison_request

@@ -82,17 +82,6 @@ def test_what_is_missing_is_measured_and_nothing_else(here: Path) -> None:
     assert (after.status == "ok").all()
 
 
-def test_another_configuration_is_refused_with_what_differs(here: Path, capsys: pytest.CaptureFixture) -> None:
-    before = files()
-    assert main(["sweep", "seq_len=8,32", *TINY]) == 2
-    said = capsys.readouterr().err
-    assert said == (
-        "harness: out=run is another sweep (seq_len=8,16 before and 8,32 now): "
-        "name another, or give --fresh to set it aside\n"
-    )
-    assert files() == before
-
-
 def test_so_is_another_machine(here: Path, capsys: pytest.CaptureFixture) -> None:
     machine = json.loads(Path("run/machine.json").read_text())
     machine["cpu"]["model"], machine["torch"]["version"] = "an abacus", "0.1"
@@ -102,41 +91,6 @@ def test_so_is_another_machine(here: Path, capsys: pytest.CaptureFixture) -> Non
     said = capsys.readouterr().err
     assert "was measured on another machine (processor an abacus before and " in said
     assert "torch 0.1 before and " in said
-    assert files() == before
-
-
-def test_a_configuration_that_is_none_is_named(here: Path, capsys: pytest.CaptureFixture) -> None:
-    Path("run/config.yaml").write_bytes(b"\xff\x00")
-    assert main(["sweep", "seq_len=8,16", *TINY]) == 2
-    assert capsys.readouterr().err == (
-        "harness: run/config.yaml is not a sweep's configuration: --fresh sets that run aside\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ("d_model: 8", "d_model: 16", "is another sweep (d_model=16 before and 8 now)"),
-        ("min_rounds: 2", "min_rounds: few", "is another sweep (precision.min_rounds=few before and 2 now)"),
-        ("min_rounds: 2", "", "is another sweep (precision.min_rounds=null before and 2 now)"),
-        ("max_rounds: 2", "max_rounds: .nan", "is another sweep (precision.max_rounds=nan before and 2 now)"),
-        ("seed: 0", "sed: 0", "is another sweep ("),
-        ("precision:", "precision: null\nelse:", "is another sweep ("),
-        ("d_model: 8", f"d_model: {'[' * 3000}", "is not a sweep's configuration"),
-        ("d_model: 8", "d_model: &a [*a]", "is another sweep (d_model=[[...]] before and 8 now)"),
-    ],
-)
-def test_a_configuration_that_was_edited_since_is_refused_in_one_line(
-    old: str, new: str, told: str, here: Path, capsys: pytest.CaptureFixture
-) -> None:
-    path = Path("run/config.yaml")
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
-    before = files()
-    assert main(["sweep", "seq_len=8,16", *TINY]) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert (said[:9], said.count("\n")) == ("harness: ", 1)
     assert files() == before
 
 
@@ -234,20 +188,6 @@ def test_other_code_of_ours_is_refused_too(here: Path, capsys: pytest.CaptureFix
     Path("run/machine.json").write_text(json.dumps(machine))
     assert main(["sweep", "seq_len=8,16", *TINY]) == 2
     assert "changed since: rnn.elman in impls/" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("retry=tiemout", "retry=tiemout; did you mean 'timeout'?"),
-        ("retry=ok", "retry=ok; known: oom, timeout, killed, unsupported, incorrect, error"),
-        ("grow=seqlen", "grow=seqlen; did you mean 'seq_len'?"),
-        ("grow=threads", "grow=threads; known: seq_len, d_model, batch_size"),
-    ],
-)
-def test_a_slip_of_the_keyboard_is_2(override: str, message: str, here: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["sweep", "seq_len=8,16", *TINY, override]) == 2
-    assert capsys.readouterr().err == f"harness: {message}\n"
 
 
 def test_a_clock_that_was_set_back_names_no_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

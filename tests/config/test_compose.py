@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from syrupy import SnapshotAssertion
 
 from harness import layer_lookup
 from harness.config import compose
@@ -61,21 +62,6 @@ def test_a_preset_brings_its_own_sizes_unless_others_are_asked_for() -> None:
     assert compose(["preset=ladder", "impl=rnn.elman"]).axes["impl"] == ("rnn.elman",)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("mask=diagonal", "unknown mask 'diagonal'"),
-        ("padding_fraction=1", "padding_fraction=1: it takes a number from 0 and below 1"),
-        ("padding_fraction=-0.5", "padding_fraction=-0.5: it takes a number from 0 and below 1"),
-        ("kv_len=-1", "kv_len=-1: it takes whole numbers from 0"),
-        ("mode=decoding", "unknown mode 'decoding'; did you mean 'decode'"),
-    ],
-)
-def test_what_cannot_stand_on_an_axis_is_told_in_one_line(given: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        compose([given])
-
-
 def test_somebodys_own_layer_may_stand_beside_ours() -> None:
     assert compose(["impl=my.module:Layer,rnn.elman"]).axes["impl"] == ("my.module:Layer", "rnn.elman")
 
@@ -116,87 +102,32 @@ def test_a_memory_limit_has_a_unit_or_is_in_bytes(text: str, number: int) -> Non
     assert compose([f"memory_limit={text}"]).memory_limit == number
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("seqlen=64", "unknown key 'seqlen'; did you mean 'seq_len'?"),
-        ("precision.targt=1", "unknown key 'precision.targt'; did you mean 'precision.target'?"),
-        ("impl=atention.fused", "unknown impl 'atention.fused'; did you mean 'attention.fused'?"),
-        ("impl=glob(nothing.*)", "no impl matches"),
-        ("seq_len=0", "seq_len=0: it takes whole numbers from 1"),
-        ("seq_len=-1", "seq_len=-1: it takes whole numbers from 1"),
-        ("seq_len=abc", "seq_len=abc: it takes whole numbers"),
-        ("seq_len=1e99", "seq_len=1e+99: it takes whole numbers"),
-        ("seq_len=true", "seq_len=True: it takes whole numbers"),
-        ("seq_len=1.5", "seq_len=1.5: it takes whole numbers"),
-        ("seq_len=null", "seq_len=None: it takes whole numbers"),
-        ("seq_len={a:1}", "seq_len={'a': 1}: it takes whole numbers"),
-        ("seq_len=[]", "seq_len is an empty list"),
-        ("seq_len=", "seq_len"),
-        ("seq_len=range(1,1000000000)", "more than 100,000 values"),
-        ("seq_len=range(1,10,0)", "seq_len"),
-        ("seq_len=interval(1,2)", "an interval has no end of values"),
-        ("seq_len=(", "cannot read"),
-        ("dtype=float31", "unknown dtype 'float31'; did you mean 'float32'?"),
-        ("mode=forwards", "unknown mode 'forwards'; did you mean 'forward'?"),
-        ("device=gpu", "unknown device 'gpu'"),
-        ("device=cpu,gpu", "unknown device 'gpu'"),
-        ("precision=qick", "unknown precision 'qick'; did you mean 'quick'?"),
-        ("precision=quick,strict", "precision takes one value"),
-        ("precision.target=-1", "precision.target=-1: it takes a number above 0"),
-        ("precision.target=abc", "precision.target=abc: it takes a number"),
-        ("precision.max_rounds=1", "precision.max_rounds=1 is below precision.min_rounds"),
-        ("memory_limit=lots", "memory_limit=lots"),
-        ("seed=abc", "seed=abc: it takes a whole number"),
-        ("seed=null", "seed=null: it takes a whole number"),
-        ("seed=${mode}", "seed=${mode}: it takes a whole number"),
-        ("seed=${nothing}", "seed=${nothing}: Interpolation key 'nothing' not found"),
-        ("compile_timeout_s=soon", "compile_timeout_s=soon: it takes a number"),
-        ("memory_limit=[1]", "memory_limit=[1]: give bytes, or a number with KiB"),
-        ("precision.max_rounds=1.5", "precision.max_rounds=1.5: it takes a whole number"),
-        ("precision.foo=1", "unknown key 'precision.foo'; known: precision.target|min_rounds|max_rounds|trial_s|"),
-        ("seed=99999999999999999999", "seed=99999999999999999999: it takes a whole number below 9223372036854775808"),
-        ("memory_limit=1", "16MiB at least"),
-        ("memory_limit=99999999TiB", "memory_limit=99999999TiB"),
-        ("out=a,b", "out takes one value"),
-        ("fast", "'fast' is not of the form key=value"),
-        ("+new=1", "unknown key 'new'"),
-        ("~seq_len", "a sweep needs all its settings"),
-    ],
-)
-def test_bad_input_gets_one_line_that_names_it(override: str, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        compose([override])
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+WRONG = [
+    *("mask=diagonal", "padding_fraction=1", "padding_fraction=-0.5", "kv_len=-1", "mode=decoding"),
+    *("seqlen=64", "precision.targt=1", "impl=atention.fused", "impl=glob(nothing.*)", "seq_len=0"),
+    *("seq_len=-1", "seq_len=abc", "seq_len=1e99", "seq_len=true", "seq_len=1.5", "seq_len=null"),
+    *("seq_len={a:1}", "seq_len=[]", "seq_len=", "seq_len=range(1,1000000000)", "seq_len=range(1,10,0)"),
+    *("seq_len=interval(1,2)", "seq_len=(", "dtype=float31", "mode=forwards", "device=gpu", "device=cpu,gpu"),
+    *("precision=qick", "precision=quick,strict", "precision.target=-1", "precision.target=abc"),
+    *("precision.max_rounds=1", "memory_limit=lots", "seed=abc", "seed=null", "seed=${mode}"),
+    *("seed=${nothing}", "compile_timeout_s=soon", "memory_limit=[1]", "precision.max_rounds=1.5"),
+    *("precision.foo=1", "seed=99999999999999999999", "memory_limit=1", "memory_limit=99999999TiB", "out=a,b"),
+    *("fast", "+new=1", "~seq_len"),
+]
+WRONG_FOR_A_SWEEP = [
+    *("wait=maybe", "launcher.time=soon", "launcher.cpus_per_task=x", "launcher.setup=3", "launcher.partion=x"),
+    *("launcher.bogus=1", "wait=false", "launcher.time=30", "launcher.partition=x launcher=here"),
+]
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("wait=maybe", "wait=maybe: it takes true or false"),
-        ("launcher.time=soon", "launcher.time=soon: it takes a whole number"),
-        ("launcher.cpus_per_task=x", "launcher.cpus_per_task=x: it takes a whole number, or null"),
-        ("launcher.setup=3", "launcher.setup=3: it takes a list of texts"),
-        ("launcher.partion=x", "unknown key 'launcher.partion'; did you mean 'launcher.partition'?"),
-        ("launcher.bogus=1", "unknown key 'launcher.bogus'; known: launcher.cluster|partition|account|time|"),
-    ],
-)
-def test_so_does_what_only_a_sweep_takes(override: str, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        compose([override], for_sweep=True)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "overrides", [["wait=false"], ["launcher.time=30"], ["launcher.partition=x", "launcher=here"]], ids=" ".join
-)
-def test_what_is_asked_of_a_cluster_is_refused_where_none_is(overrides: list[str]) -> None:
-    with pytest.raises(UsageError) as caught:
-        compose(overrides, for_sweep=True)
-    said = "says how to measure elsewhere: give launcher=slurm or launcher=processes too"
-    assert str(caught.value) == f"{overrides[0]} {said}"
+def test_bad_input_gets_one_line_that_names_it(snapshot: SnapshotAssertion) -> None:
+    told = []
+    for overrides in (*WRONG, *WRONG_FOR_A_SWEEP):
+        with pytest.raises(UsageError) as caught:
+            compose(overrides.split(), for_sweep=overrides in WRONG_FOR_A_SWEEP)
+        assert "\n" not in str(caught.value)
+        told.append(f"{overrides}\n  {caught.value}\n")
+    assert "".join(told) == snapshot
 
 
 @pytest.mark.parametrize(
@@ -204,18 +135,8 @@ def test_what_is_asked_of_a_cluster_is_refused_where_none_is(overrides: list[str
     [["wait=true"], ["launcher=here"], ["launcher=processes", "launcher.time=30", "threads=1", "wait=false"]],
     ids=" ".join,
 )
-def test_and_is_taken_where_one_is_or_where_nothing_is_asked(overrides: list[str]) -> None:
+def test_what_is_asked_of_a_cluster_is_taken_where_one_is_or_where_nothing_is_asked(overrides: list[str]) -> None:
     assert compose(overrides, for_sweep=True).wait is ("wait=false" not in overrides)
-
-
-def test_a_broken_file_of_ones_own_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "shape").mkdir()
-    for name, text in (("broken", "a: ["), ("typo", "# @package _global_\nseqlen: 3\n")):
-        (tmp_path / "shape" / f"{name}.yaml").write_text(text)
-        with pytest.raises(UsageError) as caught:
-            compose([f"shape={name}"], tmp_path)
-        assert "\n" not in str(caught.value)
-    assert "seqlen" in str(caught.value)
 
 
 def test_a_directory_of_ones_own_may_have_any_name(tmp_path: Path) -> None:
@@ -223,11 +144,6 @@ def test_a_directory_of_ones_own_may_have_any_name(tmp_path: Path) -> None:
     (odd / "shape").mkdir(parents=True)
     (odd / "shape" / "mine.yaml").write_text("# @package _global_\nseq_len: 11\nd_model: 22\nnum_heads: 2\n")
     assert compose(["shape=mine"], odd).axes["seq_len"] == (11,)
-
-
-def test_a_missing_directory_of_ones_own_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such directory"):
-        compose([], tmp_path / "absent")
 
 
 def test_more_cases_than_anybody_measures_are_refused_before_they_are_made() -> None:

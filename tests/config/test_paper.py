@@ -45,24 +45,6 @@ def test_a_file_that_is_no_papers_says_what_it_lacks(tmp_path: Path) -> None:
         compose(["paper=mine"], tmp_path, for_sweep=True)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["scale=cpu"], "scale=cpu is of a published setting: give paper=NAME too"),
-        (["scale=cpu", "paper=null"], "scale=cpu is of a published setting: give paper=NAME too"),
-        (["paper=flashattention1", "scale=cp"], "unknown scale 'cp'; did you mean 'cpu'?"),
-        (["paper=flashatention1"], "unknown paper 'flashatention1'; did you mean 'flashattention1'?"),
-        (["paper=flashatention1", "scale=cpu"], "unknown paper 'flashatention1'; did you mean 'flashattention1'?"),
-        (["paper={name: 3}"], "unknown paper"),
-        (["paper=mingru2024", "shape=gpt2"], "shape=gpt2: paper=mingru2024 has sizes of its own"),
-    ],
-)
-def test_what_is_no_paper_or_scale_gets_a_line(overrides: list[str], said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        compose(overrides, for_sweep=True)
-    assert said in str(caught.value)
-
-
 def test_a_paper_of_ones_own_lies_in_a_directory_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "paper" / "mine").mkdir(parents=True)
     (tmp_path / "paper" / "mine.yaml").write_text(

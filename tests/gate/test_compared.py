@@ -45,15 +45,12 @@ def test_memory_is_compared_within_one_per_cent(peak: int, verdict: str) -> None
     assert one.memory.ratio == pytest.approx(peak / 10_000)
 
 
-def test_what_could_not_be_timed_says_on_which_side_and_why() -> None:
+def test_what_could_not_be_timed_is_unmeasured() -> None:
     bad = line(CASE, "error", "RuntimeError: no such luck")
     found = of_lines(line(CASE), bad, None)
     assert found.control == NONE
     (one,) = found.compared
     assert (one.verdict.time, one.time) == ("unmeasured", None)
-    assert one.reason == "head: error: RuntimeError: no such luck"
-    assert of_lines(bad, bad, None).compared[0].reason.startswith("base: error: RuntimeError: no such luck; head: ")
-    assert of_lines(None, None, None).compared[0].reason == "no trial of it ended"
 
 
 @pytest.mark.parametrize(

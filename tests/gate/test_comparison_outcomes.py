@@ -35,14 +35,12 @@ def test_what_is_found_of_time_decides(measured: object, verdict: str, status: i
 def test_where_the_control_failed_nothing_passes(measured: object) -> None:
     found = outcomes_of(comparison([measured], control=blocks(1.2)))  # type: ignore[list-item]
     assert found[0].verdict.outcome == "unmeasured"
-    assert "control failed" in found[0].reason
     assert exit_status(found) == 3
 
 
 def test_more_memory_or_flops_is_a_regression_whatever_the_time() -> None:
     found = outcomes_of(of_lines(line(CASE), line(CASE, flops=2000, peak_bytes=20_000), blocks(1.0)))
     assert [one.verdict.outcome for one in found] == ["passed", "regression", "regression"]
-    assert found[2].reason == "flops 1,000 → 2,000 (×2)"
     assert exit_status(found) == 1
     disarmed = comparison([blocks(1.0)], control=blocks(1.2))
     more = replace(disarmed.compared[0], flops=replace(disarmed.compared[0].flops, verdict=Verdict.WORSE, now=2000))
@@ -67,13 +65,6 @@ def test_what_the_base_could_not_do_either_is_no_failure_of_the_head() -> None:
     assert exit_status(found) == 0
     lost = replace(lost, is_excused=False, reason="head: error: no such luck")
     assert exit_status(outcomes_of(replace(timed, compared=(timed.compared[0], lost)))) == 3
-
-
-def test_undecided_says_what_could_have_been_seen() -> None:
-    (one, *_) = outcomes_of(comparison([blocks(1.03)]))
-    assert "a slow-down of 3." in one.reason
-    (one, *_) = outcomes_of(comparison([blocks(1.0, number=0)]))
-    assert "0 blocks are too few to see anything" in one.reason
 
 
 def test_a_ratio_is_read_with_its_interval_where_it_has_one() -> None:

@@ -9,7 +9,7 @@ from gate.comparisons import CASE, blocks, comparison, line, of_lines
 from rich.console import Console
 
 from harness.gate.compare import Comparison, comparison_table
-from harness.gate.reporters import comparison_sentences, show_comparison
+from harness.gate.reporters import show_comparison
 from harness.sweep_axes import AXES
 
 ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
@@ -56,35 +56,8 @@ def shown(found: Comparison, width: int = 120) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_the_terminal_shows_a_line_a_pair_and_what_to_know() -> None:
-    text = shown(comparison([blocks(1.0), blocks(1.2, again=1.2)]))
-    assert "compare [b]x[/]" in text
-    assert "attention.fused n=128 d=16 h=2" in text
-    assert "steady" not in text
-    assert "×1.200 (1.19" in text
-    assert "slower: by more than 3 %, and so again in new processes." in " ".join(text.split())
-    assert "The A/A control held: 1 case, measured against the base once more." in text
-
-
-def test_amounts_that_differ_say_by_how_much() -> None:
-    text = shown(of_lines(line(CASE), line(CASE, flops=3000, peak_bytes=5000), blocks(1.0)))
-    assert "more ×3" in text
-    assert "less ×0.5" in text
-
-
 @pytest.mark.parametrize("width", [20, 40, 79])
 def test_a_narrow_terminal_loses_no_verdict(width: int) -> None:
     text = shown(comparison([blocks(1.2, again=1.2)]), width)
     assert max(map(len, text.splitlines())) <= width
     assert "slower:" in " ".join(text.split())
-
-
-def test_a_control_that_failed_says_how_and_what_to_do() -> None:
-    (*_, last) = comparison_sentences(comparison([blocks(1.0)], control=blocks(1.2)))
-    assert "The A/A control failed: attention.fused n=64 d=16 h=2" in last
-    assert "×1.2" in last
-    assert "measure again when the machine is quiet" in last
-    (*_, last) = comparison_sentences(
-        comparison([blocks(1.0)], control=blocks(1.0, number=0, failure="base: oom: too large"))
-    )
-    assert last == "The A/A control of attention.fused n=64 d=16 h=2 could not be measured: base: oom: too large."

@@ -2,7 +2,7 @@
 
 from report.many import many_lines, without
 
-from harness.report.text.cautions import unsupported_layers, unsupported_sentences
+from harness.report.text.cautions import unsupported_layers
 
 IMPLS = ["rnn.gru", "attention.flash_attn", "attention.xformers"]
 
@@ -13,18 +13,3 @@ def test_absent_is_what_is_unsupported_in_every_case() -> None:
     assert unsupported_layers(lines) == {IMPLS[1]}
     assert unsupported_layers(many_lines(IMPLS)) == set()
     assert unsupported_layers(without(many_lines(IMPLS), IMPLS[0], "oom", "full")) == set()
-
-
-def test_several_that_are_away_for_different_reasons_are_one_sentence() -> None:
-    lines = without(many_lines(IMPLS), IMPLS[1], "unsupported", "needs a GPU")
-    lines = without(lines, IMPLS[2], "unsupported", "not installed")
-    others, said = unsupported_sentences(lines)
-    assert {line.impl for line in others} == {IMPLS[0]}
-    assert said == "unsupported in every case: attention.flash_attn, attention.xformers: see report.md"
-
-
-def test_one_reason_alone_is_left_to_its_remark() -> None:
-    lines = without(many_lines(IMPLS), IMPLS[1], "unsupported", "not installed")
-    assert unsupported_sentences(lines) == (lines, "")
-    alike = without(lines, IMPLS[2], "unsupported", "not installed")
-    assert unsupported_sentences(alike) == (alike, "")

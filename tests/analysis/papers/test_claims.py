@@ -46,7 +46,7 @@ def test_a_ratio_is_held_against_a_bound_with_its_interval(kind: str, wanted: fl
 def test_a_bound_must_hold_at_every_point_that_it_is_of() -> None:
     lines = pair(lambda n: 0.5 if n == 512 else 2.0)
     one = judge(lines, RATIO, at_least=1)
-    assert (one.verdict, one.reason) == (REFUTED, "at n = 512 it is 0.5, and not 1 or more")
+    assert one.verdict == REFUTED
     assert judge(lines, RATIO, at_least=1, at={"seq_len": [256, 1024]}).verdict == CONFIRMED
 
 

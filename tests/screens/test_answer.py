@@ -1,0 +1,114 @@
+"""The answer after a sweep: on the terminal, and in report.md."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from report.found import FORWARD, some_findings, some_lines, some_origin
+from report.many import many_lines, without
+from screens.states import failed, renamed, usual
+from screens.text_file import printed, terminal, titled
+from syrupy import SnapshotAssertion
+
+from harness.analysis.analyse import Analysis, analyse
+from harness.analysis.crossovers import Crossover
+from harness.report.report_data import Contents, report_markdown, show_answer
+from harness.results.columns import CaseResult
+
+ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chunked", "fused", "gqa", "window", "flex")]
+
+
+def shown(contents: Contents, width: int = 100) -> str:
+    console = terminal(width)
+    show_answer(contents, console)
+    return printed(console)
+
+
+def answer(lines: Sequence[CaseResult], width: int = 100) -> str:
+    return shown(Contents(lines, analyse(lines)), width)
+
+
+def test_the_fastest_layer_the_crossings_and_the_costs_are_told(snapshot: SnapshotAssertion) -> None:
+    lines = usual()
+    vague = [replace(line, time_hi_s=line.time_s * 3) for line in lines]
+    small = [line for line in lines if line.seq_len <= 512 and line.impl != "attention.naive"]
+    once = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in lines]
+    screens = {"usual": lines, "wide intervals": vague, "short sequences": small, "one trial each": once}
+    assert titled({title: answer(of) for title, of in screens.items()}) == snapshot
+
+
+@pytest.mark.parametrize("width", [120, 75, 62])
+def test_exponents_give_way_to_names_and_numbers_are_never_cut(width: int, snapshot: SnapshotAssertion) -> None:
+    longer = renamed(usual(), rnn_torch="rnn.minlstm.parallel", attention_fused="attention.linear.recurrent")
+    own = [replace(line, impl=f"a.module.of.mine:{line.impl}") for line in usual()]
+    screens = {"ours": answer(longer, width), "own": answer(own, width)}
+    assert "…" not in "".join(screens.values())
+    assert titled(screens) == snapshot
+
+
+def test_what_failed_was_not_timed_or_not_counted_is_told_once_with_its_reason(snapshot: SnapshotAssertion) -> None:
+    lines = usual()
+    untimed = [replace(line, time_s=None) if line.impl == "attention.naive" else line for line in lines]
+    odd = [
+        replace(line, status="unsupported", reason="odd", time_s=None) if line.num_heads == 8 else line
+        for line in lines
+    ]
+    unknown = {"peak_bytes": None, "peak_traced_bytes": 2**17, "peak_resident_bytes": 100 * 2**20}
+    outside = [
+        replace(line, **unknown, facts_unknown="peak_bytes: it allocates outside torch")
+        if (line.impl, line.seq_len) == ("attention.naive", 2048)
+        else line
+        for line in lines
+    ]
+    away = many_lines(["rnn.gru", "attention.flash_attn", "attention.xformers"])
+    for impl in ("attention.flash_attn", "attention.xformers"):
+        away = without(away, impl, "unsupported", f"{impl} is not installed")
+    strange = renamed(
+        [line for line in lines if line.d_model == 128], attention_naive="my.mod:[red]", rnn_torch="a\x1b[31mb"
+    )
+    strange[0] = replace(strange[0], status="error", reason="[/bold] in a message", time_s=None)
+    screens = {
+        "all failed": failed(lines),
+        "one layer not timed": untimed,
+        "one panel not supported": odd,
+        "memory outside torch": outside,
+        "layers that are not installed": away,
+        "markup and control characters": strange,
+    }
+    assert titled({title: answer(of) for title, of in screens.items()}) == snapshot
+
+
+def over(slower: str, n: float | None, lo: float | None = 0.0, hi: float | None = None) -> Crossover:
+    return Crossover(slower, "rnn.torch", FORWARD, "time", 32, 2, 1, n, lo, hi, 64, 512)
+
+
+def test_of_many_crossings_the_decided_ones_come_first_and_the_rest_is_counted(snapshot: SnapshotAssertion) -> None:
+    lines = many_lines(["rnn.torch", *ATTENTION])
+    undecided = [over(impl, None) for impl in ATTENTION[:5]]
+    decided = [over(ATTENTION[5], 0.0, 0.0, 0.0), over(ATTENTION[6], 300.0, 280.0, 320.0)]
+    decided.append(over(ATTENTION[7], 100.0, 90.0, 110.0))
+    screens = {
+        "six pairs": [*undecided, decided[2]],
+        "seven pairs": [over(impl, None) for impl in ATTENTION[:7]],
+        "eight pairs": [*undecided, *decided],
+    }
+    answers = {title: Contents(lines, Analysis(crossovers=of)).answers[0].sentences for title, of in screens.items()}
+    assert titled({title: "\n".join(sentences) for title, sentences in answers.items()}) == snapshot
+
+
+def test_report_md_is_the_answer_with_claims_failures_and_its_command(snapshot: SnapshotAssertion) -> None:
+    lines = some_lines()
+    machine = {"torch": {"version": "x.y.z"}, "cpu": {"model": "a processor"}}
+    usual_report = report_markdown(Contents(lines, some_findings(lines), some_origin(**machine)))
+    nothing = report_markdown(Contents([], Analysis(), some_origin()))
+    assert titled({"usual": usual_report, "nothing measured": nothing}) == snapshot
+
+
+def test_report_md_is_short_enough_for_a_pull_request(snapshot: SnapshotAssertion) -> None:
+    lines = [replace(line, batch_size=b) for line in some_lines() for b in range(1, 20)]
+    lines = [replace(line, reason=f"{line.reason} {line.batch_size}") if line.reason else line for line in lines]
+    found = some_findings(some_lines())
+    crossing = [replace(found.crossovers[0], batch_size=b) for b in range(1, 60)]
+    text = report_markdown(Contents(lines, replace(found, crossovers=crossing), some_origin()))
+    assert len(text.splitlines()) < 150
+    assert text == snapshot

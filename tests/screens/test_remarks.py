@@ -1,0 +1,111 @@
+"""Remarks and the small reports: quality of measurement, failures, verification, and how far gradients reach."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from report.many import many_lines, without
+from report.test_reach import naive, run
+from report.text.test_gradient_reach import SURE, found
+from rows import usual_lines
+from screens.text_file import titled
+from syrupy import SnapshotAssertion
+
+from harness.fit.gradient_decay import Rate
+from harness.report.attention_and_gradients import gradient_reach_sentence
+from harness.report.text.cautions import (
+    WIDTH,
+    failure_remarks,
+    report_cautions,
+    verification_lines,
+    verification_summary,
+)
+from harness.sweep_axes import Case
+
+LINE = usual_lines()[0]
+REASON = "gradient of projection.weight is off by 2.9e+00 of its norm, where rounding explains 1.9e-06 in this layer"
+OK = {"status": "ok", "reason": None, "against": "NaiveReference", "tolerance": 2e-6, "output_error": 3e-7}
+LONG = "a_package_of_mine.layers_of_attention:LearnedRelativePositionsWithForgetting"
+
+
+def at(impl: str = "attention.naive", **change: Any) -> Case:
+    return Case(**{"impl": impl, "seq_len": 64, "d_model": 64, "num_heads": 4, "batch_size": 2, **change})
+
+
+WRONG = {"status": "incorrect", "reason": REASON}
+VERIFIED = [
+    (at(), OK),
+    (at(mode="train"), {**OK, "gradient_error": 1e-6, "gradient_tolerance": 2e-6}),
+    (
+        at(mode="decode", mask="padding", padding_fraction=0.25),
+        {"status": "unsupported", "reason": "has no padding"},
+    ),
+    (at(LONG), WRONG),
+    (at("rnn.elman"), {**OK, "against": "itself in float64", "output_error": 1e-9}),
+]
+
+
+def test_what_to_know_of_a_measurement_is_told_once_for_all_cases_alike(snapshot: SnapshotAssertion) -> None:
+    sizes = (64, 128, 256)
+    two = {"bimodal": True, "bimodal_fast_s": 0.0046, "bimodal_slow_s": 0.0082}
+    cause = "slow trials paid 4,100 page faults a call, fast ones 12"
+    claimed = [replace(LINE, flops=1000 * n, flops_full=1000 * n, flops_claimed=900 * n, seq_len=n) for n in sizes]
+    states = {
+        "ordinary": usual_lines(),
+        "bimodal with a cause": [replace(LINE, **two, bimodal_cause=cause)],
+        "bimodal without a cause": [replace(LINE, bimodal=True)],
+        "many bimodal cases": [replace(LINE, **two, seq_len=n) for n in range(1, 11)],
+        "a fallback": [replace(LINE, backend_fallback="it fell back to math", seq_len=n) for n in sizes],
+        "host-bound": [replace(LINE, host_bound=True, wall_call_s=0.003)],
+        "a claim of fewer FLOPs": claimed,
+        "a claim of the work without a mask": [replace(LINE, flops=600, flops_full=1000, flops_claimed=1000)],
+        "facts that are not known": [replace(LINE, facts_unknown="flops: mylib::scan has no formula")],
+    }
+    assert titled({title: "\n".join(report_cautions(lines)) for title, lines in states.items()}) == snapshot
+
+
+def test_failures_alike_are_one_remark_and_limits_are_named(snapshot: SnapshotAssertion) -> None:
+    impls = ["rnn.gru", "attention.flash_attn", "attention.xformers"]
+    one = without(many_lines(impls), impls[1], "unsupported", "not installed")
+    states = {
+        "equal reasons": [replace(LINE, status="oom", reason="out of memory", seq_len=n) for n in (64, 128)],
+        "a limit": run((naive(64), "ok"), (naive(128), "ok"), (naive(256), "oom")),
+        "limits alike": run(*[(naive(n, d), "ok" if n < 128 else "timeout") for n in (64, 128) for d in (32, 64)]),
+        "a limit along d": run((naive(64, 32), "ok"), (naive(64, 64), "oom")),
+        "a limit and an error": run((naive(64), "ok"), (naive(128), "oom"), (Case("rnn.elman", 64, 32, 1), "error")),
+        "one layer is not installed": one,
+        "two are away for the same reason": without(one, impls[2], "unsupported", "not installed"),
+        "two are away for different reasons": without(one, impls[2], "unsupported", "needs a GPU"),
+    }
+    assert titled({title: "\n".join(failure_remarks(lines)) for title, lines in states.items()}) == snapshot
+
+
+def test_a_verification_has_what_is_wrong_first_then_a_line_for_each_layer(snapshot: SnapshotAssertion) -> None:
+    control = [(Case("rnn.elman", 8, 8, 1), {"status": "error", "reason": "a\x1b[31mb\nc"})]
+    wide = [(Case("rnn.elman", 8, 8, 1), {**OK, "gradient_error": 1e-4, "gradient_tolerance": 1e-3})]
+    screens = {
+        "summary": verification_summary(VERIFIED),
+        "every case": verification_lines(VERIFIED),
+        "control characters": verification_summary(control),
+        "a wide tolerance": verification_summary(wide),
+    }
+    texts = {title: list(lines) for title, lines in screens.items()}
+    # No name is cut, and only a name is wider than a terminal.
+    assert all(len(line) <= WIDTH or len(line.split()) == 1 for lines in texts.values() for line in lines)
+    assert titled({title: "\n".join(lines) for title, lines in texts.items()}) == snapshot
+
+
+def test_a_gradients_reach_is_a_sentence(snapshot: SnapshotAssertion) -> None:
+    states = {
+        "fades": found(),
+        "one seed": found(Rate(0.8, 0, math.inf)),
+        "too few seeds": found(Rate(0.8, 0.5, 1.3)),
+        "does not fade": found(Rate(0.999, 0.998, 0.9999)),
+        "grows": found(Rate(1.1, 1.05, 1.15)),
+        "two rates": found(steady=False, near=Rate(0.5, 0.4, 0.6), far=Rate(0.95, 0.94, 0.96)),
+        "too few distances": found(None, fitted=1, reach=1, ends=True),
+        "underflows": found(SURE, fitted=40, reach=44, ends=True, underflows=True),
+        "ends": found(SURE, fitted=32, reach=32, ends=True),
+        "has gaps": found(SURE, fitted=6, reach=98, ends=True),
+    }
+    assert titled({title: gradient_reach_sentence(decay) for title, decay in states.items()}) == snapshot
