@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.former_names import STATUSES
 from harness.results.columns import COLUMNS, FACT_COLUMNS
-from harness.stats.estimate import Trial
+from harness.stats.estimate import Trial, value_of_samples
 from harness.sweep_axes import FAILURES, Case
 
 # Entries that the driver itself writes into each row.
@@ -29,7 +29,8 @@ REOPEN = "reopen"
 # bimodal times.
 _OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry != "calls"]
 _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz")))
-# The numbers kept of a trial. `value_s` and `median_s` are the fastest and the median sample, in seconds per call.
+# The numbers kept of a trial. `value_s` is made of its fastest samples (`value_of_samples`), and `median_s` is its median
+# sample, both in seconds per call.
 # `calls` is the number of calls in all samples.
 RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
 # No call takes less than a millionth of a nanosecond or more than a century, so other numbers are damaged.
@@ -48,7 +49,7 @@ MOST_ROUND = 2**62
 def trial_of_row(row: Mapping[str, Any]) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
     samples_s = row["samples_s"]
-    return Trial(min(samples_s), median(samples_s), row["wall_s"], row.get("probe_s", row.get("pulse_s")))
+    return Trial(value_of_samples(np.array(samples_s)), median(samples_s), row["wall_s"], row.get("probe_s", row.get("pulse_s")))
 
 
 def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
@@ -63,7 +64,9 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
         return None
     try:
         ordered = array("d", samples)
-        np.frombuffer(ordered).sort()  # in place; NaN is sorted last
+        numbers = np.frombuffer(ordered)
+        value_s = value_of_samples(numbers)
+        numbers.sort()  # in place; NaN is sorted last
         if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None
         if not (probe_s is None or 0 < probe_s < math.inf):
@@ -72,7 +75,7 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
         median_s = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
         recorded = [value if value is not None and math.isfinite(value) else math.nan for value in map(get, _RECORDED)]
-        return array("d", [ordered[0], median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
+        return array("d", [value_s, median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
     except (TypeError, OverflowError):  # not a number, or too large for a float
         return None
 

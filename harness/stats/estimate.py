@@ -1,7 +1,7 @@
 """Estimate the time of a case and its 95 % confidence interval from its trials, and decide when they are enough.
 
 Noise on a busy machine mostly adds time: a neighbour, a page fault, a lower clock. The value of a trial is therefore
-its fastest sample. The time of a case is a low quantile of these values. Of the estimators tried, this one is among the
+made of its fastest samples, one of every five. The time of a case is a low quantile of these values. Of the estimators tried, this one is among the
 most repeatable. The reasons are in `docs/estimator.md`; `tests/bench/bench_estimators.py` prints the figures.
 
 Trials are independent of each other, but samples of one trial are not. The interval is therefore computed from the
@@ -36,9 +36,25 @@ QUIET_PROBE = 1.15
 FEWEST_ALONE = 4
 
 
+# The fastest of more samples is faster. So that short calls, of which a trial has many samples, have no better chance
+# than long ones, the value of a trial is made of the fastest of every so many samples. A trial has at least so many.
+BLOCK = 5
+
+
+def value_of_samples(samples_s: Floats) -> float:
+    """The value of a trial in seconds per call: the mean of the fastest samples of its blocks of `BLOCK` in a row.
+
+    Samples beyond the last whole block do not count. Of fewer samples than a block, it is the fastest.
+    """
+    blocks = len(samples_s) // BLOCK
+    if blocks < 2:
+        return float(np.minimum.reduce(samples_s[:BLOCK]))
+    return float(np.add.reduce(np.minimum.reduce(samples_s[: blocks * BLOCK].reshape(blocks, BLOCK), axis=1)) / blocks)
+
+
 @dataclass(frozen=True)
 class Trial:
-    """The fastest and the median sample of a trial in seconds per call, its wall time, and its probe time, if any."""
+    """The value (`value_of_samples`) and the median sample of a trial in seconds per call, its wall and probe time."""
 
     value_s: float
     median_s: float
@@ -142,6 +158,8 @@ def _estimate(time_s: float, down: float, up: float, median_s: float) -> Estimat
 
 # Number of quiet trials that a case needs before the limit on trials may end it.
 LEAST_QUIET = 2
+# Number of trials that a case needs before the limit on its time may end it: two cannot outvote a third.
+FEWEST_TRIALS = 3
 # Trials added once the interval is narrow, as a share of the trials made before.
 CONFIRMATION = 0.5
 
@@ -166,7 +184,7 @@ def stop_reason(trials: Sequence[Trial], best_probe_s: float | None, limits: Lim
     - The interval is as narrow as `target`, and already was with at most two thirds of the trials (`precise`). The
       second condition does not apply at the maximum number of trials, or if that number is fixed.
     - The interval is wider, and the case has the maximum number of trials (`max_rounds`).
-    - The trials of the case have taken `case_s` (`time_limit`).
+    - The trials of the case have taken `case_s`, and are at least `FEWEST_TRIALS` (`time_limit`).
 
     A case with fewer than `LEAST_QUIET` quiet trials continues beyond `max_rounds`.
     """
@@ -198,7 +216,7 @@ def reason_of(
             return "precise"
     if number >= limits.max_rounds and number_quiet >= _least_quiet(limits):
         return "max_rounds"
-    return "time_limit" if number and wall_s >= limits.case_s else None
+    return "time_limit" if number >= min(FEWEST_TRIALS, limits.max_rounds) and wall_s >= limits.case_s else None
 
 
 def _least_quiet(limits: Limits) -> int:
