@@ -29,8 +29,8 @@ REOPEN = "reopen"
 # bimodal times.
 _OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry != "calls"]
 _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz")))
-# The numbers kept of a trial. `value_s` is made of its fastest samples (`value_of_samples`), and `median_s` is its median
-# sample, both in seconds per call.
+# The numbers kept of a trial. `value_s` is made of its fastest samples (`value_of_samples`), and `median_s` is its
+# median sample, both in seconds per call.
 # `calls` is the number of calls in all samples.
 RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
 # No call takes less than a millionth of a nanosecond or more than a century, so other numbers are damaged.
@@ -49,7 +49,8 @@ MOST_ROUND = 2**62
 def trial_of_row(row: Mapping[str, Any]) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
     samples_s = row["samples_s"]
-    return Trial(value_of_samples(np.array(samples_s)), median(samples_s), row["wall_s"], row.get("probe_s", row.get("pulse_s")))
+    probe_s = row.get("probe_s", row.get("pulse_s"))
+    return Trial(value_of_samples(np.array(samples_s)), median(samples_s), row["wall_s"], probe_s)
 
 
 def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":

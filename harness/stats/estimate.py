@@ -1,8 +1,9 @@
 """Estimate the time of a case and its 95 % confidence interval from its trials, and decide when they are enough.
 
 Noise on a busy machine mostly adds time: a neighbour, a page fault, a lower clock. The value of a trial is therefore
-made of its fastest samples, one of every five. The time of a case is a low quantile of these values. Of the estimators tried, this one is among the
-most repeatable. The reasons are in `docs/estimator.md`; `tests/bench/bench_estimators.py` prints the figures.
+made of its fastest samples, one of every five. The time of a case is a low quantile of these values. Of the estimators
+tried, this one is among the most repeatable. The reasons are in `docs/estimator.md`;
+`tests/bench/bench_estimators.py` prints the figures.
 
 Trials are independent of each other, but samples of one trial are not. The interval is therefore computed from the
 spread between trials alone. A wide interval means that the trials disagree about the position of the fast ones.

@@ -13,13 +13,16 @@ import resource
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from harness.trial.workload import Unsupported
 
@@ -160,27 +163,38 @@ def affinity_mover(threads: int) -> Callable[[int], None]:
     return move
 
 
-# 192³ multiply-adds: a tenth of a millisecond on one core, large enough to wake all threads.
+# 192³ multiply-adds: a tenth of a millisecond on one core, large enough to wake all threads. Exponentials, products of
+# other sizes and attention, tried beside it, followed the times of layers no better.
 _SIZE = 192
-_REPEATS = 8
+_READINGS = 8
 
 
-def probe_s() -> float:
-    """The shortest of several times of the probe, in seconds, with torch's present number of threads.
+@cache
+def probe_matrices() -> tuple[Tensor, Tensor]:
+    """The factor and the product of the probe. The fork server makes them, so that trials need no new memory.
 
-    The probe is a reference workload, timed just before and just after the samples. Shared machines have two speeds.
-    For seconds at a time, a neighbour takes part of the cores or the cache, and everything runs a third slower. A
-    layer's samples cannot distinguish a disturbed machine from a slow layer. A fixed workload can.
+    The cost of new memory depends on the allocator, and large blocks that are freed change how the allocator behaves.
+    NumPy fills the matrices, because the fork server must not start torch's threads.
     """
-    # The result goes to existing memory: the cost of new memory depends on the allocator, not on the machine.
-    x, y = torch.ones(_SIZE, _SIZE), torch.empty(_SIZE, _SIZE)
-    best = float("inf")
+    factor, product = torch.from_numpy(np.ones((2, _SIZE, _SIZE), np.float32))
+    return factor, product
+
+
+def probe_readings() -> list[float]:
+    """Times of the probe in seconds, with torch's present number of threads, after a first one that does not count.
+
+    The probe is a reference workload, timed before, after and between the samples. Shared machines have several
+    speeds. For seconds at a time, a neighbour takes part of the cores or the cache, and everything runs a third slower.
+    A layer's samples cannot distinguish a disturbed machine from a slow layer. A fixed workload can.
+    """
+    factor, product = probe_matrices()
+    readings = []
     with torch.no_grad():
-        for _ in range(_REPEATS):
+        for _ in range(1 + _READINGS):
             start = perf_counter()
-            torch.mm(x, x, out=y)
-            best = min(best, perf_counter() - start)
-    return best
+            torch.mm(factor, factor, out=product)
+            readings.append(perf_counter() - start)
+    return readings[1:]
 
 
 _STAT = Path("/proc/stat")

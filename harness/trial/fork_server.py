@@ -23,7 +23,7 @@ import sys
 from typing import Any, NoReturn
 
 from harness import layer_lookup
-from harness.trial import compilation, sandbox, trial_kinds
+from harness.trial import compilation, environment, sandbox, trial_kinds
 
 MAX_REQUEST = 65536
 
@@ -34,6 +34,7 @@ def serve(descriptor: int) -> NoReturn:
     compilation.set_up_compiler()
     for name in layer_lookup.names():
         layer_lookup.load_class(name)
+    environment.probe_matrices()
     _freeze()
     gc.enable()
     with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):

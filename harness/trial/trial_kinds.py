@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -244,7 +245,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
         case, request["seed"], request["trial_s"], request.get("check_last_call", True)
     ),
     "turns": _turns,
-    "probe": lambda request, case: {"probe_s": environment.probe_s()},
+    "probe": lambda request, case: {"probe_s": median(environment.probe_readings())},
     "flops": lambda request, case: peak_rates.take_flops(case, request["trial_s"], request["memory_limit"]),
     "bandwidth": lambda request, case: peak_rates.take_bandwidth(case, request["trial_s"], request["memory_limit"]),
     "attention_map": lambda request, case: attention_and_gradients.attention_map(

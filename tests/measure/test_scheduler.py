@@ -163,12 +163,12 @@ def test_what_cannot_be_is_a_row_with_its_reason_and_never_run() -> None:
     ]
 
 
-def test_a_case_has_its_time_limit() -> None:
+def test_a_case_has_its_time_limit_once_it_has_three_trials() -> None:
     def slow(case: Case, number: int) -> dict[str, Any]:
         return {**jumpy(case, number), "wall_s": 60.0}
 
     sweep(runner := Pretender(slow))
-    assert Counter(runner.order("time")) == dict.fromkeys(CASES, 2)
+    assert Counter(runner.order("time")) == dict.fromkeys(CASES, 3)
 
 
 def test_a_case_disturbed_in_all_its_rounds_is_repeated_in_a_quiet_moment() -> None:

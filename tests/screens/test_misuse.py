@@ -31,7 +31,7 @@ EDITS = {
     "other-length": ("- 256", "- 16", ""),
     "no-number": ("min_rounds: 4", "min_rounds: few", ""),
     "no-value": ("min_rounds: 4", "", ""),
-    "no-finite-value": ("max_rounds: 4", "max_rounds: .nan", ""),
+    "no-finite-value": ("max_rounds: 10", "max_rounds: .nan", ""),
     "no-key": ("seed: 0", "sed: 0", ""),
     "no-precision": ("precision:", "precision: null\nelse:", ""),
     "too-deep": ("seed: 0", f"seed: {'[' * 3000}", ""),

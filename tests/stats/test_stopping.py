@@ -23,7 +23,8 @@ def trials(*values: float, probe_s: float = 1.0, wall_s: float = 0.1) -> list[Tr
         (trials(1, 1, 1, 1, 1), "precise"),
         (trials(1, 1, 1, 3, 3), "precise"),
         (trials(1, 1.2, 1.4, 1.6, 1.8), "max_rounds"),
-        (trials(1, 2, wall_s=5.0), "time_limit"),
+        (trials(1, 2, wall_s=5.0), None),
+        (trials(1, 2, 3, wall_s=5.0), "time_limit"),
     ],
 )
 def test_a_case_stops_when_precise_or_at_a_limit(seen: list[Trial], reason: str | None) -> None:

@@ -22,6 +22,8 @@ MIN_SAMPLE_S = 0.5e-3
 # The fastest of few samples depends on chance if calls differ. For calls of 10 ms with varying page faults, the
 # run-to-run error was 6 to 12 % with three samples a trial, and 1 to 7 % with six.
 MIN_SAMPLES = 5
+# A sample this long is so much longer than filling the caches that other work between two samples does not matter.
+LONG_SAMPLE_S = 20e-3
 # Warm-up is over when the last few calls no longer beat the ones before by more than this share …
 STEADY = 0.02
 STEADY_CALLS = 3
@@ -59,11 +61,13 @@ def take_samples(
     count: Callable[[], Usage] = usage,
     renew: Callable[[], None] = lambda: None,
     singly: bool = False,
+    between: Callable[[], None] = lambda: None,
 ) -> Samples:
     """Take samples of `call` for about `budget_s` seconds, and at least `MIN_SAMPLES`.
 
     `sync` waits until a call's work is done. Before each sample, `renew` changes the input; this is not timed. With
-    `singly`, each sample is one call, however short.
+    `singly`, each sample is one call, however short. Between two samples of at least `LONG_SAMPLE_S`, `between` is
+    called; it may use the caches.
     """
     result = Samples(clock_s=clock_cost(clock))
     gc.disable()  # a collection inside a sample is Python's cost, not the layer's
@@ -74,8 +78,10 @@ def take_samples(
         per_call = max(median(times[-STEADY_CALLS:]) - result.clock_s, LEAST_CALL_S)
         calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
         before, begin = count(), clock()
-        end = begin
+        start = end = begin
         while len(result.samples_s) < MIN_SAMPLES or end - begin < budget_s:
+            if result.samples_s and end - start >= LONG_SAMPLE_S:
+                between()
             renew()
             start = clock()
             for _ in range(calls):

@@ -15,7 +15,15 @@ from typing import Any
 
 from harness.sweep_axes import Case
 from harness.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
-from harness.trial.environment import affinity_mover, cpu_mhz, probe_s, randomize_heap, settle_heap, usage, warm_up
+from harness.trial.environment import (
+    affinity_mover,
+    cpu_mhz,
+    probe_readings,
+    randomize_heap,
+    settle_heap,
+    usage,
+    warm_up,
+)
 from harness.trial.reuse_between_calls import LastCall, Renewal, check_call_times, check_last_call, take_last_call
 from harness.trial.sandbox import send
 from harness.trial.timing import sampler
@@ -111,10 +119,16 @@ def _check_not_compiled_since(made: int) -> None:
 
 def _on_cpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
     work, renewal = layer.work, layer.renewal
-    before_s = probe_s()
-    samples = take_samples(work.call, work.sync, trial_s, renew=renewal, singly=renewal.restores)
-    # Take the quieter of the two: the fastest samples come from that end of the trial.
-    return samples, {"probe_s": min(before_s, probe_s()), "cpu_mhz": cpu_mhz()}
+    readings = probe_readings()
+    samples = take_samples(
+        work.call,
+        work.sync,
+        trial_s,
+        renew=renewal,
+        singly=renewal.restores,
+        between=lambda: readings.extend(probe_readings()),
+    )
+    return samples, {"probe_s": median([*readings, *probe_readings()]), "cpu_mhz": cpu_mhz()}
 
 
 def _on_gpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
