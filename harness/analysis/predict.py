@@ -316,13 +316,15 @@ def _failed(lines: Iterable[CaseResult], where: SizeRequest, without_heads: Coll
 def probability_first_is_least(costs: Sequence[Prediction]) -> float:
     """Return the share of random draws in which the first cost is the smallest.
 
-    Log costs are drawn from a normal distribution with a separate spread to each side. Ties are shared, so two equal
-    costs get equal shares, as do two costs without bounds. The random seed is fixed, so the result is reproducible.
+    Log costs are drawn from normal distributions around the middle of each interval. With a separate spread to each
+    side, a cost with a long interval downwards would be the smallest far too often. Ties are shared, so two equal costs
+    get equal shares, as do two costs without bounds. The random seed is fixed, so the result is reproducible.
     """
     normal = np.random.default_rng(0).standard_normal((_DRAWS, len(costs)))
-    down = np.array([log_distance(cost.lo, cost.value) for cost in costs]) / _REACH
-    up = np.array([log_distance(cost.value, cost.hi) for cost in costs]) / _REACH
+    down = np.array([log_distance(cost.lo, cost.value) for cost in costs])
+    up = np.array([log_distance(cost.value, cost.hi) for cost in costs])
     with np.errstate(invalid="ignore"):
-        drawn = np.log([cost.value for cost in costs]) + np.where(normal < 0, normal * down, normal * up)
+        middle = np.log([cost.value for cost in costs]) + np.where(np.isfinite(down + up), (up - down) / 2, 0.0)
+        drawn = middle + normal * (down + up) / (2 * _REACH)
     least = drawn == drawn.min(axis=1, keepdims=True)
     return float(np.mean(least[:, 0] / least.sum(axis=1)))

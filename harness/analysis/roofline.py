@@ -6,7 +6,7 @@ faster by the noise floor, the difference between two measurements of the same t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -97,14 +97,35 @@ def roof_points(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[Roof
     return found
 
 
+def with_possible_times(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
+    """Return the lines with lower ends of times that the machine can reach.
+
+    No call is faster than its FLOPs at the peak and its traffic at the bandwidth allow, where calibration measured
+    these. An end is never raised above the time itself: a time above the roof contradicts the calibration.
+    """
+    by_kind = {_kind(roof): roof for roof in known}
+    return [_possible(line, by_kind.get(_kind(line))) for line in lines]
+
+
+def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
+    if roof is None or not (line.time_s and line.time_lo_s is not None and line.flops and line.min_bytes):
+        return line
+    allowed = _allowed_flops_per_s(line, roof, line.flops / line.min_bytes)
+    least_s = min(line.time_s, line.flops / (allowed * roof.noise))
+    return replace(line, time_lo_s=least_s) if least_s > line.time_lo_s else line
+
+
+def _allowed_flops_per_s(line: CaseResult, roof: Roof, flops_per_byte: float) -> float:
+    crossing = share_at_ridge(line, roof.cache_bytes)
+    return roof.at(flops_per_byte / crossing if crossing else inf)
+
+
 def _kind(of: CaseResult | Roof) -> tuple[str, str, int]:
     return of.dtype, of.device, of.threads if of.device == "cpu" else 0
 
 
 def _point(line: CaseResult, roof: Roof, flops: int, flops_per_byte: float, time_s: float) -> RoofPoint:
-    crossing = share_at_ridge(line, roof.cache_bytes)
-    memory = flops_per_byte / crossing if crossing else inf
-    allowed, reached = roof.at(memory), flops / time_s
+    allowed, reached = _allowed_flops_per_s(line, roof, flops_per_byte), flops / time_s
     lo = flops / line.time_hi_s if line.time_hi_s else 0.0
     hi = flops / line.time_lo_s if line.time_lo_s else inf
     return RoofPoint(

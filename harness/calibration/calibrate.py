@@ -49,13 +49,15 @@ class Replicate(Case):
 class Replicates:
     """The result of the A/A run. `times_s` holds one time per copy, in seconds, for each case and repeat.
 
-    One reading of the clock takes `clock_s`. The share of trials during which the probe was slow is `disturbed_share`;
-    it is None on a GPU, which has no probe. The list `failures` says why trials gave no time.
+    One reading of the clock takes `clock_s`. The share of trials during which the probe was slow is `disturbed_share`,
+    and its shortest time `best_probe_s`; both are None on a GPU, which has no probe. The list `failures` says why
+    trials gave no time.
     """
 
     times_s: dict[Case, list[list[float]]] = field(default_factory=dict)
     clock_s: float | None = None
     disturbed_share: float | None = None
+    best_probe_s: float | None = None
     failures: list[str] = field(default_factory=list)
 
 
@@ -123,6 +125,7 @@ def _gathered(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
     result = Replicates(times_s={case: [] for case in cases})
     everything = [trial for log in logs for trial in log.all_trials()]
     best = best_probe(everything)
+    result.best_probe_s = best
     if best is not None:
         result.disturbed_share = 1 - float(are_quiet(everything, best).mean())
     clocks_s = [clock_s for log in logs for clock_s in log.clocks_s]
@@ -252,11 +255,12 @@ class Calibration:
     failures: tuple[str, ...]
     load: machine_state.BackgroundLoad
     state: machine_state.MachineState
+    best_probe_s: float | None = None
 
 
-# A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, 0.4 s with `quick`.
+# A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, and at least `PEAK_S`.
 # Peaks are measured in rounds too, so that a burst of noise does not disturb every round of one dtype.
-PEAK_TRIALS = 4
+PEAK_TRIALS, PEAK_S = 4, 0.4
 PEAK_ROUNDS = 3
 
 
@@ -278,7 +282,7 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
     if twins.clock_s is None or all(len(times) < 2 for times in blocks):
         raise UsageError(f"no case could be timed twice: {'; '.join(twins.failures)}")
     say("peaks: matrix products and memory")
-    with executor_for(PEAK_TRIALS * plan.precision.trial_s) as executor:
+    with executor_for(max(PEAK_S, PEAK_TRIALS * plan.precision.trial_s)) as executor:
         torch = executor.run("machine").values
         flops, bandwidth = _peaks(one, executor)
     outcomes = {**{f"peak of {dtype}": outcome for dtype, outcome in flops.items()}, "bandwidth": bandwidth}
@@ -307,6 +311,7 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
         failures=(*failures, *twins.failures),
         load=load,
         state=state,
+        best_probe_s=twins.best_probe_s,
     )
 
 

@@ -204,6 +204,9 @@ FEWEST_SIZES = 3
 # Points do not follow a law if they lie more than this many times their error from it. That error is the points'
 # standard error and `LAW_ERROR`, added as squares.
 FAR_OFF = 3.0
+# A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
+# is not their law, however uncertain they are (root mean squares).
+MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
 # A hidden term that is at most this share of the cost at every point changes no result.
 _EMPTY = 0.02
 # The best rivals are kept with a law, up to this number. They widen the intervals of exponents and predictions.
@@ -272,7 +275,9 @@ def _fit(
     if spreads is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
     else:
-        reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), hidden)
+        reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), hidden) or _missed(
+            float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2))), cv_error, spreads
+        )
     others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
     return replace(
         law,
@@ -283,6 +288,16 @@ def _fit(
         trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
         rivals=tuple(_law(problem, which, axes) for which in others),
     )
+
+
+def _missed(off: float, cv_error: float | None, spreads: Floats | None) -> str:
+    """Why a law that misses its points, or sizes left out of the fit, is not determined; empty if it misses neither."""
+    noisy = ": the times are too uncertain to tell" if spreads is not None and np.median(spreads) > MOST_OFF / 2 else ""
+    if off > MOST_OFF:
+        return f"it misses the points by {100 * off:.0f} %{noisy}"
+    if cv_error is not None and cv_error > MOST_OFF_LEFT_OUT:
+        return f"it misses sizes left out of the fit by {100 * cv_error:.0f} %{noisy}"
+    return ""
 
 
 def _choose(

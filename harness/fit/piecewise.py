@@ -80,7 +80,10 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
         here = sizes.n == n
         jump = float(np.exp(np.median(np.log(target[here] / left.predicted(left.best, columns[here])))))
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
-        least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(rss / freedom)))
+        off = np.empty(len(costs))
+        for part, side in ((~above, left), (above, right)):
+            off[part] = np.log(target[part] / side.predicted(side.best, columns[part]))
+        least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
             found.append((rss, Break(float(n), jump)))
     return min(found, key=lambda pair: pair[0])[1] if found else None

@@ -1,11 +1,13 @@
 """Rebuild a run's tables, plots and reports from its rows alone, or make them from pytest-benchmark results."""
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 from harness.analysis import crossovers, fitted_laws, published_claims
 from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import claims_table
+from harness.analysis.roofline import roofs, with_possible_times
 from harness.errors import UsageError
 from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots
@@ -25,6 +27,7 @@ def build(run: Path, drawing: BackgroundPlots | None = None, out: Path | None = 
     directory cannot be written.
     """
     stored = read_run_directory(run)
+    stored = replace(stored, lines=with_possible_times(stored.lines, roofs(stored.machine)))
     provenance = provenance_of(stored)
     directory = out or run
     try:

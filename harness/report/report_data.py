@@ -26,6 +26,7 @@ class Contents:
     - `about`: the run in a few words. `machine`: facts about the machine, by name.
     - `settings`, `crossovers`, `points`: the panels, and the findings of each facet
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
+    - `quality`: how good the measurement was
     - `held_out`: how well cost models predict. `published`: a paper's section, or None.
     - `failures`: the failed cases. `failed`: the same in sentences. `cautions`: what to know about the other cases.
     - `above_roof`: measurements that contradict the calibration
@@ -56,13 +57,14 @@ class Contents:
         self.published = claims.published_section(paper, hardware) if paper else None
         self.failures = cautions.failures_table(lines)
         self.failed = cautions.failure_remarks(lines)
+        self.quality = cautions.quality_sentences(lines, provenance.machine)
         self.cautions = cautions.report_cautions(lines)
         self.above_roof = points_above_roof(findings.roof_points)
 
 
 def show_answer(contents: Contents, console: Console) -> None:
-    """Print the answer: a table and sentences for each setting, then claims, predictions and remarks."""
-    parts: list[Table | str] = []
+    """Print how good the measurement was, a table and sentences for each setting, claims, predictions and remarks."""
+    parts: list[Table | str] = [*contents.quality, *([""] if contents.quality else [])]
     for one in contents.answers:
         parts += (one.table, *one.sentences, "")
     if contents.findings.published:
@@ -85,6 +87,7 @@ def report_markdown(contents: Contents) -> str:
 
 def _short(contents: Contents) -> Iterator[Part]:
     yield Sentence("; ".join(contents.about) + ".")
+    yield from map(Sentence, contents.quality)
     if contents.published:
         yield contents.published
     several = len(contents.answers) > 1

@@ -117,6 +117,8 @@ class CaseResult(Case):
     )
     claims: str | None = _fact("the claims of your own layer, as JSON")
     host: str | None = _column("the machines that timed the case, separated by commas")
+    probe_s: float | None = _column("the time of the reference workload beside the trials", "s", ("probe_s",), "median")
+    disturbed_share: float | None = _column("the share of the trials during which the machine was slow, by the probe")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
@@ -136,7 +138,11 @@ class CaseResult(Case):
 # Axes of the first version stand at the beginning of each line.
 _FIRST = ("seq_len", "d_model", "num_heads", "batch_size", "mode", "dtype", "device", "threads")
 # Later axes stand before these columns, where they were added. New axes and columns come last.
-_STANDS_BEFORE = {"allocator": "flops_claimed", "mask": "host", "padding_fraction": "host", "kv_len": "host"}
+_STANDS_BEFORE = {
+    "allocator": "flops_claimed",
+    **dict.fromkeys(("mask", "padding_fraction", "kv_len"), "host"),
+    "num_kv_heads": "probe_s",
+}
 
 
 def _table() -> dict[str, Column]:

@@ -27,7 +27,7 @@ REOPEN = "reopen"
 
 # Entries of a timed row that are kept of each trial; NaN if the value is missing or infinite. The last two only explain
 # bimodal times.
-_OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry != "calls"]
+_OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry not in ("calls", "probe_s")]
 _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz")))
 # The numbers kept of a trial. `value_s` is made of its fastest samples (`value_of_samples`), and `median_s` is its
 # median sample, both in seconds per call.

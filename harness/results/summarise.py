@@ -284,9 +284,15 @@ def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -
         "time_hi_s": [one.hi_s if math.isfinite(one.hi_s) else None for one in estimated],
         "time_median_s": [one.median_s for one in estimated],
         "stop_reason": _stop_reasons(group, found, limits),
+        "disturbed_share": _disturbed_shares(group),
         **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
         **bimodality_of_groups(group, group.column("median_s"), group.quiet()),
     }
+
+
+def _disturbed_shares(group: Group) -> list[float | None]:
+    known = ~np.isnan(group.column("probe_s"))
+    return optional_cells(optional_ratio((~group.quiet()).sum(axis=1).astype(float), known.sum(axis=1).astype(float)))
 
 
 def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:

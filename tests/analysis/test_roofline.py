@@ -9,7 +9,15 @@ from rows import usual_lines
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
-from harness.analysis.roofline import Roof, points_above_roof, roof_points, roofs, share_at_ridge, why_no_roof
+from harness.analysis.roofline import (
+    Roof,
+    points_above_roof,
+    roof_points,
+    roofs,
+    share_at_ridge,
+    why_no_roof,
+    with_possible_times,
+)
 from harness.results.columns import CaseResult
 
 CACHE = 2**20
@@ -120,3 +128,25 @@ def test_a_case_faster_than_its_roof_is_told_with_what_may_be_wrong(snapshot: Sn
     compute = points_above_roof(roof_points([under, above, near], [ROOF]))
     memory = points_above_roof(roof_points([line(min_bytes=10**9, time_s=0.01)] * 2, [ROOF]))
     assert titled({"compute": "\n".join(compute), "memory": "\n".join(memory)}) == snapshot
+
+
+def test_no_lower_end_is_faster_than_the_peak_of_the_machine() -> None:
+    wide = replace(line(time_s=0.012), time_lo_s=0.001)
+    found = with_possible_times([wide], [ROOF])[0]
+    assert found.time_lo_s == pytest.approx(10**9 / (100e9 * 1.1))
+    assert (found.time_s, found.time_hi_s) == (wide.time_s, wide.time_hi_s)
+
+
+def test_nor_faster_than_its_traffic_takes() -> None:
+    wide = replace(line(flops=10**6, time_s=0.002), time_lo_s=1e-6)
+    assert with_possible_times([wide], [ROOF])[0].time_lo_s == pytest.approx(10**7 / (10e9 * 1.1))
+
+
+def test_a_time_above_the_roof_stays_and_its_lower_end_does_not_exceed_it() -> None:
+    found = with_possible_times([line(time_s=0.005)], [ROOF])[0]
+    assert (found.time_s, found.time_lo_s) == (0.005, 0.005)
+
+
+def test_a_lower_end_that_the_machine_can_reach_stays_as_it_is_and_so_does_a_case_without_a_roof() -> None:
+    usual, other = line(time_s=0.1), replace(line(time_s=0.012), time_lo_s=0.001, dtype="bfloat16")
+    assert with_possible_times([usual, other], [ROOF]) == [usual, other]

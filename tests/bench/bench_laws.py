@@ -82,7 +82,7 @@ def _sizes(n: Floats) -> Sizes:
 
 
 def _outcome(named: str | Term, truth: tuple[Term, ...]) -> str:
-    leading = max(truth, key=lambda term: term.growth)
+    leading = max(truth, key=Term.growth)
     if isinstance(named, Term):  # by a tool that knows one term
         return "incorrect" if named != leading else "told" if len(truth) == 1 else "leading"
     if named == UNDETERMINED:

@@ -161,3 +161,22 @@ def test_a_small_constant_beside_large_terms_keeps_its_interval() -> None:
     law = fit_law(points, noisy(1e-4 + 4e-13 * points.n**2, 0.03, 2))
     constant = next(c for c in law.coefficients if c.term == Term())
     assert constant.hi - constant.lo == pytest.approx(2 * 2.04 * 2.4e-6 * (16 / 32) ** 0.5, rel=0.7)
+
+
+@pytest.mark.parametrize("stated", [0.02, 0.14, 0.25, 0.5])
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.08, 0.14])
+def test_a_law_that_misses_its_points_is_never_determined_however_noisy_they_are(noise: float, stated: float) -> None:
+    points = grid(d=(128, 256), h=(2, 8))
+    # A cost that jumps where the scores of all heads exceed a size, which no term follows.
+    costs = 5e-11 * points.n**2 * points.d * np.where(points.h * points.n**2 > 2**21, 2.6, 1.0)
+    for seed in range(20):
+        law = fit_law(points, noisy(costs, noise, seed), np.full(len(points), stated))
+        assert not law.determined or np.sqrt(np.mean((law(points) / costs - 1) ** 2)) < 0.25
+
+
+def test_the_reason_says_how_far_a_law_misses_and_whether_the_times_are_too_uncertain_to_tell() -> None:
+    points = grid(d=(128, 256), h=(2, 8))
+    costs = 5e-11 * points.n**2 * points.d * np.where(points.h * points.n**2 > 2**21, 2.6, 1.0)
+    law = fit_law(points, costs, np.full(len(points), 0.14))
+    assert law.reason == "it misses the points by 28 %: the times are too uncertain to tell"
+    assert fit_law(points, costs, np.full(len(points), 0.099)).reason == "it misses the points by 28 %"

@@ -16,6 +16,7 @@ from harness.report.attention_and_gradients import gradient_reach_sentence
 from harness.report.text.cautions import (
     WIDTH,
     failure_remarks,
+    quality_sentences,
     report_cautions,
     verification_lines,
     verification_summary,
@@ -109,3 +110,23 @@ def test_a_gradients_reach_is_a_sentence(snapshot: SnapshotAssertion) -> None:
         "has gaps": found(SURE, fitted=6, reach=98, ends=True),
     }
     assert titled({title: gradient_reach_sentence(decay) for title, decay in states.items()}) == snapshot
+
+
+def test_how_good_the_measurement_was_comes_first(snapshot: SnapshotAssertion) -> None:
+    def measured(factor: float, share: float | None, reason: str = "max_rounds", probe_s: float = 1e-4) -> list[Any]:
+        more = {"disturbed_share": share, "stop_reason": reason, "probe_s": probe_s}
+        return [
+            replace(line, time_lo_s=line.time_s / factor, time_hi_s=line.time_s * factor, **more)
+            for line in usual_lines()
+        ]
+
+    best = {"calibration": {"threads": LINE.threads, "best_probe_s": 1e-4}}
+    one_trial = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
+    told = {
+        "quiet": (measured(1.02, 0.05, "precise"), best),
+        "disturbed": (measured(1.4, 0.2) + measured(1.6, 0.8), {}),
+        "slower than at calibration": (measured(1.1, 0.0, probe_s=1.25e-4), best),
+        "on a GPU, without a probe": (measured(1.1, None), best),
+        "one trial a case": (one_trial, {}),
+    }
+    assert titled({title: "\n".join(quality_sentences(*of)) for title, of in told.items()}) == snapshot

@@ -5,6 +5,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
+from statistics import median
 from typing import Any
 
 from harness import formatting
@@ -46,6 +47,44 @@ def limits_reached(lines: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
 def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:
     """Groups of lines that differ along the axis alone."""
     return grouped(lines, lambda line: line.case.at(axis, 1)).values()
+
+
+# More disturbance than this is worth a sentence: the share of the trials, and how much slower the machine was.
+_MUCH_DISTURBED, _MUCH_SLOWER = 0.1, 0.05
+
+
+def quality_sentences(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+    """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
+
+    The best known state of the machine is that of its calibration, in `machine`.
+    """
+    timed = [line for line in lines if line.time_s is not None]
+    widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
+    if not widths:
+        return ["Measurement: no time has an interval: that takes two trials of a case."] if timed else []
+    reasons = [line.stop_reason for line in timed if line.stop_reason]
+    precise = f" {reasons.count('precise')} of {len(reasons)} cases reached the requested precision." if reasons else ""
+    text = [
+        f"Measurement: the 95 % interval of a time spans a factor of {median(widths):.2f} in the median case, and at "
+        f"most {widths[math.ceil(0.9 * len(widths)) - 1]:.2f} in nine of ten.{precise}"
+    ]
+    probed = [line for line in timed if line.disturbed_share is not None]
+    share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(sum(o.trials for o in probed), 1)
+    if share > _MUCH_DISTURBED:
+        most = sum((line.disturbed_share or 0.0) > 0.5 for line in probed)
+        text.append(
+            f"The machine was slow in {formatting.share(share)} of the trials, and in most trials of {most} cases. "
+            "Stop other work and measure again, or take more trials with precision=standard."
+        )
+    calibration = machine.get("calibration") or {}
+    best_s = calibration.get("best_probe_s")
+    probes_s = [line.probe_s for line in probed if line.probe_s and line.threads == calibration.get("threads")]
+    if best_s and probes_s and (slower := median(probes_s) / best_s - 1) > _MUCH_SLOWER:
+        text.append(
+            f"The machine ran {formatting.share(slower)} slower than in its best state at calibration. Times may be "
+            "too long by as much; ratios of times suffer less."
+        )
+    return text
 
 
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.

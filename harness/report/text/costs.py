@@ -11,7 +11,7 @@ from typing import Any
 
 from harness import formatting
 from harness.analysis.claim_rules import signed_exponent
-from harness.analysis.crossovers import Crossover
+from harness.analysis.crossovers import Crossover, ratio_at
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import HeldOut, scores
 from harness.fit.laws import Range, exponent_of
@@ -192,11 +192,15 @@ def _fastest(at_n: Sequence[CaseResult]) -> list[str]:
         return []
     (first, best), (second, next_best) = timed[:2]
     # Noise alone could explain why the first one took less time than these.
-    close = [line.impl for line, _ in timed[1:] if (first.time_hi_s or math.inf) >= (line.time_lo_s or 0.0)]
+    close = [line.impl for line, _ in timed[1:] if ratio_at(first.seq_len, _known(line), _known(first)).lo <= 0]
     if close:
         names = f"{', '.join([first.impl, *close[:-1]])} and {close[-1]}"
         return [f"No clear winner at n = {first.seq_len}: {names} are within measurement error."]
     return [f"Fastest at n = {first.seq_len}: {first.impl}, {next_best / best:.2f} times as fast as {second.impl}."]
+
+
+def _known(line: CaseResult) -> tuple[float, float, float]:
+    return line.time_s or 0.0, line.time_lo_s or 0.0, line.time_hi_s or math.inf
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
