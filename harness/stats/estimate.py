@@ -27,14 +27,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.stats.interval import Floats, exp_or_inf, half_widths, log_distances_to_ends, low_quantile, spread
+from harness.stats.interval import (
+    Floats,
+    count_alone,
+    exp_or_inf,
+    half_widths,
+    log_distances_to_ends,
+    low_quantile,
+    spread,
+)
 
 Flags = NDArray[np.bool_]
 
 # The probe time of a quiet machine stays within 10 % of its best. On a disturbed machine, it is at least 25 % above it.
 QUIET_PROBE = 1.15
-# Fewer quiet trials than this do not count alone.
-FEWEST_ALONE = 4
 
 
 # The fastest of more samples is faster. So that short calls, of which a trial has many samples, have no better chance
@@ -124,13 +130,12 @@ def trial_statistics(values_s: Floats, medians_s: Floats, quiet: Flags) -> Trial
 
 
 def counted(quiet: Flags) -> Flags:
-    """Which trials count (cases, trials): the quiet ones if they are at least half of all and at least `FEWEST_ALONE`.
+    """Which trials count (cases, trials): the quiet ones if they `count_alone`, and otherwise all.
 
-    Otherwise all count. Time and interval are made of the same trials: an interval around the quiet ones from the
+    Time and interval are made of the same trials: an interval around the quiet ones from the
     spread of all contained the truth in 84 to 91 % of simulated cases on a machine that is disturbed most of the time.
     """
-    enough = quiet.sum(axis=1) >= max(FEWEST_ALONE, quiet.shape[1] / 2)
-    return quiet | ~enough[:, None]
+    return quiet | ~count_alone(quiet.sum(axis=1), quiet.shape[1])[:, None]
 
 
 def estimate(trials: Sequence[Trial], best_probe_s: float | None = None) -> Estimate:
@@ -212,7 +217,7 @@ def reason_of(
     """
     number, number_quiet = len(values_s), sum(quiet)
     if number and number_quiet >= limits.min_rounds and half_width <= limits.target:
-        widths = zip(itertools.accumulate(quiet), half_widths(values_s, limits.min_rounds), strict=True)
+        widths = zip(itertools.accumulate(quiet), half_widths(values_s, quiet, limits.min_rounds), strict=True)
         if confirmed((then >= limits.min_rounds and width <= limits.target for then, width in widths), number, limits):
             return "precise"
     if number >= limits.max_rounds and number_quiet >= _least_quiet(limits):

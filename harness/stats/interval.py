@@ -40,6 +40,15 @@ PEEKING_INFLATION = 1.03
 _MOST_LOG = math.log(np.finfo(float).max)
 
 
+# Fewer quiet trials than this do not count alone.
+FEWEST_ALONE = 4
+
+
+def count_alone(quiet: Any, number: int) -> Any:
+    """Whether so many `quiet` trials (…) of a `number` of trials count alone: at least half, and `FEWEST_ALONE`."""
+    return quiet >= max(FEWEST_ALONE, number / 2)
+
+
 def low_quantile(ordered: Floats, numbers: Numbers | None = None) -> Floats:
     """The quantile at `LEVEL` of values (…, N) that ascend along the last axis: x at rank LEVEL · (N + 1).
 
@@ -158,16 +167,21 @@ def exp_or_inf(log: float) -> float:
     return math.exp(log) if log < _MOST_LOG else math.inf
 
 
-def half_widths(values: Iterable[float], least: int) -> Iterator[float]:
+def half_widths(values: Iterable[float], quiet: Iterable[bool], least: int) -> Iterator[float]:
     """Yield the half-width of the interval, as a share, of the first one, two, three … values.
 
-    It is infinite for one value, and for fewer than `least`.
+    Only those of quiet trials count if `count_alone` says so. The half-width is infinite for one value, and for fewer
+    than `least`.
     """
-    ordered: list[float] = []
-    for number, value in enumerate(values, start=1):
-        bisect.insort(ordered, value)
+    every: list[float] = []
+    of_quiet: list[float] = []
+    for number, (value, is_quiet) in enumerate(zip(values, quiet, strict=True), start=1):
+        for ordered in (every, *([of_quiet] if is_quiet else [])):
+            bisect.insort(ordered, value)
         if number < max(2, least):
             yield math.inf
         else:
-            distance = PEEKING_INFLATION * math.log(ordered[int(lower_part_size(number)) - 1] / ordered[0])
-            yield exp_or_inf(max(interval_factors(number)) * distance) - 1
+            ordered = of_quiet if count_alone(len(of_quiet), number) else every
+            k = int(lower_part_size(len(ordered)))
+            distance = PEEKING_INFLATION * math.log(ordered[k - 1] / ordered[0])
+            yield exp_or_inf(max(interval_factors(len(ordered))) * distance) - 1

@@ -46,7 +46,7 @@ def is_precise(narrow: list[bool], limits: Precision) -> bool:
 
 def stops_after(logs: np.ndarray, limits: Precision) -> int:
     """How many of the trials (N,) are taken."""
-    widths = half_widths(np.exp(logs).tolist(), limits.min_rounds)
+    widths = half_widths(np.exp(logs).tolist(), [True] * len(logs), limits.min_rounds)
     return _stop([width <= limits.target for width in widths], limits)
 
 

@@ -41,7 +41,7 @@ def test_a_single_trial_reaches_to_infinity_even_beside_cases_with_more() -> Non
 def test_the_half_width_after_each_value_is_that_of_the_values_until_then() -> None:
     rng = random.Random(0)
     values = [math.exp(rng.gauss(0, 0.05)) for _ in range(70)]
-    found = list(half_widths(values, least=1))
+    found = list(half_widths(values, [True] * 70, least=1))
     assert found[0] == math.inf
     for number in range(2, len(values) + 1):
         widest = float(np.max(reach(np.log([values[:number]]))))
@@ -49,8 +49,8 @@ def test_the_half_width_after_each_value_is_that_of_the_values_until_then() -> N
 
 
 def test_fewer_values_than_are_asked_for_have_no_width() -> None:
-    assert list(half_widths([1.0, 1.0, 1.0, 1.0], least=3)) == [math.inf, math.inf, 0.0, 0.0]
+    assert list(half_widths([1.0, 1.0, 1.0, 1.0], [True] * 4, least=3)) == [math.inf, math.inf, 0.0, 0.0]
 
 
 def test_values_too_far_apart_for_any_number_are_infinitely_wide() -> None:
-    assert list(half_widths([1e-300, 1e300], least=1)) == [math.inf, math.inf]
+    assert list(half_widths([1e-300, 1e300], [True] * 2, least=1)) == [math.inf, math.inf]
