@@ -157,7 +157,7 @@ def _extra(line: CaseResult) -> str:
     return "\n".join(f"{name}: {value}" for name in _EXTRA if has_value(value := getattr(line, name)))
 
 
-# In pytest-benchmark's format, each trial is one round. Its value is the trial's fastest sample, in seconds per call.
+# In pytest-benchmark's format, each trial is one round. Its value is in seconds per call.
 # Samples of one trial are not independent, so counting them as rounds would understate the uncertainty. Trials are
 # independent, and each case has a few of them.
 

@@ -156,10 +156,10 @@ class Crossover:
         if self.seq_len_lo == self.measured_to:
             return f"not below {self.measured_to}" if several else f"not at {at_all}"
         if self.seq_len_hi is not None:
-            return f"undecided: from n = {self.seq_len_hi:.0f} on; below, the intervals overlap"
+            return f"undecided: from n = {self.seq_len_hi:.0f} on; below, within the measurement error"
         if self.seq_len_lo:
-            return f"undecided: not at n = {self.seq_len_lo:.0f}; above, the intervals overlap"
-        return f"undecided: the intervals overlap at {at_all}"
+            return f"undecided: not at n = {self.seq_len_lo:.0f}; above, within the measurement error"
+        return f"undecided: within the measurement error at {at_all}"
 
 
 def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:

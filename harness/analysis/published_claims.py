@@ -201,7 +201,7 @@ def _overtakes(claim: Claim, points: _Points) -> Judgement:
     if over.lo == largest:
         verdict = REFUTED if largest >= most else UNDETERMINED
         return Judgement(f"not below n = {largest:.0f}", verdict, sentence)
-    return Judgement("undecided: the intervals overlap", UNDETERMINED, sentence)
+    return Judgement("undecided: within the measurement error", UNDETERMINED, sentence)
 
 
 def _claim_at(line: CaseResult, known: Known, several: bool) -> str:

@@ -98,10 +98,10 @@ def roof_points(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[Roof
 
 
 def with_possible_times(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
-    """Return the lines with lower ends of times that the machine can reach.
+    """Raise the lower end of each time to the shortest time that the calibrated peak and bandwidth allow.
 
-    No call is faster than its FLOPs at the peak and its traffic at the bandwidth allow, where calibration measured
-    these. An end is never raised above the time itself: a time above the roof contradicts the calibration.
+    A line without a matching roof stays as it is, and so does one whose time is above the roof: it contradicts the
+    calibration.
     """
     by_kind = {_kind(roof): roof for roof in known}
     return [_possible(line, by_kind.get(_kind(line))) for line in lines]
@@ -111,8 +111,8 @@ def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
     if roof is None or not (line.time_s and line.time_lo_s is not None and line.flops and line.min_bytes):
         return line
     allowed = _allowed_flops_per_s(line, roof, line.flops / line.min_bytes)
-    least_s = min(line.time_s, line.flops / (allowed * roof.noise))
-    return replace(line, time_lo_s=least_s) if least_s > line.time_lo_s else line
+    least_s = line.flops / (allowed * roof.noise)
+    return replace(line, time_lo_s=least_s) if line.time_lo_s < least_s < line.time_s else line
 
 
 def _allowed_flops_per_s(line: CaseResult, roof: Roof, flops_per_byte: float) -> float:

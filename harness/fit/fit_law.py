@@ -4,7 +4,8 @@
 2. The laws that explain the points as well as the best one are the rivals.
 3. Each rival predicts sizes left out of its fit, a whole n at a time. Of the rivals within one standard error of the
    best prediction, the one with the fewest terms is the law (Breiman et al. 1984, section 3.4.3).
-4. The law is determined if all rivals have the same leading term along n, and no faster term can hide in the points.
+4. The law is determined if all rivals have the same leading term along n, no faster term can hide in the points, and
+   the law does not miss them.
 """
 
 import itertools
@@ -205,7 +206,7 @@ FEWEST_SIZES = 3
 # standard error and `LAW_ERROR`, added as squares.
 FAR_OFF = 3.0
 # A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
-# is not their law, however uncertain they are (root mean squares).
+# is undetermined, however uncertain the points are (root mean squares).
 MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
 # A hidden term that is at most this share of the cost at every point changes no result.
 _EMPTY = 0.02

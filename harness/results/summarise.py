@@ -217,7 +217,9 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     groups = list(trials.groups(ok, trials.best_probes([case.threads for case in cases])))
     found = [trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups]
     timed: dict[int, dict[str, Any]] = {}
-    for group, of_group, ends in zip(groups, found, _distances_to_ends(cases, groups, found), strict=True):
+    for group, of_group, ends in zip(
+        groups, found, _distances_to_ends(cases, accumulated.hosts, groups, found), strict=True
+    ):
         columns = _timed(group, of_group, ends, limits)
         for index, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
             timed[index] = dict(zip(columns, cells, strict=True))
@@ -227,17 +229,20 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
 
 
 def _distances_to_ends(
-    cases: Sequence[Case], groups: Sequence[Group], found: Sequence[TrialStatistics]
+    cases: Sequence[Case],
+    hosts: Mapping[int, tuple[str, ...]],
+    groups: Sequence[Group],
+    found: Sequence[TrialStatistics],
 ) -> list[Floats]:
     """Log distances to the lower and upper ends of the intervals, (2, cases) for each group.
 
-    Each case borrows strength from the cases with the same device and number of threads, if they are enough.
+    Each case borrows strength from the cases of the same hosts, device and number of threads, if they are enough.
     """
     if not found:
         return []
-    alike: dict[tuple[str, int], list[int]] = {}
+    alike: dict[tuple[Any, ...], list[int]] = {}
     for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
-        alike.setdefault((cases[case].device, cases[case].threads), []).append(place)
+        alike.setdefault((hosts.get(case), cases[case].device, cases[case].threads), []).append(place)
     spreads = np.concatenate([one.spreads for one in found])
     numbers = np.concatenate([one.numbers for one in found])
     times_s = np.concatenate([one.time_s for one in found])
@@ -295,6 +300,11 @@ def _disturbed_shares(group: Group) -> list[float | None]:
     return optional_cells(optional_ratio((~group.quiet()).sum(axis=1).astype(float), known.sum(axis=1).astype(float)))
 
 
+def _half_widths(found: TrialStatistics) -> list[float]:
+    """The half-width of each case's interval from its own trials, which decide when to stop."""
+    return [one.half_width for one in estimates(found, *log_distances_to_ends(found.spreads, found.numbers))]
+
+
 def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:
     """The stop reason of each case, judged by the best probe time of the run (`best_probe_s`).
 
@@ -303,14 +313,14 @@ def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[
     values_s = group.column("value_s").tolist()
     walls_s = group.column("wall_s").sum(axis=1).tolist()
     of_run = group.quiet().tolist()
-    of_itself = is_quiet(group.column("probe_s"), np.fmin.reduce(group.column("probe_s"), axis=1)[:, None]).tolist()
-    own = estimates(found, *log_distances_to_ends(found.spreads, found.numbers))
+    of_itself = is_quiet(group.column("probe_s"), np.fmin.reduce(group.column("probe_s"), axis=1)[:, None])
+    half_widths = _half_widths(found)
+    alone = _half_widths(trial_statistics(group.column("value_s"), group.column("median_s"), of_itself))
     stops = []
     for case, values in enumerate(values_s):
-        of_all = (walls_s[case], own[case].half_width, limits)
-        reason = reason_of(values, of_run[case], *of_all)
+        reason = reason_of(values, of_run[case], walls_s[case], half_widths[case], limits)
         if reason is None:
-            by_itself = reason_of(values, of_itself[case], *of_all)
+            by_itself = reason_of(values, of_itself[case].tolist(), walls_s[case], alone[case], limits)
             reason = "disturbed" if by_itself or len(values) >= limits.max_rounds else "interrupted"
         stops.append(reason)
     return stops

@@ -14,8 +14,8 @@ and estimating all cases of a large run at once.
 A rule that stops as soon as the interval is narrow selects moments at which it is narrow by chance. The interval then
 contains the true value less often than stated: 91 times in 100 instead of 95, in simulation. Two measures correct this.
 Once the interval is narrow, half as many trials are added, whatever they measure. The interval is also slightly wider
-than without interim looks (`PEEKING_INFLATION`). The coverage is then 93 to 97 in 100 for the kinds of noise in
-`tests/stats/noise.py`. No such rule is needed if every case gets the same number of trials.
+than without interim looks (`PEEKING_INFLATION`). The figures are in
+`docs/estimator.md`. No such rule is needed if every case gets the same number of trials.
 """
 
 import itertools
@@ -43,8 +43,9 @@ Flags = NDArray[np.bool_]
 QUIET_PROBE = 1.15
 
 
-# The fastest of more samples is faster. So that short calls, of which a trial has many samples, have no better chance
-# than long ones, the value of a trial is made of the fastest of every so many samples. A trial has at least so many.
+# The more samples, the faster the fastest one, and trials of short calls have more samples. The value of a trial
+# therefore uses the fastest sample of each block of this size, whatever the number of samples. A trial has at least one
+# block.
 BLOCK = 5
 
 
@@ -132,8 +133,8 @@ def trial_statistics(values_s: Floats, medians_s: Floats, quiet: Flags) -> Trial
 def counted(quiet: Flags) -> Flags:
     """Which trials count (cases, trials): the quiet ones if they `count_alone`, and otherwise all.
 
-    Time and interval are made of the same trials: an interval around the quiet ones from the
-    spread of all contained the truth in 84 to 91 % of simulated cases on a machine that is disturbed most of the time.
+    Time and interval are made of the same trials. Otherwise the interval would be too narrow on a machine that is
+    disturbed most of the time: see `docs/estimator.md`.
     """
     return quiet | ~count_alone(quiet.sum(axis=1), quiet.shape[1])[:, None]
 
@@ -217,8 +218,11 @@ def reason_of(
     """
     number, number_quiet = len(values_s), sum(quiet)
     if number and number_quiet >= limits.min_rounds and half_width <= limits.target:
-        widths = zip(itertools.accumulate(quiet), half_widths(values_s, quiet, limits.min_rounds), strict=True)
-        if confirmed((then >= limits.min_rounds and width <= limits.target for then, width in widths), number, limits):
+        quiet_so_far = list(itertools.accumulate(quiet))
+        counted_so_far = [count if count_alone(count, i) else i for i, count in enumerate(quiet_so_far, start=1)]
+        widths = zip(quiet_so_far, half_widths(values_s, quiet, limits.min_rounds), strict=True)
+        narrow = (count >= limits.min_rounds and width <= limits.target for count, width in widths)
+        if confirmed(zip(counted_so_far, narrow, strict=True), number, counted_so_far[-1], limits):
             return "precise"
     if number >= limits.max_rounds and number_quiet >= _least_quiet(limits):
         return "max_rounds"
@@ -229,16 +233,15 @@ def _least_quiet(limits: Limits) -> int:
     return min(LEAST_QUIET, limits.max_rounds)
 
 
-def confirmed(narrow: Iterable[bool], number: int, limits: Limits) -> bool:
-    """Whether the interval, narrow after `number` trials, was narrow early enough for later ones to confirm it.
+def confirmed(looks: Iterable[tuple[int, bool]], number: int, counted: int, limits: Limits) -> bool:
+    """Whether the interval, narrow after a `number` of trials, was narrow early enough for later ones to confirm it.
 
-    `narrow` says whether the interval was narrow after one, two, three … trials. It is read no further than necessary,
-    because each step may take a simulation.
+    Of these trials, `counted` count. After each trial, `looks` holds how many counted and whether the interval was
+    narrow.
     """
     if number >= limits.max_rounds or not peeks(limits):
         return True  # no more trials are due, so none can confirm it
-    early_enough = itertools.takewhile(lambda early: _due(early, limits) <= number, itertools.count(1))
-    return any(then for _, then in zip(early_enough, narrow, strict=False))
+    return any(narrow and _due(early, limits) <= counted for early, narrow in looks)
 
 
 def fewest(limits: Limits) -> int:

@@ -2,7 +2,7 @@
 
 The ends are multiples of one distance: from the lowest to the k-th lowest trial, on a logarithmic scale. Only the lower
 part of the trials is used. Bursts and a second, slower cluster change the upper part, but not the position of the fast
-trials. `harness.stats.noise_prior` makes the multiples smaller with the noise of a run's other cases.
+trials. `harness.stats.noise_prior` improves the multiples by the noise of a run's other cases.
 """
 
 import bisect
@@ -33,8 +33,8 @@ _DRAWS_OF_FOUR = 100_000
 # … and only at this many numbers of trials per factor of two. Log-log interpolation between them is accurate to within
 # 0.2 %.
 _NODES_AN_OCTAVE = 4
-# Factor that widens the interval to correct for stopping when it is narrow. It adds to the trials made after
-# that (`harness.stats.estimate.CONFIRMATION`).
+# Widens the interval, because a case stops when its interval is narrow. The trials that confirm this correct for the
+# rest (`harness.stats.estimate.CONFIRMATION`).
 PEEKING_INFLATION = 1.03
 # The exponential of a larger number overflows.
 _MOST_LOG = math.log(np.finfo(float).max)
@@ -45,7 +45,10 @@ FEWEST_ALONE = 4
 
 
 def count_alone(quiet: Any, number: int) -> Any:
-    """Whether so many `quiet` trials (…) of a `number` of trials count alone: at least half, and `FEWEST_ALONE`."""
+    """Whether the `quiet` trials (…) of a `number` of trials count alone.
+
+    There must be at least `FEWEST_ALONE` of them, and at least half of all trials.
+    """
     return quiet >= max(FEWEST_ALONE, number / 2)
 
 

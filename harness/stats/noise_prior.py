@@ -1,4 +1,4 @@
-"""The noise of a machine, learnt from all cases of a run: it makes the interval of each case narrower.
+"""The noise of a machine, learnt from all cases of a run: most intervals become narrower with it.
 
 Four trials of one case hardly show how noisy it is, so an interval from them alone is a t interval with about 1.5
 degrees of freedom. The other cases of the run, on the same device with as many threads, met the same machine. Their
@@ -7,7 +7,7 @@ spread. This is the idea of moderated variances (Smyth 2004, "Linear models and 
 differential expression in microarray experiments", section 4), applied to the lower part of the trials.
 
 The prior is a Student t distribution of log σ, around a straight line over the log of the time. A case whose trials
-differ far more than the prior lets expect, keeps the interval that it has alone: the others say nothing about it. (The
+differ more than the prior lets expect keeps the interval that it has alone: the others say nothing about it. (The
 same reason leads to robust moderation in Phipson et al. 2016, "Robust hyperparameter estimation protects against
 hypervariable genes".) If the cases have nothing in common, the prior is wide and has no effect.
 """
@@ -31,20 +31,21 @@ _LEAST_SCALE = 0.25
 # Weak assumptions about the prior's own parameters: the noise hardly depends on the time, as a power of it, and
 # differs between cases by a factor of 1.5, give or take a factor of two.
 _SLOPE_SCALE, _USUAL_SCALE, _SCALE_FACTOR = 0.3, 0.4, 0.7
-# A spread is expected up to the first number of standard deviations above its expected logarithm. Above the second
-# one, the prior has no influence. In between, both intervals are mixed.
+# Up to the first number of standard deviations above the expected log spread, the prior applies fully. From the second
+# one on, only the case's own interval counts. In between, the two are mixed linearly.
 _EXPECTED, _UNEXPECTED = 1.0, 2.0
 # The table of distances holds log spreads this far from the centre of the prior.
 _FARTHEST = 4.0
 _NODES = 33
 _QUANTILES = 100
-# Widens the interval for noise with a tail of rare fast trials, for which normal draws give 1 % too little coverage.
+# Widens the interval for interim looks, and for noise with a tail of rare fast trials, for which normal draws give 1 %
+# too little coverage.
 _INFLATION = 1.05
 
 
 @dataclass(frozen=True)
 class NoisePrior:
-    """What a run says about the standard deviation σ of a case's log times: log σ lies around a line, `scale` wide.
+    """The prior of the noise of a case: log σ has a Student t distribution around a line, with this `scale`.
 
     The line has the value `level` at the log time `middle`, and rises by `slope`.
     """
@@ -61,8 +62,9 @@ class NoisePrior:
     def log_distances(self, spreads: Floats, numbers: Numbers, times_s: Floats) -> tuple[Floats, Floats]:
         """Distances `(down, up)` to the ends of the 95 % interval, like `log_distances_to_ends`; all are (cases,)."""
         distances = np.array(log_distances_to_ends(spreads, numbers))
-        with np.errstate(divide="ignore"):
-            above = np.log(spreads) - self.log_sigma(times_s)
+        # Trials that all agree have a spread of 0, by chance or by rounding.
+        spreads = np.maximum(spreads, np.exp(self.log_sigma(times_s) - _FARTHEST))
+        above = np.log(spreads) - self.log_sigma(times_s)
         for number in np.unique(numbers[(numbers > 1) & (numbers <= MOST_WHOLE)]).tolist():
             here = numbers == number
             at, factors = _table(number, round(self.scale, 2))
@@ -87,7 +89,7 @@ def _log_density(deviation: Floats, scale: float) -> Floats:
 
 @cache
 def _table(number: int, scale: float) -> tuple[Floats, Floats]:
-    """Distances in units of the spread (2, nodes), at log distances of the spread from the prior's centre (nodes,).
+    """Multiples `(down, up)` of the spread (2, nodes), tabulated over log(spread) minus the prior's centre (nodes,).
 
     Each simulated case has a spread R at σ = 1. If the observed spread is r, its σ is r / R. So the draws, weighted by
     the prior density of log (r / R), are draws from the posterior.
@@ -110,20 +112,20 @@ def _table(number: int, scale: float) -> tuple[Floats, Floats]:
 def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior | None:
     """Learn the prior from the spreads, numbers of trials and times of a run's cases; all are (cases,).
 
-    The parameters have the largest marginal likelihood (Smyth 2004, section 6.2, does it by moments). Returns None if
-    fewer than `FEWEST_CASES` cases have an interval of their own.
+    The parameters have the largest marginal likelihood under weak assumptions (Smyth 2004, section 6.2, takes moments).
+    Returns None if fewer than `FEWEST_CASES` cases have a spread.
     """
     known = np.flatnonzero((numbers > 1) & (numbers <= MOST_WHOLE) & (spreads > 0))
     if len(known) < FEWEST_CASES:
         return None
-    from scipy.optimize import minimize  # imported here: it takes 0.1 s, and small runs need it not
+    from scipy.optimize import minimize  # imported here: it takes 0.1 s, and small runs do not need it
 
     known = known[np.linspace(0, len(known) - 1, min(len(known), _MOST_CASES)).astype(np.int64)]
     log_times = np.log(times_s[known])
     middle = float(log_times.mean())
     # log σ of each case for each quantile of the spread at σ = 1: (cases, quantiles)
     log_sigmas = np.log(spreads[known])[:, None] - np.stack([_log_spreads(n) for n in numbers[known].tolist()])
-    start = (float(np.median(log_sigmas)), 0.0, math.log(_USUAL_SCALE))
+    start = np.array([float(np.median(log_sigmas)), 0.0, math.log(_USUAL_SCALE)])
 
     def loss(parameters: Iterable[float]) -> float:
         level, slope, log_scale = parameters
@@ -132,8 +134,13 @@ def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior | No
         assumed = (slope / _SLOPE_SCALE) ** 2 + ((log_scale - math.log(_USUAL_SCALE)) / _SCALE_FACTOR) ** 2
         return float(assumed / 2 - likelihood)
 
-    level, slope, log_scale = minimize(loss, start, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01}).x
-    # With few cases, the centre is uncertain too.
+    steps = {
+        "initial_simplex": start + np.vstack([np.zeros(3), np.diag([0.3, 0.2, 0.5])]),
+        "xatol": 0.01,
+        "fatol": 0.01,
+    }
+    level, slope, log_scale = minimize(loss, start, method="Nelder-Mead", options=steps).x
+    # With few cases, the scale (first term) and the centre (second term) are uncertain themselves.
     variance = math.exp(2 * log_scale) * (1 + 3 / len(known)) + 1 / len(known)
     return NoisePrior(float(level), float(slope), middle, max(_LEAST_SCALE, math.sqrt(variance)))
 

@@ -171,7 +171,9 @@ _READINGS = 8
 
 @cache
 def probe_matrices() -> tuple[Tensor, Tensor]:
-    """The factor and the product of the probe. The fork server makes them, so that trials need no new memory.
+    """The factor and the product of the probe. The fork server makes them, so that trials allocate nothing for them.
+
+    A trial copies the pages of the product when it first writes to them, in the reading that does not count.
 
     The cost of new memory depends on the allocator, and large blocks that are freed change how the allocator behaves.
     NumPy fills the matrices, because the fork server must not start torch's threads.
@@ -183,9 +185,9 @@ def probe_matrices() -> tuple[Tensor, Tensor]:
 def probe_readings() -> list[float]:
     """Times of the probe in seconds, with torch's present number of threads, after a first one that does not count.
 
-    The probe is a reference workload, timed before, after and between the samples. Shared machines have several
-    speeds. For seconds at a time, a neighbour takes part of the cores or the cache, and everything runs a third slower.
-    A layer's samples cannot distinguish a disturbed machine from a slow layer. A fixed workload can.
+    The probe is a reference workload, timed before and after the samples, and between long ones. Shared machines have
+    several speeds. For seconds at a time, a neighbour takes part of the cores or the cache, and everything runs a third
+    slower. A layer's samples cannot distinguish a disturbed machine from a slow layer. A fixed workload can.
     """
     factor, product = probe_matrices()
     readings = []

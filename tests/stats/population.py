@@ -39,7 +39,7 @@ MACHINES: dict[str, Spreads] = {"noisy": noisy, "quiet": quiet, "mixed": mixed}
 
 @dataclass(frozen=True)
 class Held:
-    """The share of intervals that hold the truth, their median log width, and the trials of a case on average."""
+    """The share of intervals that contain the true value, their median log width, and the trials a case."""
 
     share: float
     width: float
@@ -55,7 +55,7 @@ class Disturbance:
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.bool_]]:
         """The logs added to the trials, and which of these count as quiet."""
         disturbed = rng.random(shape) < self.share
-        told = rng.random(shape) < 0.9
+        told = (rng.random(shape) < 0.9) | (self.share == 0)
         return disturbed * rng.exponential(0.2, size=shape), np.where(told, ~disturbed, disturbed)
 
 
@@ -99,7 +99,7 @@ def _case(
     """The log values of a case's trials, which were quiet, and the low quantile of such trials in the long run."""
     logs = draw(rng, (1, precision.max_rounds), scale)[0]
     added, quiet = disturbance.draw(rng, logs.shape)
-    number = stops_after(logs + added, precision)
+    number = stops_after(logs + added, quiet, precision)
     logs, quiet = (logs + added)[:number], quiet[:number]
     many = draw(rng, (1, 2_000), scale)[0]
     added, calm = disturbance.draw(rng, many.shape)

@@ -7,7 +7,7 @@ from stats.noise import Draw
 
 from harness.config import Precision
 from harness.stats.estimate import confirmed
-from harness.stats.interval import LEVEL, half_widths, log_distances_to_ends, low_quantile, spread
+from harness.stats.interval import LEVEL, count_alone, half_widths, log_distances_to_ends, low_quantile, spread
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,22 @@ def _reach(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def is_precise(narrow: list[bool], limits: Precision) -> bool:
     """Whether the interval is narrow and confirmed. `narrow` says whether it was narrow after each trial so far."""
-    return narrow[-1] and confirmed(narrow, len(narrow), limits)
+    return narrow[-1] and confirmed(list(enumerate(narrow, start=1)), len(narrow), len(narrow), limits)
 
 
-def stops_after(logs: np.ndarray, limits: Precision) -> int:
-    """How many of the trials (N,) are taken."""
-    widths = half_widths(np.exp(logs).tolist(), [True] * len(logs), limits.min_rounds)
-    return _stop([width <= limits.target for width in widths], limits)
+def stops_after(logs: np.ndarray, quiet: np.ndarray, limits: Precision) -> int:
+    """How many of the trials (N,) are taken, of which some are `quiet` (N,)."""
+    so_far = np.cumsum(quiet)
+    counted = [int(count) if count_alone(count, i) else i for i, count in enumerate(so_far, start=1)]
+    widths = half_widths(np.exp(logs).tolist(), quiet.tolist(), limits.min_rounds)
+    narrow = [
+        width <= limits.target and count >= limits.min_rounds for width, count in zip(widths, so_far, strict=True)
+    ]
+    looks = list(zip(counted, narrow, strict=True))
+    for number in range(limits.min_rounds, len(logs)):
+        if looks[number - 1][1] and confirmed(looks[:number], number, counted[number - 1], limits):
+            return number
+    return len(logs)
 
 
 def _stop(narrow: list[bool], limits: Precision) -> int:

@@ -7,8 +7,8 @@ import pytest
 from stats.noise import KINDS
 from stats.population import MACHINES, Disturbance, population
 
-from harness.config import Precision
-from harness.stats.interval import LEVEL, log_distances_to_ends
+from harness.config import Precision, compose
+from harness.stats.interval import LEVEL, log_distances_to_ends, spread
 from harness.stats.noise_prior import FEWEST_CASES, NoisePrior, learn
 
 
@@ -16,7 +16,8 @@ def limits(target: float, min_rounds: int, max_rounds: int) -> Precision:
     return Precision(target, min_rounds, max_rounds, trial_s=0.1, timeout_s=9, case_s=1e9, patience_s=0)
 
 
-FOUR, QUICK, STANDARD = limits(0.05, 4, 4), limits(0.05, 3, 12), limits(0.02, 6, 20)
+FOUR = limits(0.05, 4, 4)
+QUICK, STANDARD = (compose([f"precision={name}"], None).precision for name in ("quick", "standard"))
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -46,7 +47,7 @@ def test_with_four_trials_the_interval_is_half_as_wide_as_alone() -> None:
 def run(sigmas: np.ndarray, number: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Spreads, numbers of trials and times of cases with these standard deviations."""
     logs = np.sort(np.random.default_rng(seed).standard_normal((len(sigmas), number)) * sigmas[:, None], axis=1)
-    return logs[:, 2] - logs[:, 0], np.full(len(sigmas), number), np.geomspace(1e-4, 1e-1, len(sigmas))
+    return spread(logs), np.full(len(sigmas), number), np.geomspace(1e-4, 1e-1, len(sigmas))
 
 
 def test_the_level_and_the_slope_of_the_noise_are_found() -> None:
@@ -119,7 +120,13 @@ def test_a_single_trial_has_no_interval_with_a_prior_either() -> None:
     assert np.isfinite([down[1], up[1]]).all()
 
 
-def test_ten_thousand_cases_are_learnt_from_as_fast_as_two_thousand() -> None:
+def test_trials_that_all_agree_have_an_interval_nevertheless() -> None:
+    prior = NoisePrior(level=np.log(0.1), slope=0.0, middle=0.0, scale=0.3)
+    down, up = prior.log_distances(np.array([0.0]), np.array([4]), np.array([1.0]))
+    assert 0 < up[0] < down[0] < 0.5
+
+
+def test_the_noise_is_learnt_from_ten_thousand_cases() -> None:
     prior = learn(*run(np.full(10_000, 0.1)))
     assert prior is not None
     assert np.exp(prior.level) == pytest.approx(0.1, rel=0.1)

@@ -5,7 +5,7 @@ import pytest
 from stats.simulation import is_precise
 
 from harness.config import Precision
-from harness.stats.estimate import Trial, are_quiet, estimate, fewest, may_stop, stop_reason
+from harness.stats.estimate import Trial, are_quiet, confirmed, counted, estimate, fewest, may_stop, stop_reason
 
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 
@@ -73,13 +73,20 @@ def test_a_case_disturbed_in_every_round_continues_beyond_them() -> None:
 
 
 def looked_at_every_time(trials: list[Trial], precision: Precision) -> bool:
-    """The rule word by word: what the interval was after each trial."""
-    narrow = [
-        are_quiet(trials[:number], 1.0).sum() >= precision.min_rounds
-        and estimate(trials[:number], 1.0).half_width <= precision.target
-        for number in range(1, len(trials) + 1)
-    ]
-    return is_precise(narrow, precision)
+    """The rule word by word: what the interval was after each trial, and how many trials it was made of."""
+    looks = []
+    for number in range(1, len(trials) + 1):
+        quiet = are_quiet(trials[:number], 1.0)
+        narrow = quiet.sum() >= precision.min_rounds and estimate(trials[:number], 1.0).half_width <= precision.target
+        looks.append((int(counted(quiet[None]).sum()), narrow))
+    return looks[-1][1] and confirmed(looks, len(trials), looks[-1][0], precision)
+
+
+def test_disturbed_trials_do_not_confirm_an_interval_of_quiet_ones() -> None:
+    narrow = trials(*[1.0, 1.001] * 3)
+    disturbed = trials(1.0, 1.0, 1.0, probe_s=1.3)
+    assert stop_reason([*narrow, *disturbed], 1.0, limits(6, 20)) is None
+    assert stop_reason([*narrow, *trials(1.0, 1.0, 1.0)], 1.0, limits(6, 20)) == "precise"
 
 
 @pytest.mark.parametrize("precision", [limits(3, 5), limits(4, 20), limits(6, 60), limits(4, 4)])

@@ -49,8 +49,8 @@ def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]
     return grouped(lines, lambda line: line.case.at(axis, 1)).values()
 
 
-# More disturbance than this is worth a sentence: the share of the trials, and how much slower the machine was.
-_MUCH_DISTURBED, _MUCH_SLOWER = 0.1, 0.05
+# More than this is worth a sentence: the share of disturbed trials, and how much longer the probe took.
+_MUCH_DISTURBED, _MUCH_SLOWER = 0.1, 0.15
 
 
 def quality_sentences(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
@@ -60,29 +60,31 @@ def quality_sentences(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -
     """
     timed = [line for line in lines if line.time_s is not None]
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
-    if not widths:
-        return ["Measurement: no time has an interval: that takes two trials of a case."] if timed else []
-    reasons = [line.stop_reason for line in timed if line.stop_reason]
-    precise = f" {reasons.count('precise')} of {len(reasons)} cases reached the requested precision." if reasons else ""
-    text = [
-        f"Measurement: the 95 % interval of a time spans a factor of {median(widths):.2f} in the median case, and at "
-        f"most {widths[math.ceil(0.9 * len(widths)) - 1]:.2f} in nine of ten.{precise}"
-    ]
+    text = []
+    if widths:
+        reasons = [line.stop_reason for line in timed if line.stop_reason]
+        precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
+        text.append(
+            f"Measurement: the 95 % interval of a time spans a factor of {median(widths):.2f} in the median case, and "
+            f"at most {widths[math.ceil(0.9 * len(widths)) - 1]:.2f} in nine of ten.{precise if reasons else ''}"
+        )
+    if len(widths) < len(timed):
+        number = f"{len(timed) - len(widths)} of {len(timed)} times"
+        text.append(f"Measurement: {number} have no interval. An interval needs two trials of a case.")
     probed = [line for line in timed if line.disturbed_share is not None]
     share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(sum(o.trials for o in probed), 1)
     if share > _MUCH_DISTURBED:
-        most = sum((line.disturbed_share or 0.0) > 0.5 for line in probed)
         text.append(
-            f"The machine was slow in {formatting.share(share)} of the trials, and in most trials of {most} cases. "
-            "Stop other work and measure again, or take more trials with precision=standard."
+            f"The machine was slow in {formatting.share(share)} of the trials. Stop other work and measure again, or "
+            "ask for more trials (precision=standard, precision=strict)."
         )
     calibration = machine.get("calibration") or {}
     best_s = calibration.get("best_probe_s")
     probes_s = [line.probe_s for line in probed if line.probe_s and line.threads == calibration.get("threads")]
     if best_s and probes_s and (slower := median(probes_s) / best_s - 1) > _MUCH_SLOWER:
         text.append(
-            f"The machine ran {formatting.share(slower)} slower than in its best state at calibration. Times may be "
-            "too long by as much; ratios of times suffer less."
+            f"In the median case, the reference workload took {formatting.share(slower)} longer than the best at "
+            "calibration. The machine was slower than it can be, and so are the times; their ratios are affected less."
         )
     return text
 
