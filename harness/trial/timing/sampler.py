@@ -28,8 +28,9 @@ LONG_SAMPLE_S = 20e-3
 # Warm-up is over when the last few calls no longer beat the ones before by more than this share …
 STEADY = 0.02
 STEADY_CALLS = 3
-# … or when it has taken this share of the sampling budget.
+# … or when it has taken this share of the sampling budget, and at least so many seconds.
 WARMUP_SHARE = 0.1
+LEAST_WARMUP_S = 10e-3
 
 
 # If a call of the first sample takes less than this share of the warm-up's estimate, warm-up timed a compilation.
@@ -73,7 +74,7 @@ def take_samples(
     result = Samples(clock_s=clock_cost(clock))
     gc.disable()  # a collection inside a sample is Python's cost, not the layer's
     try:
-        times, result.warmup_s = warm_up(call, sync, steady_or_after(WARMUP_SHARE * budget_s), clock)
+        times, result.warmup_s = warm_up(call, sync, steady_or_after(budget_s), clock)
         result.first_call_s, result.warmup_calls = times[0], len(times)
         # Subtract the reading of the clock, which would make short calls look long, and then samples short.
         per_call = max(median(times[-STEADY_CALLS:]) - result.clock_s, LEAST_CALL_S)
@@ -122,8 +123,9 @@ def is_steady(times: Sequence[float]) -> bool:
 
 
 def steady_or_after(budget_s: float) -> Callable[[list[float], float], bool]:
-    """The end of a warm-up: calls are steady, or `budget_s` seconds have passed."""
-    return lambda times, elapsed_s: elapsed_s >= budget_s or is_steady(times)
+    """The end of a warm-up: calls are steady, or its share of the `budget_s` seconds of sampling has passed."""
+    most_s = max(LEAST_WARMUP_S, WARMUP_SHARE * budget_s)
+    return lambda times, elapsed_s: elapsed_s >= most_s or is_steady(times)
 
 
 def rounded(value: Any) -> Any:

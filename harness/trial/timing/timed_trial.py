@@ -34,6 +34,8 @@ from harness.trial.workload import build
 # total duration precede a turn's first sample, unless a single call is so long that the effect is negligible.
 _AGAIN_WARM_S = 0.5e-3
 _LONG_CALL_S = 20e-3
+# The start of a process on a GPU takes much longer than this, so shorter sampling would save nothing.
+_LEAST_ON_GPU_S = 0.1
 # The first calls after a rebuild touch the layer's new memory.
 _CALLS_ANEW = 3
 
@@ -137,7 +139,7 @@ def _on_gpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
     device = TorchDevice()
     before = usage()
     # On a GPU each sample is one call anyway.
-    samples, extras = sample_cuda(layer.work.call, trial_s, device, renew=layer.renewal)
+    samples, extras = sample_cuda(layer.work.call, max(trial_s, _LEAST_ON_GPU_S), device, renew=layer.renewal)
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
     return samples, {"probe_s": None, "cpu_mhz": cpu_mhz(), **extras}
@@ -153,8 +155,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     Return the number of turns under `turns`. Every two bytes on the descriptor `ask` request a turn, and one line of
     JSON on `answer` reports its result. The first byte is the number of the CPU set to run on (see `cpu_places`). The
     second one is whether to rebuild the layer before the turn. A line before the first turn reports that the layer is
-    warm. A turn's line has the fastest and the mean time of a call, in seconds. The warm-up ends at the latest after
-    the share `WARMUP_SHARE` of `warm_up_s`.
+    warm. A turn's line has the fastest and the mean time of a call, in seconds. The warm-up ends as in a trial
+    that samples for `warm_up_s`.
 
     Raises WrongResult if a call returned a kept result, and CompiledAgain if the layer was compiled again during the
     turns.
@@ -164,7 +166,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
     compiles = compilations() > 0
     stays = compiles or case.device == "cuda"
-    times, _ = warm_up(layer.work.call, layer.work.sync, sampler.steady_or_after(sampler.WARMUP_SHARE * warm_up_s))
+    times, _ = warm_up(layer.work.call, layer.work.sync, sampler.steady_or_after(warm_up_s))
     per_call_s = max(min(times), sampler.LEAST_CALL_S)
     made = compilations() if compiles else 0
     sample_s = max(sampler.MIN_SAMPLE_S, sampler.CLOCK_SHARE * sampler.clock_cost(perf_counter))

@@ -56,10 +56,11 @@ def test_warm_up_goes_on_until_calls_no_longer_get_faster() -> None:
     assert max(result.samples_s) == pytest.approx(1e-4)
 
 
-def test_warm_up_ends_with_its_share_of_the_budget() -> None:
-    time = FakeTime(*(max(1e-5, 1e-3 * 0.9**i) for i in range(100)))
-    result = take_samples(time.call, nothing, 0.01, time.clock)
-    assert result.warmup_s <= sampler.WARMUP_SHARE * 0.01 + 1e-3
+@pytest.mark.parametrize(("budget_s", "most_s"), [(0.3, 0.03), (0.01, sampler.LEAST_WARMUP_S)])
+def test_warm_up_ends_with_its_share_of_the_budget_or_the_least_warm_up(budget_s: float, most_s: float) -> None:
+    time = FakeTime(*(max(1e-5, 1e-2 * 0.9**i) for i in range(100)))
+    result = take_samples(time.call, nothing, budget_s, time.clock)
+    assert most_s <= result.warmup_s <= most_s + 1e-2
 
 
 def test_waiting_for_the_work_is_inside_the_sample() -> None:
