@@ -73,7 +73,8 @@ class Precision:
 
     The interval of a case's time is checked from `min_rounds` trials on. Once it is within ± `target` of the time,
     half as many trials again confirm it, and the case stops. If `min_rounds` = `max_rounds`, nothing is checked or
-    confirmed. At the latest a case stops after `max_rounds` trials, or after `case_s` spent in its trials.
+    confirmed. At the latest a case stops after `max_rounds` trials, or after `case_s` spent in at least
+    `min_rounds` trials.
 
     One trial samples for `trial_s` and times out after `timeout_s`. Cases that were disturbed in all their rounds are
     measured again in quiet moments. The sweep waits `patience_s` in all for these moments.

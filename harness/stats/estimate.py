@@ -165,8 +165,6 @@ def _estimate(time_s: float, down: float, up: float, median_s: float) -> Estimat
 
 # Number of quiet trials that a case needs before the limit on trials may end it.
 LEAST_QUIET = 2
-# Number of trials that a case needs before the limit on its time may end it: two cannot outvote a third.
-FEWEST_TRIALS = 3
 # Trials added once the interval is narrow, as a share of the trials made before.
 CONFIRMATION = 0.5
 
@@ -191,7 +189,7 @@ def stop_reason(trials: Sequence[Trial], best_probe_s: float | None, limits: Lim
     - The interval is as narrow as `target`, and already was with at most two thirds of the trials (`precise`). The
       second condition does not apply at the maximum number of trials, or if that number is fixed.
     - The interval is wider, and the case has the maximum number of trials (`max_rounds`).
-    - The trials of the case have taken `case_s`, and are at least `FEWEST_TRIALS` (`time_limit`).
+    - The trials of the case have taken `case_s`, and are at least `min_rounds` (`time_limit`).
 
     A case with fewer than `LEAST_QUIET` quiet trials continues beyond `max_rounds`.
     """
@@ -226,7 +224,7 @@ def reason_of(
             return "precise"
     if number >= limits.max_rounds and number_quiet >= _least_quiet(limits):
         return "max_rounds"
-    return "time_limit" if number >= min(FEWEST_TRIALS, limits.max_rounds) and wall_s >= limits.case_s else None
+    return "time_limit" if number >= limits.min_rounds and wall_s >= limits.case_s else None
 
 
 def _least_quiet(limits: Limits) -> int:

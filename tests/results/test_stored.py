@@ -49,7 +49,7 @@ _CONFIG = compose([]).yaml
         "precision: {target: 1}",
         "\tnot: [yaml",
         "[" * 5000,
-        *(_CONFIG.replace("min_rounds: 4", f"min_rounds: {value}") for value in ("x", "null", "[]", ".nan", ".inf")),
+        *(_CONFIG.replace("min_rounds: 3", f"min_rounds: {value}") for value in ("x", "null", "[]", ".nan", ".inf")),
     ],
     ids=lambda config: config[-20:],
 )

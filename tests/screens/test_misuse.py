@@ -29,8 +29,8 @@ BRACKETS = 400 * "[" + "1" + 400 * "]"
 EDITS = {
     "other-axis": ("", "", "seq_len=8,32"),
     "other-length": ("- 256", "- 16", ""),
-    "no-number": ("min_rounds: 4", "min_rounds: few", ""),
-    "no-value": ("min_rounds: 4", "", ""),
+    "no-number": ("min_rounds: 3", "min_rounds: few", ""),
+    "no-value": ("min_rounds: 3", "", ""),
     "no-finite-value": ("max_rounds: 10", "max_rounds: .nan", ""),
     "no-key": ("seed: 0", "sed: 0", ""),
     "no-precision": ("precision:", "precision: null\nelse:", ""),
