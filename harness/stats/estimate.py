@@ -1,7 +1,7 @@
 """Estimate the time of a case and its 95 % confidence interval from its trials, and decide when they are enough.
 
 Noise on a busy machine mostly adds time: a neighbour, a page fault, a lower clock. The value of a trial is therefore
-made of its fastest samples, one of every five. The time of a case is a low quantile of these values. Of the estimators
+made of its fastest samples, one of every three. The time of a case is a low quantile of these values. Of the estimators
 tried, this one is among the most repeatable. The reasons are in `docs/estimator.md`;
 `tests/bench/bench_estimators.py` prints the figures.
 
@@ -46,7 +46,7 @@ QUIET_PROBE = 1.15
 # The more samples, the faster the fastest one, and trials of short calls have more samples. The value of a trial
 # therefore uses the fastest sample of each block of this size, whatever the number of samples. A trial has at least one
 # block.
-BLOCK = 5
+BLOCK = 3
 
 
 def value_of_samples(samples_s: Floats) -> float:

@@ -120,7 +120,7 @@ def randomize_heap() -> list[bytearray]:
     trials, and the interval includes its effect. See Mytkowicz et al. 2009, "Producing wrong data without doing
     anything obviously wrong!".
     """
-    draws = random.SystemRandom()
+    draws = random.Random(os.urandom(8))
     blocks = [bytearray(draws.randrange(1, 1 << draws.randint(4, _LARGEST_POWER))) for _ in range(_BLOCKS)]
     return draws.sample(blocks, _BLOCKS // 2)
 
