@@ -121,3 +121,17 @@ class FaultsInSomeProcesses(Faults):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) if self.unlucky else x * 1.0
+
+
+class Multiplies(KnownCost):
+    """The same four products of matrices, n / 64 times: a cost of real work, proportional to n."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("factor", torch.full((256, 256), 0.01))
+        self.register_buffer("product", torch.zeros(256, 256))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(4 * (x.shape[1] // 64)):
+            torch.mm(self.factor, self.factor, out=self.product)
+        return x * 1.0
