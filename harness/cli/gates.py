@@ -23,11 +23,11 @@ from harness.errors import UsageError
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
 from harness.gate.compare import comparison_table, outcomes_of
-from harness.gate.compared_sides import ComparisonRequest, measure_comparison
+from harness.gate.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison
 from harness.key_value_options import Key, present_option, read_keys, whole
 from harness.results import run_directory, stored_run
-from harness.stats.paired_verdicts import Rules
+from harness.stats.paired_evidence import Rules
 
 _RULES = Rules()
 # No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
@@ -35,8 +35,8 @@ _THRESHOLD = "a number from 0.001 on and below 1; 0.03 means 3 %"
 _KEYS = (
     Key("ref"),
     Key("threshold", float, _RULES.threshold, least=0.001, most=math.nextafter(1, 0), takes=_THRESHOLD),
-    Key("blocks", whole, _RULES.most_blocks, least=_RULES.looks[0], most=1000),
-    Key("minutes", float, math.inf, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
+    Key("blocks", whole, _RULES.most_blocks, least=_RULES.fewest_blocks, most=1000),
+    Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
 )
 
 
@@ -54,11 +54,11 @@ def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -
         rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
     if not any(text.startswith("allocator=") for text in rest):
         rest.append("allocator=steady")
-    looks, most = list(_RULES.looks), own["blocks"]
+    looks, most = list(_RULES.looks), -(-own["blocks"] // _RULES.generation)
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
     rules = Rules(threshold=own["threshold"], looks=(*(look for look in looks if look < most), most))
-    return ComparisonRequest(compose(rest, config_dir), rules, own["ref"], impls, 60 * own["minutes"])
+    return ComparisonRequest(compose(rest, config_dir), rules, own["ref"], impls, own["minutes"])
 
 
 def _two_sides(given: Sequence[str]) -> tuple[str, str]:
@@ -75,14 +75,14 @@ def run_compare(options: argparse.Namespace) -> int:
     check_outputs(options)
     request = read_comparison_request(options.overrides, options.config_dir)
     out = request.config.out or run_directory.unused_path("compare_")
-    run_directory.check_new(out)
+    check_directory(out)
     console = Console()
     try:
         comparison, properties, lacking = measure_comparison(request, out, console)
     except KeyboardInterrupt:
-        print(f"harness: interrupted; {out} holds the measurements so far, and nothing is concluded", file=sys.stderr)
+        print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
         return INTERRUPTED
-    (out / "comparison.csv").write_text(file_io.to_csv(comparison_table(comparison)), encoding="utf-8")
+    (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison)), encoding="utf-8")
     show_comparison(request.title, comparison, console)
     for one in lacking:
         console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)

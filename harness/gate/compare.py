@@ -12,7 +12,8 @@ from harness import formatting
 from harness.gate.check_rules import Outcome, judge_count
 from harness.results.columns import CaseResult
 from harness.stats import paired_verdicts
-from harness.stats.paired_verdicts import Control, Evidence, MeasuredBlocks, PairedResult, Rules, Verdict
+from harness.stats.paired_evidence import Rules, ratio_text
+from harness.stats.paired_verdicts import Control, MeasuredBlocks, PairedResult, Verdict
 from harness.sweep_axes import AXES, Case
 
 if TYPE_CHECKING:
@@ -185,12 +186,6 @@ def _time_outcome(name: str, one: ComparedCase, control: str) -> Outcome:
     if verdict is Verdict.UNDECIDED:
         reason = f"{reason}; {smallest_visible_difference(one.time)}"
     return Outcome(name, TIME, verdict, "", ratio_text(one.time.evidence), reason)
-
-
-def ratio_text(found: Evidence) -> str:
-    """The time ratio with its interval: `×1.052 (1.041 to 1.063)`. Empty without blocks."""
-    interval = f" ({found.lo:.3f} to {found.hi:.3f})" if found.lo > 0 else ""
-    return f"×{found.ratio:.3f}{interval}" if found.blocks else ""
 
 
 def smallest_visible_difference(time: PairedResult) -> str:

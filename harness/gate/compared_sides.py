@@ -1,28 +1,36 @@
 """The two sides of a comparison: the processes of each side, what is taken before any timing, and the blocks."""
 
 import json
+import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import yaml
 from rich.console import Console
 
-from harness import layer_lookup
+from harness import file_io, formatting, layer_lookup
 from harness.config import SweepConfig
-from harness.errors import UsageError
+from harness.config.compose import differences
+from harness.errors import UsageError, usage_error_about
 from harness.gate.check_rules import Outcome
-from harness.gate.compare import TIME, Comparison, compare_sides
+from harness.gate.compare import TIME, Comparison, compare_sides, pair_label
 from harness.layer_lookup import Traits
-from harness.measure.interleaved import Pair, PairScreen, Sides, Timing, time_pairs
+from harness.machine import unlike
+from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
 from harness.measure.outcome import TrialOutcome
-from harness.measure.session import COMPILE_CACHE, Session
+from harness.measure.progress import ComparisonScreen
+from harness.measure.scheduler import read_resume_state
+from harness.measure.session import COMPILE_CACHE, Session, code_digests
 from harness.results import run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.stats.paired_verdicts import MeasuredBlocks, Rules, Verdict
+from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import MeasuredBlocks, Verdict
 from harness.sweep_axes import AXES, Case, collapsed
 from harness.worktree import Worktree, worktree
 
@@ -33,15 +41,15 @@ _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 class ComparisonRequest:
     """What to compare.
 
-    `impls` are the layers of base and head, `None` if the working tree is compared with `ref`. Timing ends after
-    `limit_s` seconds.
+    `impls` are the layers of base and head, `None` if the working tree is compared with `ref`. Timing ends after this
+    number of `minutes`.
     """
 
     config: SweepConfig
     rules: Rules
     ref: str | None
     impls: tuple[str, str] | None
-    limit_s: float
+    minutes: float
 
     @property
     def title(self) -> str:
@@ -49,6 +57,11 @@ class ComparisonRequest:
         if self.impls is None:
             return f"compare the working tree with {self.ref}"
         return f"compare {self.impls[1]} with {self.impls[0]}"
+
+    def settings(self, base: str | None) -> dict[str, Any]:
+        """What an interrupted comparison must have in common with one that continues it; `base` is a commit."""
+        own = {"impls": self.impls, "base": base, "minutes": f"{self.minutes:g}", **asdict(self.rules)}
+        return {**yaml.safe_load(self.config.yaml), **json.loads(json.dumps(own))}
 
 
 @dataclass
@@ -67,31 +80,86 @@ def measure_comparison(
 ) -> tuple[Comparison, dict[str, str], list[Outcome]]:
     """Verify both sides, take their facts and time them. Each side becomes a run below `out` that `report` can read.
 
-    Returns the comparison, properties of the run, and what could not be compared.
+    If `out` holds an interrupted comparison, it continues. Returns the comparison, properties of the run, and what
+    could not be compared. Raises UsageError if `out` holds another comparison.
     """
     with ExitStack() as stack:
         opened = stack.enter_context(_open_sides(request, out))
         pairs = _pairs(request, opened)
         stack.enter_context(run_directory.Lock(out))
         machine = opened.head.machine()
+        past = _begin(request, opened, out, machine)
+        most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
+        pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
+        console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})", highlight=False)
+        if past is not None:
+            used = formatting.duration(past[-1]["used_s"] if past else 0.0)
+            console.out(f"{out}: continued after {len(past)} blocks in {used}", highlight=False)
         lines: list[dict[Case, CaseResult]] = []
         ready: list[set[Case]] = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
-            run_directory.create(out / name, request.config.yaml, machine)
+            before = None
+            if run_directory.is_run(out / name):
+                before, _ = read_resume_state(out / name)
+            else:
+                run_directory.create(out / name, request.config.yaml, machine)
             cases = list(dict.fromkeys(pair[at] for pair in pairs))
-            ready.append(session.measure_into(out / name, cases, console, "prepare").open)
+            ready.append(session.measure_into(out / name, cases, console, "prepare", before).open)
             lines.append({line.case: line for line in summarise.summarise_run(out / name, session.precision)[0]})
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
         measured = MeasuredBlocks([], {})
         if timed:
-            blocks = stack.enter_context((out / "blocks.jsonl").open("a", encoding="utf-8", buffering=1))
-            chosen, screen = [Pair(*pairs[number]) for number in timed], PairScreen(len(timed), console)
+            blocks = stack.enter_context((out / BLOCKS).open("a", encoding="utf-8", buffering=1))
+            chosen, limit_s = [Pair(*pairs[number]) for number in timed], 60 * request.minutes
+            screen = ComparisonScreen([pair_label(pair.head) for pair in chosen], request.rules, limit_s, console)
             write = lambda row: blocks.write(json.dumps(row, ensure_ascii=False) + "\n")  # noqa: E731
-            measured = time_pairs(
-                chosen, opened.sides, request.rules, Timing(), request.config.seed, write, screen, request.limit_s
-            )
+            rest = (request.config.seed, write, stack.enter_context(screen), limit_s, past or ())
+            measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *rest)
     comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
     return comparison, {**opened.properties, "torch": str(machine["torch"].get("version"))}, opened.lacking
+
+
+# The files of a comparison: its settings, its blocks, and its result, which it has only once it has ended.
+REQUEST, BLOCKS, RESULT = "request.json", "blocks.jsonl", "comparison.csv"
+
+
+def check_directory(out: Path) -> None:
+    """Raise UsageError unless `out` can hold a new comparison, or holds an interrupted one."""
+    if (out / RESULT).exists():
+        raise UsageError(f"out={out} is a comparison that has ended: name a new directory")
+    if not (out / REQUEST).is_file():
+        run_directory.check_new(out)
+
+
+def _begin(
+    request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Mapping[str, Any]
+) -> list[dict[str, Any]] | None:
+    """Store the settings of a new comparison in `out`, or read the blocks of one that continues; None if it is new."""
+    settings, code = request.settings(opened.properties.get("base")), code_digests(opened.head.traits)
+    if not (out / REQUEST).is_file():
+        about = {"settings": settings, "code": code, "machine": machine}
+        file_io.write_atomically(out / REQUEST, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        return None
+    with usage_error_about(out / REQUEST):
+        before = file_io.read_json(out / REQUEST)
+    found = [*differences(before["settings"], settings), *unlike(before["machine"], machine)]
+    for impl, now in code.items():
+        files = layer_lookup.changed_files(before["code"].get(impl, {}), now)
+        found += [f"{impl} was changed in {', '.join(files)}"] if files else []
+    if found:
+        raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")
+    return _read_blocks(out / BLOCKS)
+
+
+def _read_blocks(path: Path) -> list[dict[str, Any]]:
+    """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there."""
+    if not path.exists():
+        return []
+    text = path.read_bytes()
+    complete = text[: text.rfind(b"\n") + 1]
+    if complete != text:
+        path.write_bytes(complete)
+    return [json.loads(line) for line in complete.splitlines()]
 
 
 def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
@@ -152,7 +220,8 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
             )
         for session, seen in ((found.base, base.values), (found.head, head.values)):
             own = layer_lookup.is_foreign(impl)
-            session.traits[impl] = Traits(seen["family"], seen["has_heads"]) if own else layer_lookup.traits(impl)
+            described = Traits(seen["family"], seen["has_heads"], seen["files"])
+            session.traits[impl] = described if own else layer_lookup.traits(impl)
     return found
 
 

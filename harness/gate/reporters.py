@@ -16,8 +16,9 @@ from harness import formatting
 from harness.errors import UsageError, usage_error_about
 from harness.formatting import printable
 from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
-from harness.gate.compare import HELD, ComparedCase, Comparison, pair_label, ratio_text
+from harness.gate.compare import HELD, ComparedCase, Comparison, pair_label
 from harness.report.document import Cell, Part, Row, Section, Sentence, Table, grouped, markdown, show
+from harness.stats.paired_evidence import ratio_text
 from harness.stats.paired_verdicts import Verdict
 
 OUTCOME_SCHEMA = 1

@@ -11,15 +11,15 @@ block to block. With two whole trials, one after the other, they varied by 9 %.
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rich.console import Console
-
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
-from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules, measure_blocks
+from harness.measure.progress import ComparisonScreen
+from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
 from harness.sweep_axes import Case
 
 _T = TypeVar("_T")
@@ -109,9 +109,6 @@ def _for_side(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
         raise BlockFailed(f"{side.name}: {error}") from error
 
 
-# Number of rounds after which all fork servers are replaced. All trials of a server share its random memory layout, so
-# all blocks of the same two servers would be biased alike.
-_ROUNDS_PER_SERVER = 4
 # One case in this many is a control: it is also measured against itself.
 _CASES_PER_CONTROL = 4
 
@@ -122,37 +119,6 @@ class Pair:
 
     base: Case
     head: Case
-
-
-# Seconds between two lines of progress.
-_LINE_EVERY_S = 10.0
-
-
-class PairScreen:
-    """Prints the progress of a comparison of `pairs` pairs on `console`: a line every ten seconds at most.
-
-    They are printed only between blocks.
-    """
-
-    def __init__(self, pairs: int, console: Console) -> None:
-        self._pairs, self._console = pairs, console
-        self._began = self._last = time.monotonic()
-        self._round = ""
-        self._blocks = 0
-
-    def round(self, stage: str, number: int) -> None:
-        """A round begins, in the first measurement or in the second one of the flagged pairs."""
-        self._round = f"round {number}" if stage == "first" else f"again, round {number}"
-
-    def block(self, pair: Pair) -> None:
-        """A block has been measured."""
-        self._blocks += 1
-        now = time.monotonic()
-        if now - self._last >= _LINE_EVERY_S:
-            self._last = now
-            pairs = "one pair" if self._pairs == 1 else f"{self._pairs} pairs"
-            text = f"{now - self._began:5.0f} s  {self._round}  {self._blocks} blocks of {pairs}  {pair.head}"
-            self._console.out(text, highlight=False)
 
 
 class Sides:
@@ -190,6 +156,10 @@ def controls_among(number: int) -> list[int]:
     return list(range(0, number, every))
 
 
+# The first measurement may use this share of the time. The second one has fewer cases, and needs fewer blocks of each.
+_FIRST_SHARE = 0.6
+
+
 def time_pairs(
     pairs: Sequence[Pair],
     sides: Sides,
@@ -197,54 +167,120 @@ def time_pairs(
     timing: Timing,
     seed: int,
     log: Callable[[dict[str, Any]], object],
-    progress: PairScreen,
+    screen: ComparisonScreen,
     limit_s: float = math.inf,
+    past: Iterable[Mapping[str, Any]] = (),
 ) -> MeasuredBlocks:
-    """Measure blocks of all pairs until each is decided, then measure the flagged pairs again.
+    """Measure blocks of all pairs until each is decided or hopeless, then measure the flagged pairs again.
 
-    Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. The first
-    measurement may use half of them.
+    Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. `past` are
+    rows that `log` received from an interrupted call with the same arguments: the comparison continues after them.
     """
-    begin = time.monotonic()
-    rng = random.Random(seed)
-    position = {"stage": "first", "round": 0}
-    # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
-    failed_once: set[tuple[int, bool]] = set()
+    timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, past)
+    return measure_blocks(len(pairs), controls_among(len(pairs)), timer.take, rules, seed, timer)
 
-    def begin_round(stage: str, number: int) -> None:
-        position.update(stage=stage, round=number)
-        if number % _ROUNDS_PER_SERVER == 1:
-            sides.renew()
-        progress.round(stage, number)
 
-    def measure(index: int, control: bool) -> float:
-        pair = pairs[index]
-        executors = [sides.base, sides.control if control else sides.head]
-        if control or sides.interchangeable:
+class _Timer(Host):
+    """Takes the blocks of a comparison, or reads them from past rows, and counts the time that they have used.
+
+    All decisions depend on the blocks and on the times in their rows. A comparison that continues therefore decides as
+    it did before, until it has used up its past rows.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        sides: Sides,
+        rules: Rules,
+        timing: Timing,
+        seed: int,
+        log: Callable[[dict[str, Any]], object],
+        screen: ComparisonScreen,
+        limit_s: float,
+        past: Iterable[Mapping[str, Any]],
+    ) -> None:
+        self._pairs, self._sides, self._rules, self._timing, self._seed = pairs, sides, rules, timing, seed
+        self._log, self._screen, self._limit_s = log, screen, limit_s
+        self._past: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for row in past:
+            self._past.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
+        self._stage, self._round = "first", 0
+        # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
+        self._failed_once: set[tuple[int, bool]] = set()
+        # Fork servers are replaced before the next block that is measured.
+        self._needs_servers = True
+        self._generation = 0
+        # The time used until the end of the last block: in all, in blocks, and their number.
+        self._used_s = self._in_blocks_s = 0.0
+        self._blocks = self._generations = 0
+        self._resumed_at: float | None = None  # on the clock, less the time used before
+
+    def begin_round(self, stage: str, number: int) -> None:
+        self._stage, self._round = stage, number
+        if (number - 1) % self._rules.generation == 0:
+            self._needs_servers = True
+            self._generations += 1
+        self._screen.round(stage, number)
+
+    def generations_left(self, stage: str, number: int) -> float:
+        left_s = (_FIRST_SHARE if stage == "first" else 1.0) * self._limit_s - self._used_s
+        if left_s <= 0:
+            return 0.0
+        if not self._blocks:
+            return math.inf
+        blocks_s = self._rules.generation * number * self._in_blocks_s / self._blocks
+        return left_s / (blocks_s + (self._used_s - self._in_blocks_s) / self._generations)
+
+    def end_round(self, stage: str, standing: Standing) -> None:
+        self._screen.end_round(standing, self._round in [look * self._rules.generation for look in self._rules.looks])
+
+    def take(self, index: int, control: bool) -> float:
+        """The log ratio of a block. Raises BlockFailed if the case has failed twice."""
+        pair = self._pairs[index]
+        about = {"base": pair.base.key, "head": pair.head.key, "control": control}
+        about |= {"stage": self._stage, "round": self._round}
+        rng = random.Random(f"{self._seed} {index} {control} {self._stage} {self._round}")
+        rows = iter(self._past.pop(tuple(about[name] for name in _KEY), ()))
+        while True:
+            row = next(rows, None) or self._measure(pair, control, about, rng)
+            self._used_s, self._generation = row["used_s"], row["generation"]
+            if "failure" not in row:
+                self._in_blocks_s += row["took_s"]
+                self._blocks += 1
+                self._screen.block(self._used_s)
+                return float(row["log_ratio"])
+            if (index, control) in self._failed_once:
+                raise BlockFailed(row["failure"])
+            self._failed_once.add((index, control))
+
+    def _measure(self, pair: Pair, control: bool, about: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
+        """Measure a block and log its row."""
+        if self._resumed_at is None:
+            self._resumed_at = time.monotonic() - self._used_s
+        if self._needs_servers:
+            self._sides.renew()
+            self._needs_servers = False
+            self._generation += 1
+        executors = [self._sides.base, self._sides.control if control else self._sides.head]
+        if control or self._sides.interchangeable:
             rng.shuffle(executors)  # random differences between fork servers then favour either side equally
         base = Side("base", pair.base, executors[0])
         other = Side("control" if control else "head", pair.base if control else pair.head, executors[1])
+        began = time.monotonic()
         try:
-            block = take_block(base, other, timing, rng)
+            found = _row(take_block(base, other, self._timing, rng))
         except BlockFailed as error:
-            log({**_row_header(pair, control), **position, "failure": str(error)})
-            sides.renew()  # the failure may have ended the fork server too: the next trials get new ones
-            if (index, control) in failed_once:
-                raise
-            failed_once.add((index, control))
-            return measure(index, control)
-        log({**_row_header(pair, control), **position, **_row(block)})
-        progress.block(pair)
-        return block.log_ratio
-
-    def is_over(stage: str) -> bool:
-        return time.monotonic() - begin >= (limit_s / 2 if stage == "first" else limit_s)
-
-    return measure_blocks(len(pairs), controls_among(len(pairs)), measure, rules, seed, begin_round, is_over)
+            found = {"failure": str(error)}
+            self._needs_servers = True  # the failure may have ended the fork server too
+        now = time.monotonic()
+        times = {"used_s": round(now - self._resumed_at, 3), "took_s": round(now - began, 3)}
+        row = {"at": round(time.time(), 3), **about, "generation": self._generation, **times, **found}
+        self._log(row)
+        return row
 
 
-def _row_header(pair: Pair, control: bool) -> dict[str, Any]:
-    return {"at": round(time.time(), 3), "base": pair.base.key, "head": pair.head.key, "control": control}
+# These values identify a block among the rows of a comparison.
+_KEY = ("base", "head", "control", "stage", "round")
 
 
 def _row(block: Block) -> dict[str, Any]:

@@ -1,19 +1,24 @@
-"""The progress display of a sweep: a live line on a terminal, plain lines elsewhere.
+"""The progress displays of a sweep and of a comparison: live on a terminal, plain lines elsewhere.
 
-It is drawn only between trials. A drawing thread would disturb the timing of the layer.
+They are drawn only between trials. A drawing thread would disturb the timing of the layer.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
-from rich.table import Column
+from rich.table import Column, Table
+from rich.text import Text
 
 from harness.config import Precision
 from harness.formatting import duration
 from harness.measure.outcome import TrialOutcome
+from harness.stats.paired_evidence import Rules, ratio_text
+from harness.stats.paired_verdicts import Standing
 from harness.sweep_axes import Case
 
 # Drawing takes a millisecond. More frequent updates would not be visible.
@@ -122,3 +127,76 @@ class Screen:
             return ""
         seconds = self._timed_s / self._timed_trials * sum(self._trials_left.values())
         return f"at most {duration(seconds)} left"
+
+
+class ComparisonScreen:
+    """Show the progress of a comparison of the pairs with these labels: how far each open one is from a decision.
+
+    A context manager: it removes the live table at its end. Elsewhere than on a terminal, it prints a line every ten
+    seconds at most. The first of these after each look is followed by a line for each open pair.
+    """
+
+    def __init__(self, labels: Sequence[str], rules: Rules, limit_s: float, console: Console) -> None:
+        self._labels, self._threshold, self._limit_s, self._console = labels, rules.threshold, limit_s, console
+        self._last_drawn = time.monotonic()
+        self._used_s = 0.0
+        self._round = ""
+        self._standing: Standing | None = None
+        self._is_after_look = False
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> "ComparisonScreen":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def round(self, stage: str, number: int) -> None:
+        """A round begins, in the first measurement or in the second one of the flagged pairs."""
+        self._round = f"round {number}" if stage == "first" else f"again, round {number}"
+
+    def block(self, used_s: float) -> None:
+        """A block has been measured. The comparison has used this much time."""
+        self._used_s = used_s
+        now = time.monotonic()
+        if now - self._last_drawn < (_REDRAW_S if self._console.is_terminal else _PLAIN_LINE_S):
+            return
+        self._last_drawn = now
+        if self._console.is_terminal:
+            self._live.update(self._table(), refresh=True)
+            return
+        self._console.out(self._line(), highlight=False)
+        for label, ratio, blocks in self._open_pairs() if self._is_after_look else ():
+            self._console.out(f"         {label}: {ratio} after {blocks}", highlight=False)
+        self._is_after_look = False
+
+    def end_round(self, standing: Standing, is_look: bool) -> None:
+        """A round has ended. After a look, the rules may have closed some pairs."""
+        self._standing = standing
+        self._is_after_look |= is_look
+
+    def _line(self) -> str:
+        known = self._standing
+        closed = f"{known.decided} of {known.cases} pairs decided" if known else ""
+        given_up = f"{known.given_up} given up" if known and known.given_up else ""
+        left = f"at most {duration(max(0.0, self._limit_s - self._used_s))} left"
+        parts = (self._round, closed, given_up, left if math.isfinite(self._limit_s) else "")
+        return "  ".join((f"{self._used_s:5.0f} s", *filter(None, parts)))
+
+    def _open_pairs(self) -> list[tuple[str, str, str]]:
+        """The label, the ratio with its interval, and the number of blocks of each open pair."""
+        found = self._standing.evidence() if self._standing else {}
+        return [(self._labels[at], ratio_text(one), f"{one.blocks} blocks") for at, one in found.items()]
+
+    def _table(self) -> Group:
+        rows, most = self._open_pairs(), max(1, self._console.height - 4)
+        table = Table.grid(padding=(0, 2))
+        for row in rows[:most]:
+            table.add_row(*map(Text, row))
+        limit = 1 + self._threshold
+        more = f"… and {len(rows) - most} more; " if len(rows) > most else ""
+        below = f"{more}equivalent between ×{1 / limit:.3f} and ×{limit:.3f}, faster or slower beyond"
+        return Group(Text(self._line()), table, Text(below if rows else ""))

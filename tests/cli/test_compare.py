@@ -1,6 +1,7 @@
 """`compare` as it is used: two layers, or two states of one. How it decides is tested in tests/stats/paired."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from harness.measure import interleaved
 from harness.sweep_axes import AXES
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = ["d_model=16", "num_heads=2", "threads=1", "blocks=8", "memory_limit=512MiB", "out=found"]
+TINY = ["d_model=16", "num_heads=2", "threads=1", "blocks=16", "memory_limit=512MiB", "out=found"]
 ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
 # The number of products of n·d² multiply-adds.
 LAYER = """\
@@ -42,7 +43,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "path", list(sys.path))
     # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
-    monkeypatch.setattr(interleaved, "_ROUNDS_PER_SERVER", 100)
+    monkeypatch.setattr(interleaved.Sides, "renew", lambda sides: sides.control.start())
     monkeypatch.setattr("harness.gate.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -85,7 +86,7 @@ def test_two_layers_are_compared_at_every_size(elsewhere: Path, capsys: pytest.C
         ("rnn.elman", "rnn.torch", 32),
     ]
     assert set(frame.verdict) <= {"slower", "faster", "equivalent", "undecided"}
-    assert (frame.blocks >= 8).all()
+    assert (frame.blocks >= 16).all()
     assert (frame.allocator == "steady").all()
     found = json.loads(Path("found.json").read_text())
     assert found["exit_status"] == status
@@ -100,7 +101,7 @@ def test_two_layers_are_compared_at_every_size(elsewhere: Path, capsys: pytest.C
 
 
 def test_it_ends_when_its_time_is_up_and_says_what_is_undecided(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
-    asked = [*(key for key in TINY if key != "blocks=8"), "blocks=1000", "threshold=0.001", "minutes=0.02"]
+    asked = [*(key for key in TINY if key != "blocks=16"), "blocks=1000", "threshold=0.001", "minutes=0.02"]
     assert main(["compare", "impl=rnn.torch,rnn.torch", "seq_len=16", *asked]) in (0, 3)  # 3: the control failed
     (row,) = pd.read_csv("found/comparison.csv").itertuples()
     assert row.verdict == "undecided"
@@ -120,7 +121,7 @@ def test_a_working_tree_that_does_three_times_the_work_is_slower(
     if row.control == "held":
         assert row.verdict == "slower"
         assert row.ratio > 1.5
-        assert row.blocks == 16  # 8, and 8 again
+        assert row.blocks == 32  # 16, and 16 again
     assert json.loads(Path("found.json").read_text())["properties"]["base"] == git("rev-parse", "HEAD").strip()
     assert worktrees() == 1
 
@@ -194,11 +195,21 @@ def test_what_cannot_be_held_against_another_commit_is_2(
     assert not Path("found").exists()
 
 
-@pytest.mark.parametrize(("most", "looks"), [(8, (8,)), (20, (8, 12, 20)), (200, (8, 12, 20, 36, 64, 120, 180, 200))])
+@pytest.mark.parametrize(
+    ("most", "looks"),
+    [(16, (8,)), (40, (8, 12, 18, 20)), (41, (8, 12, 18, 21)), (200, (8, 12, 18, 27, 40, 60, 90, 100))],
+)
 def test_more_blocks_are_looked_at_more_often(most: int, looks: tuple[int, ...]) -> None:
     from harness.cli.gates import read_comparison_request
 
     assert read_comparison_request(["impl=rnn.torch,rnn.elman", f"blocks={most}"], None).rules.looks == looks
+
+
+def test_it_takes_ten_minutes_at_most_unless_told_otherwise() -> None:
+    from harness.cli.gates import read_comparison_request
+
+    assert read_comparison_request(["impl=rnn.torch,rnn.elman"], None).minutes == 10
+    assert read_comparison_request(["impl=rnn.torch,rnn.elman", "minutes=inf"], None).minutes == math.inf
 
 
 def test_ended_halfway_it_leaves_neither_worktree_nor_process(repository: Path) -> None:
@@ -217,10 +228,51 @@ def test_ended_halfway_it_leaves_neither_worktree_nor_process(repository: Path) 
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
-    said = "harness: interrupted; found holds the measurements so far, and nothing is concluded\n"
+    said = "harness: interrupted; repeat the command with 'out=found' to continue\n"
     assert (process.returncode, err) == (130, said)
     assert worktrees() == 1
     assert [one.pid for one in psutil.process_iter() if _marked(one, mark)] == []
+
+
+def test_interrupted_it_continues_with_the_same_command_and_once_it_has_ended_it_does_not(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    command = ["compare", "impl=rnn.torch,rnn.elman", "seq_len=16", "threshold=0.5", *TINY]
+    take, taken = interleaved.take_block, []
+
+    def interrupted(*arguments: object) -> object:
+        if len(taken) == 5:
+            raise KeyboardInterrupt
+        taken.append(arguments)
+        return take(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(interleaved, "take_block", interrupted)
+        assert main(command) == 130
+    out, err = capsys.readouterr()
+    assert "compare rnn.elman with rnn.torch: one pair, at most 10 min of timing (minutes=10)" in out
+    assert err == "harness: interrupted; repeat the command with 'out=found' to continue\n"
+    before = Path("found/blocks.jsonl").read_text()
+    Path("found/blocks.jsonl").write_text(before + '{"at": 17')  # a writer that was killed
+    for other, words in (
+        ("minutes=5", "minutes=10 before and 5 now"),
+        ("seed=4", "seed=0 before and 4 now"),
+        ("impl=rnn.elman,rnn.torch", "impl=rnn.torch,rnn.elman before and rnn.elman,rnn.torch now"),
+    ):
+        axis = other.partition("=")[0]
+        assert main([*(word for word in command if not word.startswith(f"{axis}=")), other]) == 2
+        assert words in capsys.readouterr().err
+    assert main(command) in (0, 1, 3)
+    assert "found: continued after 5 blocks in " in capsys.readouterr().out
+    after = Path("found/blocks.jsonl").read_text()
+    assert after.startswith(before)
+    rows = [json.loads(line) for line in after.splitlines()]
+    assert len(rows) == len({(row["stage"], row["round"], row["control"]) for row in rows}) >= 32
+    texts = [file.read_text() for file in Path("found/base/rows").iterdir()]
+    facts = [json.loads(line)["purpose"] for text in texts for line in text.splitlines()]
+    assert facts.count("facts") == 1
+    assert main(command) == 2
+    assert "out=found is a comparison that has ended: name a new directory" in capsys.readouterr().err
 
 
 def _marked(process: psutil.Process, mark: str) -> bool:

@@ -9,14 +9,15 @@ from rows import PRECISION, row
 from harness.gate.compare import Comparison, compare_sides
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.stats.paired_verdicts import Blocks, MeasuredBlocks, Rules
+from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import Blocks, MeasuredBlocks
 from harness.sweep_axes import Case
 
 RULES = Rules()
 CASE = Case("attention.fused", seq_len=64, d_model=16, num_heads=2, allocator="steady")
 
 
-def blocks(ratio: float, again: float | None = None, number: int = 12, failure: str | None = None) -> Blocks:
+def blocks(ratio: float, again: float | None = None, number: int = 24, failure: str | None = None) -> Blocks:
     """Of a case; `again` is the ratio of its second measurement."""
     return Blocks(_logs(ratio, number), [] if again is None else _logs(again, number), again is not None, failure)
 

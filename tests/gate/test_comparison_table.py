@@ -24,7 +24,7 @@ def test_the_columns_are_the_axes_then_what_was_found() -> None:
     assert list(frame.columns)[: len(AXES) + len(ASKED)] == [*AXES, *ASKED]
     first = frame.iloc[0]
     assert (first.impl, first.seq_len, first.allocator) == ("attention.fused", 64, "steady")
-    assert (first.verdict, first.blocks, first.control, first.base) == ("slower", 24, "held", "attention.fused")
+    assert (first.verdict, first.blocks, first.control, first.base) == ("slower", 48, "held", "attention.fused")
     assert first.ratio_lo < first.ratio < first.ratio_hi
     assert first.ratio == pytest.approx(1.25, abs=0.01)
     assert 0.03 < first.smallest_detectable < 0.1
@@ -41,7 +41,7 @@ def test_what_is_not_known_is_an_empty_cell() -> None:
         "head: error: no such luck",
     )
     assert all(math.isnan(value) for value in (row.ratio, row.ratio_lo, row.ratio_hi, row.smallest_detectable))
-    few = written(comparison([blocks(1.0, number=3)])).iloc[0]
+    few = written(comparison([blocks(1.0, number=4)])).iloc[0]
     assert few.ratio == pytest.approx(1.0)
     assert math.isnan(few.ratio_hi)
 

@@ -24,6 +24,7 @@ COMPARISONS = {
     "slower once, too few blocks, none": comparison(
         [blocks(1.0), blocks(1.2, again=1.0), blocks(1.2, number=3), blocks(1.0, number=0)]
     ),
+    "given up": comparison([blocks(1.0), replace(blocks(1.03), given_up=True)]),
     "another amount of work and memory": of_lines(line(CASE), line(CASE, flops=3000, peak_bytes=5000), blocks(1.0)),
     "an amount that is not known": of_lines(line(CASE, flops=None), line(CASE), blocks(1.0)),
     "the control failed": comparison([blocks(1.0), blocks(1.2, again=1.2)], control=blocks(1.2)),

@@ -1,15 +1,20 @@
 """Real comparisons, kept as files, to be resampled and judged by several rules."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from harness.measure.executor import Executor
 from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
-from harness.stats.paired_verdicts import MeasuredBlocks, Rules, controls_of, verdicts_of
+from harness.measure.progress import ComparisonScreen
+from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import MeasuredBlocks, controls_of, verdicts_of
 
 RULES = Rules()
 
@@ -27,17 +32,13 @@ class Recorded:
     controls: list[list[dict[str, Any]]]
 
 
-class _Silent:
-    def round(self, stage: str, number: int) -> None: ...
-    def block(self, pair: Pair) -> None: ...
-
-
 def record(kind: str, pairs: Sequence[Pair], effects: Sequence[float], seed: int, into: Path) -> Recorded:
     """Run one comparison, and append it to a file."""
     rows: list[dict[str, Any]] = []
     began = time.monotonic()
+    screen = ComparisonScreen([pair.head.key for pair in pairs], RULES, math.inf, Console(quiet=True))
     with Sides(_runner(), _runner()) as sides:
-        measured = time_pairs(pairs, sides, RULES, Timing(), seed, lambda row: rows.append(dict(row)), _Silent())
+        measured = time_pairs(pairs, sides, RULES, Timing(), seed, lambda row: rows.append(dict(row)), screen)
     wall_s = time.monotonic() - began
     one = _recorded(kind, pairs, effects, measured, rows, wall_s)
     with into.open("a") as file:

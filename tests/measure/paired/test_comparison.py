@@ -1,7 +1,12 @@
 """The timing of pairs: the processes of each block, the log, and the choice of controls."""
 
+import io
+import itertools
+import math
 import random
-from io import StringIO
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,16 +17,19 @@ from harness.measure.fork_client import Turn
 from harness.measure.interleaved import (
     Block,
     Pair,
-    PairScreen,
     Side,
     Sides,
     Timing,
     controls_among,
     time_pairs,
 )
-from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Rules
+from harness.measure.progress import ComparisonScreen
+from harness.stats.paired_evidence import Evidence, Rules
+from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Standing
 from harness.sweep_axes import Case
 
+ONE_LOOK = Rules(looks=(8,))
+Rows = Sequence[dict[str, Any]]
 A, B = (Case(impl, seq_len=16, d_model=16, num_heads=2) for impl in ("rnn.torch", "rnn.elman"))
 
 
@@ -55,19 +63,38 @@ class Timed:
         self.fails: set[str] = set()
         self.forgives = -1  # number of failures to come; unlimited if negative
         self.log_ratio = 0.0
+        self.now_s = 0.0
+        self.block_s, self.servers_s, self.slow_from = 0.3, 2.9, 10**9
+        renew = self.sides.renew
+
+        def renew_slowly() -> None:
+            self.now_s += self.servers_s
+            renew()
+
+        monkeypatch.setattr(self.sides, "renew", renew_slowly)
+        self.interrupts_at = -1  # the number of the block that an interrupt replaces
+        self.noise = 1e-4
+        self.screen = io.StringIO()
         monkeypatch.setattr(interleaved, "take_block", self._take)
+        monkeypatch.setattr(interleaved.time, "monotonic", lambda: self.now_s)
 
     def _take(self, a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
+        if len(self.blocks) == self.interrupts_at:
+            raise KeyboardInterrupt
         self.blocks.append((a, b))
+        self.now_s += self.block_s if len(self.blocks) < self.slow_from else 2.0
         if b.name in self.fails and self.forgives != 0:
             self.forgives -= 1
             raise BlockFailed(f"{b.name}: killed: by SIGKILL")
-        log_ratio = (self.log_ratio if b.name == "head" else 0.0) + 1e-4 * draw.random()
+        log_ratio = (self.log_ratio if b.name == "head" else 0.0) + self.noise * (draw.random() - 0.5)
         return Block(log_ratio, "ABBA", (Turn(1.0, 2.0),) * 4)
 
-    def time(self, pairs: list[Pair], blocks: int = 8) -> MeasuredBlocks:
-        screen = PairScreen(len(pairs), Console(file=StringIO()))
-        return time_pairs(pairs, self.sides, Rules(looks=(blocks,)), Timing(), 0, self.rows.append, screen)  # type: ignore[arg-type]
+    def time(
+        self, pairs: list[Pair], rules: Rules = ONE_LOOK, minutes: float = math.inf, past: Rows = ()
+    ) -> MeasuredBlocks:
+        screen = ComparisonScreen([str(pair.head) for pair in pairs], rules, 60 * minutes, Console(file=self.screen))
+        log, limit_s = self.rows.append, 60 * minutes
+        return time_pairs(pairs, self.sides, rules, Timing(), 0, log, screen, limit_s, past)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -93,11 +120,11 @@ def test_where_both_sides_find_the_same_layers_either_executor_serves_either_sid
     assert heads == {"base", "head"}
 
 
-def test_processes_are_new_every_four_rounds_and_before_anything_is_measured_again(timed: Timed) -> None:
+def test_processes_are_new_every_two_rounds_and_before_anything_is_measured_again(timed: Timed) -> None:
     timed.log_ratio = 0.5
-    timed.time([Pair(A, B)], blocks=10)
+    timed.time([Pair(A, B)])
     renewals = [index for index, word in enumerate(timed.told) if word == "machine control"]
-    assert len(renewals) == 6  # before rounds 1, 5 and 9, twice
+    assert len(renewals) == 16  # before every second of 16 rounds, twice
     first = timed.told[: renewals[0] + 1]
     assert [word.split()[0] for word in first] == ["drop"] * 3 + ["start"] * 3 + ["machine"] * 3
 
@@ -106,29 +133,34 @@ def test_every_block_is_written_down_with_its_turns(timed: Timed) -> None:
     timed.log_ratio = 0.5
     timed.time([Pair(A, B)])
     assert {(row["stage"], row["round"], row["control"]) for row in timed.rows} == {
-        (stage, number, control) for stage in ("first", "again") for number in range(1, 9) for control in (False, True)
+        (stage, number, control) for stage in ("first", "again") for number in range(1, 17) for control in (False, True)
     }
     row = next(row for row in timed.rows if not row["control"])
     assert (row["base"], row["head"], row["order"]) == (A.key, B.key, "ABBA")
     assert row["min_s"] == [1.0] * 4
     assert row["mean_s"] == [2.0] * 4
     assert row["log_ratio"] == pytest.approx(0.5, abs=1e-3)
+    assert {(row["stage"], (row["round"] + 1) // 2, row["generation"]) for row in timed.rows} == {
+        (stage, number + 1, number + 1 + 8 * (stage == "again")) for stage in ("first", "again") for number in range(8)
+    }
+    assert [row["used_s"] for row in timed.rows] == sorted(row["used_s"] for row in timed.rows)
+    assert {row["took_s"] for row in timed.rows} == {timed.block_s}
 
 
 def test_after_a_failure_the_others_go_on_in_new_processes(timed: Timed) -> None:
     timed.fails = {"control"}
-    measured = timed.time([Pair(A, B)], blocks=8)
+    measured = timed.time([Pair(A, B)])
     assert measured.controls[0].failure == "control: killed: by SIGKILL"
-    assert len(measured.cases[0].first) == 8
-    assert timed.told.count("machine control") == 4  # before rounds 1 and 5, and after each failure
+    assert len(measured.cases[0].first) == 16
+    assert timed.told.count("machine control") == 10  # before every second of 16 rounds, and after each failure
     assert [row["failure"] for row in timed.rows if "failure" in row] == ["control: killed: by SIGKILL"] * 2
 
 
 def test_one_failure_of_a_case_is_forgiven(timed: Timed) -> None:
     timed.fails, timed.forgives = {"head"}, 1
-    measured = timed.time([Pair(A, B)], blocks=8)
+    measured = timed.time([Pair(A, B)])
     assert measured.cases[0].failure is None
-    assert len(measured.cases[0].first) == 8
+    assert len(measured.cases[0].first) == 16
 
 
 @pytest.mark.parametrize(
@@ -138,15 +170,95 @@ def test_one_case_in_four_is_a_control_and_at_least_one(cases: int, controls: li
     assert controls_among(cases) == controls
 
 
-def test_the_screen_says_now_and_then_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def pairs(number: int) -> list[Pair]:
+    return [Pair(replace(A, seq_len=16 * (i + 1)), replace(B, seq_len=16 * (i + 1))) for i in range(number)]
+
+
+def test_a_stage_ends_when_its_time_is_up_though_the_blocks_become_slower_than_forecast(timed: Timed) -> None:
+    timed.slow_from = 29
+    timed.time([Pair(A, B)], Rules(looks=(8,)), minutes=34 / 36)
+    # The first stage has 34 s. A round takes 4 s by then, and new servers take 3 s.
+    assert 34 <= timed.rows[-1]["used_s"] < 34 + 7
+    assert timed.rows[-1]["round"] == 15
+
+
+def test_if_the_time_suffices_for_some_pairs_only_these_are_measured(timed: Timed) -> None:
+    measured = timed.time(pairs(12), Rules(), minutes=2)  # 72 s for blocks of 0.3 s of 12 pairs and 3 controls
+    blocks = [len(one.first) for one in measured.cases]
+    assert blocks == sorted(blocks, reverse=True)
+    assert blocks.count(16) >= 4
+    assert blocks[-1] == 4
+    assert [one.given_up for one in measured.cases] == [number < 16 for number in blocks]
+    assert timed.rows[-1]["used_s"] <= 72
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 7, 40, 41, 49, 90])
+@pytest.mark.parametrize("minutes", [2, 30])
+def test_an_interrupted_comparison_continues_as_if_it_had_not_been(timed: Timed, blocks: int, minutes: float) -> None:
+    timed.log_ratio, timed.noise = 0.07, 0.1
+    whole = timed.time(pairs(3), Rules(), minutes)
+    rows = [dict(row) for row in timed.rows]
+    assert {row["stage"] for row in rows} == {"first", "again"}
+    for name in ("rows", "blocks", "told"):
+        getattr(timed, name).clear()
+    timed.now_s, timed.interrupts_at = 0.0, blocks
+    with pytest.raises(KeyboardInterrupt):
+        timed.time(pairs(3), Rules(), minutes)
+    past, timed.interrupts_at, timed.now_s = [dict(row) for row in timed.rows], -1, 5e4  # hours later
+    continued = timed.time(pairs(3), Rules(), minutes, past)
+    # No block is measured twice, those measured already decide as they did, and the wait does not count.
+    assert len(timed.rows) == len({(row["head"], row["control"], row["stage"], row["round"]) for row in timed.rows})
+    assert [described(row) for row in timed.rows[:blocks]] == [described(row) for row in rows[:blocks]]
+    assert timed.rows[-1]["used_s"] < 60 * minutes + 5
+    generations = [row["generation"] for row in timed.rows]
+    assert generations == sorted(generations)
+    if minutes == 30:  # with less time, that of the additional servers may change what is given up
+        assert continued == whole
+        assert [described(row) for row in timed.rows] == [described(row) for row in rows]
+
+
+def described(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in row if name not in ("at", "generation", "used_s")}
+
+
+def test_a_failure_counts_when_the_comparison_continues(timed: Timed) -> None:
+    timed.fails, timed.forgives = {"head"}, 1
+    timed.interrupts_at = 9
+    with pytest.raises(KeyboardInterrupt):
+        timed.time([Pair(A, B)])
+    past, timed.interrupts_at, timed.forgives = [dict(row) for row in timed.rows], -1, -1
+    measured = timed.time([Pair(A, B)], past=past)
+    assert measured.cases[0].failure == "head: killed: by SIGKILL"
+    assert [row["failure"] for row in timed.rows if "failure" in row] == ["head: killed: by SIGKILL"] * 2
+
+
+def test_a_plain_screen_says_now_and_then_how_far_each_open_pair_is(timed: Timed) -> None:
+    timed.noise, timed.log_ratio = 0.1, 0.02
+    timed.time(pairs(2), Rules(looks=(8, 12, 18)), minutes=10)
+    lines = timed.screen.getvalue().splitlines()
+    assert re.fullmatch(r" +\d+ s  round \d+  0 of 2 pairs decided  at most 10 min left", lines[1])
+    times = [float(line.split()[0]) for line in lines if " s  " in line[:9]]
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 10
+    listed = [line.strip() for line in lines if " s  " not in line[:9]]
+    assert listed[0].startswith(f"{pairs(2)[0].head}: ×")
+    assert re.search(r"×[\d.]+ \([\d.]+ to [\d.]+\) after \d+ blocks$", listed[0])
+
+
+def test_a_terminal_shows_a_table_of_the_open_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(interleaved.time, "monotonic", lambda: now[0])
-    console = Console(file=StringIO(), width=200)
-    screen = PairScreen(3, console)
-    for stage, number, at in (("first", 1, 5.0), ("first", 2, 11.0), ("again", 1, 12.0), ("again", 2, 25.0)):
-        screen.round(stage, number)
-        now[0] = at
-        screen.block(Pair(A, B))
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert [" ".join(line.split()[:3]) for line in lines] == ["11 s round", "25 s again,"]
-    assert "rnn.elman" in lines[0]
+    monkeypatch.setattr("harness.measure.progress.time.monotonic", lambda: now[0])
+    console = Console(file=io.StringIO(), width=100, height=7, force_terminal=True, legacy_windows=False)
+    evidence = {at: Evidence(24, 1.0, 1.0, 1.0, 1.021, 0.989, 1.054) for at in (0, 2, 3, 5, 6)}
+    with ComparisonScreen([f"layer n={n}" for n in range(8)], Rules(), 600, console) as screen:
+        screen.round("again", 24)
+        screen.end_round(Standing(8, 2, 1, lambda: evidence), True)
+        now[0] = 1.0
+        screen.block(63.0)
+        found = console.file.getvalue()  # type: ignore[attr-defined]
+    for words in (
+        "63 s  again, round 24  2 of 8 pairs decided  1 given up  at most 9 min left",
+        "layer n=0  ×1.021 (0.989 to 1.054)  24 blocks",
+        "… and 2 more; equivalent between ×0.971 and ×1.030, faster or slower beyond",
+    ):
+        assert words in found
+    assert "layer n=1" not in found

@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import Host
+
 # `(generator, number of the block, state of the case) -> log ratio`; the state lives as long as the case is measured.
 Noise = Callable[[np.random.Generator, int, dict[str, float]], float]
 
@@ -35,11 +38,15 @@ def drifting(rng: np.random.Generator, number: int, state: dict[str, float]) -> 
     return state["drift"]
 
 
-def of_parents(rng: np.random.Generator, number: int, state: dict[str, float]) -> float:
-    """Four blocks in a row are of the same parents, whose luck they share: half a per cent, as was measured."""
-    if number % 4 == 1:
-        state["luck"] = 0.005 * rng.standard_normal()
-    return quiet(rng, number, state) + state["luck"]
+def parents(luck: float, block: float = 0.011, together: int = Rules().generation) -> Noise:
+    """Some blocks in a row share their fork servers, and so the memory layout, which is worth `luck` either way."""
+
+    def noise(rng: np.random.Generator, number: int, state: dict[str, float]) -> float:
+        if (number - 1) % together == 0:
+            state["luck"] = luck * rng.standard_normal()
+        return block * rng.standard_normal() + state["luck"]
+
+    return noise
 
 
 KINDS: dict[str, Noise] = {
@@ -47,7 +54,10 @@ KINDS: dict[str, Noise] = {
     "bursty": bursty,
     "heavy-tailed": heavy_tailed,
     "drifting": drifting,
-    "of parents": of_parents,
+    "parents 0.5 %": parents(0.005),
+    "parents 1 %": parents(0.01),
+    "parents 1.5 %": parents(0.015),
+    "parents 1 %, blocks 3 %": parents(0.01, 0.03),
 }
 
 
@@ -66,3 +76,23 @@ class Machine:
         number = self._taken[key] = self._taken.get(key, 0) + 1
         noise = self._noise(self._rng, number, self._states.setdefault(key, {}))
         return noise if control else self._logs[case] + noise
+
+
+class Clock(Host):
+    """The time of a comparison: every block takes `block_s`, and new fork servers take `servers_s`."""
+
+    def __init__(self, machine: Machine, limit_s: float, block_s: float = 0.3, servers_s: float = 2.9) -> None:
+        self._machine, self._limit_s, self._block_s, self._servers_s = machine, limit_s, block_s, servers_s
+        self.used_s = 0.0
+
+    def take(self, case: int, control: bool) -> float:
+        self.used_s += self._block_s
+        return self._machine.take(case, control)
+
+    def begin_round(self, stage: str, number: int) -> None:
+        if (number - 1) % Rules().generation == 0:
+            self.used_s += self._servers_s
+
+    def generations_left(self, stage: str, number: int) -> float:
+        left = (0.6 if stage == "first" else 1.0) * self._limit_s - self.used_s
+        return left / (self._servers_s + Rules().generation * number * self._block_s)

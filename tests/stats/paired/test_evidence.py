@@ -6,9 +6,17 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from harness.stats.paired_verdicts import Evidence, Rules, evidence_of, is_decided, smallest_detectable
+from harness.stats.paired_evidence import (
+    Evidence,
+    Rules,
+    chance_of_decision,
+    evidence_of,
+    is_decided,
+    smallest_detectable,
+)
 
-RULES = Rules()
+# Blocks that share nothing, so that a block is a value of the test.
+RULES = Rules(generation=1)
 
 
 def blocks(ratio: float, number: int, noise: float = 0.01) -> list[float]:
@@ -59,7 +67,7 @@ def test_without_blocks_nothing_is_known() -> None:
 
 def test_who_looks_more_often_must_see_more() -> None:
     logs = blocks(1.045, 12)
-    once, often = (evidence_of(logs, Rules(looks=looks)) for looks in ((12,), (4, 6, 8, 10, 12)))
+    once, often = (evidence_of(logs, Rules(looks=looks, generation=1)) for looks in ((12,), (4, 6, 8, 10, 12)))
     assert often.p_slower == pytest.approx(5 * once.p_slower)
     assert often.lo < once.lo
     assert once.hi < often.hi
@@ -74,7 +82,7 @@ def test_what_could_be_seen_is_less_the_more_blocks_and_more_the_more_noise_and_
 
 
 def test_blocks_too_few_to_call_any_of_so_many_cases_see_nothing() -> None:
-    rules = Rules(looks=(8,))
+    rules = Rules(looks=(8,), generation=1)
     found = evidence_of(blocks(1.0, 8), rules)
     clear = evidence_of(blocks(10.0, 8), rules)
     assert is_decided(clear, 12, rules)
@@ -90,3 +98,34 @@ def test_what_is_said_to_be_seen_is_seen_four_times_in_five(number: int, cases: 
     least = np.median([smallest_detectable(evidence_of(list(logs), RULES), cases, RULES) for logs in noise[:100]])
     found = [evidence_of(list(math.log1p(least) + logs), RULES).p_slower <= RULES.alpha / cases for logs in noise[100:]]
     assert 0.7 <= np.mean(found) <= 0.92
+
+
+def test_blocks_of_one_generation_say_no_more_than_their_mean() -> None:
+    rules = Rules(generation=4)
+    logs = blocks(1.05, 12)
+    shared = [log + wobble for log in logs for wobble in (-0.02, 0.01, 0.03, -0.02)]
+    found, of_means = evidence_of(shared, rules), evidence_of(logs, RULES)
+    assert found.blocks == 48
+    assert (found.p_slower, found.ratio) == pytest.approx((of_means.p_slower, of_means.ratio))
+    last_unfinished = evidence_of([*shared, 0.7], rules)
+    assert last_unfinished.p_slower == pytest.approx(evidence_of([*logs, 0.7], RULES).p_slower)
+
+
+@pytest.mark.parametrize(("ratio", "noise"), [(1.0, 0.03), (1.02, 0.02), (1.05, 0.04), (1.03, 0.02)])
+@pytest.mark.parametrize("more", [12, 40])
+def test_the_chance_of_a_decision_is_how_often_one_follows(ratio: float, noise: float, more: int) -> None:
+    # Simulated: the truth drawn from what 18 blocks tell, then the further blocks, judged once at their end.
+    rng = np.random.default_rng(more)
+    start = blocks(ratio, 18, noise)
+    chance = chance_of_decision(evidence_of(start, RULES), more, 6, RULES)
+    truths = math.log(ratio) + noise / math.sqrt(18) * rng.standard_normal(300)
+    futures = [[*start, *(truth + noise * rng.standard_normal(more))] for truth in truths]
+    decided = np.mean([is_decided(evidence_of(logs, RULES), 6, RULES) for logs in futures])
+    assert chance == pytest.approx(decided, abs=0.12)
+
+
+def test_without_time_there_is_no_chance_and_where_nothing_is_known_yet_there_is_hope() -> None:
+    clear = evidence_of(blocks(1.5, 18), RULES)
+    assert chance_of_decision(clear, 0, 6, RULES) == 0.0
+    assert chance_of_decision(clear, 100, 6, RULES) == pytest.approx(1.0)
+    assert chance_of_decision(evidence_of(blocks(1.0, 4), RULES), 20, 6, RULES) == 1.0
