@@ -242,7 +242,7 @@ class _Timer(Host):
         rng = random.Random(f"{self._seed} {index} {control} {self._stage} {self._round}")
         rows = iter(self._past.pop(tuple(about[name] for name in _KEY), ()))
         while True:
-            row = next(rows, None) or self._measure(pair, control, about, rng)
+            row = next(rows, None) or self._measure(index, control, about, rng)
             self._used_s, self._generation = row["used_s"], row["generation"]
             if "failure" not in row:
                 self._in_blocks_s += row["took_s"]
@@ -253,8 +253,9 @@ class _Timer(Host):
                 raise BlockFailed(row["failure"])
             self._failed_once.add((index, control))
 
-    def _measure(self, pair: Pair, control: bool, about: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
+    def _measure(self, index: int, control: bool, about: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
         """Measure a block and log its row."""
+        pair = self._pairs[index]
         if self._resumed_at is None:
             self._resumed_at = time.monotonic() - self._used_s
         if self._needs_servers:
@@ -262,8 +263,12 @@ class _Timer(Host):
             self._needs_servers = False
             self._generation += 1
         executors = [self._sides.base, self._sides.control if control else self._sides.head]
+        generation, within = divmod(self._round - 1, self._rules.generation)
         if control or self._sides.interchangeable:
-            rng.shuffle(executors)  # random differences between fork servers then favour either side equally
+            # Random differences between fork servers then favour either side equally …
+            random.Random(f"{self._seed} {index} {control} {self._stage} {generation}").shuffle(executors)
+        if self._sides.interchangeable and within % 2:
+            executors.reverse()  # … and mostly cancel within a generation. With `ref=` they cannot, nor in its control.
         base = Side("base", pair.base, executors[0])
         other = Side("control" if control else "head", pair.base if control else pair.head, executors[1])
         began = time.monotonic()

@@ -59,14 +59,14 @@ class BackgroundPlots:
             return
         process = self._interpreter.process
         if process is None or process.wait() != 0:
-            from harness.report.plots.all_plots import draw  # loads the drawing libraries
+            from harness.report.plots.overviews import draw  # loads the drawing libraries
 
             draw(*self._order)
 
 
 def serve_drawing() -> None:
     """The work of the process: load the libraries, then draw what the file named on standard input holds."""
-    from harness.report.plots.all_plots import draw
+    from harness.report.plots.overviews import draw
 
     name = sys.stdin.buffer.read().decode()
     if not name:

@@ -15,14 +15,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 from bench.gate import cases, recorded, resampled, rivals, simulated
 from bench.gate.recorded import RULES, Recorded
 from rich.console import Console
 from rich.table import Table
+from stats.paired.simulated import Clock, Machine, Noise, parents
 
 from harness.measure.interleaved import controls_among
-from harness.stats.paired_verdicts import TakeBlock, Verdict, controls_of, measure_blocks, verdicts_of
+from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import PairedResult, TakeBlock, Verdict, controls_of, measure_blocks, verdicts_of
 
 ALIKE = int(os.environ.get("HARNESS_BENCH_ALIKE", "40"))
 PLANTED = int(os.environ.get("HARNESS_BENCH_PLANTED", "12"))
@@ -31,7 +34,7 @@ DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "2000"))
 # Of twelve pairs: slow-downs that must be found, with some of none; and those that are no larger than the floor.
 FOUND = (0.05, 0.0, 0.10, 0.05, 0.20)
 NOT_FOUND = (0.02, 0.03)
-CONSOLE = Console(width=118)
+CONSOLE = Console(width=150)
 _SLOWER = Verdict.WORSE.time
 _FLAGGED = (_SLOWER, Verdict.BETTER.time)
 
@@ -108,6 +111,44 @@ def _draw(take: TakeBlock, seed: int, effects: Sequence[float]) -> tuple[bool, b
     slower = any(one.verdict is Verdict.WORSE for one, effect in zip(found, effects, strict=True) if effect)
     lost = not all(control.held for control in controls_of(measured, RULES))
     return others, lost, slower, sum(one.blocks for one in found) / 12
+
+
+def test_blocks_that_share_their_parents() -> None:
+    """Simulated comparisons of twelve cases: blocks as values of the test, and the means of generations.
+
+    `parents`: the standard deviation of the log ratio between pairs of fork servers; `blocks`: within a pair of them.
+    """
+    single = Rules(looks=(8, 12, 20, 36, 64, 120), generation=1)
+    title = f"{DRAWS} comparisons of 12 cases, new servers every 4 or 2 rounds, at most 10 minutes"
+    table = Table(title=title, title_justify="left")
+    for heading in ("value of the test", "parents", "blocks", "all at the threshold: runs with an alarm"):
+        table.add_column(heading, justify="right")
+    for heading in ("one at +5 %: found", "its blocks, median, 95 %", "others flagged", "wall s, median"):
+        table.add_column(heading, justify="right")
+    for luck, block in ((0.005, 0.011), (0.01, 0.011), (0.015, 0.011), (0.01, 0.03)):
+        for name, rules, together in (("a block, as before", single, 4), ("mean of a generation", RULES, 2)):
+            noise = parents(luck, block, together)
+            alarms = sum(
+                any(one.verdict.time in _FLAGGED for one in _simulated([1.03] * 12, noise, seed, rules, together)[0])
+                for seed in range(DRAWS)
+            )
+            runs = [_simulated([1.05] + [1.0] * 11, noise, seed, rules, together) for seed in range(DRAWS)]
+            found = sum(run[0].verdict is Verdict.WORSE for run, _ in runs)
+            others = sum(any(one.verdict.time in _FLAGGED for one in run[1:]) for run, _ in runs)
+            blocks = [float(np.quantile([run[0].blocks for run, _ in runs], share)) for share in (0.5, 0.95)]
+            counts = (f"{number} ({number / DRAWS:.1%})" for number in (alarms, found))
+            wall = f"{median(used_s for _, used_s in runs):.0f}"
+            of_blocks = f"{blocks[0]:.0f}, {blocks[1]:.0f}"
+            table.add_row(name, f"{luck:.1%}", f"{block:.1%}", *counts, of_blocks, str(others), wall)
+    CONSOLE.print(table)
+
+
+def _simulated(
+    ratios: list[float], noise: Noise, seed: int, rules: Rules, together: int
+) -> tuple[list[PairedResult], float]:
+    clock = Clock(Machine(ratios, noise, seed), 600, rules, together)
+    measured = measure_blocks(len(ratios), controls_among(len(ratios)), clock.take, rules, seed, clock)
+    return verdicts_of(measured, rules), clock.used_s
 
 
 def test_beside_others(records: Path) -> None:

@@ -1,12 +1,13 @@
 """Plots of all layers of a setting at a glance: their costs in rows, their speed-ups, and the roofline.
 
 The roofline is FLOP/s against FLOPs a byte, with every case under its machine's limits: Williams, Waterman, Patterson
-2009, figure 1.
+2009, figure 1. `draw` writes these and all other plots of a run.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 
 from harness import formatting, layer_lookup
-from harness.analysis.roofline import Roof, RoofPoint
+from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.figure_panels import Cost, Panel, PanelSetting
+from harness.report.plots import style
+from harness.report.plots.curves import curves
 from harness.report.plots.style import GUIDE, MANY, canvas, layer_handles, legend_columns, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.results.columns import CaseResult
@@ -229,3 +232,22 @@ def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
 def _grown(n: int, first: int, last: int) -> float:
     """The size of n on a logarithmic scale: 0 at the smallest n, 1 at the largest."""
     return math.log(n / first) / math.log(last / first) if last > first else 0.5
+
+
+def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
+    """Write a set of plots for each setting to `directory`. Raises OSError if they cannot be written."""
+    directory.mkdir(exist_ok=True)
+    known = roofs(machine)
+    points = roof_points(lines, known)
+    for whole in parts.panel_settings(lines):
+        setting = parts.readable_setting(whole)
+        figures = {
+            "ladder": ladder(whole),
+            "speedup": speedup(setting),
+            "roofline": roofline(setting, known, points),
+            "time": curves(whole, parts.TIME, parts.MOST_SHOWN),
+            "memory": curves(whole, parts.MEMORY, parts.MOST_SHOWN),
+        }
+        for name, figure in figures.items():
+            if figure is not None:
+                style.save(figure, directory / (f"{name}_{setting.name}" if setting.name else name))

@@ -59,7 +59,7 @@ def _recorded(
     wall_s: float,
 ) -> Recorded:
     def of(pair: Pair, control: bool) -> list[dict[str, Any]]:
-        keys = ("stage", "round", "log_ratio", "order", "min_s", "mean_s")
+        keys = ("stage", "round", "generation", "log_ratio", "order", "min_s", "mean_s")
         mine = [row for row in rows if row["base"] == pair.base.key and row["control"] == control]
         return [{key: row[key] for key in keys} for row in mine if control or row["head"] == pair.head.key]
 

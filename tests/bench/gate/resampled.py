@@ -7,8 +7,6 @@ from bench.gate.recorded import Recorded
 
 from harness.stats.paired_verdicts import TakeBlock
 
-_STRETCH = 4
-
 
 def stretches(recorded: Sequence[Recorded], case: int) -> list[list[float]]:
     """The log ratios of a case, and those of its controls, in stretches of blocks with the same fork servers."""
@@ -16,7 +14,7 @@ def stretches(recorded: Sequence[Recorded], case: int) -> list[list[float]]:
     for run, one in enumerate(recorded):
         for control, blocks in ((False, one.blocks[case]), (True, one.controls[case])):
             for block in blocks:
-                at = (run, control, block["stage"], (block["round"] - 1) // _STRETCH)
+                at = (run, control, block["stage"], block["generation"])
                 found.setdefault(at, []).append(block["log_ratio"])
     return list(found.values())
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import TakeBlock
 
 Floats = NDArray[np.float64]
 # The orders of a block's four turns; the blocks of a case that share their fork servers.
 ORDERS = 8
-BLOCKS_A_PARENT = 4
+BLOCKS_A_PARENT = Rules().generation
 _A = np.array([[True, False, False, True], [False, True, True, False]])
 
 

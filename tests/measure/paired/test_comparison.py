@@ -120,6 +120,19 @@ def test_where_both_sides_find_the_same_layers_either_executor_serves_either_sid
     assert heads == {"base", "head"}
 
 
+def test_interchangeable_executors_swap_within_a_generation_and_those_of_another_commits_control_do_not(
+    timed: Timed,
+) -> None:
+    for interchangeable in (True, False):
+        timed.blocks.clear()
+        timed.sides.interchangeable = interchangeable
+        timed.time([Pair(A, B)])
+        served = [a.executor.name for a, b in timed.blocks if b.name == "control"]  # type: ignore[attr-defined]
+        together = list(zip(served[::2], served[1::2], strict=True))
+        assert {one != other for one, other in together} == {interchangeable}
+        assert set(served) == {"base", "control"}
+
+
 def test_processes_are_new_every_two_rounds_and_before_anything_is_measured_again(timed: Timed) -> None:
     timed.log_ratio = 0.5
     timed.time([Pair(A, B)])

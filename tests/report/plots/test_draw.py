@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rows import lines
 
-from harness.report.plots.all_plots import draw
+from harness.report.plots.overviews import draw
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 

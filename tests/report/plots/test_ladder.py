@@ -13,8 +13,7 @@ from rows import usual_lines
 
 from harness import layer_lookup
 from harness.report.figure_panels import panel_settings
-from harness.report.plots.all_plots import draw
-from harness.report.plots.overviews import failed_rows, ladder, ladder_rows
+from harness.report.plots.overviews import draw, failed_rows, ladder, ladder_rows
 from harness.results.columns import CaseResult
 
 ELEVEN = layer_lookup.names()[:11]

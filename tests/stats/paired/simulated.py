@@ -78,21 +78,27 @@ class Machine:
         return noise if control else self._logs[case] + noise
 
 
-class Clock(Host):
-    """The time of a comparison: every block takes `block_s`, and new fork servers take `servers_s`."""
+BLOCK_S = 0.3
 
-    def __init__(self, machine: Machine, limit_s: float, block_s: float = 0.3, servers_s: float = 2.9) -> None:
-        self._machine, self._limit_s, self._block_s, self._servers_s = machine, limit_s, block_s, servers_s
+
+class Clock(Host):
+    """The time of a comparison: new fork servers, after some rounds `together`, take `servers_s`."""
+
+    def __init__(
+        self, machine: Machine, limit_s: float, rules: Rules, together: int | None = None, servers_s: float = 2.9
+    ) -> None:
+        self._machine, self._limit_s, self._rules, self._servers_s = machine, limit_s, rules, servers_s
+        self._together = together or rules.generation
         self.used_s = 0.0
 
     def take(self, case: int, control: bool) -> float:
-        self.used_s += self._block_s
+        self.used_s += BLOCK_S
         return self._machine.take(case, control)
 
     def begin_round(self, stage: str, number: int) -> None:
-        if (number - 1) % Rules().generation == 0:
+        if (number - 1) % self._together == 0:
             self.used_s += self._servers_s
 
     def generations_left(self, stage: str, number: int) -> float:
         left = (0.6 if stage == "first" else 1.0) * self._limit_s - self.used_s
-        return left / (self._servers_s + Rules().generation * number * self._block_s)
+        return left / self._rules.generation / (self._servers_s / self._together + number * BLOCK_S)

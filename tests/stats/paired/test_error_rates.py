@@ -14,7 +14,7 @@ CASES = 12
 
 
 def compare(ratios: list[float], noise: Noise, seed: int, minutes: float = math.inf) -> list[PairedResult]:
-    clock = Clock(Machine(ratios, noise, seed), 60 * minutes)
+    clock = Clock(Machine(ratios, noise, seed), 60 * minutes, RULES)
     controls = controls_among(len(ratios))
     return verdicts_of(measure_blocks(len(ratios), controls, clock.take, RULES, seed, clock), RULES)
 
