@@ -181,9 +181,10 @@ def _compare(parser: argparse.ArgumentParser) -> None:
       threshold=0.03                         the smallest change that matters
       blocks=120                             a case that is undecided after 120 blocks stays undecided; a slower or
                                              faster case may get as many again
-      minutes=20                             end the timing after 20 minutes; the second half confirms slower and
-                                             faster cases; a case that is undecided by then stays undecided
-      out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
+      minutes=10                             end the timing after 10 minutes, of which 4 confirm slower and faster
+                                             cases; a case that is unlikely to be decided by then is given up early
+      out=DIR                                where to write; an interrupted comparison in DIR continues
+      seed=N  memory_limit=8GiB  compile_timeout_s=900
 
     Each case ends as slower, faster, equivalent or undecided. Slower and faster cases are measured a second time in new
     processes. Each comparison also measures some cases against themselves, as a control. If the control shows a

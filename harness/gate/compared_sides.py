@@ -17,7 +17,7 @@ from rich.console import Console
 from harness import file_io, formatting, layer_lookup
 from harness.config import SweepConfig
 from harness.config.compose import differences
-from harness.errors import UsageError, usage_error_about
+from harness.errors import UsageError
 from harness.gate.check_rules import Outcome
 from harness.gate.compare import TIME, Comparison, compare_sides, pair_label
 from harness.layer_lookup import Traits
@@ -140,8 +140,10 @@ def _begin(
         about = {"settings": settings, "code": code, "machine": machine}
         file_io.write_atomically(out / REQUEST, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
         return None
-    with usage_error_about(out / REQUEST):
+    try:
         before = file_io.read_json(out / REQUEST)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{out / REQUEST} cannot be read ({error}): name a new directory") from error
     found = [*differences(before["settings"], settings), *unlike(before["machine"], machine)]
     for impl, now in code.items():
         files = layer_lookup.changed_files(before["code"].get(impl, {}), now)

@@ -231,5 +231,5 @@ def chance_of_decision(found: Evidence, more: float, cases: int, rules: Rules) -
 
 
 def _can_call(generations: float, cases: int, rules: Rules) -> bool:
-    """Whether so many generations can have a p-value small enough to call one of so many cases slower or faster."""
+    """Whether this number of generations can have the p-value that calls one of `cases` slower or faster."""
     return len(rules.looks) * 0.5**generations <= rules.alpha / cases
