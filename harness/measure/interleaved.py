@@ -12,7 +12,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from harness.measure.executor import Executor
@@ -176,10 +176,14 @@ def time_pairs(
     Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. `past` are
     rows that `log` received from an interrupted call with the same arguments: the comparison continues after them.
     """
-    timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, past)
+    known: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in past:
+        known.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
+    timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, known)
     return measure_blocks(len(pairs), controls_among(len(pairs)), timer.take, rules, seed, timer)
 
 
+@dataclass
 class _Timer(Host):
     """Takes the blocks of a comparison, or reads them from past rows, and counts the time that they have used.
 
@@ -187,100 +191,95 @@ class _Timer(Host):
     it did before, until it has used up its past rows.
     """
 
-    def __init__(
-        self,
-        pairs: Sequence[Pair],
-        sides: Sides,
-        rules: Rules,
-        timing: Timing,
-        seed: int,
-        log: Callable[[dict[str, Any]], object],
-        screen: ComparisonScreen,
-        limit_s: float,
-        past: Iterable[Mapping[str, Any]],
-    ) -> None:
-        self._pairs, self._sides, self._rules, self._timing, self._seed = pairs, sides, rules, timing, seed
-        self._log, self._screen, self._limit_s = log, screen, limit_s
-        self._past: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-        for row in past:
-            self._past.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
-        self._stage, self._round = "first", 0
-        # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
-        self._failed_once: set[tuple[int, bool]] = set()
-        # Fork servers are replaced before the next block that is measured.
-        self._needs_servers = True
-        self._generation = 0
-        # The time used until the end of the last block: in all, in blocks, and their number.
-        self._used_s = self._in_blocks_s = 0.0
-        self._blocks = self._generations = 0
-        self._resumed_at: float | None = None  # on the clock, less the time used before
+    pairs: Sequence[Pair]
+    sides: Sides
+    rules: Rules
+    timing: Timing
+    seed: int
+    log: Callable[[dict[str, Any]], object]
+    screen: ComparisonScreen
+    limit_s: float
+    past: dict[tuple[Any, ...], list[Mapping[str, Any]]]
+    stage: str = "first"
+    round: int = 0
+    # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
+    failed_once: set[tuple[int, bool]] = field(default_factory=set)
+    # Fork servers are replaced before the next block that is measured.
+    needs_servers: bool = True
+    generation: int = 0  # the number of replacements
+    # The time used until the end of the last block: in all, in blocks, and the numbers of blocks and generations.
+    used_s: float = 0.0
+    in_blocks_s: float = 0.0
+    blocks: int = 0
+    generations: int = 0
+    resumed_at: float | None = None  # on the clock, less the time used before
 
     def begin_round(self, stage: str, number: int) -> None:
-        self._stage, self._round = stage, number
-        if (number - 1) % self._rules.generation == 0:
-            self._needs_servers = True
-            self._generations += 1
-        self._screen.round(stage, number)
+        self.stage, self.round = stage, number
+        if (number - 1) % self.rules.generation == 0:
+            self.needs_servers = True
+            self.generations += 1
+        self.screen.round(stage, number)
 
     def generations_left(self, stage: str, number: int) -> float:
-        left_s = (_FIRST_SHARE if stage == "first" else 1.0) * self._limit_s - self._used_s
+        left_s = (_FIRST_SHARE if stage == "first" else 1.0) * self.limit_s - self.used_s
         if left_s <= 0:
             return 0.0
-        if not self._blocks:
+        if not self.blocks:
             return math.inf
-        blocks_s = self._rules.generation * number * self._in_blocks_s / self._blocks
-        return left_s / (blocks_s + (self._used_s - self._in_blocks_s) / self._generations)
+        blocks_s = self.rules.generation * number * self.in_blocks_s / self.blocks
+        return left_s / (blocks_s + (self.used_s - self.in_blocks_s) / self.generations)
 
     def end_round(self, stage: str, standing: Standing) -> None:
-        self._screen.end_round(standing, self._round in [look * self._rules.generation for look in self._rules.looks])
+        self.screen.end_round(standing, self.round in [look * self.rules.generation for look in self.rules.looks])
 
     def take(self, index: int, control: bool) -> float:
         """The log ratio of a block. Raises BlockFailed if the case has failed twice."""
-        pair = self._pairs[index]
+        pair = self.pairs[index]
         about = {"base": pair.base.key, "head": pair.head.key, "control": control}
-        about |= {"stage": self._stage, "round": self._round}
-        rng = random.Random(f"{self._seed} {index} {control} {self._stage} {self._round}")
-        rows = iter(self._past.pop(tuple(about[name] for name in _KEY), ()))
+        about |= {"stage": self.stage, "round": self.round}
+        rng = random.Random(f"{self.seed} {index} {control} {self.stage} {self.round}")
+        rows = iter(self.past.pop(tuple(about[name] for name in _KEY), ()))
         while True:
             row = next(rows, None) or self._measure(index, control, about, rng)
-            self._used_s, self._generation = row["used_s"], row["generation"]
+            self.used_s, self.generation = row["used_s"], row["generation"]
             if "failure" not in row:
-                self._in_blocks_s += row["took_s"]
-                self._blocks += 1
-                self._screen.block(self._used_s)
+                self.in_blocks_s += row["took_s"]
+                self.blocks += 1
+                self.screen.block(self.used_s)
                 return float(row["log_ratio"])
-            if (index, control) in self._failed_once:
+            if (index, control) in self.failed_once:
                 raise BlockFailed(row["failure"])
-            self._failed_once.add((index, control))
+            self.failed_once.add((index, control))
 
     def _measure(self, index: int, control: bool, about: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
         """Measure a block and log its row."""
-        pair = self._pairs[index]
-        if self._resumed_at is None:
-            self._resumed_at = time.monotonic() - self._used_s
-        if self._needs_servers:
-            self._sides.renew()
-            self._needs_servers = False
-            self._generation += 1
-        executors = [self._sides.base, self._sides.control if control else self._sides.head]
-        generation, within = divmod(self._round - 1, self._rules.generation)
-        if control or self._sides.interchangeable:
+        pair = self.pairs[index]
+        if self.resumed_at is None:
+            self.resumed_at = time.monotonic() - self.used_s
+        if self.needs_servers:
+            self.sides.renew()
+            self.needs_servers = False
+            self.generation += 1
+        executors = [self.sides.base, self.sides.control if control else self.sides.head]
+        generation, within = divmod(self.round - 1, self.rules.generation)
+        if control or self.sides.interchangeable:
             # Random differences between fork servers then favour either side equally …
-            random.Random(f"{self._seed} {index} {control} {self._stage} {generation}").shuffle(executors)
-        if self._sides.interchangeable and within % 2:
+            random.Random(f"{self.seed} {index} {control} {self.stage} {generation}").shuffle(executors)
+        if self.sides.interchangeable and within % 2:
             executors.reverse()  # … and mostly cancel within a generation. With `ref=` they cannot, nor in its control.
         base = Side("base", pair.base, executors[0])
         other = Side("control" if control else "head", pair.base if control else pair.head, executors[1])
         began = time.monotonic()
         try:
-            found = _row(take_block(base, other, self._timing, rng))
+            found = _row(take_block(base, other, self.timing, rng))
         except BlockFailed as error:
             found = {"failure": str(error)}
-            self._needs_servers = True  # the failure may have ended the fork server too
+            self.needs_servers = True  # the failure may have ended the fork server too
         now = time.monotonic()
-        times = {"used_s": round(now - self._resumed_at, 3), "took_s": round(now - began, 3)}
-        row = {"at": round(time.time(), 3), **about, "generation": self._generation, **times, **found}
-        self._log(row)
+        times = {"used_s": round(now - self.resumed_at, 3), "took_s": round(now - began, 3)}
+        row = {"at": round(time.time(), 3), **about, "generation": self.generation, **times, **found}
+        self.log(row)
         return row
 
 
