@@ -275,6 +275,31 @@ def test_interrupted_it_continues_with_the_same_command_and_once_it_has_ended_it
     assert "out=found is a comparison that has ended: name a new directory" in capsys.readouterr().err
 
 
+def test_with_other_code_or_another_commit_it_does_not_continue(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    command = ["compare", "ref=main", "impl=compared_layer:Layer", "seq_len=32", "threshold=0.5", *TINY]
+    with monkeypatch.context() as patched:
+        patched.setattr(interleaved, "take_block", interrupt)
+        assert main(command) == 130
+    layer, text = Path("compared_layer.py"), LAYER.format(products=4)
+    layer.write_text(LAYER.format(products=5))
+    assert main(command) == 2
+    assert "compared_layer:Layer was changed in compared_layer.py" in capsys.readouterr().err
+    layer.write_text(text)
+    git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--allow-empty", "-m", "another commit")
+    assert main(command) == 2
+    assert "is another comparison (base=" in capsys.readouterr().err
+    git("reset", "--soft", "HEAD~1")
+    assert main(command) in (0, 3)
+    assert "found: continued after 0 blocks in 0 s" in capsys.readouterr().out
+    assert worktrees() == 1
+
+
+def interrupt(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _marked(process: psutil.Process, mark: str) -> bool:
     try:
         return process.environ().get("HARNESS_TEST_MARK") == mark
