@@ -119,6 +119,18 @@ class CaseResult(Case):
     host: str | None = _column("the machines that timed the case, separated by commas")
     probe_s: float | None = _column("the time of the reference workload beside the trials", "s", ("probe_s",), "median")
     disturbed_share: float | None = _column("the share of the trials during which the machine was slow, by the probe")
+    mapped_bytes: int | None = _fact(
+        "the bytes of the blocks that every call maps anew, so that each page faults: blocks of 32 MiB and more, of "
+        "128 KiB and more with `allocator=fresh`, and none with `allocator=steady`; unknown on a GPU, or if the layer "
+        "also allocates outside torch",
+        "B",
+        exact=False,
+    )
+    block_sizes: str | None = _fact(
+        "the sizes in bytes of the blocks that a call allocates, each with the number of blocks, as JSON: the largest "
+        "eight sizes"
+    )
+    page_fault_s: float | None = _fact("the time of one page fault beside the facts: 4 KiB of new memory", "s", exact=False)
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -198,6 +198,7 @@ def _status_and_reason(value: Any) -> bool:
 _text, _flag = _of_type(str), _of_type(bool)
 _count, _whole = _number(0, (int,)), _number(types=(int,))
 _finite, _at_least_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
+_FACT_CHECKS: dict[type, Check] = {str: _text, int: _whole, float: _at_least_0}
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ KINDS: dict[str, TrialKind] = {
     ),
     "facts": TrialKind(
         {
-            **{name: _none_or(_text if COLUMNS[name].type is str else _whole) for name in FACT_COLUMNS},
+            **{name: _none_or(_FACT_CHECKS[COLUMNS[name].type]) for name in FACT_COLUMNS},
             "weights_bytes": _count,
             "inputs_bytes": _count,
         },

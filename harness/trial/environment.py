@@ -46,6 +46,9 @@ _SETTINGS = {
     # Every large block is mapped separately and returned when freed, so it causes faults at every call.
     "fresh": ((_M_MMAP_MAX, _FRESH_BLOCKS), (_M_MMAP_THRESHOLD, _FRESH_BYTES), (_M_TRIM_THRESHOLD, _FRESH_BYTES)),
 }
+# Blocks of at least so many bytes are mapped anew at every call, whatever the heap. By default, glibc's threshold rises
+# with the blocks that are freed, but never above DEFAULT_MMAP_THRESHOLD_MAX, see mallopt(3).
+MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": _FRESH_BYTES}
 
 
 def set_allocator(name: str) -> None:

@@ -21,7 +21,8 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "bimodal, sm_clock_mhz, "
         "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, "
         "bimodal_fast_s, bimodal_slow_s, bimodal_cause, host_bound, wall_call_s, claims, "
-        "mask, padding_fraction, kv_len, host, num_kv_heads, probe_s, disturbed_share"
+        "mask, padding_fraction, kv_len, host, num_kv_heads, probe_s, disturbed_share, "
+        "mapped_bytes, block_sizes, page_fault_s"
     )
 
 

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import gc
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from harness import layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
-from harness.trial import compilation, environment, layer_protocol, sandbox
+from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
@@ -36,12 +37,15 @@ _TIMES_TRACED = 2
 _SCRATCH_BYTES = 16 * 2**20
 _SCRATCH_BYTES_PER_THREAD = 2 * 2**20
 _BYTES_PER_OPERATION = 2**10
+# Of more different sizes of blocks than this, the largest are recorded.
+_MOST_BLOCK_SIZES = 8
 
 
-def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]]:
-    """Return `(peak bytes, names of the operations that ran)`. The names show which kernel was chosen.
+def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str], Counter[int] | None]:
+    """Return `(peak bytes, names of the operations that ran, number of blocks of each size in bytes)`.
 
-    The peak is what torch's allocator handed out, exact to the byte and reproducible.
+    The peak is what torch's allocator handed out, exact to the byte and reproducible. The names show which kernel was
+    chosen. Blocks are unknown on a GPU: None.
     """
     gc.collect()
     if device == "cuda":
@@ -54,14 +58,25 @@ def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]
     names = [event.name() for event in events]
     if device == "cuda":
         torch.cuda.synchronize()
-        return torch.cuda.memory_stats()[_REQUESTED + "peak"] - baseline, names
+        return torch.cuda.memory_stats()[_REQUESTED + "peak"] - baseline, names, None
     changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
-    return peak_of_changes(events[i].nbytes() for _, i in changes), names
+    sizes = [events[i].nbytes() for _, i in changes]
+    return peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0)
 
 
 def peak_of_changes(changes: Iterable[int]) -> int:
     """Return the highest running sum of allocations (+) and frees (−), in bytes."""
     return max(accumulate(changes, initial=0))
+
+
+def mapped_bytes(blocks: Counter[int], allocator: str) -> int:
+    """Return the bytes of a call's blocks that the C library maps anew at every call. Each of their pages faults.
+
+    With the allocator `default`, these are blocks of 32 MiB and more. With `fresh`, they are blocks of 128 KiB and
+    more, and with `steady` none. Blocks below this size may cause page faults too: that depends on the heap.
+    """
+    least = environment.MAPPED_FROM_BYTES[allocator]
+    return sum(size * number for size, number in blocks.items() if least is not None and size >= least)
 
 
 def resident_peak(call: Callable[[], Any]) -> int | None:
@@ -197,6 +212,9 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
     | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
     | `peak_traced_bytes` | the peak of what torch's allocator handed out, even if others allocated as well |
+    | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
+    | `block_sizes` | the sizes of the call's blocks and their numbers, the largest eight sizes, as JSON; None as above |
+    | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
     | `backend` | the kernel that ran |
     | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
     | `facts_unknown` | one line for each reason why a value above is None |
@@ -216,7 +234,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
         layer_protocol.check_finite(y, counted_tokens(work.layer, case))
     del y
     work.forget()
-    traced, operations = allocator_peak(work.call, case.device)
+    traced, operations, blocks = allocator_peak(work.call, case.device)
     work.forget()
     resident = resident_peak(work.call) if case.device == "cpu" else None
     work.forget()
@@ -243,6 +261,8 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
         **_peak(case, None if partly else traced, saved),
         "peak_resident_bytes": resident,
         "peak_traced_bytes": traced,
+        **_mapped(None if partly else blocks, case.allocator),
+        "page_fault_s": peak_rates.page_fault_s() if case.device == "cpu" else None,
         "backend": backend_name(operations),
         "facts_unknown": unknown,
     }
@@ -266,6 +286,13 @@ def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | No
         return dict.fromkeys(("peak_bytes", "saved_bytes", "transient_bytes"))
     transient = peak if case.mode == "backward" else None if saved is None else peak - saved
     return {"peak_bytes": peak, "saved_bytes": saved, "transient_bytes": transient}
+
+
+def _mapped(blocks: Counter[int] | None, allocator: str) -> dict[str, Any]:
+    if blocks is None:
+        return {"mapped_bytes": None, "block_sizes": None}
+    largest = sorted(blocks.items(), reverse=True)[:_MOST_BLOCK_SIZES]
+    return {"mapped_bytes": mapped_bytes(blocks, allocator), "block_sizes": dumps(largest)}
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -1,14 +1,19 @@
 """Peaks, against counts done by hand."""
 
+import json
 import sys
+from collections import Counter
 
 import pytest
 import torch
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import allocator_peak, peak_of_changes, resident_peak
+from harness.trial.metrics.collect import allocator_peak, mapped_bytes, peak_of_changes, resident_peak
+from harness.trial.peak_rates import page_fault_s
 from harness.trial.workload import build
+
+MIB = 2**20
 
 
 def test_the_peak_is_the_highest_running_sum() -> None:
@@ -23,7 +28,7 @@ def test_what_is_freed_again_within_the_call_counts_to_the_byte() -> None:
         del big
         return torch.empty(10, dtype=torch.float32)
 
-    peak, _ = allocator_peak(call, "cpu")
+    peak, *_ = allocator_peak(call, "cpu")
     assert peak == 8000
 
 
@@ -32,8 +37,8 @@ def test_a_fused_layer_never_holds_the_scores_and_a_packed_one_holds_them_twice(
     h, d = 4, 32
     torch.set_grad_enabled(False)
     try:
-        fused, _ = allocator_peak(build(Case("attention.fused", n, d, h), 0).call, "cpu")
-        packed, _ = allocator_peak(build(Case("attention.packed", n, d, h), 0).call, "cpu")
+        fused, *_ = allocator_peak(build(Case("attention.fused", n, d, h), 0).call, "cpu")
+        packed, *_ = allocator_peak(build(Case("attention.packed", n, d, h), 0).call, "cpu")
     finally:
         torch.set_grad_enabled(True)
     projections = 3 * n * d * 4
@@ -59,3 +64,20 @@ def test_touched_memory_is_resident_and_merely_reserved_memory_is_not() -> None:
     touched()
     assert resident_peak(touched) == pytest.approx(2**26, rel=0.05)
     assert resident_peak(reserved) < 2**22
+
+
+@pytest.mark.parametrize(("allocator", "expected"), [("default", 96 * MIB), ("fresh", 97 * MIB), ("steady", 0)])
+def test_every_call_maps_the_blocks_that_the_c_library_does_not_keep(allocator: str, expected: int) -> None:
+    blocks = Counter({32 * MIB: 1, 64 * MIB: 1, MIB: 1, 1024: 1000})
+    assert mapped_bytes(blocks, allocator) == expected
+
+
+def test_packed_attention_maps_three_blocks_of_scores_from_32_mib_on(runner: Executor) -> None:
+    small, large = (runner.run("facts", Case("attention.packed", n, 64, 8)).values for n in (512, 1024))
+    scores = 4 * 8 * 1024**2
+    assert (small["mapped_bytes"], large["mapped_bytes"]) == (0, 3 * scores)
+    assert json.loads(large["block_sizes"])[0] == [scores, 3]
+
+
+def test_a_page_of_new_memory_costs_some_microseconds() -> None:
+    assert 1e-8 < page_fault_s() < 1e-3
