@@ -15,7 +15,10 @@ from harness.former_names import FORMER, present
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 DEVICES = ("cpu", "cuda")
-ALLOCATORS = ("default", "steady", "fresh")
+# Blocks of at least so many bytes are mapped anew at every call, whatever the heap. By default, glibc's threshold rises
+# with the blocks that are freed, but never above DEFAULT_MMAP_THRESHOLD_MAX, see mallopt(3).
+MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": 128 * 2**10}
+ALLOCATORS = tuple(MAPPED_FROM_BYTES)
 MASKS = ("none", "causal", "padding")
 # Statuses of a case that ends without measurements.
 FAILURES = ("oom", "timeout", "killed", "unsupported", "incorrect", "error")

@@ -15,10 +15,12 @@ import numpy as np
 
 from harness.fit.integer_laws import exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, shrunken_spreads, spreads_of
+from harness.fit.page_faults import PageFaults, page_faults
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
 from harness.polynomial import AXES, Term
 from harness.results.columns import CaseResult
-from harness.sweep_axes import SETTINGS, SIZES, Setting
+from harness.stats.interval import low_quantile
+from harness.sweep_axes import MAPPED_FROM_BYTES, SETTINGS, SIZES, Setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,12 +54,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations."""
+    """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations.
+
+    The cost of the page faults of times is in `faults`, None if it is not known.
+    """
 
     impl: str
     setting: Setting
     metric: str
     points: tuple[Point, ...]
+    faults: PageFaults | None = None
 
     @property
     def sizes(self) -> Sizes:
@@ -100,7 +106,8 @@ def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
     if metric == "memory" and any(line.allocates_outside_torch for line in held):
         return None
     points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
-    return Series(held[0].impl, Setting.of(held[0]), metric, tuple(points)) if points else None
+    faults = page_faults_of(held) if metric == "time" else None
+    return Series(held[0].impl, Setting.of(held[0]), metric, tuple(points), faults) if points else None
 
 
 def point_of(line: CaseResult, metric: str) -> Point | None:
@@ -114,6 +121,25 @@ def point_of(line: CaseResult, metric: str) -> Point | None:
     if line.time_lo_s is None or line.time_hi_s is None:
         return Point(*size, line.time_s, 0.0, math.inf)
     return Point(*size, line.time_s, line.time_lo_s, line.time_hi_s)
+
+
+def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
+    """Return what a layer pays for page faults; None if its lines do not tell, or if no block is ever mapped.
+
+    The price of a page fault is the low quantile over the cases, as the time of a case is one over its trials.
+    """
+    known = [line for line in lines if line.block_sizes and line.page_fault_s is not None]
+    mapped_from = MAPPED_FROM_BYTES[lines[0].allocator]
+    if not known or mapped_from is None:
+        return None
+    prices = np.sort([line.page_fault_s or 0.0 for line in known])
+    return page_faults(
+        Sizes.of((line.seq_len, line.d_model, line.num_heads, line.batch_size) for line in known),
+        [dict(json.loads(line.block_sizes or "[]")) for line in known],
+        [line.mapped_bytes or 0 for line in known],
+        (float(low_quantile(prices)), float(prices.std() / prices.mean()) / math.sqrt(len(prices))),
+        mapped_from,
+    )
 
 
 # This many doublings or more outside the measured sizes, a prediction is a guess.
@@ -319,7 +345,7 @@ def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
     if not one.points or any(point.value <= 0 for point in one.points):
         return None
     if one.metric == "time":
-        return fit_pieces(one.sizes, one.values, one.spreads, expected)
+        return fit_pieces(one.sizes, one.values, one.spreads, expected, one.faults)
     return exact_pieces(one.sizes, [int(point.value) for point in one.points]) or fit_pieces(one.sizes, one.values)
 
 

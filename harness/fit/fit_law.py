@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
 from harness.fit import laws
-from harness.fit.laws import LAW_ERROR, Floats, Law, Sizes
+from harness.fit.laws import LAW_ERROR, Floats, KnownCost, Law, Sizes
 from harness.polynomial import Term, leading
 
 MOST_TERMS = 4
@@ -210,12 +210,20 @@ FAR_OFF = 3.0
 MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
 # A hidden term that is at most this share of the cost at every point changes no result.
 _EMPTY = 0.02
+# A known cost takes at most this share of a measured one, whatever its own error: costs are above 0.
+_MOST_KNOWN = 0.9
 # The best rivals are kept with a law, up to this number. They widen the intervals of exponents and predictions.
 MOST_RIVALS = 12
 
 
-def fit_law(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
-    """Fit the law of `costs`, each above 0, at `sizes`.
+def fit_law(
+    sizes: Sizes,
+    costs: Floats,
+    spreads: Floats | None = None,
+    expected: Sequence[Term] = (),
+    known: KnownCost | None = None,
+) -> Law:
+    """Fit the law of `costs`, each above 0, at `sizes`. The terms are fitted to what the `known` cost leaves.
 
     The relative standard errors of the costs are `spreads`, if known. The terms that a cost of this kind should
     consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
@@ -229,31 +237,38 @@ def fit_law(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected
         raise ValueError("a law needs points, and every cost above zero")
     axes = laws.varying_axes(sizes)
     if expected:
-        law = _fit(sizes, costs, spreads, tuple(dict.fromkeys(expected)), axes, presumed=True)
+        law = _fit(_Problem(sizes, costs, spreads, tuple(dict.fromkeys(expected)), known), axes, presumed=True)
         if law.noise <= LAW_ERROR or _as_good_as_any(law, sizes, costs, spreads, axes):
             return law
-    return _fit(sizes, costs, spreads, laws.candidate_terms(axes), axes, presumed=False)
+    return _fit(_Problem(sizes, costs, spreads, laws.candidate_terms(axes), known), axes, presumed=False)
 
 
 def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | None, axes: tuple[str, ...]) -> bool:
     """Whether the law remains plausible when compared with laws of all candidate terms."""
-    problem = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*laws.candidate_terms(axes), *law.terms))))
+    terms = tuple(dict.fromkeys((*laws.candidate_terms(axes), *law.terms)))
+    problem = _Problem(sizes, costs, spreads, terms, law.known)
     return any(set(law.terms) >= set(problem.terms_of(which)) for which in problem.rivals)
 
 
 class _Problem:
-    """Weighted least squares of the points over all subsets of the terms."""
+    """Weighted least squares of the points over all subsets of the terms.
 
-    def __init__(self, sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...]) -> None:
-        self.terms = terms
+    The weighted costs are `whole`, and what the known cost leaves of them is `target`.
+    """
+
+    def __init__(
+        self, sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...], known: KnownCost | None
+    ) -> None:
+        self.sizes, self.costs, self.spreads, self.terms, self.known = sizes, costs, spreads, terms, known
+        added, uncertain = known_at(sizes, costs, spreads, known)
         raw = laws.design(terms, sizes)
-        weights = laws.weights_of(costs, spreads)
+        weights = laws.weights_of(costs, uncertain)
         # Errors are relative first to the measured costs, then to the law. Relative to the measured costs alone,
         # costs that are low by chance would weigh more.
         for _ in range(2):
-            fits = all_subsets(raw * weights[:, None], costs * weights)
-            weights = laws.weights_of(fits.predicted(fits.best, raw), spreads)
-        self.columns, self.target = raw * weights[:, None], costs * weights
+            fits = all_subsets(raw * weights[:, None], (costs - added) * weights)
+            weights = laws.weights_of(fits.predicted(fits.best, raw) + added, uncertain)
+        self.columns, self.target, self.whole = raw * weights[:, None], (costs - added) * weights, costs * weights
         self.fits: Fits = all_subsets(self.columns, self.target)
         self.rivals = minimal_plausible(self.fits)
 
@@ -264,12 +279,20 @@ class _Problem:
         return [self.terms[i] for i in self.fits.terms_of(which)]
 
 
-def _fit(
-    sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...], axes: tuple[str, ...], presumed: bool
-) -> Law:
-    problem = _Problem(sizes, costs, spreads, terms)
+def known_at(
+    sizes: Sizes, costs: Floats, spreads: Floats | None, known: KnownCost | None
+) -> tuple[Floats, Floats | None]:
+    """Return the known part of each cost, at most nine tenths of it, and the spreads with its uncertainty added."""
+    if known is None:
+        return np.zeros(len(costs)), spreads
+    added = np.minimum(known(sizes), _MOST_KNOWN * costs)
+    return added, None if spreads is None else np.hypot(spreads, known.error * added / costs)
+
+
+def _fit(problem: _Problem, axes: tuple[str, ...], presumed: bool) -> Law:
+    sizes, costs, spreads = problem.sizes, problem.costs, problem.spreads
     axis = axes[0] if axes else "n"
-    fastest = {each: leading(terms, each) for each in axes} if presumed else {}
+    fastest = {each: leading(problem.terms, each) for each in axes} if presumed else {}
     chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
     hidden = _hidden(problem, chosen)
     law = _law(problem, chosen, axes)
@@ -322,7 +345,7 @@ def _choose(
         for which in within
     }
     chosen = min(within, key=lambda which: (lacking[which], problem.fits.size[which], means[which]))
-    return chosen, float(np.sqrt(np.mean((errors[chosen] / problem.target) ** 2)))
+    return chosen, float(np.sqrt(np.mean((errors[chosen] / problem.whole) ** 2)))
 
 
 def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
@@ -344,14 +367,14 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
         for i in order
     )
     ordered = covariance[np.ix_(order, order)]
-    return Law(coefficients, axes, True, "", covariance=ordered, quantile=quantile, noise=noise)
+    found = Law(coefficients, axes, True, "", covariance=ordered, quantile=quantile, noise=noise)
+    return replace(found, known=problem.known)
 
 
 def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
     """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
-    off = 1 - problem.fits.predicted(which, problem.columns) / problem.target
-    off = off * problem.target  # imprecise points count less
-    slope, error = last_coefficient(np.stack([problem.target, np.log(values) * problem.target], axis=1), off)
+    off = problem.target - problem.fits.predicted(which, problem.columns)  # imprecise points count less
+    slope, error = last_coefficient(np.stack([problem.whole, np.log(values) * problem.whole], axis=1), off)
     reach = float(stdtrit(max(len(off) - int(problem.fits.size[which]) - 1, 1), (1 + CONFIDENCE) / 2)) * error
     return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
 
@@ -368,7 +391,7 @@ def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
             value, error = last_coefficient(problem.columns[:, [*members, candidate]], problem.target)
             freedom = max(len(problem.target) - len(members) - 1, 1)
             most = max(0.0, value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error)
-            part = most * float((problem.columns[:, candidate] / problem.target).max())
+            part = most * float((problem.columns[:, candidate] / problem.whole).max())
             if part > _EMPTY:
                 found.append(laws.Hidden(term, most, part))
     return tuple(found)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,9 +140,30 @@ class Break:
     jump: float | None
 
 
+class KnownCost(Protocol):
+    """A part of a cost that is known beforehand, and so not fitted: that of page faults (`harness.fit.page_faults`)."""
+
+    @property
+    def error(self) -> float:
+        """The relative standard error."""
+
+    @property
+    def paid(self) -> bool:
+        """Whether the cost is above 0 at a measured size."""
+
+    def __call__(self, sizes: Sizes) -> Floats:
+        """Return the cost at each size, shape (points,)."""
+
+    def unmeasured(self, sizes: Sizes) -> tuple[Floats, Floats, Floats]:
+        """Return what may come on top that no measured size had: expected, least and most at each size, (points,)."""
+
+    def exponents(self, axis: str, sizes: Sizes) -> Floats:
+        """Return d log cost / d log axis at each size, shape (points,)."""
+
+
 @dataclass(frozen=True)
 class Law:
-    """A cost as a sum of terms over the axes that `varied`.
+    """A cost as a sum of terms over the axes that `varied`, and of a `known` cost if there is one.
 
     `determined`: no law with another leading term explains the points as well. If not, `reason` says why.
     `exact`: the law gives every point to the last digit.
@@ -167,6 +189,7 @@ class Law:
     trends: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
     breaks: tuple[Break, ...] = ()
     rivals: tuple["Law", ...] = field(default=(), repr=False)
+    known: KnownCost | None = field(default=None, compare=False)
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -180,7 +203,8 @@ class Law:
 
     def __call__(self, sizes: Sizes) -> Floats:
         """Return the cost at each size, shape (points,)."""
-        return design(self.terms, sizes) @ self.values
+        fitted = design(self.terms, sizes) @ self.values
+        return fitted if self.known is None else fitted + self.known(sizes)
 
     def error(self, gradient: Floats) -> float:
         """The half-width of the interval of a quantity, from the uncertainty of the coefficients.
@@ -200,7 +224,12 @@ class Law:
         return Polynomial({coefficient.term: Fraction(coefficient.value) for coefficient in self.coefficients})
 
     def __str__(self) -> str:
-        return sum_text((one.value, _coefficient_text(one)) for one in reversed(self.coefficients))
+        return sum_text((one.value, _coefficient_text(one)) for one in reversed(self.coefficients)) + self.known_text
+
+    @property
+    def known_text(self) -> str:
+        """The known cost as the last part of the sum; empty if no measured size has any."""
+        return " + page faults" if self.known is not None and self.known.paid else ""
 
 
 def _coefficient_text(coefficient: Coefficient) -> str:
@@ -216,8 +245,8 @@ def _coefficient_text(coefficient: Coefficient) -> str:
 LAW_ERROR = 0.02
 # No relative error is taken to be smaller than this.
 _LEAST = 1e-3
-# The width of a 95 % interval in standard errors.
-_WIDTH = 2 * 1.96
+# A 95 % interval reaches this many standard errors to each side.
+NORMAL = 1.96
 
 
 def weights_of(costs: Floats, spreads: Floats | None) -> Floats:
@@ -233,7 +262,7 @@ def weights_of(costs: Floats, spreads: Floats | None) -> Floats:
 def spreads_of(lo: Floats, hi: Floats) -> Floats:
     """Return the relative standard errors of 95 % intervals: at most 1, and 1 for an unbounded interval."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.log(np.asarray(hi, dtype=float) / np.asarray(lo, dtype=float)) / _WIDTH
+        error = np.log(np.asarray(hi, dtype=float) / np.asarray(lo, dtype=float)) / (2 * NORMAL)
     return np.where(np.isfinite(error), np.minimum(error, 1.0), 1.0)
 
 
@@ -272,12 +301,17 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     """
     values = design(law.terms, size)[0]
     powers = np.array([float(term_exponents(term, axis, size)[0]) for term in law.terms])
-    cost = float(values @ law.values)
-    mean = float((values * law.values) @ powers) / cost
+    cost, added, faster = float(values @ law.values), 0.0, 0.0
+    if law.known is not None:
+        added, faster = float(law.known(size)[0]), float(law.known.exponents(axis, size)[0])
+    mean = (float((values * law.values) @ powers) + added * faster) / (cost + added)
     if law.exact:
         return Range(mean, mean, mean)
-    reach = law.error(values / cost * (powers - mean))
-    if len(law.terms) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
+    reach = law.error(values / (cost + added) * (powers - mean))
+    if added > 0 and law.known is not None:
+        powers = np.append(powers, faster)
+        reach = math.hypot(reach, NORMAL * law.known.error * added / (cost + added) * abs(faster - mean))
+    if len(powers) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
         return Range(mean, max(mean - reach, float(powers.min())), min(mean + reach, float(powers.max())))
     return Range(mean, mean, mean)
 

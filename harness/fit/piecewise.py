@@ -8,8 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
-from harness.fit.fit_law import ROUNDING, all_subsets, fit_law
-from harness.fit.laws import Break, Floats, Law, Range, Sizes, candidate_terms, design, varying_axes, weights_of
+from harness.fit.fit_law import ROUNDING, all_subsets, fit_law, known_at
+from harness.fit.laws import (
+    NORMAL,
+    Break,
+    Floats,
+    KnownCost,
+    Law,
+    Range,
+    Sizes,
+    candidate_terms,
+    design,
+    varying_axes,
+    weights_of,
+)
 from harness.polynomial import Term
 
 # Significance level of a break. It is low and divided by the number of n, because many n are tried.
@@ -24,7 +36,13 @@ FEWEST_SIZES = 2
 _MOST_TRIED = 24
 
 
-def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = ()) -> Law:
+def fit_pieces(
+    sizes: Sizes,
+    costs: Floats,
+    spreads: Floats | None = None,
+    expected: Sequence[Term] = (),
+    known: KnownCost | None = None,
+) -> Law:
     """Fit the law of the largest sizes: of all points, or of those from the last break on.
 
     At a break, one law ends and another begins. The cause may be another kernel, or blocks that the C library returns
@@ -33,10 +51,10 @@ def fit_pieces(sizes: Sizes, costs: Floats, spreads: Floats | None = None, expec
     The law's `breaks` lists all breaks. For the arguments see `fit_law`.
     """
     terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
-    breaks = _breaks(sizes, costs, spreads, terms)
+    breaks = _breaks(sizes, costs, spreads, terms, known)
     if not breaks:
-        return fit_law(sizes, costs, spreads, expected)
-    law = fit_law(*_chosen(sizes.n >= breaks[-1].n, sizes, costs, spreads), expected)
+        return fit_law(sizes, costs, spreads, expected, known)
+    law = fit_law(*_chosen(sizes.n >= breaks[-1].n, sizes, costs, spreads), expected, known)
     return replace(law, breaks=breaks)
 
 
@@ -46,24 +64,33 @@ def _chosen(
     return sizes[which], costs[which], None if spreads is None else spreads[which]
 
 
-def _breaks(sizes: Sizes, costs: Floats, spreads: Floats | None, terms: Sequence[Term]) -> tuple[Break, ...]:
+def _breaks(
+    sizes: Sizes, costs: Floats, spreads: Floats | None, terms: Sequence[Term], known: KnownCost | None
+) -> tuple[Break, ...]:
     """Every break in ascending n, found by splitting the points at the best break and searching both sides."""
-    found = find_break(sizes, costs, terms, spreads)
+    found = find_break(sizes, costs, terms, spreads, known)
     if found is None:
         return ()
     sides = (_chosen(side, sizes, costs, spreads) for side in (sizes.n < found.n, sizes.n >= found.n))
-    below, above = (_breaks(*side, terms) for side in sides)
+    below, above = (_breaks(*side, terms, known) for side in sides)
     return (*below, found, *above)
 
 
-def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floats | None = None) -> Break | None:
+def find_break(
+    sizes: Sizes,
+    costs: Floats,
+    terms: Sequence[Term],
+    spreads: Floats | None = None,
+    known: KnownCost | None = None,
+) -> Break | None:
     """Find the n at which a second law begins; None if there is no break.
 
     Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, and
     the cost jumps there instead of bending. Both laws consist of `terms`. For `spreads` see `fit_law`.
     """
+    added, spreads = known_at(sizes, costs, spreads, known)
     weights = weights_of(costs, spreads)
-    columns, target = design(terms, sizes) * weights[:, None], costs * weights
+    columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
     whole = all_subsets(columns, target)
     found: list[tuple[float, Break]] = []
     distinct = np.unique(sizes.n)
@@ -78,11 +105,14 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
         rss = max(float(left.rss[left.best] + right.rss[right.best]), len(costs) * ROUNDING**2)
         excess = (float(whole.rss[whole.best]) - rss) / spent / (rss / freedom)
         here = sizes.n == n
-        jump = float(np.exp(np.median(np.log(target[here] / left.predicted(left.best, columns[here])))))
+        whole_cost = target + added
+        jump = float(
+            np.exp(np.median(np.log(whole_cost[here] / (left.predicted(left.best, columns[here]) + added[here]))))
+        )
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
         off = np.empty(len(costs))
         for part, side in ((~above, left), (above, right)):
-            off[part] = np.log(target[part] / side.predicted(side.best, columns[part]))
+            off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
         least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
             found.append((rss, Break(float(n), jump)))
@@ -90,7 +120,6 @@ def find_break(sizes: Sizes, costs: Floats, terms: Sequence[Term], spreads: Floa
 
 
 CONFIDENCE = 0.95
-NORMAL = 1.96
 # Prior of the drift: an error of this share per doubling, with the weight of `_PRIOR_WEIGHT` trials.
 PRIOR_DRIFT = 0.10
 _PRIOR_WEIGHT = 2.0
@@ -128,16 +157,32 @@ class Predictor:
     def __call__(self, n: float, d: float, h: float = 1, b: float = 1) -> Range:
         """Return the cost at a size with its 95 % prediction interval."""
         size = Sizes.of([(n, d, h, b)])
-        value = self._averaged(size)
+        expected, least, most = self._unmeasured(size)
+        fitted = self._averaged(size)
+        value = fitted + expected
         if value == 0 or (self.law.exact and self.law.determined):
             # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
             # cost may be higher but not lower.
             more = NORMAL * self.drift * self._beyond(size)
             return Range(value, value, value * math.exp(more))
-        down, up = self._of_the_law(size, value)
+        down, up = self._of_the_law(size, fitted)
         quantile = float(stdtrit(self.trials, (1 + CONFIDENCE) / 2))
         beside = (quantile**2 * (self.scatter**2 + (self.drift * self.outside(n, d, h, b)) ** 2)) ** 0.5
-        return Range(value, value * math.exp(-math.hypot(down, beside)), value * math.exp(math.hypot(up, beside)))
+        of_known = NORMAL * self._error_of_known(size) / value
+        down = math.hypot(down, beside, of_known, math.log(value / (fitted + least)))
+        up = math.hypot(up, beside, of_known, math.log((fitted + most) / value))
+        return Range(value, value * math.exp(-down), value * math.exp(up))
+
+    def _unmeasured(self, size: Sizes) -> tuple[float, float, float]:
+        """What no measured size had and this one may have: expected, least and most."""
+        if self.law.known is None:
+            return 0.0, 0.0, 0.0
+        expected, least, most = self.law.known.unmeasured(size)
+        return float(expected[0]), float(least[0]), float(most[0])
+
+    def _error_of_known(self, size: Sizes) -> float:
+        known = self.law.known
+        return known.error * float(known(size)[0]) if known is not None else 0.0
 
     def _averaged(self, size: Sizes) -> float:
         """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
@@ -188,7 +233,7 @@ def predictor(
     own = sizes.n >= law.breaks[-1].n if law.breaks else np.full(len(costs), True)
     off = np.log(costs[own] / law(sizes[own]))
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
-    drift, trials = (PRIOR_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected)
+    drift, trials = (PRIOR_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected, law.known)
     ends = {axis: sizes[own].axis(axis) for axis in law.varied}
     return Predictor(
         law,
@@ -201,7 +246,9 @@ def predictor(
     )
 
 
-def _drift(sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequence[Term]) -> tuple[float, float]:
+def _drift(
+    sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequence[Term], known: KnownCost | None
+) -> tuple[float, float]:
     """The error per doubling of laws fitted to smaller n at the next larger n, and the number of trials.
 
     This error is taken as the error per doubling of the full law beyond the largest size.
@@ -213,7 +260,7 @@ def _drift(sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequen
         tried = (sizes.n > cut) & (sizes.n <= _REACH * cut)
         if not tried.any():
             continue
-        law = fit_pieces(*_chosen(kept, sizes, costs, spreads), expected)
+        law = fit_pieces(*_chosen(kept, sizes, costs, spreads), expected, known)
         predicted = law(sizes[tried])
         dearer = np.log2(np.maximum(predicted, costs[tried]) / costs[kept].max())
         doublings = np.maximum(np.log2(sizes.n[tried] / cut), dearer)

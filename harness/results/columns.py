@@ -130,7 +130,9 @@ class CaseResult(Case):
         "the sizes in bytes of the blocks that a call allocates, each with the number of blocks, as JSON: the largest "
         "eight sizes"
     )
-    page_fault_s: float | None = _fact("the time of one page fault beside the facts: 4 KiB of new memory", "s", exact=False)
+    page_fault_s: float | None = _fact(
+        "the time of one page fault beside the facts: 4 KiB of new memory", "s", exact=False
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -24,12 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.sweep_axes import MAPPED_FROM_BYTES
 from harness.trial.workload import Unsupported
 
 # Parameter numbers of `mallopt` in malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 # glibc's own initial threshold and number of mapped blocks. A threshold set explicitly no longer changes.
-_FRESH_BYTES = 128 * 1024
+_FRESH_BYTES = MAPPED_FROM_BYTES["fresh"]
 _FRESH_BLOCKS = 65536
 
 # A heap that keeps its memory has reached its size after `_SETTLED_CALLS` calls in a row with at most `_SETTLED_FAULTS`
@@ -46,9 +47,6 @@ _SETTINGS = {
     # Every large block is mapped separately and returned when freed, so it causes faults at every call.
     "fresh": ((_M_MMAP_MAX, _FRESH_BLOCKS), (_M_MMAP_THRESHOLD, _FRESH_BYTES), (_M_TRIM_THRESHOLD, _FRESH_BYTES)),
 }
-# Blocks of at least so many bytes are mapped anew at every call, whatever the heap. By default, glibc's threshold rises
-# with the blocks that are freed, but never above DEFAULT_MMAP_THRESHOLD_MAX, see mallopt(3).
-MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": _FRESH_BYTES}
 
 
 def set_allocator(name: str) -> None:

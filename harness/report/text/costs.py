@@ -224,10 +224,11 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
 def law_formula(fitted: FittedLaw) -> str:
     """The cost model of a series, the fastest growing term first.
 
-    `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs.
+    `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs. A known cost comes last.
     """
     text = partial(_coefficient, fitted.series.metric)
-    return sum_text((c.value, _written(text(abs(c.value)), str(c.term))) for c in reversed(fitted.law.coefficients))
+    terms = ((c.value, _written(text(abs(c.value)), str(c.term))) for c in reversed(fitted.law.coefficients))
+    return sum_text(terms) + fitted.law.known_text
 
 
 def coefficient_texts(fitted: FittedLaw) -> list[str]:

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.errors import UsageError
-from harness.sweep_axes import Case
+from harness.fit.page_faults import RECORDED_SIZES
+from harness.sweep_axes import MAPPED_FROM_BYTES, Case
 from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
@@ -37,8 +38,6 @@ _TIMES_TRACED = 2
 _SCRATCH_BYTES = 16 * 2**20
 _SCRATCH_BYTES_PER_THREAD = 2 * 2**20
 _BYTES_PER_OPERATION = 2**10
-# Of more different sizes of blocks than this, the largest are recorded.
-_MOST_BLOCK_SIZES = 8
 
 
 def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str], Counter[int] | None]:
@@ -75,7 +74,7 @@ def mapped_bytes(blocks: Counter[int], allocator: str) -> int:
     With the allocator `default`, these are blocks of 32 MiB and more. With `fresh`, they are blocks of 128 KiB and
     more, and with `steady` none. Blocks below this size may cause page faults too: that depends on the heap.
     """
-    least = environment.MAPPED_FROM_BYTES[allocator]
+    least = MAPPED_FROM_BYTES[allocator]
     return sum(size * number for size, number in blocks.items() if least is not None and size >= least)
 
 
@@ -213,7 +212,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
     | `peak_traced_bytes` | the peak of what torch's allocator handed out, even if others allocated as well |
     | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
-    | `block_sizes` | the sizes of the call's blocks and their numbers, the largest eight sizes, as JSON; None as above |
+    | `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
     | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
     | `backend` | the kernel that ran |
     | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
@@ -291,7 +290,7 @@ def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | No
 def _mapped(blocks: Counter[int] | None, allocator: str) -> dict[str, Any]:
     if blocks is None:
         return {"mapped_bytes": None, "block_sizes": None}
-    largest = sorted(blocks.items(), reverse=True)[:_MOST_BLOCK_SIZES]
+    largest = sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]
     return {"mapped_bytes": mapped_bytes(blocks, allocator), "block_sizes": dumps(largest)}
 
 
