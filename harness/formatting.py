@@ -1,9 +1,10 @@
 """Text for people: numbers with units, text made safe for terminals and Markdown, and shortened names of layers."""
 
 import html
+import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 # Numbers with units are short enough for a table or an axis.
 BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -52,6 +53,15 @@ def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
 def share(value: float) -> str:
     """A fraction in per cent: `0.0312` -> `3.1 %`."""
     return f"{100 * value:.0f} %" if abs(value) >= 0.0995 else f"{100 * value:.1f} %"
+
+
+def between(lo: float, hi: float, text: Callable[[float], str]) -> str:
+    """An interval: `1.98 ms to 2.40 ms`; with an unknown end `at least 1.98 ms` or the like."""
+    if math.isfinite(lo) and math.isfinite(hi):
+        return f"{text(lo)} to {text(hi)}"
+    return (
+        f"at least {text(lo)}" if math.isfinite(lo) else f"at most {text(hi)}" if math.isfinite(hi) else "not bounded"
+    )
 
 
 def power_of_ten(value: float) -> str:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from harness import formatting
 from harness.fit.integer_laws import exact_law, exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes
 from harness.polynomial import Polynomial, Term, constant
@@ -91,12 +92,17 @@ def signed_exponent(value: float) -> str:
     return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
 
 
+# The ends of a narrower interval are written alike.
+_NARROW = 0.005
+
+
 def exponent_text(found: Range | None) -> str:
     """Format an exponent with its interval: `1.87 (1.75 to 1.98)`; an exact one as `1.87`, and None as ``."""
     if found is None:
         return ""
-    between = f" ({signed_exponent(found.lo)} to {signed_exponent(found.hi)})" if found.lo != found.hi else ""
-    return f"{signed_exponent(found.value)}{between}"
+    if found.hi - found.lo < _NARROW:
+        return signed_exponent(found.value)
+    return f"{signed_exponent(found.value)} ({formatting.between(found.lo, found.hi, signed_exponent)})"
 
 
 # A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.

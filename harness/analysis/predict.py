@@ -3,6 +3,7 @@
 A prediction has a 95 % interval and warnings. The recommended layer is the fastest by prediction that fits into memory.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -168,13 +169,14 @@ class Score:
     """How well one metric was predicted.
 
     `error` is the median over layers of each layer's median error. The intervals of `covered` of the `predictions`
-    contain the measured cost.
+    contain the measured cost. Their median width is `width`, the upper end divided by the lower one.
     """
 
     metric: str
     error: float
     covered: int
     predictions: int
+    width: float
 
 
 def hold_out(lines: Iterable[CaseResult]) -> list[HeldOut]:
@@ -216,7 +218,8 @@ def scores(held_out: Sequence[HeldOut]) -> list[Score]:
             by_impl.setdefault(one.impl, []).append(abs(one.error))
         if by_impl:
             error = median(median(errors) for errors in by_impl.values())
-            found.append(Score(metric, error, sum(one.covered for one in of_metric), len(of_metric)))
+            width = median(one.hi / one.lo if one.lo > 0 else math.inf for one in of_metric)
+            found.append(Score(metric, error, sum(one.covered for one in of_metric), len(of_metric), width))
     return found
 
 

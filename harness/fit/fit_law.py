@@ -228,7 +228,8 @@ def fit_law(
     The relative standard errors of the costs are `spreads`, if known. The terms that a cost of this kind should
     consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
     alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. No other term
-    is then considered. This is what distinguishes n² from n log n with few points.
+    is then considered. This is what distinguishes n² from n log n with few points. Next come laws of any terms that
+    grow with n no faster than the fastest expected one, if one of them is plausible beside any law.
 
     Raises ValueError without points, or for a cost that is not positive.
     """
@@ -236,18 +237,17 @@ def fit_law(
     if not len(costs) or not (costs > 0).all():
         raise ValueError("a law needs points, and every cost above zero")
     axes = laws.varying_axes(sizes)
+    terms = laws.candidate_terms(axes)
     if expected:
         law = _fit(_Problem(sizes, costs, spreads, tuple(dict.fromkeys(expected)), known), axes, presumed=True)
-        if law.noise <= LAW_ERROR or _as_good_as_any(law, sizes, costs, spreads, axes):
+        every = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*terms, *law.terms))), known)
+        rivals = [set(every.terms_of(which)) for which in every.rivals]
+        if law.noise <= LAW_ERROR or any(set(law.terms) >= rival for rival in rivals):
             return law
-    return _fit(_Problem(sizes, costs, spreads, laws.candidate_terms(axes), known), axes, presumed=False)
-
-
-def _as_good_as_any(law: Law, sizes: Sizes, costs: Floats, spreads: Floats | None, axes: tuple[str, ...]) -> bool:
-    """Whether the law remains plausible when compared with laws of all candidate terms."""
-    terms = tuple(dict.fromkeys((*laws.candidate_terms(axes), *law.terms)))
-    problem = _Problem(sizes, costs, spreads, terms, law.known)
-    return any(set(law.terms) >= set(problem.terms_of(which)) for which in problem.rivals)
+        slower = tuple(term for term in terms if term.growth() <= leading(expected, "n"))
+        if any(rival <= set(slower) for rival in rivals):
+            terms = slower
+    return _fit(_Problem(sizes, costs, spreads, terms, known), axes, presumed=False)
 
 
 class _Problem:

@@ -10,6 +10,7 @@ from scipy.special import fdtri, stdtrit
 
 from harness.fit.fit_law import ROUNDING, all_subsets, fit_law, known_at
 from harness.fit.laws import (
+    LAW_ERROR,
     NORMAL,
     Break,
     Floats,
@@ -120,9 +121,12 @@ def find_break(
 
 
 CONFIDENCE = 0.95
-# Prior of the drift: an error of this share per doubling, with the weight of `_PRIOR_WEIGHT` trials.
-PRIOR_DRIFT = 0.10
-_PRIOR_WEIGHT = 2.0
+# A doubling beyond the measured sizes adds an error of this share, as far as nothing is known of the series. In default
+# sweeps of two noisy cores, laws of n ≤ 512 missed n = 2048 by 3 to 6 % per doubling. It counts as so many trials.
+PRIOR_DRIFT = 0.045
+_PRIOR_WEIGHT = 16.0
+# The same for the peak of memory, which another phase of a layer may take over.
+_PEAK_DRIFT = 0.10
 # A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
 _FEWEST_SIZES = 3
 # The law's uncertainty widens an interval by this factor at most. Unknown coefficients would make it infinite.
@@ -137,13 +141,13 @@ _REACH = 4
 class Predictor:
     """A law with the parameters of its prediction interval.
 
-    A prediction is uncertain for three reasons. The law and its coefficients are uncertain. Points scatter around any
-    law. And a law may not hold beyond the measured sizes, because caches overflow or other kernels take over: this is
-    the drift.
+    A prediction is uncertain for four reasons, and the variances of log cost add up. The law and its coefficients are
+    uncertain. Points scatter around any law. Page faults are known approximately. And a law may not hold beyond the
+    measured sizes, because caches overflow or other kernels take over: this is the drift.
 
     The distance of the points from the law is `scatter`. The error of the law per doubling outside the measured sizes
     is `drift`, estimated from `trials` trials. Both are standard deviations of log cost. The measured range of each
-    axis runs from `lowest` to `highest`. The largest measured cost is `dearest`.
+    axis runs from `lowest` to `highest`, over this many `points`.
     """
 
     law: Law
@@ -152,7 +156,7 @@ class Predictor:
     trials: float
     lowest: dict[str, float]
     highest: dict[str, float]
-    dearest: float
+    points: int
 
     def __call__(self, n: float, d: float, h: float = 1, b: float = 1) -> Range:
         """Return the cost at a size with its 95 % prediction interval."""
@@ -163,14 +167,17 @@ class Predictor:
         if value == 0 or (self.law.exact and self.law.determined):
             # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
             # cost may be higher but not lower.
-            more = NORMAL * self.drift * self._beyond(size)
+            more = NORMAL * self.drift * self.outside(n, d, h, b)
             return Range(value, value, value * math.exp(more))
-        down, up = self._of_the_law(size, fitted)
-        quantile = float(stdtrit(self.trials, (1 + CONFIDENCE) / 2))
-        beside = (quantile**2 * (self.scatter**2 + (self.drift * self.outside(n, d, h, b)) ** 2)) ** 0.5
-        of_known = NORMAL * self._error_of_known(size) / value
-        down = math.hypot(down, beside, of_known, math.log(value / (fitted + least)))
-        up = math.hypot(up, beside, of_known, math.log((fitted + most) / value))
+        deviation = math.hypot(
+            self._of_the_law(size, fitted),
+            self.scatter,
+            self.drift * self.outside(n, d, h, b),
+            self._error_of_known(size) / value,
+        )
+        reach = min(float(stdtrit(self.trials, (1 + CONFIDENCE) / 2)) * deviation, math.log(_FARTHEST))
+        down = math.hypot(reach, math.log(value / (fitted + least)))
+        up = math.hypot(reach, math.log((fitted + most) / value))
         return Range(value, value * math.exp(-down), value * math.exp(up))
 
     def _unmeasured(self, size: Sizes) -> tuple[float, float, float]:
@@ -188,37 +195,38 @@ class Predictor:
         """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
 
         The choice among them is partly chance. Their mean errs less beyond the points (Hoeting et al. 1999,
-        "Bayesian model averaging").
+        "Bayesian model averaging"). The weights are the square roots of theirs, because points err together.
         """
-        laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
-        if not laws or self.law.exact:
+        if self.law.exact or float(self.law(size)[0]) <= 0:
             return max(float(self.law(size)[0]), 0.0)
+        weights, predicted = self._weighted(size)
+        return float(np.exp(weights @ predicted))
+
+    def _weighted(self, size: Sizes) -> tuple[Floats, Floats]:
+        """The weights of the law and its rivals, and the log costs that they predict."""
+        laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
         least = max(min(law.noise for law in laws), ROUNDING)
-        weights = np.array([(least / max(law.noise, least)) ** 2 for law in laws])
-        predicted = np.log([float(law(size)[0]) for law in laws])
-        return float(np.exp(weights @ predicted / weights.sum()))
+        weights = np.array([(least / max(law.noise, least)) ** (self.points / 2) for law in laws])
+        return weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
 
     def outside(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
-        """The number of doublings by which a size lies outside the measured sizes; 0 inside them.
-
-        This is the sum over the axes, or the doublings of the cost if these are more.
-        """
+        """The number of doublings, over all axes, by which a size lies outside the measured sizes; 0 inside them."""
         size = Sizes.of([(n, d, h, b)])
-        doublings = self._beyond(size)
-        return max(doublings, math.log2(float(self.law(size)[0]) / self.dearest)) if doublings else 0.0
-
-    def _beyond(self, size: Sizes) -> float:
         at = {axis: float(size.axis(axis)[0]) for axis in self.highest}
         return sum(
             math.log2(max(at[axis] / top, self.lowest[axis] / at[axis], 1)) for axis, top in self.highest.items()
         )
 
-    def _of_the_law(self, size: Sizes, value: float) -> tuple[float, float]:
-        """The distances down and up, as logarithms, that cover the law's own interval and its rivals."""
-        reach, own = self.law.error(design(self.law.terms, size)[0]), float(self.law(size)[0])
-        predicted = [value, own - reach, own + reach, *(float(rival(size)[0]) for rival in self.law.rivals)]
-        lo, hi = max(min(predicted), value / _FARTHEST), min(max(predicted), value * _FARTHEST)
-        return math.log(value / lo), math.log(hi / value)
+    def _of_the_law(self, size: Sizes, value: float) -> float:
+        """The standard error of log cost from the law's coefficients, and from the choice among the law and its rivals.
+
+        It is the root of the variance within the laws and between them (Hoeting et al. 1999, equation 6).
+        """
+        if self.law.exact or value <= 0:
+            return 0.0
+        within = self.law.error(design(self.law.terms, size)[0]) / NORMAL / float(self.law(size)[0])
+        weights, predicted = self._weighted(size)
+        return math.hypot(within, math.sqrt(float(weights @ (predicted - weights @ predicted) ** 2)))
 
 
 def predictor(
@@ -232,17 +240,19 @@ def predictor(
     law = law or fit_pieces(sizes, costs, spreads, expected)
     own = sizes.n >= law.breaks[-1].n if law.breaks else np.full(len(costs), True)
     off = np.log(costs[own] / law(sizes[own]))
+    # An uncertain point says little about the scatter around the law.
+    weights = 1 / (LAW_ERROR**2 + (0.0 if spreads is None else spreads[own] ** 2) + 0 * off)
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
-    drift, trials = (PRIOR_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected, law.known)
+    drift, trials = (_PEAK_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected, law.known)
     ends = {axis: sizes[own].axis(axis) for axis in law.varied}
     return Predictor(
         law,
-        scatter=float(np.sqrt(np.mean(off**2))),
+        scatter=float(np.sqrt(weights @ off**2 / weights.sum())),
         drift=drift,
         trials=trials,
         lowest={axis: float(values.min()) for axis, values in ends.items()},
         highest={axis: float(values.max()) for axis, values in ends.items()},
-        dearest=float(costs[own].max()),
+        points=int(own.sum()),
     )
 
 
@@ -261,9 +271,9 @@ def _drift(
         if not tried.any():
             continue
         law = fit_pieces(*_chosen(kept, sizes, costs, spreads), expected, known)
-        predicted = law(sizes[tried])
-        dearer = np.log2(np.maximum(predicted, costs[tried]) / costs[kept].max())
-        doublings = np.maximum(np.log2(sizes.n[tried] / cut), dearer)
-        total += float(np.mean((np.log(costs[tried] / predicted) / doublings) ** 2))
+        off, doublings = np.log(costs[tried] / law(sizes[tried])), np.log2(sizes.n[tried] / cut)
+        # What the points themselves are uncertain by is no error of the law.
+        excess = np.maximum(off**2 - (0.0 if spreads is None else spreads[tried] ** 2), 0.0)
+        total += float(np.mean(excess / doublings**2))
         trials += 1
     return math.sqrt(total / trials), trials

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from harness import formatting
-from harness.analysis.claim_rules import signed_exponent
+from harness.analysis.claim_rules import exponent_text
 from harness.analysis.crossovers import Crossover, ratio_at
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import HeldOut, scores
-from harness.fit.laws import Range, exponent_of
+from harness.fit.laws import exponent_of
 from harness.polynomial import sum_text
 from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel
@@ -29,15 +29,6 @@ COST_TEXTS: dict[str, Callable[[float], str]] = {
     "flops": lambda value: f"{formatting.count(value, 1e6)} FLOPs",
     "depth": lambda value: formatting.count(value, 1e6),
 }
-
-
-def between_text(lo: float, hi: float, text: Callable[[float], str]) -> str:
-    """An interval: `1.98 ms to 2.40 ms`; with an unknown end `at least 1.98 ms` or the like."""
-    if math.isfinite(lo) and math.isfinite(hi):
-        return f"{text(lo)} to {text(hi)}"
-    return (
-        f"at least {text(lo)}" if math.isfinite(lo) else f"at most {text(hi)}" if math.isfinite(hi) else "not bounded"
-    )
 
 
 def setting_label(settings: Iterable[Setting], but: str = "") -> Callable[[Setting], str]:
@@ -235,16 +226,7 @@ def coefficient_texts(fitted: FittedLaw) -> list[str]:
     """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
     text = partial(_coefficient, fitted.series.metric)
     known = () if fitted.law.exact else reversed(fitted.law.coefficients)
-    return [f"{c.term}: {text(c.value)} ({between_text(c.lo, c.hi, text)})" for c in known]
-
-
-def exponent_text(found: Range | None) -> str:
-    """A scaling exponent with its interval: `1.87 (1.75 to 1.98)`. An exact one is the value alone."""
-    if found is None:
-        return ""
-    if found.hi - found.lo < 0.005:
-        return signed_exponent(found.value)
-    return f"{signed_exponent(found.value)} ({between_text(found.lo, found.hi, signed_exponent)})"
+    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in known]
 
 
 def break_text(fitted: FittedLaw) -> str:
@@ -297,7 +279,7 @@ def _law_row(fitted: FittedLaw, where: Callable[[Setting], str]) -> Row:
 def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
     """For each metric, how well cost models predicted cases that they were not fitted to.
 
-    It gives the size of the errors, and how many cases lie in the prediction interval.
+    It gives the size of the errors, how many cases lie in the prediction interval, and how wide the intervals are.
     """
     text = []
     for score in scores(held_out):
@@ -311,7 +293,7 @@ def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
             f"Prediction check: cost models fitted to {to} predict the {METRIC_NAMES[score.metric]} {at} with a median "
             f"error of {formatting.share(score.error)} (worst: {formatting.share(abs(worst.error))}, {worst.impl} "
             f"n={worst.n} d={worst.d} h={worst.h}). The 95 % prediction intervals contain {score.covered} of "
-            f"{score.predictions} values."
+            f"{score.predictions} values; their median width is a factor of {score.width:.3g}."
         )
     return text
 
@@ -334,7 +316,7 @@ def held_out_table(held_out: Sequence[HeldOut]) -> Table:
 
 def _held_out_row(one: HeldOut, where: str) -> Row:
     text = COST_TEXTS[one.metric]
-    between = between_text(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
+    between = formatting.between(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
     costs = text(one.measured), text(one.predicted), signed_share(one.error)
     at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", where)))
     return (one.impl, *costs, "yes" if one.covered else "no", between, at, str(one.fitted_to))
