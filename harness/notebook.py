@@ -10,7 +10,9 @@ from harness.analysis import fitted_laws, published_claims
 from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.crossovers import crossovers_table
+from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import roofs, why_no_roof, with_possible_times
+from harness.analysis.smoothing import with_times_in_law
 from harness.errors import UsageError
 from harness.key_value_options import present_keywords
 from harness.report.figure_panels import MEMORY, TIME, PanelSetting, panel_settings
@@ -136,7 +138,8 @@ class Picture:
 def load(path: str | Path) -> Run:
     """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
     found = vars(read_run_directory(Path(path)))
-    return Run(**{**found, "lines": with_possible_times(found["lines"], roofs(found["machine"]))})
+    lines = with_possible_times(found["lines"], roofs(found["machine"]))
+    return Run(**{**found, "lines": with_times_in_law(lines, fit_laws(lines))})
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -6,13 +6,18 @@ these n, the gap and both ends of its interval are interpolated linearly in log 
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from harness import layer_lookup
 from harness.analysis.fitted_laws import series_of
+from harness.fit.laws import NORMAL, Floats
 from harness.results.columns import CaseResult
+from harness.stats.interval import CONFIDENCE
 from harness.sweep_axes import SETTINGS, Setting
 from impls.registry import IMPLS
 
@@ -162,8 +167,52 @@ class Crossover:
         return f"undecided: within the measurement error at {at_all}"
 
 
+# A cost and its interval.
+_Known = tuple[float, float, float]
+# The factor by which intervals of ratios are widened for all pairs and sizes together comes from so many draws.
+_DRAWS = 4_000
+# With more ratios than this, errors of cases are not drawn. Bonferroni's inequality then bounds the factor.
+_MOST_DRAWN = 3_000
+
+
+def simultaneous_reach(pairs: Sequence[tuple[int, int]], logs: Floats, deviations: Floats) -> float:
+    """Return how many standard errors all ratios of pairs reach, so that all intervals together hold with 95 %.
+
+    Each pair holds two indices into the log costs `logs` (costs,), whose errors are normal with these `deviations`
+    (costs,). All pairs share the errors of their cases, so the largest error of a ratio is drawn (Westfall and Young
+    1993). Ratios that are surely not 1 cannot mislead and are left out step by step (Romano and Wolf 2005, "Stepwise
+    multiple testing as formalized data snooping", algorithm 3.1).
+    """
+    first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    errors = np.hypot(deviations[first], deviations[second])
+    left = np.isfinite(errors) & (errors > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = np.abs(logs[first] - logs[second]) / errors
+    drawn = None
+    if left.sum() <= _MOST_DRAWN:
+        finite = np.where(np.isfinite(deviations), deviations, 0.0)
+        normal = np.random.default_rng(0).standard_normal((_DRAWS, len(logs))) * finite
+        first, second, errors, scores = first[left], second[left], errors[left], scores[left]
+        drawn = np.abs(normal[:, first] - normal[:, second]) / errors
+        left = np.ones(len(first), dtype=bool)
+    reach = math.inf
+    while left.any():
+        if drawn is not None:
+            step = float(np.quantile(drawn[:, left].max(axis=1), CONFIDENCE))
+        else:
+            step = -NormalDist().inv_cdf((1 - CONFIDENCE) / 2 / int(left.sum()))
+        remaining = left & (scores <= step)
+        reach = max(step, NORMAL)
+        if remaining.sum() == left.sum():
+            break
+        left = remaining
+    return reach if math.isfinite(reach) else NORMAL
+
+
 def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
     """Find the crossover of every ordered pair of layers measured at a common n.
+
+    The intervals of the ratios of times hold together: in at most one run in twenty, any of them misses.
 
     Pairs are compared for each metric, setting, batch size and (d, h). A layer without heads is compared with each
     other layer at every h of that layer.
@@ -174,7 +223,30 @@ def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
     for line in of_run:
         group = groups.setdefault((Setting.of(line), line.batch_size, line.d_model), {})
         group.setdefault(line.impl, []).append(line)
+    compared = list(_compared(groups, without))
+    factors = {metric: _factor([one for one in compared if one.metric == metric]) for metric in METRICS}
     found = []
+    for one in compared:
+        gaps = [_widened(ratio_at(*costs), factors[one.metric]) for costs in one.costs]
+        over = find_overtaking(gaps)
+        found.append(Crossover(*one.pair, over.n, over.lo, over.hi, int(gaps[0].n), int(gaps[-1].n)))
+    return found
+
+
+class _Compared(NamedTuple):
+    """Two layers to compare: the first fields of a `Crossover`, and n with both costs at each common n."""
+
+    pair: tuple[str, str, Setting, str, int, int, int]
+    costs: list[tuple[int, _Known, _Known]]
+
+    @property
+    def metric(self) -> str:
+        return self.pair[3]
+
+
+def _compared(
+    groups: Mapping[tuple[Setting, int, int], Mapping[str, list[CaseResult]]], without: Collection[str]
+) -> Iterator[_Compared]:
     for (setting, batch_size, d_model), members in groups.items():
         for metric in METRICS:
             costs = {impl: _costs(own, metric, impl in without) for impl, own in members.items()}
@@ -184,10 +256,36 @@ def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
                     of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
                     both = sorted(of_slower.keys() & of_faster.keys())
                     if both:
-                        over = find_overtaking([ratio_at(n, of_slower[n], of_faster[n]) for n in both])
                         pair = (slower, faster, setting, metric, d_model, h, batch_size)
-                        found.append(Crossover(*pair, over.n, over.lo, over.hi, both[0], both[-1]))
-    return found
+                        yield _Compared(pair, [(n, of_slower[n], of_faster[n]) for n in both])
+
+
+def _factor(compared: Iterable[_Compared]) -> float:
+    """The factor by which the intervals of ratios of one metric are widened."""
+    places: dict[tuple[Any, ...], int] = {}
+    known: list[_Known] = []
+    pairs = set()
+    for one in compared:
+        slower, faster, setting, _, d_model, h, batch_size = one.pair
+        for n, *costs in one.costs:
+            at = []
+            for impl, cost in zip((slower, faster), costs, strict=True):
+                place = places.setdefault((impl, setting, d_model, h, batch_size, n, cost), len(known))
+                if place == len(known):
+                    known.append(cost)
+                at.append(place)
+            pairs.add((min(at), max(at)))
+    if not pairs:
+        return 1.0
+    middles = [(value if hi == math.inf or lo <= 0 else math.sqrt(lo * hi)) for value, lo, hi in known]
+    reaches = [log_distance(lo, hi) / (2 * NORMAL) for _, lo, hi in known]
+    return simultaneous_reach(sorted(pairs), np.log(middles), np.array(reaches)) / NORMAL
+
+
+def _widened(gap: CostRatio, factor: float) -> CostRatio:
+    return CostRatio(
+        gap.n, gap.value, gap.value - factor * (gap.value - gap.lo), gap.value + factor * (gap.hi - gap.value)
+    )
 
 
 def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
@@ -208,16 +306,15 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     }
 
 
-# A cost and its interval.
-_Known = tuple[float, float, float]
-
-
 def _costs(lines: Iterable[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Known]:
     """One layer's costs by number of heads, 0 for a layer without heads, and n.
 
     A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out.
     A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0.
     """
+    if metric == "time":
+        times = [(line, line.best_known_time) for line in lines if not headless or line.num_heads == 1]
+        return {(0 if headless else line.num_heads, line.seq_len): time for line, time in times if time is not None}
     series = series_of(lines, metric)
     return {
         (0 if headless else point.h, point.n): (point.value, point.lo, point.hi) if point.value > 0 else (1.0,) * 3

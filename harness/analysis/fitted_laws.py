@@ -3,6 +3,7 @@
 A law has fitted terms, says how sure they are, and predicts the costs at other sizes.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -190,6 +191,12 @@ class FittedLaw:
         least = max((point.lo for point in smaller), default=0.0)
         return replace(one, value=max(one.value, least), lo=max(one.lo, least), hi=max(one.hi, least))
 
+    def pieces_with_laws(self) -> Iterator[tuple[Law, tuple[Point, ...]]]:
+        """Yield the law and the points of each piece of the series between the law's breaks, if a law is known."""
+        for piece in self._pieces:
+            with contextlib.suppress(ValueError):
+                yield piece.law, piece.points
+
     @cached_property
     def _pieces(self) -> list["_Piece"]:
         """The pieces of the series between the law's breaks. Between two pieces, both predict."""
@@ -224,16 +231,21 @@ class _Piece:
     until: float
 
     @cached_property
-    def _predictor(self) -> Predictor:
-        """The last piece has the series' own law. All points of the series show how far to trust it."""
-        one, law, expected = self.fitted.series, self.fitted.law, self.fitted.expected
+    def law(self) -> Law:
+        """The law of the piece; the last one has the series' own. Raises ValueError if none is known."""
         if self.until == math.inf:
-            return predictor_of(one, law, expected)
-        one = replace(one, points=self.points)
-        below = law_of(one, expected)
+            return self.fitted.law
+        below = law_of(replace(self.fitted.series, points=self.points), self.fitted.expected)
         if below is None:
             raise ValueError(f"no law is known of n below {self.until:g}")
-        return predictor_of(one, below, expected)
+        return below
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        """All points of the series show how far to trust the law of the last piece."""
+        one = self.fitted.series
+        alone = one if self.until == math.inf else replace(one, points=self.points)
+        return predictor_of(alone, self.law, self.fitted.expected)
 
     def predict(self, *size: int) -> Prediction:
         predict = self._predictor

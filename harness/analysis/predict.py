@@ -5,7 +5,7 @@ A prediction has a 95 % interval and warnings. The recommended layer is the fast
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -279,6 +279,8 @@ def recommend(
     of_run = list(lines)
     without = layers_without_heads(of_run)
     failed = _failed(of_run, where, without)
+    in_law = [line for line in of_run if line.time_in_law_s is not None]
+    measured = {(line.impl, Setting.of(line), _size(line)): line.best_known_time for line in in_law}
     by_impl: dict[str, dict[str, FittedLaw]] = {}
     for law in laws:
         if law.series.setting == where.setting:
@@ -289,7 +291,11 @@ def recommend(
             size = where.of_layer(impl, without)
             try:
                 bytes_ = own["memory"].predict(*size) if "memory" in own else None
-                candidates.append(Candidate(impl, own["time"].predict(*size), bytes_))
+                time = own["time"].predict(*size)
+                known = measured.get((impl, where.setting, size))
+                if time.measured and known is not None:
+                    time = replace(time, value=known[0], lo=known[1], hi=known[2])
+                candidates.append(Candidate(impl, time, bytes_))
             except ValueError as error:
                 unknown.append((impl, str(error)))
     if memory is not None:
@@ -305,6 +311,10 @@ def recommend(
     return Recommendation(*found, probability_first_is_least(costs), Range(*ratio_at(0, second, first).ratio))
 
 
+def _size(line: CaseResult) -> Size:
+    return line.seq_len, line.d_model, line.num_heads, line.batch_size
+
+
 def _failed(lines: Iterable[CaseResult], where: SizeRequest, without_heads: Collection[str]) -> dict[str, str]:
     """The failures at this size, by layer."""
     return {
@@ -312,7 +322,7 @@ def _failed(lines: Iterable[CaseResult], where: SizeRequest, without_heads: Coll
         for line in lines
         if line.status != "ok"
         and Setting.of(line) == where.setting
-        and (line.seq_len, line.d_model, line.num_heads, line.batch_size) == where.of_layer(line.impl, without_heads)
+        and _size(line) == where.of_layer(line.impl, without_heads)
     }
 
 

@@ -15,6 +15,7 @@ from harness import formatting
 from harness.analysis import crossovers, predict
 from harness.analysis.fitted_laws import FittedLaw, Prediction, fit_laws
 from harness.analysis.predict import Recommendation, SizeRequest
+from harness.analysis.smoothing import with_times_in_law
 from harness.cli.commands import DONE
 from harness.errors import UsageError
 from harness.formatting import BYTE_UNITS
@@ -47,7 +48,7 @@ def _read(
     for notice in stored.notices:
         print(f"harness: {notice}", file=sys.stderr)
     laws = fit_laws(stored.lines)
-    return given, stored.lines, laws, predict.sizes_requested(given, laws, options.run)
+    return given, with_times_in_law(stored.lines, laws), laws, predict.sizes_requested(given, laws, options.run)
 
 
 def run_predict(options: argparse.Namespace) -> int:

@@ -7,7 +7,9 @@ from pathlib import Path
 from harness.analysis import crossovers, fitted_laws, published_claims
 from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import claims_table
+from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import roofs, with_possible_times
+from harness.analysis.smoothing import with_times_in_law
 from harness.errors import UsageError
 from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots
@@ -27,7 +29,8 @@ def build(run: Path, drawing: BackgroundPlots | None = None, out: Path | None = 
     directory cannot be written.
     """
     stored = read_run_directory(run)
-    stored = replace(stored, lines=with_possible_times(stored.lines, roofs(stored.machine)))
+    lines = with_possible_times(stored.lines, roofs(stored.machine))
+    stored = replace(stored, lines=with_times_in_law(lines, fit_laws(lines)))
     provenance = provenance_of(stored)
     directory = out or run
     try:

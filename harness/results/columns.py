@@ -133,6 +133,13 @@ class CaseResult(Case):
     page_fault_s: float | None = _fact(
         "the time of one page fault beside the facts: 4 KiB of new memory", "s", exact=False
     )
+    time_in_law_s: float | None = _column(
+        "the time as the trials of the case and the cost model of the layer tell it together, for comparisons between "
+        "layers; empty if the model says nothing about it",
+        "s",
+    )
+    time_in_law_lo_s: float | None = _column("the lower end of its 95 % interval", "s")
+    time_in_law_hi_s: float | None = _column("the upper end", "s")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
@@ -142,6 +149,20 @@ class CaseResult(Case):
     def case(self) -> Case:
         """The case alone."""
         return Case(**self.as_dict())
+
+    @property
+    def best_known_time(self) -> tuple[float, float, float] | None:
+        """The time in seconds and its 95 % interval: with the cost model if it says anything, otherwise alone.
+
+        Without an interval, it reaches from 0 to infinity.
+        """
+        if self.time_s is None:
+            return None
+        if self.time_in_law_s is not None and self.time_in_law_lo_s is not None and self.time_in_law_hi_s is not None:
+            return self.time_in_law_s, self.time_in_law_lo_s, self.time_in_law_hi_s
+        if self.time_lo_s is None or self.time_hi_s is None:
+            return self.time_s, 0.0, math.inf
+        return self.time_s, self.time_lo_s, self.time_hi_s
 
     @property
     def allocates_outside_torch(self) -> bool:

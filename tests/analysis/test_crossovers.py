@@ -1,12 +1,21 @@
 """From which n on one impl costs more than another, between lines."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rows import lines, usual_lines
 
-from harness.analysis.crossovers import COLUMNS, Crossover, crossovers, crossovers_table, layers_without_heads
+from harness.analysis.crossovers import (
+    COLUMNS,
+    Crossover,
+    crossovers,
+    crossovers_table,
+    layers_without_heads,
+    simultaneous_reach,
+)
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 
@@ -153,3 +162,36 @@ def test_the_table_has_a_row_for_each_pair_and_says_it_in_words() -> None:
     assert "not below 2048" in set(table.in_words)
     assert set(table["mode"]) == {"forward"}
     assert list(crossovers_table([]).columns) == list(COLUMNS)
+
+
+def test_one_pair_needs_no_wider_interval_and_many_pairs_do() -> None:
+    logs, deviations = np.zeros(40), np.full(40, 0.1)
+    one, many = ([(0, 1)], [(i, j) for i in range(40) for j in range(i)])
+    assert simultaneous_reach(one, logs, deviations) == pytest.approx(1.96, abs=0.1)
+    assert 3.5 < simultaneous_reach(many, logs, deviations) < 4.5
+
+
+def test_pairs_that_surely_differ_do_not_widen_the_interval_of_the_others() -> None:
+    logs, deviations = np.arange(40) * 10.0, np.full(40, 0.1)
+    logs[1] = logs[0]
+    every = [(i, j) for i in range(40) for j in range(i)]
+    assert simultaneous_reach(every, logs, deviations) == pytest.approx(1.96, abs=0.1)
+
+
+def test_costs_without_error_or_without_bound_have_no_say() -> None:
+    assert simultaneous_reach([(0, 1)], np.zeros(2), np.zeros(2)) == pytest.approx(1.96)
+    assert simultaneous_reach([(0, 1)], np.zeros(2), np.array([0.1, math.inf])) == pytest.approx(1.96)
+
+
+def test_in_one_run_in_twenty_at_most_is_any_pair_called_wrongly() -> None:
+    rng = np.random.default_rng(0)
+    cells = [(5 * cell + i, 5 * cell + j) for cell in range(24) for i in range(5) for j in range(i)]
+    first, second = np.array(cells).T
+    wrong = 0
+    for _ in range(100):
+        true = np.repeat(rng.normal(0, 1, 24), 5) + 0.02 * rng.standard_normal(120)
+        logs, deviations = true + 0.1 * rng.standard_normal(120), np.full(120, 0.1)
+        reach = simultaneous_reach(cells, logs, deviations) * math.sqrt(2) * 0.1
+        gaps, real = logs[first] - logs[second], true[first] - true[second]
+        wrong += bool(((np.abs(gaps) > reach) & (gaps * real < 0)).any())
+    assert wrong <= 10

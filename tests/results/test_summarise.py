@@ -22,7 +22,8 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, "
         "bimodal_fast_s, bimodal_slow_s, bimodal_cause, host_bound, wall_call_s, claims, "
         "mask, padding_fraction, kv_len, host, num_kv_heads, probe_s, disturbed_share, "
-        "mapped_bytes, block_sizes, page_fault_s"
+        "mapped_bytes, block_sizes, page_fault_s, "
+        "time_in_law_s, time_in_law_lo_s, time_in_law_hi_s"
     )
 
 

@@ -113,10 +113,15 @@ def answers(
         panel = fullest_panel(setting.panels)
         n = max((line.seq_len for line in panel.lines if line.time_s is not None), default=None)
         if n is not None:
-            at_n = sorted((one for one in panel.lines if one.seq_len == n), key=lambda one: one.time_s or math.inf)
+            at_n = sorted((one for one in panel.lines if one.seq_len == n), key=_rank)
             text = (*_fastest(at_n), *_overtaking(panel, of_panel(crossovers, setting, panel)))
             found.append(Answer(setting.title, _cost_table(setting, panel, at_n, known), text))
     return found
+
+
+def _rank(line: CaseResult) -> float:
+    known = line.best_known_time
+    return math.inf if known is None else known[0]
 
 
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws) -> Table:
@@ -178,20 +183,18 @@ def _exponents(panel: Panel, line: CaseResult, fitted: FittedLaw | None) -> str:
 
 def _fastest(at_n: Sequence[CaseResult]) -> list[str]:
     """A sentence about the fastest of some lines, which come fastest first."""
-    timed = [(line, line.time_s) for line in at_n if line.time_s is not None]
+    timed = [(line, known) for line in at_n if (known := line.best_known_time) is not None]
     if len(timed) < 2:
         return []
     (first, best), (second, next_best) = timed[:2]
     # Noise alone could explain why the first one took less time than these.
-    close = [line.impl for line, _ in timed[1:] if ratio_at(first.seq_len, _known(line), _known(first)).lo <= 0]
+    close = [line.impl for line, known in timed[1:] if ratio_at(first.seq_len, known, best).lo <= 0]
     if close:
         names = f"{', '.join([first.impl, *close[:-1]])} and {close[-1]}"
         return [f"No clear winner at n = {first.seq_len}: {names} are within measurement error."]
-    return [f"Fastest at n = {first.seq_len}: {first.impl}, {next_best / best:.2f} times as fast as {second.impl}."]
-
-
-def _known(line: CaseResult) -> tuple[float, float, float]:
-    return line.time_s or 0.0, line.time_lo_s or 0.0, line.time_hi_s or math.inf
+    return [
+        f"Fastest at n = {first.seq_len}: {first.impl}, {next_best[0] / best[0]:.2f} times as fast as {second.impl}."
+    ]
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
