@@ -27,9 +27,10 @@ _USUAL_MISFIT, _MISFIT_FACTOR = 0.05, 3.3
 _FEWEST_SPARE = 4
 # An interval that the law alone made would be wider by this factor: the variances of the measurements are estimates
 # too, and the choice of the law is uncertain. The factor applies to the share that is borrowed.
-_WIDENED = 1.25
-# What a case is noisier than the median of its series, as a variance, times this is more misfit of the law.
-_UNUSUAL = 2.0
+_WIDENED = 1.35
+# The standard error by which a case exceeds the median of its series, up to `_MOST_NOISIER`, shifts its time against
+# the law by a factor of this standard deviation, common to the series. As much again, times `_UNUSUAL`, is misfit.
+_USUAL_SHIFT, _UNUSUAL, _MOST_NOISIER = 1.4, 0.7, 0.2
 # A case this many standard errors away from its law, or farther, keeps its own time: something else happens there.
 _STRANGE = 3.0
 # With less than this share borrowed, the case's own interval says all.
@@ -56,8 +57,11 @@ def smooth(logs: Floats, variances: Floats, law_logs: Floats, slopes: Floats, pr
     the parameters are `precisions`, (parameters,): 0 for a fitted coefficient.
     """
     off = logs - law_logs
-    # A law tells the level of the fast trials of usual cases. The noisier a case, the farther below lie its own.
-    unusual = _UNUSUAL * np.maximum(variances - np.median(variances), 0.0)
+    # A law tells the time of cases with the usual noise. The time of a noisier one, a low quantile, lies off the law in
+    # proportion to its noise: by a factor that the series shows, and by chance.
+    noisier = np.clip(np.sqrt(variances) - np.sqrt(np.median(variances)), -_MOST_NOISIER, _MOST_NOISIER)
+    unusual = (_UNUSUAL * np.maximum(noisier, 0.0)) ** 2
+    slopes, precisions = np.column_stack([slopes, noisier]), np.append(precisions, _USUAL_SHIFT**-2)
     scores, means, squares, shares = [], [], [], []
     for misfit in _MISFITS.tolist():
         weights = 1 / (variances + misfit**2 + unusual)

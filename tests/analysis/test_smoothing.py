@@ -44,10 +44,20 @@ def test_where_the_law_does_not_hold_nothing_is_borrowed() -> None:
     assert found.deviations == pytest.approx(0.05, rel=0.05)
 
 
-def test_a_case_much_noisier_than_the_others_borrows_less() -> None:
+def test_a_case_much_noisier_than_the_others_stays_less_certain() -> None:
     variances = np.where(np.arange(POINTS) == 0, 0.25, 0.0025)
     _, logs = logs_of(0.0, 0.05)
-    assert smooth(logs, variances, np.zeros(POINTS), *NO_SLOPES).borrowed[0] < 0.4
+    found = smooth(logs, variances, np.zeros(POINTS), *NO_SLOPES)
+    assert 0.1 < found.deviations[0] < 0.4
+    assert np.median(found.deviations[1:]) < 0.05
+
+
+def test_cases_that_are_faster_the_noisier_they_are_shift_against_the_law_together() -> None:
+    errors = np.where(np.arange(POINTS) % 3 == 0, 0.15, 0.01)
+    logs = 0.01 * np.random.default_rng(2).standard_normal(POINTS) - 1.5 * (errors - 0.01)
+    found = smooth(logs, errors**2, np.zeros(POINTS), *NO_SLOPES)
+    assert found.means[errors > 0.1] == pytest.approx(-0.21, abs=0.06)
+    assert found.means[errors < 0.1] == pytest.approx(0, abs=0.03)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
