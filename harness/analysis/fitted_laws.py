@@ -125,13 +125,12 @@ def point_of(line: CaseResult, metric: str) -> Point | None:
 
 
 def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
-    """Return what a layer pays for page faults; None if its lines do not tell, or if no block is ever mapped.
+    """Return what a layer pays for page faults; None if its lines do not tell.
 
     The price of a page fault is the low quantile over the cases, as the time of a case is one over its trials.
     """
     known = [line for line in lines if line.block_sizes and line.page_fault_s is not None]
-    mapped_from = MAPPED_FROM_BYTES[lines[0].allocator]
-    if not known or mapped_from is None:
+    if not known:
         return None
     prices = np.sort([line.page_fault_s or 0.0 for line in known])
     return page_faults(
@@ -139,7 +138,7 @@ def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
         [dict(json.loads(line.block_sizes or "[]")) for line in known],
         [line.mapped_bytes or 0 for line in known],
         (float(low_quantile(prices)), float(prices.std() / prices.mean()) / math.sqrt(len(prices))),
-        mapped_from,
+        MAPPED_FROM_BYTES[lines[0].allocator],
     )
 
 

@@ -27,7 +27,7 @@ _USUAL_MISFIT, _MISFIT_FACTOR = 0.05, 3.3
 _FEWEST_SPARE = 4
 # An interval that the law alone made would be wider by this factor: the variances of the measurements are estimates
 # too, and the choice of the law is uncertain. The factor applies to the share that is borrowed.
-_WIDENED = 1.35
+_WIDENED = 1.45
 # The standard error by which a case exceeds the median of its series, up to `_MOST_NOISIER`, shifts its time against
 # the law by a factor of this standard deviation, common to the series. As much again, times `_UNUSUAL`, is misfit.
 _USUAL_SHIFT, _UNUSUAL, _MOST_NOISIER = 1.4, 0.7, 0.2

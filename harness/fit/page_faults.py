@@ -141,17 +141,21 @@ def page_faults(
     blocks: Sequence[Mapping[int, int]],
     mapped: Sequence[int],
     price: tuple[float, float],
-    mapped_from: float,
+    mapped_from: float | None,
 ) -> PageFaults | None:
     """Return the cost of new memory from the blocks and the `mapped` bytes at each point.
 
-    The `price` of a page fault is in seconds, with its relative standard error. Returns None if no block has a law, and
-    if the laws do not give the mapped bytes at every point.
+    The `price` of a page fault is in seconds, with its relative standard error. Blocks of `mapped_from` bytes and more
+    are mapped; None means that the allocator keeps all memory. Returns None if no block has a law, and if the laws do
+    not give the mapped bytes at every point.
     """
-    found = PageFaults(price[0], math.hypot(LEAST_ERROR, price[1]), mapped_from, block_laws(sizes, blocks))
+    error, laws = math.hypot(LEAST_ERROR, price[1]), block_laws(sizes, blocks)
+    found = PageFaults(price[0], error, math.inf if mapped_from is None else mapped_from, laws)
     if not found.blocks or price[0] <= 0:
         return None
     if not np.allclose(found(sizes) * PAGE_BYTES / price[0], mapped, rtol=_MOST_MISSED):
         return None
+    if mapped_from is None:
+        return found
     kept = (max((size for size in of_point if size < mapped_from), default=0) for of_point in blocks)
     return replace(found, kept_to=max(kept, default=0), paid=any(mapped))

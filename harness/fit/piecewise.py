@@ -121,10 +121,11 @@ def find_break(
 
 
 CONFIDENCE = 0.95
-# A doubling beyond the measured sizes adds an error of this share, as far as nothing is known of the series. In default
-# sweeps of two noisy cores, laws of n ≤ 512 missed n = 2048 by 3 to 6 % per doubling. It counts as so many trials.
-PRIOR_DRIFT = 0.045
-_PRIOR_WEIGHT = 16.0
+# A doubling beyond the measured sizes adds an error of this share, as far as nothing is known of the series. It counts
+# as so many trials. In default sweeps of two noisy cores, laws of n ≤ 512 missed n = 2048 by 3 to 6 % per doubling.
+# Where the page faults of larger sizes are not known, the error is larger and less certain.
+PRIOR_DRIFT, _PRIOR_WEIGHT = 0.045, 16.0
+UNKNOWN_DRIFT, _UNKNOWN_WEIGHT = 0.10, 2.0
 # The same for the peak of memory, which another phase of a layer may take over.
 _PEAK_DRIFT = 0.10
 # A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
@@ -263,7 +264,8 @@ def _drift(
 
     This error is taken as the error per doubling of the full law beyond the largest size.
     """
-    total, trials = _PRIOR_WEIGHT * PRIOR_DRIFT**2, _PRIOR_WEIGHT
+    drift, trials = (PRIOR_DRIFT, _PRIOR_WEIGHT) if known is not None else (UNKNOWN_DRIFT, _UNKNOWN_WEIGHT)
+    total = trials * drift**2
     cuts = np.unique(sizes.n)[_FEWEST_SIZES - 1 : -1]
     for cut in cuts[:: -(-len(cuts) // _MOST_CUTS) or 1]:
         kept = sizes.n <= cut

@@ -103,3 +103,19 @@ def test_blocks_larger_than_any_measured_that_are_not_mapped_may_fault_too() -> 
     assert wary.value - plain.value == pytest.approx(0.2 * every, rel=0.1)
     assert wary.hi > plain.value + 0.5 * every
     assert wary.lo < plain.value
+
+
+def test_an_allocator_that_keeps_all_memory_pays_nothing() -> None:
+    found = page_faults(SEEN, blocks_of(SEEN), [0] * len(SEEN), (PAGE_S, 0.05), None)
+    assert found is not None
+    beyond = ALL[ALL.n > 512]
+    assert not found(beyond).any()
+    assert not np.any(found.unmeasured(beyond))
+
+
+def test_without_knowledge_of_page_faults_predictions_are_less_certain() -> None:
+    costs, spreads = noisy(attention(SEEN, 1e11), 0.02, 1), np.full(len(SEEN), 0.02)
+    unknown = predictor(SEEN, costs, spreads)(2048, 128, 2)
+    steady = page_faults(SEEN, blocks_of(SEEN), [0] * len(SEEN), (PAGE_S, 0.05), None)
+    known = predictor(SEEN, costs, spreads, law=fit_pieces(SEEN, costs, spreads, known=steady))(2048, 128, 2)
+    assert unknown.hi / unknown.lo > 1.3 * known.hi / known.lo
