@@ -176,10 +176,11 @@ _MOST_DRAWN = 3_000
 
 
 def simultaneous_reach(pairs: Sequence[tuple[int, int]], logs: Floats, deviations: Floats) -> float:
-    """Return how many standard errors all ratios of pairs reach, so that all intervals together hold with 95 %.
+    """Return how many standard errors a ratio must be from 1 to be called above or below it: at least 1.96.
 
-    Each pair holds two indices into the log costs `logs` (costs,), whose errors are normal with these `deviations`
-    (costs,). All pairs share the errors of their cases, so the largest error of a ratio is drawn (Westfall and Young
+    With a probability of 95 %, no such call of any pair is wrong. Each pair holds two indices into the log costs `logs`
+    (costs,), whose errors are normal with these `deviations` (costs,). A call is wrong only if the error of the ratio
+    has its direction. All pairs share the errors of their cases, so the largest such error is drawn (Westfall and Young
     1993). Ratios that are surely not 1 cannot mislead and are left out step by step (Romano and Wolf 2005, "Stepwise
     multiple testing as formalized data snooping", algorithm 3.1).
     """
@@ -187,20 +188,21 @@ def simultaneous_reach(pairs: Sequence[tuple[int, int]], logs: Floats, deviation
     errors = np.hypot(deviations[first], deviations[second])
     left = np.isfinite(errors) & (errors > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        scores = np.abs(logs[first] - logs[second]) / errors
+        gaps = logs[first] - logs[second]
+        scores = np.abs(gaps) / errors
     drawn = None
     if left.sum() <= _MOST_DRAWN:
         finite = np.where(np.isfinite(deviations), deviations, 0.0)
         normal = np.random.default_rng(0).standard_normal((_DRAWS, len(logs))) * finite
         first, second, errors, scores = first[left], second[left], errors[left], scores[left]
-        drawn = np.abs(normal[:, first] - normal[:, second]) / errors
+        drawn = np.where(gaps[left] < 0, -1, 1) * (normal[:, first] - normal[:, second]) / errors
         left = np.ones(len(first), dtype=bool)
     reach = math.inf
     while left.any():
         if drawn is not None:
             step = float(np.quantile(drawn[:, left].max(axis=1), CONFIDENCE))
         else:
-            step = -NormalDist().inv_cdf((1 - CONFIDENCE) / 2 / int(left.sum()))
+            step = -NormalDist().inv_cdf((1 - CONFIDENCE) / int(left.sum()))
         remaining = left & (scores <= step)
         reach = max(step, NORMAL)
         if remaining.sum() == left.sum():
@@ -212,7 +214,7 @@ def simultaneous_reach(pairs: Sequence[tuple[int, int]], logs: Floats, deviation
 def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
     """Find the crossover of every ordered pair of layers measured at a common n.
 
-    The intervals of the ratios of times hold together: in at most one run in twenty, any of them misses.
+    In at most one run in twenty, any ratio is called above or below 1 wrongly: the intervals are widened accordingly.
 
     Pairs are compared for each metric, setting, batch size and (d, h). A layer without heads is compared with each
     other layer at every h of that layer.
