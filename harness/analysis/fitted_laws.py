@@ -183,7 +183,8 @@ class FittedLaw:
         for point in self.series.points:
             if point.size == (n, d, h, b):
                 return Prediction(point.value, point.lo, point.hi, measured=True)
-        found = [piece.predict(n, d, h, b) for piece in self._pieces if piece.after < n < piece.until]
+        position = self._position((n, d, h, b))
+        found = [piece.predict(n, d, h, b) for piece in self._pieces if piece.after < position < piece.until]
         one = found[0] if len(found) == 1 else _either(*found)
         # More heads share the same width and may cost less: only sizes with the same number of heads count.
         smaller = (point for point in self._rising if point.n <= n and point.d <= d and point.h == h and point.b <= b)
@@ -199,13 +200,16 @@ class FittedLaw:
     @cached_property
     def _pieces(self) -> list["_Piece"]:
         """The pieces of the series between the law's breaks. Between two pieces, both predict."""
-        edges = [0.0, *(found.n for found in self.law.breaks), math.inf]
+        edges = [0.0, *(found.position for found in self.law.breaks), math.inf]
         pieces: list[_Piece] = []
         for start, until in pairwise(edges):
-            points = tuple(point for point in self.series.points if start <= point.n < until)
-            after = max(point.n for point in pieces[-1].points) if pieces else 0
+            points = tuple(point for point in self.series.points if start <= self._position(point.size) < until)
+            after = max(self._position(point.size) for point in pieces[-1].points) if pieces else 0.0
             pieces.append(_Piece(self, points, after, until))
         return pieces
+
+    def _position(self, size: tuple[int, int, int, int]) -> float:
+        return float(self.law.position(Sizes.of([size]))[0])
 
     @cached_property
     def _rising(self) -> list[Point]:

@@ -131,13 +131,19 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Break:
-    """The `n` from which another law holds.
+    """The `n` from which another law holds, or the size of the largest block in `bytes`; `n` is then its smallest n.
 
     The cost there is `jump` times the prediction of the law below. `jump` is None if no law is known below.
     """
 
     n: float
     jump: float | None
+    bytes: float | None = None
+
+    @property
+    def position(self) -> float:
+        """Where the break lies: its `bytes`, or else its `n`."""
+        return self.n if self.bytes is None else self.bytes
 
 
 class KnownCost(Protocol):
@@ -159,6 +165,9 @@ class KnownCost(Protocol):
 
     def exponents(self, axis: str, sizes: Sizes) -> Floats:
         """Return d log cost / d log axis at each size, shape (points,)."""
+
+    def largest_block(self, sizes: Sizes) -> Floats:
+        """Return the bytes of the largest block that a call allocates at each size, shape (points,)."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,11 @@ class Law:
     breaks: tuple[Break, ...] = ()
     rivals: tuple["Law", ...] = field(default=(), repr=False)
     known: KnownCost | None = field(default=None, compare=False)
+
+    def position(self, sizes: Sizes) -> Floats:
+        """Return where each size lies among the breaks, shape (points,): its n, or the bytes of its largest block."""
+        of_blocks = self.known is not None and any(one.bytes is not None for one in self.breaks)
+        return self.known.largest_block(sizes) if of_blocks and self.known is not None else sizes.n
 
     @property
     def terms(self) -> tuple[Term, ...]:

@@ -122,6 +122,10 @@ class PageFaults:
         every = self._seconds(sizes, max(self.kept_to + 1, KEPT_FROM_BYTES), self.mapped_from).sum(axis=0)
         return KEPT_SHARE * every, 0 * every, MOST_KEPT_SHARE * every
 
+    def largest_block(self, sizes: Sizes) -> Floats:
+        """Return the bytes of the largest block that a call allocates at each size, shape (points,)."""
+        return np.max([one.bytes_each * one.size(sizes) + 0 * sizes.n for one in self.blocks], axis=0)
+
     def _seconds(self, sizes: Sizes, least: float, below: float) -> Floats:
         """The seconds for all pages of blocks with at least `least` bytes and fewer than `below`, (blocks, points)."""
         found = np.zeros((len(self.blocks), len(sizes)))

@@ -52,10 +52,17 @@ def fit_pieces(
     The law's `breaks` lists all breaks. For the arguments see `fit_law`.
     """
     terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
-    breaks = _breaks(sizes, costs, spreads, terms, known)
+    breaks = _breaks(sizes, costs, spreads, terms, known, along_blocks=False)
+    if breaks and known is not None:
+        # Where blocks grow with the heads, a jump of large blocks is at another n for each number of heads.
+        of_blocks = _breaks(sizes, costs, spreads, terms, known, along_blocks=True)
+        breaks = of_blocks if 0 < len(of_blocks) < len(breaks) else breaks
+    elif known is not None:
+        breaks = _breaks(sizes, costs, spreads, terms, known, along_blocks=True)
     if not breaks:
         return fit_law(sizes, costs, spreads, expected, known)
-    law = fit_law(*_chosen(sizes.n >= breaks[-1].n, sizes, costs, spreads), expected, known)
+    position = _position(sizes, known, breaks[-1].bytes is not None)
+    law = fit_law(*_chosen(position >= breaks[-1].position, sizes, costs, spreads), expected, known)
     return replace(law, breaks=breaks)
 
 
@@ -66,15 +73,25 @@ def _chosen(
 
 
 def _breaks(
-    sizes: Sizes, costs: Floats, spreads: Floats | None, terms: Sequence[Term], known: KnownCost | None
+    sizes: Sizes,
+    costs: Floats,
+    spreads: Floats | None,
+    terms: Sequence[Term],
+    known: KnownCost | None,
+    along_blocks: bool,
 ) -> tuple[Break, ...]:
-    """Every break in ascending n, found by splitting the points at the best break and searching both sides."""
-    found = find_break(sizes, costs, terms, spreads, known)
+    """Every break in ascending order, found by splitting the points at the best break and searching both sides."""
+    found = find_break(sizes, costs, terms, spreads, known, along_blocks)
     if found is None:
         return ()
-    sides = (_chosen(side, sizes, costs, spreads) for side in (sizes.n < found.n, sizes.n >= found.n))
-    below, above = (_breaks(*side, terms, known) for side in sides)
+    position = _position(sizes, known, along_blocks)
+    sides = (position < found.position, position >= found.position)
+    below, above = (_breaks(*_chosen(side, sizes, costs, spreads), terms, known, along_blocks) for side in sides)
     return (*below, found, *above)
+
+
+def _position(sizes: Sizes, known: KnownCost | None, along_blocks: bool) -> Floats:
+    return known.largest_block(sizes) if known is not None and along_blocks else sizes.n
 
 
 def find_break(
@@ -83,8 +100,9 @@ def find_break(
     terms: Sequence[Term],
     spreads: Floats | None = None,
     known: KnownCost | None = None,
+    along_blocks: bool = False,
 ) -> Break | None:
-    """Find the n at which a second law begins; None if there is no break.
+    """Find the n, or the size of the largest block, at which a second law begins; None if there is no break.
 
     Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, and
     the cost jumps there instead of bending. Both laws consist of `terms`. For `spreads` see `fit_law`.
@@ -94,10 +112,13 @@ def find_break(
     columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
     whole = all_subsets(columns, target)
     found: list[tuple[float, Break]] = []
-    distinct = np.unique(sizes.n)
+    position = _position(sizes, known, along_blocks)
+    distinct = np.unique(position)
     inner = distinct[FEWEST_SIZES : len(distinct) - FEWEST_SIZES + 1]
-    for n in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
-        above = sizes.n >= n
+    for start in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
+        above = position >= start
+        if min(len(np.unique(sizes.n[side])) for side in (above, ~above)) < FEWEST_SIZES:
+            continue
         left, right = (all_subsets(columns[part], target[part]) for part in (~above, above))
         used = int(left.size[left.best] + right.size[right.best]) + 1  # the break itself is one more parameter
         spent, freedom = max(used - int(whole.size[whole.best]), 1), len(costs) - used
@@ -105,7 +126,7 @@ def find_break(
             continue
         rss = max(float(left.rss[left.best] + right.rss[right.best]), len(costs) * ROUNDING**2)
         excess = (float(whole.rss[whole.best]) - rss) / spent / (rss / freedom)
-        here = sizes.n == n
+        here = position == start
         whole_cost = target + added
         jump = float(
             np.exp(np.median(np.log(whole_cost[here] / (left.predicted(left.best, columns[here]) + added[here]))))
@@ -116,7 +137,7 @@ def find_break(
             off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
         least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
-            found.append((rss, Break(float(n), jump)))
+            found.append((rss, Break(float(sizes.n[above].min()), jump, float(start) if along_blocks else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
@@ -239,7 +260,7 @@ def predictor(
     last break. The drift is estimated from all sizes.
     """
     law = law or fit_pieces(sizes, costs, spreads, expected)
-    own = sizes.n >= law.breaks[-1].n if law.breaks else np.full(len(costs), True)
+    own = law.position(sizes) >= law.breaks[-1].position if law.breaks else np.full(len(costs), True)
     off = np.log(costs[own] / law(sizes[own]))
     # An uncertain point says little about the scatter around the law.
     weights = 1 / (LAW_ERROR**2 + (0.0 if spreads is None else spreads[own] ** 2) + 0 * off)

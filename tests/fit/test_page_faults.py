@@ -119,3 +119,21 @@ def test_without_knowledge_of_page_faults_predictions_are_less_certain() -> None
     steady = page_faults(SEEN, blocks_of(SEEN), [0] * len(SEEN), (PAGE_S, 0.05), None)
     known = predictor(SEEN, costs, spreads, law=fit_pieces(SEEN, costs, spreads, known=steady))(2048, 128, 2)
     assert unknown.hi / unknown.lo > 1.3 * known.hi / known.lo
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_a_jump_of_large_blocks_is_found_along_the_blocks_and_not_along_n(noise: float) -> None:
+    scores = 4 * ALL.h * ALL.n**2
+    costs = noisy((1e-9 * ALL.h * ALL.n**2 + attention(ALL, 1e11)) * np.where(scores >= 2**23, 2.0, 1.0), noise, 4)
+    law = fit_pieces(ALL, costs, np.full(len(ALL), 0.02), known=faults_of(ALL, 2**40))
+    assert [found.bytes for found in law.breaks] == [2**23]
+    assert law.breaks[0].n == 512  # with eight heads; 1024 with two
+    beyond = Sizes.of([(512, 128, 8, 1), (512, 128, 2, 1), (1024, 128, 2, 1)])
+    assert (law.position(beyond) >= law.breaks[0].position).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
+def test_a_law_that_only_bends_has_no_break_along_its_blocks(noise: float) -> None:
+    for seed in range(10):
+        costs = noisy(attention(ALL, 1e11), noise, seed)
+        assert fit_pieces(ALL, costs, np.full(len(ALL), max(noise, 0.01)), known=faults_of(ALL, 2**40)).breaks == ()

@@ -233,8 +233,11 @@ def coefficient_texts(fitted: FittedLaw) -> list[str]:
 
 
 def break_text(fitted: FittedLaw) -> str:
-    """The n from which the law holds, in words; empty if no other law holds below."""
-    return f"from n = {fitted.law.breaks[-1].n:.0f} on" if fitted.law.breaks else ""
+    """The n or the blocks from which the law holds, in words; empty if no other law holds below."""
+    if not fitted.law.breaks:
+        return ""
+    last = fitted.law.breaks[-1]
+    return f"from n = {last.n:.0f} on" if last.bytes is None else f"from blocks of {formatting.size(last.bytes)} on"
 
 
 def _coefficient(metric: str, value: float) -> str:
