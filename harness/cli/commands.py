@@ -32,7 +32,7 @@ _MODULES = {
     **dict.fromkeys(("report", "export", "status"), "stored_runs"),
     **dict.fromkeys(("predict", "recommend"), "predict"),
     **dict.fromkeys(("attention-map", "gradient-reach"), "attention_and_gradients"),
-    **dict.fromkeys(("list", "verify"), "layers"),
+    **dict.fromkeys(("list", "verify", "calibrate"), "list_verify_calibrate"),
     **dict.fromkeys(("baseline", "check", "compare"), "gates"),
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3

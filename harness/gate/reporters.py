@@ -224,3 +224,10 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     if comparison.control == HELD:
         number = sum(control.held for _, control in comparison.controls)
         yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."
+    known = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
+    if known:
+        ratio, lo, hi = max(known)
+        yield (
+            f"In the controls, calls take at most ×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long after the other side's "
+            "turn as after their own. Both sides meet this alike."
+        )

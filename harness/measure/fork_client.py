@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness import file_io
@@ -26,6 +27,8 @@ _IMPORTS_S, _ANSWER_S = 600.0, 60.0
 # How long the supervisor may take to kill every process below it.
 _CLOSE_S = 20.0
 _NUDGE_S = 1.0
+# The pause between two looks at whether a trial has stopped.
+_STOP_S = 50e-6
 # A wait for a trial is made of slices, each of which counts for at most twice its length.
 _SLICE_S = 5.0
 # The fork server imports the driver's harness, whatever its current directory is. Layers may come from another search
@@ -170,6 +173,17 @@ class ForkServer:
             else TrialOutcome("killed", "it closed its pipe without a result and went on running")
         )
 
+    def pause(self) -> None:
+        """Stop the running trial and its children, and wait until none of its threads runs."""
+        self._signal_trial(signal.SIGSTOP)
+        give_up = time.monotonic() + _GRACE_S  # a thread may wait for a disk, where it cannot stop
+        while self.trial is not None and time.monotonic() < give_up and not _is_stopped(self.trial):
+            time.sleep(_STOP_S)
+
+    def resume(self) -> None:
+        """Let a paused trial run again. Another one goes on."""
+        self._signal_trial(signal.SIGCONT)
+
     def close(self) -> None:
         """End the supervisor, and with it the fork server, the running trial and all processes below them."""
         self._kill_trial()
@@ -186,13 +200,16 @@ class ForkServer:
 
     def _kill_trial(self) -> None:
         """Kill the running trial, if any, and its process group. The fork server kills its other processes."""
+        self._signal_trial(signal.SIGKILL)
+
+    def _signal_trial(self, number: signal.Signals) -> None:
         if self.trial is None:
             return
         # The group comes first: its number is valid only while it has members. The trial may not lead a group yet.
         # After a loss of the fork server, only the group may be left.
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self.trial, signal.SIGKILL)
+                kill(self.trial, number)
 
     def read(self, pipe: int, timeout_s: float) -> bytes | None:
         """A line from the pipe; None if it takes longer than `timeout_s`.
@@ -259,6 +276,14 @@ class ForkServer:
         raise ForkServerLost
 
 
+def _is_stopped(pid: int) -> bool:
+    """Whether every thread of the process has stopped or ended. Where the system has no /proc, assume so."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended in the meantime
+        return all(stat.read_text().rpartition(")")[2].split()[0] in "TtZX" for stat in threads)
+    return False
+
+
 def _open_missing_streams() -> None:
     """Open the missing ones of stdin, stdout and stderr on the null device.
 
@@ -293,8 +318,9 @@ class TurnTrialFailed(Exception):
 class TurnTrial:
     """The driver's end of an interleaved trial, whose other end is `harness.trial.timing.timed_trial`.
 
-    The trial is forked from `server` and waits for its turns. Each wait for the trial lasts at most `timeout_s`
-    seconds. Raises ForkServerLost if the trial cannot be forked.
+    The trial is forked from `server`. It runs only while the driver waits for it, for `timeout_s` seconds at most.
+    Between its turns it is stopped, because its idle threads would take CPUs from the other side. Raises ForkServerLost
+    if the trial cannot be forked.
     """
 
     def __init__(self, server: ForkServer, request: dict[str, Any], timeout_s: float) -> None:
@@ -324,6 +350,7 @@ class TurnTrial:
         """
         with contextlib.suppress(BrokenPipeError):  # the trial has ended: its last line says why
             self._turns.write(bytes([place % _PLACES, anew]))
+        self._server.resume()
         line = self._line("turn")
         return Turn(line["min_s"], line["mean_s"])
 
@@ -332,6 +359,7 @@ class TurnTrial:
         if self._turns.closed:
             return TrialOutcome("error", "it has ended before")
         self._turns.close()
+        self._server.resume()
         return self._outcome(self._read())
 
     def abandon(self) -> None:
@@ -343,7 +371,7 @@ class TurnTrial:
         return self._server.read(self._answers.fileno(), self._timeout_s)
 
     def _line(self, kind: str) -> dict[str, Any]:
-        """The next line, `warm` or `turn`. Raises TurnTrialFailed if the trial sends anything else."""
+        """The next line, `warm` or `turn`; then pause the trial. Raises TurnTrialFailed if it sends anything else."""
         sent = self._read()
         if sent == NOTICE:  # a user's layer that was not known to compile
             sent = self._read()
@@ -352,6 +380,7 @@ class TurnTrial:
             answer = parsed(line) if line.endswith(b"\n") else {"status": None}
             if "status" not in answer:
                 check_line(answer, kind)
+                self._server.pause()
                 return answer
         outcome = self._outcome(sent)  # the line is torn, not valid, or the trial's outcome
         raise TurnTrialFailed(TrialOutcome("error", "it ended before its last turn") if outcome.ok else outcome)

@@ -11,6 +11,7 @@ block to block. With two whole trials, one after the other, they varied by 9 %.
 import math
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,29 +19,32 @@ from typing import Any, TypeVar
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
 from harness.measure.progress import ComparisonScreen
-from harness.stats.paired_evidence import Rules
+from harness.stats.paired_evidence import PATTERN, Rules, carry_over
 from harness.stats.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
 from harness.sweep_axes import Case
 
 _T = TypeVar("_T")
 _PATTERNS = ("ABBA", "BAAB")
+# If a call is longer than a turn, each turn is a call to warm up and a sample; both sides' first turns in a pattern
+# begin with a call of the layer built anew.
+_CALLS_OF_LONG_PATTERN = 10
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Durations in seconds: `turn_s` of a turn, `block_s` of a block. A block has at least `least_patterns` patterns.
+    """Durations in seconds: `turn_s` of a turn, `block_s` of the turns of a block.
 
     A pattern is four turns, ABBA or BAAB. Many short blocks tell more than few long ones. In blocks of twice the
     length, the ratio varies just as much, because random properties of each process cause that variation.
 
     Calls longer than a turn are different. Each turn is then one chance of a quiet moment. If quiet moments are rare,
-    the spread of the ratio falls as fast as turns are added. Blocks of such calls have up to `most_patterns` patterns,
-    as long as that takes at most `long_block_s`.
+    the spread of the ratio falls as fast as turns are added. Blocks of such calls last up to `long_block_s`, and have
+    between `least_patterns` and `most_patterns` patterns.
     """
 
     turn_s: float = 0.002
     block_s: float = 0.05
-    least_patterns: int = 4
+    least_patterns: int = 3
     long_block_s: float = 0.4
     most_patterns: int = 10
 
@@ -66,15 +70,17 @@ class Block:
 def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
     """Measure one block with a fresh process of each side. They take turns in the order A B B A or B A A B, repeatedly.
 
+    Only one side runs at any time, from its first import to its last call. The other one is stopped, with all threads.
+
     Raises BlockFailed if a side cannot be measured.
     """
     trials: dict[str, TurnTrial] = {}
     try:
         sides = {"A": a, "B": b}
+        call_s = 0.0
         for name, side in rng.sample(list(sides.items()), 2):
             trials[name] = _for_side(side, side.executor.turns, side.case, timing.turn_s)
-        # Both sides build and warm up at the same time, since nothing is timed yet.
-        call_s = sum(_for_side(sides[name], trial.wait_until_warm) for name, trial in trials.items()) / 2
+            call_s += _for_side(side, trials[name].wait_until_warm) / 2
         order = "".join(rng.choice(_PATTERNS) for _ in range(_patterns(call_s, timing)))
         turns = tuple(_take(order, sides, trials))
         for name, trial in trials.items():
@@ -91,7 +97,7 @@ def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
 def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]) -> Iterator[Turn]:
     """Take all turns. Within a pattern, both sides use the same CPUs and a newly built layer each."""
     for number, name in enumerate(order):
-        place, within = divmod(number, 4)
+        place, within = divmod(number, PATTERN)
         anew = name not in order[number - within : number]
         yield _for_side(sides[name], trials[name].turn, place, anew)
 
@@ -99,7 +105,8 @@ def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]
 def _patterns(call_s: float, timing: Timing) -> int:
     if call_s <= timing.turn_s:
         return max(timing.least_patterns, round(timing.block_s / (4 * timing.turn_s)))
-    return max(timing.least_patterns, min(timing.most_patterns, round(timing.long_block_s / (4 * call_s))))
+    patterns = round(timing.long_block_s / (_CALLS_OF_LONG_PATTERN * call_s))
+    return max(timing.least_patterns, min(timing.most_patterns, patterns))
 
 
 def _for_side(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
@@ -122,13 +129,15 @@ class Pair:
 
 
 class Sides:
-    """The executors of base, head and control (`all`), where the control is a second base. A context manager.
+    """The executors of base, head and control, all different ones in `all`. A context manager.
 
-    With `interchangeable`, base and head find the same layers, so either executor can serve either side.
+    The control is a second base. With `interchangeable`, base and head find the same layers. Either executor can then
+    serve either side, and the head's is the control's, too.
     """
 
     def __init__(self, base: Executor, head: Executor, interchangeable: bool = False) -> None:
-        self.base, self.head, self.control = self.all = base, head, base.twin()
+        self.base, self.head, self.control = base, head, head if interchangeable else base.twin()
+        self.all = (base, head) if interchangeable else (base, head, self.control)
         self.interchangeable = interchangeable
 
     def __enter__(self) -> "Sides":
@@ -180,7 +189,10 @@ def time_pairs(
     for row in past:
         known.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
     timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, known)
-    return measure_blocks(len(pairs), controls_among(len(pairs)), timer.take, rules, seed, timer)
+    measured = measure_blocks(len(pairs), controls_among(len(pairs)), timer.take, rules, seed, timer)
+    for index, blocks in measured.controls.items():
+        blocks.carry_over = timer.carry_over[index]
+    return measured
 
 
 @dataclass
@@ -204,6 +216,8 @@ class _Timer(Host):
     round: int = 0
     # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
     failed_once: set[tuple[int, bool]] = field(default_factory=set)
+    # `paired_evidence.carry_over` of the blocks of each control.
+    carry_over: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     # Fork servers are replaced before the next block that is measured.
     needs_servers: bool = True
     generation: int = 0  # the number of replacements
@@ -247,6 +261,8 @@ class _Timer(Host):
                 self.in_blocks_s += row["took_s"]
                 self.blocks += 1
                 self.screen.block(self.used_s)
+                if control:
+                    self.carry_over[index] += carry_over(row["order"], row["min_s"])
                 return float(row["log_ratio"])
             if (index, control) in self.failed_once:
                 raise BlockFailed(row["failure"])

@@ -27,6 +27,7 @@ from harness.stats.paired_evidence import (
     chance_of_decision,
     evidence_of,
     is_decided,
+    mean_ratio,
     smallest_detectable,
 )
 
@@ -56,6 +57,7 @@ class Blocks:
     """Log ratios of one case: from the first measurement, and from the second if the first flagged the case.
 
     `given_up`: the measurement that counts was stopped, because a decision was unlikely in the time left.
+    `carry_over`: of a control, what `paired_evidence.carry_over` finds in its blocks.
     """
 
     first: list[float] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Blocks:
     flagged: bool = False
     failure: str | None = None
     given_up: bool = False
+    carry_over: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -224,12 +227,17 @@ class PairedResult:
 
 @dataclass(frozen=True)
 class Control:
-    """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it."""
+    """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it.
+
+    `carry_over`: the estimate and the ends of a 95 % interval of how much longer calls take after the other side's turn
+    than after their own, as a ratio. None with fewer than two blocks that tell.
+    """
 
     case: int
     differs: bool
     evidence: Evidence
     failure: str | None = None
+    carry_over: tuple[float, float, float] | None = None
 
     @property
     def held(self) -> bool:
@@ -249,7 +257,10 @@ def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
         called = set.union(*_discoveries(found, rules.alpha).values()) - failing
         failing |= called
         shown |= found if stage == "first" else {case: found[case] for case in called}
-    return [Control(case, case in failing, shown[case], blocks.failure) for case, blocks in measured.controls.items()]
+    return [
+        Control(case, case in failing, shown[case], blocks.failure, mean_ratio(blocks.carry_over))
+        for case, blocks in measured.controls.items()
+    ]
 
 
 def invalidated(controls: Sequence[Control]) -> str:

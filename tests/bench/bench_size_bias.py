@@ -1,6 +1,6 @@
 """Whether long calls look dearer or cheaper than short ones: the exponent of a layer whose cost is proportional to n.
 
-    HARNESS_BENCH_REPEATS=8    sweeps of n = 64 … 2048, with the default precision
+HARNESS_BENCH_REPEATS=8    sweeps of n = 64 … 2048, with the default precision
 """
 
 import csv
@@ -21,14 +21,25 @@ def test_size_bias(tmp_path: Path) -> None:
     per_token = logs - np.log(LENGTHS)
     slopes = np.polyfit(np.log2(LENGTHS), per_token.T, 1)[0]
     error = slopes.std(ddof=1) / np.sqrt(REPEATS)
-    print(f"\n{REPEATS} sweeps: a doubling of n changes the time of a token by {100 * slopes.mean():+.2f} %, ± {196 * error:.2f} %")
+    print(
+        f"\n{REPEATS} sweeps: a doubling of n changes the time of a token by {100 * slopes.mean():+.2f} %, "
+        f"± {196 * error:.2f} %"
+    )
     for n, shift in zip(LENGTHS, per_token.mean(axis=0) - per_token.mean(), strict=True):
         print(f"n = {n:5}: {100 * shift:+.2f} % from the mean of all n")
 
 
 def _log_times(out: Path) -> np.ndarray:
     axes = [f"seq_len={','.join(map(str, LENGTHS))}", "d_model=8", "num_heads=1"]
-    command = [sys.executable, "-m", "harness", "sweep", "impl=known_cost.layers:Multiplies", *axes, f"out={out}"]
+    command = [
+        sys.executable,
+        "-m",
+        "harness",
+        "sweep",
+        "impl=known_cost.layers:MultipliesForEachToken",
+        *axes,
+        f"out={out}",
+    ]
     paths = os.pathsep.join([str(_TESTS), str(_TESTS.parent), os.environ.get("PYTHONPATH", "")])
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": paths})
     with (out / "summary.csv").open() as file:

@@ -1,6 +1,7 @@
 """`comparison.csv`, and the same on the terminal."""
 
 import math
+from dataclasses import replace
 from io import StringIO
 
 import pandas as pd
@@ -61,3 +62,9 @@ def test_a_narrow_terminal_loses_no_verdict(width: int) -> None:
     text = shown(comparison([blocks(1.2, again=1.2)]), width)
     assert max(map(len, text.splitlines())) <= width
     assert "slower:" in " ".join(text.split())
+
+
+def test_the_controls_say_how_much_longer_calls_take_after_the_other_sides() -> None:
+    control = replace(blocks(1.0), carry_over=[0.02, 0.021, 0.019, 0.02])
+    text = " ".join(shown(comparison([blocks(1.0)], control)).split())
+    assert "calls take at most ×1.020 (1.019 to 1.022) as long after the other side's turn as after their own" in text

@@ -123,7 +123,7 @@ class FaultsInSomeProcesses(Faults):
         return super().forward(x) if self.unlucky else x * 1.0
 
 
-class Multiplies(KnownCost):
+class MultipliesForEachToken(KnownCost):
     """The same four products of matrices, n / 64 times: a cost of real work, proportional to n."""
 
     def __init__(self, d_model: int) -> None:

@@ -2,7 +2,10 @@
 
 import json
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +81,20 @@ def test_it_is_warmed_takes_turns_and_ends(impatient: Executor, case: Case) -> N
     assert (outcome.status, outcome.values["turns"]) == ("ok", 4)
     assert trial.end().status == "error"  # the trial has ended already
     trial.abandon()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_no_thread_of_it_runs_between_its_turns(impatient: Executor) -> None:
+    trial = impatient.turns(replace(misbehaving("Good"), threads=2), TURN_S)
+    trial.wait_until_warm()
+    process = next(parent for parent in _fork_servers() if parent.children()).children()[0]
+    for _ in range(3):
+        assert process.status() == psutil.STATUS_STOPPED
+        before = process.cpu_times()
+        time.sleep(0.03)
+        assert process.cpu_times() == before
+        trial.turn()
+    assert trial.end().status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -163,6 +180,10 @@ class Parent:
         if self.error is not None:
             raise self.error
         return os.open(os.devnull, os.O_RDONLY)
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
 
     def read(self, pipe: int, deadline: float) -> bytes | None:
         return self.said.pop(0)

@@ -36,8 +36,6 @@ _AGAIN_WARM_S = 0.5e-3
 _LONG_CALL_S = 20e-3
 # The start of a process on a GPU takes much longer than this, so shorter sampling would save nothing.
 _LEAST_ON_GPU_S = 0.1
-# The first calls after a rebuild touch the layer's new memory.
-_CALLS_ANEW = 3
 
 
 class _Layer:
@@ -79,10 +77,8 @@ class _Layer:
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)
         self._build()
-        self.work.call()
+        self.work.call()  # it touches the layer's new memory
         self.renewal.look()
-        for _ in range(_CALLS_ANEW - 1):
-            self.work.call()
 
 
 def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> dict[str, Any]:

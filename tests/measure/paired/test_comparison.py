@@ -33,6 +33,11 @@ Rows = Sequence[dict[str, Any]]
 A, B = (Case(impl, seq_len=16, d_model=16, num_heads=2) for impl in ("rnn.torch", "rnn.elman"))
 
 
+ORDER = "ABBABAAB"
+# A turn after the other side's takes 1.5 times as long. The first turn of each side in a pattern does not count.
+TIMES = [9.0, 9.0, 1.0, 1.5, 9.0, 9.0, 1.0, 1.5]
+
+
 class Pretended:
     """A fake runner that only records its calls."""
 
@@ -55,9 +60,10 @@ class Pretended:
 class Timed:
     """Runs `time_pairs` with fake blocks. The test sets their `log_ratio` and their failures."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, interchangeable: bool = False) -> None:
         self.told: list[str] = []
-        self.sides = Sides(*(Pretended(name, self.told) for name in ("base", "head")))  # type: ignore[arg-type]
+        base, head = (Pretended(name, self.told) for name in ("base", "head"))
+        self.sides = Sides(base, head, interchangeable)  # type: ignore[arg-type]
         self.blocks: list[tuple[Side, Side]] = []
         self.rows: list[dict[str, Any]] = []
         self.fails: set[str] = set()
@@ -87,7 +93,7 @@ class Timed:
             self.forgives -= 1
             raise BlockFailed(f"{b.name}: killed: by SIGKILL")
         log_ratio = (self.log_ratio if b.name == "head" else 0.0) + self.noise * (draw.random() - 0.5)
-        return Block(log_ratio, "ABBA", (Turn(1.0, 2.0),) * 4)
+        return Block(log_ratio, ORDER, tuple(Turn(time, 2 * time) for time in TIMES))
 
     def time(
         self, pairs: list[Pair], rules: Rules = ONE_LOOK, minutes: float = math.inf, past: Rows = ()
@@ -113,24 +119,34 @@ def test_a_block_is_of_base_and_head_and_a_controls_of_the_base_twice(timed: Tim
     }
 
 
-def test_where_both_sides_find_the_same_layers_either_executor_serves_either_side(timed: Timed) -> None:
-    timed.sides.interchangeable = True
-    timed.time([Pair(A, B)])
-    heads = {b.executor.name for _, b in timed.blocks if b.name == "head"}  # type: ignore[attr-defined]
-    assert heads == {"base", "head"}
-
-
-def test_interchangeable_executors_swap_within_a_generation_and_those_of_another_commits_control_do_not(
-    timed: Timed,
+@pytest.mark.parametrize("name", ["head", "control"])
+def test_where_both_sides_find_the_same_layers_two_executors_serve_all(
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for interchangeable in (True, False):
-        timed.blocks.clear()
-        timed.sides.interchangeable = interchangeable
-        timed.time([Pair(A, B)])
-        served = [a.executor.name for a, b in timed.blocks if b.name == "control"]  # type: ignore[attr-defined]
-        together = list(zip(served[::2], served[1::2], strict=True))
-        assert {one != other for one, other in together} == {interchangeable}
-        assert set(served) == {"base", "control"}
+    timed = Timed(monkeypatch, interchangeable=True)
+    timed.time([Pair(A, B)])
+    served = {(a.executor.name, b.executor.name) for a, b in timed.blocks if b.name == name}  # type: ignore[attr-defined]
+    assert served == {("base", "head"), ("head", "base")}
+    assert timed.told.count("machine base") == timed.told.count("machine head") == 8
+    assert "machine control" not in timed.told
+
+
+@pytest.mark.parametrize("interchangeable", [True, False])
+def test_interchangeable_executors_swap_within_a_generation_and_those_of_another_commits_control_do_not(
+    monkeypatch: pytest.MonkeyPatch, interchangeable: bool
+) -> None:
+    timed = Timed(monkeypatch, interchangeable)
+    timed.time([Pair(A, B)])
+    served = [a.executor.name for a, b in timed.blocks if b.name == "control"]  # type: ignore[attr-defined]
+    together = list(zip(served[::2], served[1::2], strict=True))
+    assert {one != other for one, other in together} == {interchangeable}
+    assert set(served) == {"base", "head" if interchangeable else "control"}
+
+
+def test_a_control_tells_how_much_longer_calls_take_after_the_other_sides(timed: Timed) -> None:
+    measured = timed.time([Pair(A, B)])
+    assert measured.controls[0].carry_over == pytest.approx([math.log(1.5)] * 2 * 16)
+    assert not measured.cases[0].carry_over
 
 
 def test_processes_are_new_every_two_rounds_and_before_anything_is_measured_again(timed: Timed) -> None:
@@ -149,9 +165,9 @@ def test_every_block_is_written_down_with_its_turns(timed: Timed) -> None:
         (stage, number, control) for stage in ("first", "again") for number in range(1, 17) for control in (False, True)
     }
     row = next(row for row in timed.rows if not row["control"])
-    assert (row["base"], row["head"], row["order"]) == (A.key, B.key, "ABBA")
-    assert row["min_s"] == [1.0] * 4
-    assert row["mean_s"] == [2.0] * 4
+    assert (row["base"], row["head"], row["order"]) == (A.key, B.key, ORDER)
+    assert row["min_s"] == TIMES
+    assert row["mean_s"] == [2 * time for time in TIMES]
     assert row["log_ratio"] == pytest.approx(0.5, abs=1e-3)
     assert {(row["stage"], (row["round"] + 1) // 2, row["generation"]) for row in timed.rows} == {
         (stage, number + 1, number + 1 + 8 * (stage == "again")) for stage in ("first", "again") for number in range(8)

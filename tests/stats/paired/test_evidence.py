@@ -9,9 +9,11 @@ import pytest
 from harness.stats.paired_evidence import (
     Evidence,
     Rules,
+    carry_over,
     chance_of_decision,
     evidence_of,
     is_decided,
+    mean_ratio,
     smallest_detectable,
 )
 
@@ -129,3 +131,18 @@ def test_without_time_there_is_no_chance_and_where_nothing_is_known_yet_there_is
     assert chance_of_decision(clear, 0, 6, RULES) == 0.0
     assert chance_of_decision(clear, 100, 6, RULES) == pytest.approx(1.0)
     assert chance_of_decision(evidence_of(blocks(1.0, 4), RULES), 20, 6, RULES) == 1.0
+
+
+def test_carry_over_is_of_second_turns_after_the_other_side_against_those_after_the_own() -> None:
+    times = {"ABBA": [9.0, 9.0, 1.0, 1.2], "BAAB": [9.0, 9.0, 2.0, 1.1]}
+    # A takes 1.2 after B and 2 after A; B takes 1.1 after A and 1 after B.
+    found = carry_over("ABBABAAB", times["ABBA"] + times["BAAB"])
+    assert found == pytest.approx([math.log(1.2 / 2.0), math.log(1.1 / 1.0)])
+    assert carry_over("ABBAABBA", times["ABBA"] * 2) == []
+
+
+def test_the_interval_of_a_mean_ratio_needs_two_values() -> None:
+    assert mean_ratio([0.1]) is None
+    ratio, lo, hi = mean_ratio([math.log(1.1), math.log(1.2)]) or (0.0, 0.0, 0.0)
+    assert lo < 1.1 < ratio < 1.2 < hi
+    assert ratio == pytest.approx(math.sqrt(1.1 * 1.2))
