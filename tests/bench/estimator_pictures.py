@@ -1,0 +1,128 @@
+"""Draw the pictures of docs/estimator.md from a run.
+
+    .venv/bin/python tests/bench/estimator_pictures.py results/latest     writes docs/pictures/estimator_*.png
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from scipy.stats import t as student
+
+from harness.results.accumulate_rows import read_run
+from harness.results.summarise import Trials
+from harness.stats import noise_prior
+from harness.stats.estimate import counted, trial_statistics
+from harness.stats.interval import Floats, log_distances_to_ends, simulated
+
+DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+OWN, MODERATED, PRIOR = "#9aa5b1", "#1b6ca8", "#c1440e"
+# The cases of the first picture, evenly spread over the times.
+SHOWN = 12
+# Of the prior, a Student t distribution.
+FREEDOM = 5
+
+
+class Cases:
+    """The timed cases of a run with as many trials each as most have, and the noise of each."""
+
+    def __init__(self, run: Path) -> None:
+        trials = Trials(read_run(run)[0])
+        every = np.ones(len(trials.counts), dtype=bool)
+        groups = list(trials.groups(every, trials.best_probes([1] * len(trials.counts))))
+        group = max(groups, key=lambda one: len(one.cases))
+        self.values_s, self.quiet = group.column("value_s"), group.quiet()
+        self.found = trial_statistics(self.values_s, self.values_s, self.quiet)
+        of_cases = self.found.spreads, self.found.numbers, self.found.time_s
+        prior = noise_prior.learn(*of_cases)
+        assert prior is not None
+        self.prior = prior
+        self.alone = log_distances_to_ends(self.found.spreads, self.found.numbers)
+        self.borrowed = prior.log_distances(*of_cases)
+
+
+def draw_trials(cases: Cases) -> None:
+    """The trials of some cases, divided by the time of the case, with its interval."""
+    order = np.argsort(cases.found.time_s)
+    shown = order[np.linspace(0, len(order) - 1, SHOWN).astype(int)]
+    figure, axes = plt.subplots(figsize=(7.2, 3.4))
+    down, up = cases.borrowed
+    counts = counted(cases.quiet)
+    for place, case in enumerate(shown):
+        ratio = cases.values_s[case] / cases.found.time_s[case]
+        axes.vlines(place, math.exp(-down[case]), math.exp(up[case]), color=MODERATED, linewidth=7, alpha=0.35)
+        for counting, face in ((True, OWN), (False, "white")):
+            chosen = ratio[counts[case] == counting]
+            axes.scatter([place] * len(chosen), chosen, s=18, facecolor=face, edgecolor="#5b6672", zorder=3)
+        axes.hlines(1, place - 0.3, place + 0.3, color=PRIOR, linewidth=2, zorder=4)
+    axes.set_yscale("log")
+    axes.set_yticks([0.9, 1, 1.2, 1.5, 2, 3], ["0.9", "1", "1.2", "1.5", "2", "3"])
+    axes.minorticks_off()
+    axes.set_xticks(range(SHOWN), [_milliseconds(cases.found.time_s[case]) for case in shown])
+    axes.set(xlabel="time of the case, ms", ylabel="trial / time of its case")
+    _save("trials")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.2g}" if seconds < 0.1 else f"{1e3 * seconds:.0f}"
+
+
+def draw_prior(cases: Cases) -> None:
+    """The noise of each case by its own trials alone and after moderation, with the prior of all cases."""
+    centre = cases.prior.log_sigma(cases.found.time_s)
+    log_spreads = np.log(np.maximum(cases.found.spreads, 1e-4))
+    own, moderated = np.empty_like(centre), np.empty_like(centre)
+    for case, number in enumerate(cases.found.numbers.tolist()):
+        log_sigma = log_spreads[case] - np.log(simulated(number)[1])
+        weights = student.pdf((log_sigma - centre[case]) / cases.prior.scale, FREEDOM)
+        own[case], moderated[case] = log_sigma.mean(), np.average(log_sigma, weights=weights)
+    figure, axes = plt.subplots(figsize=(7.2, 3.4))
+    low, high = np.quantile(own, (0.01, 0.99)) + (-0.5, 0.5)
+    grid = np.linspace(low, high, 300)
+    axes.hist(own, np.linspace(low, high, 24), density=True, color=OWN, alpha=0.7, label="each case's own trials")
+    axes.hist(moderated, np.linspace(low, high, 24), density=True, histtype="step", color=MODERATED, linewidth=1.8,
+              label="moderated")
+    density = student.pdf(grid, FREEDOM, loc=float(np.mean(centre)), scale=cases.prior.scale)
+    axes.plot(grid, density, color=PRIOR, linewidth=1.8, label="prior, learnt from all cases")
+    ticks = [share for share in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1) if low <= math.log(share) <= high]
+    axes.set_xticks(np.log(ticks), [f"{100 * share:g} %" for share in ticks])
+    axes.set(xlabel="noise of a case, σ of log time", ylabel="density of cases")
+    axes.legend(frameon=False)
+    _save("prior")
+
+
+def draw_widths(cases: Cases) -> None:
+    """The width of the interval of each case, alone and with the prior."""
+    figure, axes = plt.subplots(figsize=(7.2, 3.4))
+    for (down, up), color, label in ((cases.alone, OWN, "alone"), (cases.borrowed, MODERATED, "with the prior")):
+        widths: Floats = np.sort(np.exp(down + up))
+        share = (np.arange(len(widths)) + 1) / len(widths)
+        axes.step(widths, 100 * share, where="post", color=color, linewidth=1.8, label=label)
+        axes.axvline(float(np.median(widths)), color=color, linestyle=":", linewidth=1.2)
+    axes.set_xscale("log")
+    axes.set_xticks([1, 1.1, 1.3, 2, 4, 10], ["1", "1.1", "1.3", "2", "4", "10"])
+    axes.minorticks_off()
+    axes.set(xlabel="upper over lower end of the 95 % interval", ylabel="cases up to there, %", xlim=(1, None))
+    axes.legend(frameon=False)
+    _save("widths")
+
+
+def _save(name: str) -> None:
+    sns.despine()
+    plt.tight_layout()
+    plt.savefig(DIRECTORY / f"estimator_{name}.png", dpi=130)
+    plt.close()
+
+
+if __name__ == "__main__":
+    run = Cases(Path(sys.argv[1]))
+    draw_trials(run)
+    draw_prior(run)
+    draw_widths(run)
