@@ -45,7 +45,7 @@ class Timing:
     turn_s: float = 0.002
     block_s: float = 0.05
     least_patterns: int = 3
-    long_block_s: float = 0.4
+    long_block_s: float = 0.3
     most_patterns: int = 10
 
 
@@ -245,7 +245,8 @@ class _Timer(Host):
         return left_s / (blocks_s + (self.used_s - self.in_blocks_s) / self.generations)
 
     def end_round(self, stage: str, standing: Standing) -> None:
-        self.screen.end_round(standing, self.round in [look * self.rules.generation for look in self.rules.looks])
+        rules = self.rules if stage == "first" else self.rules.again
+        self.screen.end_round(standing, self.round in [look * rules.generation for look in rules.looks])
 
     def take(self, index: int, control: bool) -> float:
         """The log ratio of a block. Raises BlockFailed if the case has failed twice."""

@@ -26,7 +26,6 @@ from harness.stats.paired_evidence import (
     Rules,
     chance_of_decision,
     evidence_of,
-    is_decided,
     mean_ratio,
     smallest_detectable,
 )
@@ -140,8 +139,15 @@ def measure_blocks(
         def found(key: _Key) -> Evidence:
             return evidence_of(getattr(blocks[key], stage), rules)
 
-        def is_decided_so_far(key: _Key) -> bool:
-            return is_decided(found(key), len(measured.controls if key[1] else chosen), rules)
+        def decided() -> set[_Key]:
+            """The cases and controls that are equivalent, or changed: later blocks of the others cannot alter that."""
+            every = {key: found(key) for key in blocks}
+            closed = {key for key, evidence in every.items() if evidence.p_equivalent <= rules.alpha}
+            for control in (False, True):
+                alike = {key[0]: evidence for key, evidence in every.items() if key[1] is control}
+                changed = set.union(*_discoveries(alike, rules.alpha).values())
+                closed |= {(case, control) for case in changed}
+            return closed
 
         def chance(key: _Key, at: int, more: float) -> float:
             if at < rules.looks[0]:
@@ -170,7 +176,8 @@ def measure_blocks(
             waiting = [key for key in waiting if blocks[key].failure is None]
             at, part = divmod(number, rules.generation)
             if not part and at in rules.looks:
-                waiting = [key for key in waiting if not is_decided_so_far(key)]
+                so_far = decided()
+                waiting = [key for key in waiting if key not in so_far]
             if not part and (at in rules.looks[:-1] or _PACE_KNOWN <= at < rules.looks[0]):
                 give_up_hopeless(at)
             still = [key for key in waiting if not key[1]]
@@ -252,9 +259,9 @@ def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
     """
     shown: dict[int, Evidence] = {}
     failing: set[int] = set()
-    for stage in ("first", "again"):
-        found = {case: evidence_of(getattr(blocks, stage), rules) for case, blocks in measured.controls.items()}
-        called = set.union(*_discoveries(found, rules.alpha).values()) - failing
+    for stage, its_rules in (("first", rules), ("again", rules.again)):
+        found = {case: evidence_of(getattr(blocks, stage), its_rules) for case, blocks in measured.controls.items()}
+        called = set.union(*_discoveries(found, its_rules.alpha).values()) - failing
         failing |= called
         shown |= found if stage == "first" else {case: found[case] for case in called}
     return [
@@ -292,8 +299,8 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
             side = Verdict.WORSE if own.p_slower <= rules.alpha else Verdict.BETTER
             own, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
             misses = 2 * rules.alpha_again * max(len(discoveries[side]), 1) / tested
-            shown = evidence_of(blocks.again, rules, misses)
-        verdict, reason = _verdict(blocks, side, confirmed, shown, rules)
+            shown = evidence_of(blocks.again, its_rules, misses)
+        verdict, reason = _verdict(blocks, side, confirmed, shown, its_rules)
         if why_not and verdict is not Verdict.UNMEASURED:
             verdict, reason = Verdict.UNDECIDED, f"{why_not}: it measured as {verdict.time}"
         least = smallest_detectable(own, tested, its_rules)

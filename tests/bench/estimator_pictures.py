@@ -1,6 +1,6 @@
 """Draw the pictures of docs/estimator.md from a run.
 
-    .venv/bin/python tests/bench/estimator_pictures.py results/latest     writes docs/pictures/estimator_*.png
+.venv/bin/python tests/bench/estimator_pictures.py results/latest     writes docs/pictures/estimator_*.png
 """
 
 import math
@@ -52,7 +52,7 @@ def draw_trials(cases: Cases) -> None:
     """The trials of some cases, divided by the time of the case, with its interval."""
     order = np.argsort(cases.found.time_s)
     shown = order[np.linspace(0, len(order) - 1, SHOWN).astype(int)]
-    figure, axes = plt.subplots(figsize=(7.2, 3.4))
+    _, axes = plt.subplots(figsize=(7.2, 3.4))
     down, up = cases.borrowed
     counts = counted(cases.quiet)
     for place, case in enumerate(shown):
@@ -83,12 +83,19 @@ def draw_prior(cases: Cases) -> None:
         log_sigma = log_spreads[case] - np.log(simulated(number)[1])
         weights = student.pdf((log_sigma - centre[case]) / cases.prior.scale, FREEDOM)
         own[case], moderated[case] = log_sigma.mean(), np.average(log_sigma, weights=weights)
-    figure, axes = plt.subplots(figsize=(7.2, 3.4))
-    low, high = np.quantile(own, (0.01, 0.99)) + (-0.5, 0.5)
+    _, axes = plt.subplots(figsize=(7.2, 3.4))
+    low, high = np.quantile(own, (0.01, 0.99)) + np.array((-0.5, 0.5))
     grid = np.linspace(low, high, 300)
     axes.hist(own, np.linspace(low, high, 24), density=True, color=OWN, alpha=0.7, label="each case's own trials")
-    axes.hist(moderated, np.linspace(low, high, 24), density=True, histtype="step", color=MODERATED, linewidth=1.8,
-              label="moderated")
+    axes.hist(
+        moderated,
+        np.linspace(low, high, 24),
+        density=True,
+        histtype="step",
+        color=MODERATED,
+        linewidth=1.8,
+        label="moderated",
+    )
     density = student.pdf(grid, FREEDOM, loc=float(np.mean(centre)), scale=cases.prior.scale)
     axes.plot(grid, density, color=PRIOR, linewidth=1.8, label="prior, learnt from all cases")
     ticks = [share for share in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1) if low <= math.log(share) <= high]
@@ -100,7 +107,7 @@ def draw_prior(cases: Cases) -> None:
 
 def draw_widths(cases: Cases) -> None:
     """The width of the interval of each case, alone and with the prior."""
-    figure, axes = plt.subplots(figsize=(7.2, 3.4))
+    _, axes = plt.subplots(figsize=(7.2, 3.4))
     for (down, up), color, label in ((cases.alone, OWN, "alone"), (cases.borrowed, MODERATED, "with the prior")):
         widths: Floats = np.sort(np.exp(down + up))
         share = (np.arange(len(widths)) + 1) / len(widths)

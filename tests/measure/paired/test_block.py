@@ -88,7 +88,7 @@ def test_the_ratio_is_that_of_the_fastest_turns() -> None:
     assert len(found.turns) == len(found.order)
 
 
-@pytest.mark.parametrize(("call_s", "orders"), [(1e-5, 8), (0.004, 8), (0.0045, 9), (0.01, 4), (5.0, 3)])
+@pytest.mark.parametrize(("call_s", "orders"), [(1e-5, 8), (0.004, 8), (0.0045, 7), (0.008, 4), (5.0, 3)])
 def test_of_calls_longer_than_a_turn_there_are_more_turns_and_of_very_long_ones_never_too_few(
     call_s: float, orders: int
 ) -> None:

@@ -12,7 +12,6 @@ from harness.stats.paired_evidence import (
     carry_over,
     chance_of_decision,
     evidence_of,
-    is_decided,
     mean_ratio,
     smallest_detectable,
 )
@@ -40,14 +39,12 @@ def test_clear_blocks_say_one_thing(ratio: float, said: str) -> None:
     assert says(found) == {said}
     assert found.ratio == pytest.approx(ratio, rel=0.002)
     assert found.lo < ratio < found.hi
-    assert is_decided(found, cases=12, rules=RULES)
 
 
 def test_on_the_floor_itself_nothing_is_said() -> None:
     for ratio in (1.03, 1 / 1.03):
         found = evidence_of(blocks(ratio, RULES.most_blocks), RULES)
         assert says(found) == set()
-        assert not is_decided(found, cases=1, rules=RULES)
 
 
 def test_swapping_the_sides_swaps_what_is_said() -> None:
@@ -87,9 +84,9 @@ def test_blocks_too_few_to_call_any_of_so_many_cases_see_nothing() -> None:
     rules = Rules(looks=(8,), generation=1)
     found = evidence_of(blocks(1.0, 8), rules)
     clear = evidence_of(blocks(10.0, 8), rules)
-    assert is_decided(clear, 12, rules)
+    assert clear.p_slower <= rules.alpha / 12
     assert math.isfinite(smallest_detectable(found, 12, rules))
-    assert not is_decided(clear, 13, rules)
+    assert clear.p_slower > rules.alpha / 13
     assert smallest_detectable(found, 13, rules) == math.inf
 
 
@@ -122,7 +119,8 @@ def test_the_chance_of_a_decision_is_how_often_one_follows(ratio: float, noise: 
     chance = chance_of_decision(evidence_of(start, RULES), more, 6, RULES)
     truths = math.log(ratio) + noise / math.sqrt(18) * rng.standard_normal(300)
     futures = [[*start, *(truth + noise * rng.standard_normal(more))] for truth in truths]
-    decided = np.mean([is_decided(evidence_of(logs, RULES), 6, RULES) for logs in futures])
+    found = [evidence_of(logs, RULES) for logs in futures]
+    decided = np.mean([min(6 * one.p_slower, 6 * one.p_faster, one.p_equivalent) <= RULES.alpha for one in found])
     assert chance == pytest.approx(decided, abs=0.12)
 
 

@@ -97,6 +97,15 @@ def test_what_is_flagged_is_measured_again_and_only_the_second_time_counts() -> 
     assert [number for stage, number in script.rounds if stage == "again"] == list(range(1, 17))
 
 
+def test_cases_that_all_changed_are_decided_together_at_the_first_look() -> None:
+    # Alone among six, each would need a p-value of a sixth of alpha, which 16 blocks cannot have.
+    measured = Script([0.1] * 6).measure()
+    assert [(len(blocks.first), len(blocks.again)) for blocks in measured.cases] == [(16, 12)] * 6
+    assert verdicts(measured) == [Verdict.WORSE] * 6
+    alone = Script([0.1] + [0.0] * 5).measure()
+    assert (len(alone.cases[0].first), alone.cases[0].flagged) == (24, True)
+
+
 def test_what_is_not_so_again_is_undecided() -> None:
     found = verdicts_of(Script([0.0, 0.3, -0.3], again=[0.0, 0.0, 0.3]).measure(), RULES)
     assert [one.verdict for one in found] == [Verdict.EQUIVALENT, Verdict.UNDECIDED, Verdict.UNDECIDED]
