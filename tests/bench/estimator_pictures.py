@@ -31,41 +31,44 @@ FREEDOM = 5
 
 
 class Cases:
-    """The timed cases of a run with as many trials each as most have, and the noise of each."""
+    """The timed cases of a run. Of each: its trials and which of them count, its noise, and its intervals."""
 
     def __init__(self, run: Path) -> None:
         trials = Trials(read_run(run)[0])
-        every = np.ones(len(trials.counts), dtype=bool)
-        groups = list(trials.groups(every, trials.best_probes([1] * len(trials.counts))))
-        group = max(groups, key=lambda one: len(one.cases))
-        self.values_s, self.quiet = group.column("value_s"), group.quiet()
-        self.found = trial_statistics(self.values_s, self.values_s, self.quiet)
-        of_cases = self.found.spreads, self.found.numbers, self.found.time_s
-        prior = noise_prior.learn(*of_cases)
+        number = len(trials.counts)
+        groups = list(trials.groups(np.ones(number, dtype=bool), trials.best_probes([1] * number)))
+        values = [group.column("value_s") for group in groups]
+        found = [trial_statistics(one, one, group.quiet()) for one, group in zip(values, groups, strict=True)]
+        self.values_s = [of_case for one in values for of_case in one]
+        self.counts = [of_case for group in groups for of_case in counted(group.quiet())]
+        self.spreads = np.concatenate([one.spreads for one in found])
+        self.numbers = np.concatenate([one.numbers for one in found])
+        self.time_s = np.concatenate([one.time_s for one in found])
+        prior = noise_prior.learn(self.spreads, self.numbers, self.time_s)
         assert prior is not None
         self.prior = prior
-        self.alone = log_distances_to_ends(self.found.spreads, self.found.numbers)
-        self.borrowed = prior.log_distances(*of_cases)
+        self.alone = log_distances_to_ends(self.spreads, self.numbers)
+        self.borrowed = prior.log_distances(self.spreads, self.numbers, self.time_s)
 
 
 def draw_trials(cases: Cases) -> None:
     """The trials of some cases, divided by the time of the case, with its interval."""
-    order = np.argsort(cases.found.time_s)
+    order = np.argsort(cases.time_s)
     shown = order[np.linspace(0, len(order) - 1, SHOWN).astype(int)]
     _, axes = plt.subplots(figsize=(7.2, 3.4))
     down, up = cases.borrowed
-    counts = counted(cases.quiet)
     for place, case in enumerate(shown):
-        ratio = cases.values_s[case] / cases.found.time_s[case]
+        ratio = cases.values_s[case] / cases.time_s[case]
         axes.vlines(place, math.exp(-down[case]), math.exp(up[case]), color=MODERATED, linewidth=7, alpha=0.35)
         for counting, face in ((True, OWN), (False, "white")):
-            chosen = ratio[counts[case] == counting]
+            chosen = ratio[cases.counts[case] == counting]
             axes.scatter([place] * len(chosen), chosen, s=18, facecolor=face, edgecolor="#5b6672", zorder=3)
         axes.hlines(1, place - 0.3, place + 0.3, color=PRIOR, linewidth=2, zorder=4)
     axes.set_yscale("log")
-    axes.set_yticks([0.9, 1, 1.2, 1.5, 2, 3], ["0.9", "1", "1.2", "1.5", "2", "3"])
+    ticks = [ratio for ratio in (0.7, 0.9, 1, 1.2, 1.5, 2, 3, 5) if axes.get_ylim()[0] <= ratio <= axes.get_ylim()[1]]
+    axes.set_yticks(ticks, [f"{ratio:g}" for ratio in ticks])
     axes.minorticks_off()
-    axes.set_xticks(range(SHOWN), [_milliseconds(cases.found.time_s[case]) for case in shown])
+    axes.set_xticks(range(SHOWN), [_milliseconds(cases.time_s[case]) for case in shown])
     axes.set(xlabel="time of the case, ms", ylabel="trial / time of its case")
     _save("trials")
 
@@ -76,20 +79,20 @@ def _milliseconds(seconds: float) -> str:
 
 def draw_prior(cases: Cases) -> None:
     """The noise of each case by its own trials alone and after moderation, with the prior of all cases."""
-    centre = cases.prior.log_sigma(cases.found.time_s)
-    log_spreads = np.log(np.maximum(cases.found.spreads, 1e-4))
+    centre = cases.prior.log_sigma(cases.time_s)
+    log_spreads = np.log(np.maximum(cases.spreads, 1e-4))
     own, moderated = np.empty_like(centre), np.empty_like(centre)
-    for case, number in enumerate(cases.found.numbers.tolist()):
+    for case, number in enumerate(cases.numbers.tolist()):
         log_sigma = log_spreads[case] - np.log(simulated(number)[1])
         weights = student.pdf((log_sigma - centre[case]) / cases.prior.scale, FREEDOM)
         own[case], moderated[case] = log_sigma.mean(), np.average(log_sigma, weights=weights)
     _, axes = plt.subplots(figsize=(7.2, 3.4))
     low, high = np.quantile(own, (0.01, 0.99)) + np.array((-0.5, 0.5))
-    grid = np.linspace(low, high, 300)
-    axes.hist(own, np.linspace(low, high, 24), density=True, color=OWN, alpha=0.7, label="each case's own trials")
+    grid, bins = np.linspace(low, high, 300), np.linspace(low, high, 24).tolist()
+    axes.hist(own, bins, density=True, color=OWN, alpha=0.7, label="each case's own trials")
     axes.hist(
         moderated,
-        np.linspace(low, high, 24),
+        bins,
         density=True,
         histtype="step",
         color=MODERATED,
@@ -114,7 +117,8 @@ def draw_widths(cases: Cases) -> None:
         axes.step(widths, 100 * share, where="post", color=color, linewidth=1.8, label=label)
         axes.axvline(float(np.median(widths)), color=color, linestyle=":", linewidth=1.2)
     axes.set_xscale("log")
-    axes.set_xticks([1, 1.1, 1.3, 2, 4, 10], ["1", "1.1", "1.3", "2", "4", "10"])
+    ticks = [ratio for ratio in (1, 1.3, 2, 4, 10) if ratio <= axes.get_xlim()[1]]
+    axes.set_xticks(ticks, [f"{ratio:g}" for ratio in ticks])
     axes.minorticks_off()
     axes.set(xlabel="upper over lower end of the 95 % interval", ylabel="cases up to there, %", xlim=(1, None))
     axes.legend(frameon=False)
