@@ -65,7 +65,7 @@ def draw_trials(cases: Cases) -> None:
             axes.scatter([place] * len(chosen), chosen, s=18, facecolor=face, edgecolor="#5b6672", zorder=3)
         axes.hlines(1, place - 0.3, place + 0.3, color=PRIOR, linewidth=2, zorder=4)
     axes.set_yscale("log")
-    ticks = [ratio for ratio in (0.7, 0.9, 1, 1.2, 1.5, 2, 3, 5) if axes.get_ylim()[0] <= ratio <= axes.get_ylim()[1]]
+    ticks = [ratio for ratio in (0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5) if axes.get_ylim()[0] <= ratio <= axes.get_ylim()[1]]
     axes.set_yticks(ticks, [f"{ratio:g}" for ratio in ticks])
     axes.minorticks_off()
     axes.set_xticks(range(SHOWN), [_milliseconds(cases.time_s[case]) for case in shown])
