@@ -129,7 +129,7 @@ def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
 
     The price of a page fault is the low quantile over the cases, as the time of a case is one over its trials.
     """
-    known = [line for line in lines if line.block_sizes and line.page_fault_s is not None]
+    known = [line for line in lines if line.block_sizes and line.page_fault_s]  # a disturbance may make it 0
     if not known:
         return None
     prices = np.sort([line.page_fault_s or 0.0 for line in known])

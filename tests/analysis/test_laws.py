@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rows import SIZES, lines, usual_lines
 
-from harness.analysis.fitted_laws import COLUMNS, FittedLaw, fit_laws, laws_table
+from harness.analysis.fitted_laws import COLUMNS, FittedLaw, fit_laws, laws_table, page_faults_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 
@@ -114,3 +114,21 @@ def test_the_table_has_the_columns_that_are_promised_and_terms_with_their_interv
     terms = json.loads(table.loc[(table.impl == "rnn.torch") & (table.metric == "flops"), "terms"].item())
     assert terms == {"n·d²": {"value": 4.0, "lo": 4.0, "hi": 4.0}}
     assert list(laws_table([]).columns) == list(COLUMNS)
+
+
+def test_page_faults_have_a_price_only_where_one_was_measured() -> None:
+    cases = [Case("attention.packed", n, 64, 4) for n in (512, 1024, 2048, 4096)]
+    of_layer = [
+        replace(
+            line,
+            block_sizes=json.dumps([[16 * line.seq_len**2, 2]]),
+            mapped_bytes=32 * line.seq_len**2 if line.seq_len > 1024 else 0,  # blocks of 32 MiB and more
+            page_fault_s=0.0,
+        )
+        for line in lines(cases, lambda case: 1e-9 * case.seq_len**2, lambda case: 16 * case.seq_len**2)
+    ]
+    assert page_faults_of(of_layer) is None
+    priced = [replace(line, page_fault_s=1e-7) for line in of_layer[1:]]
+    found = page_faults_of([of_layer[0], *priced])
+    assert found is not None
+    assert found.page_s == pytest.approx(1e-7)
