@@ -304,6 +304,8 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
         if why_not and verdict is not Verdict.UNMEASURED:
             verdict, reason = Verdict.UNDECIDED, f"{why_not}: it measured as {verdict.time}"
         least = smallest_detectable(own, tested, its_rules)
+        if blocks.flagged:  # the second measurement may end with too few blocks to tell
+            least = min(least, smallest_detectable(evidence_of(blocks.first, rules), len(measured.cases), rules))
         results.append(PairedResult(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
     return results
 

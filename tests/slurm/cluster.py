@@ -73,6 +73,13 @@ class Cluster:
         """As its owner would."""
         _bash("scancel", job, env=self.environment)
 
+    def begin_no_jobs(self) -> None:
+        """Jobs that are submitted wait in the queue, until `begin_jobs`."""
+        _bash("scontrol", "update", "PartitionName=both", "State=DOWN", env=self.environment)
+
+    def begin_jobs(self) -> None:
+        _bash("scontrol", "update", "PartitionName=both", "State=UP", env=self.environment)
+
     def _pid(self, daemon: str) -> int:
         return int((self.home / "run" / f"{daemon}.pid").read_text())
 

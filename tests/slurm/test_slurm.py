@@ -135,16 +135,20 @@ def test_a_node_that_dies_costs_no_case_and_no_row(cluster: Cluster, sweep: Swee
 
 def test_without_waiting_the_jobs_go_on_and_the_same_command_finds_them(cluster: Cluster, sweep: Sweep) -> None:
     before = len(cluster.jobs())
-    said = sweep.to_its_end(*LONG, "wait=false")
-    submitted = cluster.waiting_jobs()
-    assert len(submitted) == 2
-    assert all(f"job {number}" in said for number in submitted)
-    # Whether they wait in the queue or are at work.
-    assert "0 have ended, 2 are under way" in sweep.to_its_end(*LONG, "wait=false")
-    assert "0 have ended, 2 are under way" in sweep.to_its_end(*LONG)
+    cluster.begin_no_jobs()  # however slow the commands are, no job ends between them
+    try:
+        said = sweep.to_its_end(*TINY, "wait=false")
+        submitted = cluster.waiting_jobs()
+        assert len(submitted) == 2
+        assert all(f"job {number}" in said for number in submitted)
+        assert "0 have ended, 2 are under way" in sweep.to_its_end(*TINY, "wait=false")
+    finally:
+        cluster.begin_jobs()
+    until(lambda: not cluster.waiting_jobs(), 180)
+    assert "2 have ended, 0 are under way" in sweep.to_its_end(*TINY)
     sweep.is_whole()
     rows = sweep.rows()
-    assert "2 have ended, 0 are under way" in sweep.to_its_end(*LONG)
+    assert "2 have ended, 0 are under way" in sweep.to_its_end(*TINY)
     assert sweep.rows() == rows
     until(lambda: len(cluster.jobs()) == before + 2)
 

@@ -102,6 +102,7 @@ def test_cases_that_all_changed_are_decided_together_at_the_first_look() -> None
     measured = Script([0.1] * 6).measure()
     assert [(len(blocks.first), len(blocks.again)) for blocks in measured.cases] == [(16, 12)] * 6
     assert verdicts(measured) == [Verdict.WORSE] * 6
+    assert all(RULES.threshold < one.smallest_detectable < 0.1 for one in verdicts_of(measured, RULES))
     alone = Script([0.1] + [0.0] * 5).measure()
     assert (len(alone.cases[0].first), alone.cases[0].flagged) == (24, True)
 
