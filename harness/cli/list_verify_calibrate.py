@@ -93,6 +93,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
     """Calibrate the machine, then print and save the results."""
     from harness.calibration import record
     from harness.calibration.calibrate import calibrate
+    from harness.measure.expected_time import ExpectedTime
     from harness.measure.progress import Screen
     from harness.measure.session import Session
 
@@ -103,7 +104,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
     calibration = calibrate(
         plan,
         lambda trial_s: Session.of(replace(config, precision=replace(config.precision, trial_s=trial_s))).executor,
-        lambda cases: Screen(cases, config.precision, console),
+        lambda cases: Screen(cases, ExpectedTime(config.precision), console),
         lambda text: console.out(text, highlight=False),
     )
     record.save(calibration, options.out)

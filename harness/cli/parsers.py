@@ -111,7 +111,8 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
     """
     _add_overrides(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the cases and the expected time; measure nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the grid and the expected time; time nothing")
+    parser.add_argument("-v", "--verbose", action="store_true", help="with --dry-run: list every case")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
     parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`, which saves seconds")

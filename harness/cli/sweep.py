@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+from collections import Counter
 
 from rich.console import Console
 
@@ -10,10 +11,12 @@ from harness.calibration import record
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.stored_runs import show_report, write_report
 from harness.config import compose
+from harness.formatting import duration
 from harness.measure import cluster_launch
-from harness.measure.session import COMPILE_CACHE, OutputDirectory, Session
+from harness.measure.session import COMPILE_CACHE, OutputDirectory, Plan, Session
+from harness.report.document import Table, grouped, show
 from harness.results import run_directory
-from harness.sweep_axes import BAD_STATUSES
+from harness.sweep_axes import AXES, BAD_STATUSES, Setting, setting_text
 
 
 def run_sweep(options: argparse.Namespace) -> int:
@@ -36,7 +39,9 @@ def run_sweep(options: argparse.Namespace) -> int:
         if not target.is_elsewhere:
             session.check_devices(config)
         if options.dry_run:
-            print("\n".join(session.plan(cases, target.finished())))
+            plan = session.plan(cases, target.finished())
+            print(*(case_lines(plan) if options.verbose else ()), sep="\n", end="\n" * options.verbose)
+            show(plan_parts(plan), console)
             return DONE
         machine = session.machine()
         target.check_machine(machine)
@@ -64,3 +69,48 @@ def run_sweep(options: argparse.Namespace) -> int:
         print(f"harness: {unfinished}", file=sys.stderr)
     is_bad = unfinished or not is_complete or any(line.status in BAD_STATUSES for line in contents.lines)
     return CASES_FAILED if is_bad else DONE
+
+
+def case_lines(plan: Plan) -> list[str]:
+    """A line for each case, which can be pasted after `sweep`, with a comment if the case is not to be measured."""
+    notes = dict.fromkeys(plan.finished, "finished") | {case: ": ".join(why) for case, why in plan.refused.items()}
+    return [case.key + (f"   # {notes[case]}" if case in notes else "") for case in plan.cases]
+
+
+def plan_parts(plan: Plan) -> list[Table | str]:
+    """A dry run in words: the grid as a table of axes, what cannot be measured, and the expected time."""
+    values = {name: list(dict.fromkeys(getattr(case, name) for case in plan.cases)) for name in AXES}
+    shown = {name: found for name, found in values.items() if len(found) > 1 or name in _ALWAYS}
+    rows = [(f"{name} ({AXES[name].letter})".replace(" ()", ""), ", ".join(map(str, shown[name]))) for name in shown]
+    settings = dict.fromkeys(setting_text(Setting.of(case).as_dict()) for case in plan.cases)
+    return [
+        Table({"axis": "", "values": ""}, rows),
+        *([f"Everything else: {', '.join(settings)}."] if len(settings) == 1 else []),
+        *_refusals(plan),
+        *plan.expected.timeouts(plan.left),
+        _summary(plan),
+    ]
+
+
+# Axes that a dry run shows even if they have a single value.
+_ALWAYS = ("impl", "seq_len", "d_model", "num_heads")
+
+
+def _refusals(plan: Plan) -> list[str]:
+    alike = grouped(plan.refused, lambda case: (case.impl, *plan.refused[case]))
+    return [
+        f"{status}: {cases[0]}" + (f" and {len(cases) - 1} more" if len(cases) > 1 else "") + f": {reason}"
+        for (_, status, reason), cases in alike.items()
+    ]
+
+
+def _summary(plan: Plan) -> str:
+    done = sum(case in plan.finished for case in plan.cases)
+    ends = Counter(status for status, _ in plan.refused.values())
+    numbers = [f"{ends[status]} {status}" for status in sorted(ends)]
+    numbers += [f"{done} finished", f"{len(plan.left)} left to measure"] if done else []
+    text = ", ".join((f"{len(plan.cases)} case{'s' if len(plan.cases) > 1 else ''}", *numbers))
+    if not plan.left:
+        return f"{text}. Nothing is left to measure."
+    trials = sum(map(plan.expected.trials, plan.left))
+    return f"{text}. Expected time: {duration(plan.expected.sweep_s(plan.left))}, for {trials} timed trials."

@@ -6,7 +6,8 @@ They are drawn only between trials. A drawing thread would disturb the timing of
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,8 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.config import Precision
 from harness.formatting import duration
+from harness.measure.expected_time import REPORT_S, ExpectedTime, kinds_of
 from harness.measure.outcome import TrialOutcome
 from harness.stats.paired_evidence import Rules, ratio_text
 from harness.stats.paired_verdicts import Standing
@@ -25,26 +26,36 @@ from harness.sweep_axes import Case
 _REDRAW_S = 0.2
 _PLAIN_LINE_S = 10.0
 _BAR = 12
-# These phases finish no case. Without a count of their own, they would appear to make no progress.
-_BEFORE_ROUNDS = ("verify", "compile", "facts")
+# The phases as the reader counts them. The last one is the report, which this screen does not show.
+_PHASES = {"verify": "1/4 verify", "compile": "1/4 compile", "facts": "2/4 count"}
+_TIMING = "3/4 time"
 
 
 class Screen:
-    """Show the progress of a sweep over `cases`. A context manager: it removes the live line at its end."""
+    """Show the progress of a sweep over `cases`. A context manager: it removes the live line at its end.
 
-    def __init__(self, cases: Sequence[Case], precision: Precision, console: Console) -> None:
+    `expected` predicts the time of each trial, and learns from those that have ended. `timed` has the number of timed
+    trials that cases have from before, and `counted` the cases with facts. Without `times`, no case will be timed.
+    """
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        expected: ExpectedTime,
+        console: Console,
+        timed: Mapping[Case, int] = MappingProxyType({}),
+        counted: Collection[Case] = (),
+        times: bool = True,
+    ) -> None:
         self.failures: Counter[str] = Counter()
-        self._console = console
-        self._cases = len(cases)
-        self._done = 0
-        self._phase = ""
+        self._console, self._expected, self._times = console, expected, times
+        self._phase = self._stage = ""
         self._looked_at, self._to_look_at = 0, 0  # cases, in a phase before the rounds
         self._began = self._last_drawn = time.monotonic()
-        self._timed_trials = 0
-        self._timed_s = 0.0
-        # The bar counts trials. An open case has its facts and its rounds ahead.
-        self._trials_a_case = 1 + precision.max_rounds
-        self._trials_left = dict.fromkeys(cases, self._trials_a_case)
+        self._kinds = set(kinds_of(cases))  # that are not verified yet
+        self._to_count = set(cases).difference(counted)
+        self._timed = {case: timed.get(case, 0) for case in cases} if times else {}  # trials of each open case
+        self._ended = self._again = 0  # timed trials of finished cases, and cases to repeat
         self._live = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(min_width=_BAR)),
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
@@ -52,7 +63,7 @@ class Screen:
             auto_refresh=False,
             transient=True,
         )
-        self._task: TaskID = self._live.add_task("", total=sum(self._trials_left.values()))
+        self._task: TaskID = self._live.add_task("", total=1.0)
 
     def __enter__(self) -> "Screen":
         if self._console.is_terminal:
@@ -68,31 +79,47 @@ class Screen:
 
         The other phases are `verify`, `compile`, `facts`, `grow` and `again`.
         """
-        self._phase = f"round {number}" if phase == "round" else phase
-        self._looked_at, self._to_look_at = 0, number if phase in _BEFORE_ROUNDS else 0
+        self._phase, self._stage = _PHASES.get(phase, _TIMING), ""
+        self._looked_at, self._to_look_at = 0, number if phase in _PHASES else 0
+        if phase not in _PHASES:
+            self._kinds.clear()
+            self._to_count.clear()  # cases that continue have their facts already
+            self._stage = f"round {number}" if phase == "round" else phase
+            self._again = number if phase == "again" else 0
         if not self._console.is_terminal:
             self._plain()
 
     def added(self, cases: Collection[Case]) -> None:
         """The sweep has added these cases."""
-        self._cases += len(cases)
-        self._trials_left.update(dict.fromkeys(cases, self._trials_a_case))
-        self._live.update(self._task, total=self._cases * self._trials_a_case)
+        self._kinds |= set(kinds_of(cases))
+        self._to_count |= set(cases)
+        if self._times:
+            self._timed.update(dict.fromkeys(cases, 0))
 
     def trial(self, case: Case, outcome: TrialOutcome) -> None:
-        """A trial has ended."""
+        """A trial has ended. The outcome of a verification counts once for all cases of its kind."""
         self._looked_at += 1
-        if "samples_s" in outcome.values:
-            self._timed_trials += 1
-            self._timed_s += outcome.wall_s or 0.0
-        if "samples_s" in outcome.values or "peak_bytes" in outcome.values:
-            self._trials_left[case] = max(0, self._trials_left[case] - 1)
+        is_timed = "samples_s" in outcome.values
+        purpose = "time" if is_timed else "facts" if "peak_bytes" in outcome.values else "verify"
+        kind = case.small() if purpose == "verify" else case
+        if outcome.wall_s is not None and (purpose != "verify" or kind in self._kinds):
+            self._expected.learn(purpose, kind, outcome.values, outcome.wall_s)
+        if purpose == "verify":
+            self._kinds.discard(kind)
+        else:
+            self._to_count.discard(case)
+        if is_timed:
+            self._again = max(0, self._again - 1)
+            if case in self._timed:
+                self._timed[case] += 1
+            else:
+                self._ended += 1
         self._draw(case)
 
     def finished(self, case: Case, status: str) -> None:
         """A case needs no more trials."""
-        self._done += 1
-        self._trials_left[case] = 0
+        self._ended += self._timed.pop(case, 0)
+        self._to_count.discard(case)
         if status != "ok":
             self.failures[status] += 1
         self._draw(case)
@@ -102,9 +129,8 @@ class Screen:
         if self._console.is_terminal:
             if now - self._last_drawn >= _REDRAW_S:
                 self._last_drawn = now
-                total = self._live.tasks[self._task].total or 0
-                completed = total - sum(self._trials_left.values())
-                self._live.update(self._task, completed=completed, description=self._line(str(case)))
+                share, line = self._line(str(case))
+                self._live.update(self._task, completed=share, description=line)
                 self._live.refresh()
         elif now - self._last_drawn >= _PLAIN_LINE_S:
             self._last_drawn = now
@@ -112,21 +138,22 @@ class Screen:
 
     def _plain(self) -> None:
         elapsed = time.monotonic() - self._began
-        self._console.out(f"{elapsed:5.0f} s  {self._line()}", highlight=False)
+        self._console.out(f"{elapsed:5.0f} s  {self._line()[1]}", highlight=False)
 
-    def _line(self, case: str = "") -> str:
-        looked_at = f"{self._looked_at}/{self._to_look_at}" if self._to_look_at else ""
+    def _line(self, case: str = "") -> tuple[float, str]:
+        """The share of the time that has passed, and the line: phase, trials, share, time left, failures, case."""
+        still = {one: max(1, self._expected.trials(one) - number) for one, number in self._timed.items()}
+        ended = self._ended + sum(self._timed.values())
+        left_s = sum(number * self._expected.trial_s(one) for one, number in still.items())
+        left_s += sum(map(self._expected.facts_s, self._to_count)) + sum(map(self._expected.verify_s, self._kinds))
+        elapsed = time.monotonic() - self._began
+        share = elapsed / (elapsed + left_s + REPORT_S)
         failed = " ".join(f"{number} {status}" for status, number in sorted(self.failures.items()))
-        done = f"{self._done}/{self._cases} cases done"
-        parts = (f"{self._phase} {looked_at}".rstrip(), done, self._time_left(), failed, case)
-        return "  ".join(filter(None, parts))
-
-    def _time_left(self) -> str:
-        """An upper bound on the time left: it assumes that every open case needs all its rounds."""
-        if not self._timed_trials:
-            return ""
-        seconds = self._timed_s / self._timed_trials * sum(self._trials_left.values())
-        return f"at most {duration(seconds)} left"
+        trials = f"{ended}/{ended + sum(still.values()) + self._again} trials"
+        done = f"{self._looked_at}/{self._to_look_at} cases" if self._to_look_at else trials
+        left = f"{duration(left_s + REPORT_S)} left"
+        parts = (f"[{self._phase}]", done, f"{100 * share:.0f} %", left, self._stage, failed, case)
+        return share, "  ".join(filter(None, parts))
 
 
 class ComparisonScreen:

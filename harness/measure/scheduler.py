@@ -22,6 +22,7 @@ import numpy as np
 
 from harness.config import Precision
 from harness.layer_lookup import Traits, indivisible_size
+from harness.measure.expected_time import kinds_of
 from harness.measure.outcome import TrialOutcome
 from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
@@ -293,11 +294,8 @@ class Scheduler:
 
     def _verify(self, cases: Collection[Case]) -> None:
         """Verify each kind of case once. The outcome becomes a row for every case of the kind."""
-        kinds: dict[Case, list[Case]] = {}
-        for case in sorted(cases):
-            kinds.setdefault(case.small(), []).append(case)
         self._watcher.starting("verify", len(cases))
-        for kind, of_kind in kinds.items():
+        for kind, of_kind in kinds_of(cases).items():
             if kind not in self._verified:
                 outcome = self._executor.run("verify", kind)
                 self._verified[kind] = replace(outcome, values={"verified": kind.as_dict(), **outcome.values})

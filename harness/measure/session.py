@@ -9,16 +9,16 @@ The output directory holds a new run, a run to continue, or a run that replaces 
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from rich.console import Console
 
-from harness import file_io, formatting, former_names, layer_lookup
+from harness import file_io, former_names, layer_lookup
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.config.schema import HERE
@@ -26,11 +26,11 @@ from harness.errors import UsageError
 from harness.layer_lookup import Traits
 from harness.machine import describe_machine, unlike
 from harness.measure.executor import Executor
+from harness.measure.expected_time import LEAST_RATES, CallCosts, ExpectedTime, Rates, costs_by_claims, costs_by_growth
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.stats.estimate import fewest
 from harness.sweep_axes import DEFAULTS, Case, grid
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
@@ -54,11 +54,28 @@ def describe_impl(impl: str, executor: Executor) -> Traits:
     return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
 
 
-# The time that a trial and a whole sweep take beside sampling, in seconds.
-_TRIAL_COST_S = 0.05
-_SWEEP_COST_S = 10.0
-# The time to compile a case, once to verify it and once for its trials.
-_COMPILE_S = 12.0
+# How long to measure each of the machine's rates, in seconds.
+_RATE_S = 0.2
+_RATE_TRIALS = ("flops", "bandwidth")
+# Lengths at which a dry run counts what calls do, to extrapolate to the cases.
+_SMALL_LENGTHS = (32, 64)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep would measure.
+
+    - `cases`: all of the grid. `left`: those to measure.
+    - `finished`: those that an earlier sweep finished.
+    - `refused`: the status and reason of each case that cannot be measured.
+    - `expected`: how long the cases that are left take
+    """
+
+    cases: Sequence[Case]
+    left: Sequence[Case]
+    finished: Collection[Case]
+    refused: Mapping[Case, tuple[str, str]]
+    expected: ExpectedTime
 
 
 class Session:
@@ -118,30 +135,51 @@ class Session:
         refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
         return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
 
-    def expected_s(self, cases: Sequence[Case]) -> tuple[float, float]:
-        """The least and the longest time to measure the cases, in seconds, if no call takes longer than a trial."""
-        p = self.precision
-        once = _SWEEP_COST_S + _COMPILE_S * sum(layer_lookup.is_compiled(case.impl) for case in cases)
-        rounds = (fewest(p), p.max_rounds)
-        least, most = (once + len(cases) * (r * (p.trial_s + _TRIAL_COST_S) + _TRIAL_COST_S) for r in rounds)
-        return least, most
+    def rates(self, cases: Iterable[Case]) -> dict[tuple[str, str, int], Rates]:
+        """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured lack."""
+        found = {}
+        for kind, case in {(case.dtype, case.device, case.threads): case for case in cases}.items():
+            flops, memory = (self.executor.ask(purpose, case, {"trial_s": _RATE_S}) for purpose in _RATE_TRIALS)
+            flops_per_s, bytes_per_s = flops.values.get("flops_per_s"), memory.values.get("bandwidth_bytes_per_s")
+            if flops_per_s and bytes_per_s:
+                found[kind] = Rates(flops_per_s, bytes_per_s).at_least(LEAST_RATES)
+        return found
 
-    def plan(self, cases: Sequence[Case], finished: Collection[Case]) -> list[str]:
-        """Lines of text: the cases, the reason for each refused one, and the expected time of the unfinished ones."""
+    def plan(self, cases: Sequence[Case], finished: Collection[Case]) -> Plan:
+        """What a sweep of the cases would measure, and how long that would take. Nothing is timed.
+
+        To know what calls do, this counts the facts of each layer at two small sizes.
+        """
         refused = self.refused(cases, finished)
-        notes = dict.fromkeys(finished, "finished") | {case: ": ".join(why) for case, why in refused.items()}
-        left = [case for case in cases if case not in notes]
-        least, most = map(formatting.duration, self.expected_s(left))
-        to = f" to {most}" if most != least else ""
-        done = len(cases) - len(refused) - len(left)
-        there = f", {done} finished, {len(left)} left to measure" if finished else ""
-        ends = Counter(status for status, _ in refused.values())
-        others = "".join(f", {number} {status}" for status, number in sorted(ends.items()) if status != "unsupported")
-        return [
-            *(case.key + (f"   # {notes[case]}" if case in notes else "") for case in cases),
-            f"{len(cases)} cases, {ends['unsupported']} of them unsupported{others}{there}; "
-            f"about {least}{to}, more where one call takes longer than {self.precision.trial_s:g} s",
-        ]
+        left = [case for case in cases if case not in finished and case not in refused]
+        expected = ExpectedTime(self.precision, self.rates(left), self._extrapolated(left))
+        return Plan(cases, left, finished, refused, expected)
+
+    def _extrapolated(self, cases: Sequence[Case]) -> dict[Case, CallCosts]:
+        """What a call does, from the facts of small calls; nothing for a layer that compiles or fails.
+
+        For a built-in layer one small case is enough, as its claims tell how the costs grow.
+        """
+        found: dict[Case, CallCosts] = {}
+        alike: dict[Case, list[Case]] = {}
+        for case in cases:
+            alike.setdefault(replace(case, seq_len=1, d_model=1, num_heads=1, batch_size=1), []).append(case)
+        for of_setting in alike.values():
+            first = min(of_setting)
+            if layer_lookup.is_compiled(first.impl) or first.kv_len:
+                continue
+            most_heads = max(case.num_heads for case in of_setting if case.d_model == first.d_model)
+            ends = []
+            for n in _SMALL_LENGTHS if layer_lookup.is_foreign(first.impl) else _SMALL_LENGTHS[-1:]:
+                small = replace(first, seq_len=n, num_heads=most_heads, batch_size=1)
+                facts = self.executor.ask("facts", small)
+                if facts.values.get("ops"):
+                    ends.append((small, facts.values))
+            if len(ends) == len(_SMALL_LENGTHS):
+                found |= {case: costs_by_growth(case, ends) for case in of_setting}
+            elif ends and not layer_lookup.is_foreign(first.impl):
+                found |= {case: costs_by_claims(case, *ends[0]) for case in of_setting}
+        return found
 
     def check_devices(self, config: SweepConfig) -> None:
         """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
@@ -186,13 +224,17 @@ class Session:
         grow: str | None = None,
         order: int = 0,
         first: Sequence[Mapping[str, Any]] = (),
+        expected: ExpectedTime | None = None,
     ) -> Scheduler:
         """Measure the cases into the run at `out`, and show the progress. `first` are rows to write before."""
         writer = row_files.RowWriter(out)
         try:
             for row in first:
                 writer.write(row)
-            with Screen(cases, self.precision, console) as screen:
+            times = {case: len(trials) for case, trials in past.trials.items()} if past else {}
+            counted = past.facts if past else ()
+            expected = expected or ExpectedTime(self.precision)
+            with Screen(cases, expected, console, times, counted, phase != "prepare") as screen:
                 return self.measure(cases, writer, screen, phase, past, grow, order)
         finally:
             writer.close()
@@ -291,10 +333,16 @@ class OutputDirectory:
             )
 
     def measure(self, session: Session, cases: Sequence[Case], console: Console) -> Mapping[Case, int] | None:
-        """Measure the cases. Return how many trials each case has, or None if the sweep was interrupted."""
-        past = self.past(cases, console)
+        """Measure the cases. Return how many trials each case has, or None if the sweep was interrupted.
+
+        First, print which cases will certainly take longer than a trial may.
+        """
+        past, grow = self.past(cases, console), self.config.grow
+        expected = ExpectedTime(session.precision, session.rates(cases))
+        for sentence in expected.timeouts(case for case in cases if case not in past.failures):
+            console.out(sentence, highlight=False)
         try:
-            return session.measure_into(self.path, cases, console, past=past, grow=self.config.grow).trials
+            return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
         except KeyboardInterrupt:
             return None
         finally:

@@ -36,14 +36,27 @@ def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == printed
 
 
-def test_a_dry_run_prints_the_cases_and_measures_nothing(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_dry_run_prints_the_grid_as_a_table_of_axes_and_writes_nothing(
+    elsewhere: Path, capsys: pytest.CaptureFixture
+) -> None:
     arguments = ["sweep", "--dry-run", "impl=rnn.torch,attention.fused", "seq_len=8,16", "d_model=10", "num_heads=2,3"]
     assert main(arguments) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if line.startswith("impl=")]) == 6
-    assert len([line for line in lines if "# unsupported: d_model=10 is not divisible by num_heads=3" in line]) == 2
-    assert lines[-1].startswith("6 cases, 2 of them unsupported; about ")
+    said = capsys.readouterr().out
+    assert "seq_len (n)    8, 16" in said
+    assert "unsupported: attention.fused n=8 d=10 h=3" in said.replace("\n", " ")
+    assert "d_model=10 is not divisible by num_heads=3" in said.replace("\n", " ")
+    assert "6 cases, 2 unsupported. Expected time: " in said
+    assert "impl=" not in said
     assert list(elsewhere.iterdir()) == []
+
+
+def test_a_verbose_dry_run_lists_each_case_on_a_line_to_paste(capsys: pytest.CaptureFixture) -> None:
+    assert (
+        main(["sweep", "--dry-run", "-v", "impl=attention.fused", "seq_len=8,16", "d_model=10", "num_heads=2,3"]) == 0
+    )
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("impl=")]
+    assert len(lines) == 4
+    assert sum("# unsupported: d_model=10 is not divisible by num_heads=3" in line for line in lines) == 2
 
 
 def test_help_and_list_do_not_wait_for_torch() -> None:

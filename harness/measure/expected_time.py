@@ -1,0 +1,243 @@
+"""How long a sweep takes: from the exact facts of its calls, the machine's rates, and the trials measured so far.
+
+A call of `c` seconds is made at least seven times in a timed trial and in the trial of its facts. Before any trial, `c`
+follows from FLOPs, operations and bytes, which are known from facts, or from the claims of theory. As trials end, their
+times correct the prediction.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from harness import layer_lookup
+from harness.config import Precision
+from harness.formatting import duration
+from harness.stats.estimate import fewest
+from harness.sweep_axes import Case
+
+
+class CallCosts(NamedTuple):
+    """What one call does: its FLOPs, dispatched operations, and least traffic with memory in bytes."""
+
+    flops: float
+    ops: float
+    bytes: float
+
+
+class Rates(NamedTuple):
+    """The machine's peak rates: FLOP/s of a matrix product, and bytes per second to and from memory."""
+
+    flops_per_s: float
+    bytes_per_s: float
+
+    def at_least(self, least: "Rates") -> "Rates":
+        """These rates, each raised to that of `least`."""
+        return Rates(*map(max, self, least))
+
+
+# Rates of two cores, for a machine that was not measured.
+USUAL_RATES = Rates(1e11, 3e10)
+# Measured in a busy moment, rates may come out a hundred times too low.
+LEAST_RATES = Rates(2e10, 5e9)
+# Layers reach these shares of the peak rates. An operation takes a few microseconds to dispatch. The figures are
+# medians over the published runs on CPU; they predict the time of a whole run within a factor of 1.5.
+_OF_FLOPS, _OF_BYTES, _OPERATION_S = 0.65, 0.35, 2e-6
+# A backward pass reaches lower rates: its gradients lie in new memory.
+_IN_TRAINING = 0.75
+# Seconds that a process takes beside calls of its layer: to time it, to count its facts, to verify it.
+_TRIAL_S, _FACTS_S, _VERIFY_S = 0.037, 0.045, 0.07
+# Calls of a timed trial beside its samples, samples at least, and calls of the two other kinds.
+_OTHER_CALLS, _LEAST_SAMPLES, _FACTS_CALLS, _VERIFY_CALLS = 2.5, 3, 8, 12
+# Counting takes longer than the operations that are counted.
+_COUNTED_OPERATION_S, _VERIFIED_OPERATION_S = 25e-6, 40e-6
+# The start of the processes, and the report.
+START_S, REPORT_S = 3.0, 5.0
+# The time to compile a case: once to verify it, and once before its facts.
+_COMPILE_S = 12.0
+# A few trials of a noisy case stop it early, and a few are repeated in a quiet moment.
+_OF_MOST_ROUNDS = 0.95
+
+
+def costs_of_facts(facts: Mapping[str, Any]) -> CallCosts | None:
+    """The costs in a facts row or in the values of its trial; None if the operations are unknown."""
+    flops, ops, least_bytes = (facts.get(name) for name in ("flops", "ops", "min_bytes"))
+    return None if ops is None else CallCosts(flops or 0.0, ops, least_bytes or 0.0)
+
+
+def claimed_costs(case: Case) -> CallCosts:
+    """The costs by the claims of the layer. A layer without claims counts as attention: 8nd² + 4n²d FLOPs."""
+    sizes = case.seq_len, case.d_model, case.num_heads
+    claims = {} if layer_lookup.is_foreign(case.impl) else layer_lookup.claims_of_impl(case.impl, case)
+    work = layer_lookup.work_of(claims, case.mode)
+    n, d, _ = sizes
+    passes = {"train": 3, "backward": 2}.get(case.mode, 1)
+    flops = float(work(*sizes)) if work else passes * (8 * n * d**2 + 4 * n**2 * d)
+    steps = float(claims["depth"](*sizes)) if "depth" in claims and case.mode != "decode" else 1.0
+    words = float(claims["memory"](*sizes)) if "memory" in claims else n * d
+    # Words at the peak are written and read a few times. A step of a loop has about four operations.
+    return CallCosts(case.batch_size * flops, passes * (12 + 4 * steps), case.batch_size * passes * 16 * words)
+
+
+def costs_by_claims(case: Case, small: Case, facts: Mapping[str, Any]) -> CallCosts:
+    """The costs of a built-in layer's case: the facts of a small case, which grow as the layer's claims say.
+
+    FLOPs are those that the layer claims. Operations grow with the claimed depth, and bytes beyond weights with the
+    claimed memory.
+    """
+    claimed, claimed_small = claimed_costs(case), claimed_costs(small)
+    weights = facts.get("weights_bytes") or 0.0
+    moved = (facts.get("min_bytes") or 0.0) - weights
+    return CallCosts(
+        claimed.flops,
+        facts["ops"] * claimed.ops / claimed_small.ops,
+        weights * (case.d_model / small.d_model) ** 2 + moved * claimed.bytes / claimed_small.bytes,
+    )
+
+
+def costs_by_growth(case: Case, ends: Sequence[tuple[Case, Mapping[str, Any]]]) -> CallCosts:
+    """The costs of a case, from the facts of two small ones that differ in length alone.
+
+    FLOPs are assumed to be a·nd² + b·n²d, operations a + b·n, and bytes a·nd + b·n²h.
+    """
+
+    def grown(name: str, lower: tuple[int, int, int], upper: tuple[int, int, int]) -> float:
+        (a, b, first), (c, d, second) = (
+            (_powers(at, lower), _powers(at, upper), facts.get(name) or 0.0) for at, facts in ends
+        )
+        determinant = a * d - b * c
+        parts = (first * d - second * b) / determinant, (second * a - first * c) / determinant
+        return max(0.0, parts[0]) * _powers(case, lower) + max(0.0, parts[1]) * _powers(case, upper)
+
+    sequences = case.batch_size / ends[0][0].batch_size
+    return CallCosts(
+        sequences * grown("flops", (1, 2, 0), (2, 1, 0)),
+        grown("ops", (0, 0, 0), (1, 0, 0)),
+        sequences * grown("min_bytes", (1, 1, 0), (2, 0, 1)),
+    )
+
+
+def _powers(case: Case, powers: tuple[int, int, int]) -> float:
+    n, d, h = powers
+    return float(case.seq_len**n * case.d_model**d * case.num_heads**h)
+
+
+class ExpectedTime:
+    """The expected time of the phases of a sweep.
+
+    `costs` holds what is known of the calls of some cases; the claims of theory supply the rest. `rates` maps a dtype,
+    device and number of threads to the rates there. With `learn`, measured trials correct the expectation.
+    """
+
+    def __init__(
+        self,
+        precision: Precision,
+        rates: Mapping[tuple[str, str, int], Rates] | None = None,
+        costs: Mapping[Case, CallCosts] | None = None,
+    ) -> None:
+        self._precision, self._rates, self._costs = precision, rates or {}, dict(costs or {})
+        self._walls: dict[Case, list[float]] = {}
+        # For each kind of trial, the seconds that were expected and those that it took. The first two seconds have
+        # little weight.
+        self._sums: dict[str, list[float]] = {}
+
+    def call_s(self, case: Case) -> float:
+        """The expected time of one call, in seconds."""
+        costs, rates = self._known(case)
+        share = 1.0 if case.mode in ("forward", "decode") else _IN_TRAINING
+        computing = costs.flops / (_OF_FLOPS * share * rates.flops_per_s)
+        return computing + costs.bytes / (_OF_BYTES * share * rates.bytes_per_s) + costs.ops * _OPERATION_S
+
+    def least_call_s(self, case: Case) -> float:
+        """A lower bound of the time of one call: its FLOPs at the machine's peak rate; 0 if either is unknown."""
+        costs, _ = self._known(case)
+        rates = self._rates.get((case.dtype, case.device, case.threads))
+        return costs.flops / rates.flops_per_s if rates else 0.0
+
+    def times_out(self, case: Case) -> bool:
+        """Whether a single call certainly takes longer than a trial may."""
+        return self.least_call_s(case) > self._precision.timeout_s
+
+    def timeouts(self, cases: Iterable[Case]) -> list[str]:
+        """A sentence for each case that certainly times out."""
+        limit = f"a trial may take precision.timeout_s={self._precision.timeout_s:g} s"
+        return [
+            f"{case}: certain timeout. One call takes at least {duration(self.least_call_s(case))}; {limit}."
+            for case in cases
+            if self.times_out(case)
+        ]
+
+    def trials(self, case: Case) -> int:
+        """The expected number of timed trials of a case. One that times out has one."""
+        if self.times_out(case):
+            return 1
+        p = self._precision
+        most = max(fewest(p), round(_OF_MOST_ROUNDS * p.max_rounds))
+        return min(most, max(p.min_rounds, math.ceil(p.case_s / self.trial_s(case))))
+
+    def trial_s(self, case: Case) -> float:
+        """The expected time of one timed trial of a case."""
+        if walls := self._walls.get(case):
+            return sum(walls) / len(walls)
+        return self._correction("time") * self._trial_s(case)
+
+    def facts_s(self, case: Case) -> float:
+        """The expected time of the trial that counts a case's facts."""
+        return self._correction("facts") * self._facts_s(case)
+
+    def verify_s(self, kind: Case) -> float:
+        """The expected time of the verification of a kind of cases."""
+        return self._correction("verify") * self._verify_s(kind)
+
+    def sweep_s(self, cases: Collection[Case]) -> float:
+        """The expected time of a whole sweep of these cases, in seconds, including its report."""
+        before = sum(map(self.verify_s, kinds_of(cases))) + sum(map(self.facts_s, cases))
+        return START_S + before + sum(self.trials(case) * self.trial_s(case) for case in cases) + REPORT_S
+
+    def learn(self, purpose: str, case: Case, values: Mapping[str, Any], wall_s: float) -> None:
+        """Take a trial into account: its time, and the facts that it may have counted."""
+        expected = {"time": self._trial_s, "facts": self._facts_s, "verify": self._verify_s}.get(purpose)
+        if expected is None:
+            return
+        sums = self._sums.setdefault(purpose, [2.0, 2.0])
+        sums[0] += expected(case)
+        sums[1] += wall_s
+        if purpose == "time":
+            self._walls.setdefault(case, []).append(wall_s)
+        if purpose == "facts" and (costs := costs_of_facts(values)):
+            self._costs[case] = costs
+
+    def _correction(self, purpose: str) -> float:
+        expected, measured = self._sums.get(purpose, (1.0, 1.0))
+        return measured / expected
+
+    def _known(self, case: Case) -> tuple[CallCosts, Rates]:
+        if case not in self._costs:
+            self._costs[case] = claimed_costs(case)
+        return self._costs[case], self._rates.get((case.dtype, case.device, case.threads), USUAL_RATES)
+
+    def _trial_s(self, case: Case) -> float:
+        call_s = self.call_s(case)
+        samples_s = max(self._precision.trial_s, _LEAST_SAMPLES * call_s)
+        return min(self._precision.timeout_s, _TRIAL_S + _OTHER_CALLS * call_s + samples_s)
+
+    def _facts_s(self, case: Case) -> float:
+        counting = self._known(case)[0].ops * _COUNTED_OPERATION_S
+        once = _FACTS_S + _compile_s(case) + counting
+        return once + min(self._precision.timeout_s, _FACTS_CALLS * self.call_s(case))
+
+    def _verify_s(self, case: Case) -> float:
+        counting = self._known(case)[0].ops * _VERIFIED_OPERATION_S
+        once = _VERIFY_S + _compile_s(case) + counting
+        return once + min(self._precision.timeout_s, _VERIFY_CALLS * self.call_s(case))
+
+
+def _compile_s(case: Case) -> float:
+    return _COMPILE_S if layer_lookup.is_compiled(case.impl) else 0.0
+
+
+def kinds_of(cases: Iterable[Case]) -> dict[Case, list[Case]]:
+    """The cases by the small case that is verified in their place, in their order."""
+    kinds: dict[Case, list[Case]] = {}
+    for case in sorted(cases):
+        kinds.setdefault(case.small(), []).append(case)
+    return kinds

@@ -1,0 +1,96 @@
+"""The expected time of a sweep, on costs and rates that the tests choose."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.config import Precision
+from harness.measure.expected_time import (
+    REPORT_S,
+    START_S,
+    CallCosts,
+    ExpectedTime,
+    Rates,
+    claimed_costs,
+    costs_by_claims,
+    costs_by_growth,
+    costs_of_facts,
+)
+from harness.sweep_axes import Case
+
+CASE = Case("attention.fused", 1024, 256, 8, threads=2)
+PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=10, trial_s=0.01, timeout_s=60, case_s=0.6, patience_s=1)
+RATES = {("float32", "cpu", 2): Rates(1e11, 3e10)}
+
+
+def test_a_case_of_short_calls_gets_nearly_all_rounds_and_one_of_long_calls_the_fewest() -> None:
+    cheap, dear = CASE.at("seq_len", 64), CASE.at("seq_len", 16384)
+    expected = ExpectedTime(PRECISION, RATES)
+    assert (expected.trials(cheap), expected.trials(dear)) == (10, 3)
+
+
+def test_a_call_whose_flops_take_longer_than_a_trial_may_times_out_and_is_named() -> None:
+    endless = CASE.at("seq_len", 2**20)
+    expected = ExpectedTime(PRECISION, RATES)
+    assert expected.trials(endless) == 1
+    assert not expected.times_out(CASE)
+    (sentence,) = expected.timeouts([CASE, endless])
+    assert sentence.startswith(
+        "attention.fused n=1048576 d=256 h=8 threads=2: certain timeout. One call takes at least"
+    )
+
+
+def test_without_known_rates_no_timeout_is_certain() -> None:
+    assert not ExpectedTime(PRECISION).times_out(CASE.at("seq_len", 2**20))
+
+
+def test_measured_trials_replace_the_prediction_of_their_case_and_correct_that_of_others() -> None:
+    expected, other = ExpectedTime(PRECISION, RATES), replace(CASE, d_model=512)
+    before = expected.trial_s(other)
+    for _ in range(40):
+        expected.learn("time", CASE, {}, 3 * before)
+    assert expected.trial_s(CASE) == pytest.approx(3 * before)
+    assert expected.trial_s(other) > 2 * before
+
+
+def test_counted_facts_replace_the_claims() -> None:
+    expected = ExpectedTime(PRECISION, RATES)
+    before = expected.call_s(CASE)
+    expected.learn("facts", CASE, {"flops": 10**12, "ops": 5, "min_bytes": 0}, 0.1)
+    assert expected.call_s(CASE) > 10 * before
+    assert costs_of_facts({"flops": None, "ops": None, "min_bytes": None}) is None
+
+
+def test_a_sweep_takes_the_sum_of_its_trials_between_start_and_report() -> None:
+    expected = ExpectedTime(PRECISION, RATES)
+    each = expected.facts_s(CASE) + expected.trials(CASE) * expected.trial_s(CASE)
+    assert expected.sweep_s([CASE]) == pytest.approx(START_S + expected.verify_s(CASE.small()) + each + REPORT_S)
+    assert expected.sweep_s([]) == START_S + REPORT_S
+
+
+def test_claims_give_the_exact_flops_and_a_loop_its_operations() -> None:
+    assert claimed_costs(CASE).flops == 8 * 1024 * 256**2 + 4 * 1024**2 * 256
+    loop = Case("rnn.elman", 1024, 256, 1)
+    assert claimed_costs(loop).ops > 4 * 1024 > claimed_costs(CASE).ops
+    assert claimed_costs(replace(loop, mode="train")).flops > claimed_costs(loop).flops
+
+
+def test_the_facts_of_a_small_call_grow_as_the_claims_say() -> None:
+    small = Case("rnn.elman", 64, 256, 1)
+    facts = {"flops": 0, "ops": 200, "min_bytes": 300_000, "weights_bytes": 100_000}
+    costs = costs_by_claims(replace(small, seq_len=1024), small, facts)
+    assert costs.ops == pytest.approx(200 * 16, rel=0.1)
+    assert costs.bytes == pytest.approx(100_000 + 16 * 200_000, rel=0.01)
+
+
+def test_two_small_calls_of_a_layer_without_claims_tell_how_it_grows() -> None:
+    def facts(n: int, d: int, h: int) -> dict[str, float]:
+        return {"flops": 3 * n * d * d + 2 * n * n * d, "ops": 7 + 5 * n, "min_bytes": 4 * n * d + 8 * n * n * h}
+
+    small, large = (Case("their:Layer", n, 64, 4) for n in (32, 64))
+    costs = costs_by_growth(
+        replace(small, seq_len=4096, d_model=128, num_heads=8, batch_size=2),
+        [(small, facts(32, 64, 4)), (large, facts(64, 64, 4))],
+    )
+    exact = facts(4096, 128, 8)
+    assert costs == pytest.approx(CallCosts(2 * exact["flops"], exact["ops"], 2 * exact["min_bytes"]))
