@@ -64,6 +64,12 @@ def between(lo: float, hi: float, text: Callable[[float], str]) -> str:
     )
 
 
+def seconds_range(lo: float, hi: float) -> str:
+    """An interval of times in the unit of its upper end: `9.02 – 41.0 ms`."""
+    scale, unit = next((one for one in _SECONDS if hi >= one[0]), _SECONDS[-1])
+    return f"{three(lo / scale)} – {three(hi / scale)} {unit}"
+
+
 def power_of_ten(value: float) -> str:
     """Any number with three digits: `3.2e-12` -> `3.20·10⁻¹²`; without a power where that is short."""
     if value == 0 or 1e-2 <= abs(value) < 1e5:

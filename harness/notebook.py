@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from harness.analysis import fitted_laws, published_claims
 from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import claims_table
+from harness.analysis.complete_lines import complete_lines
 from harness.analysis.crossovers import crossovers_table
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.roofline import roofs, why_no_roof, with_possible_times
-from harness.analysis.smoothing import with_times_in_law
+from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
 from harness.key_value_options import present_keywords
 from harness.report.figure_panels import MEMORY, TIME, PanelSetting, panel_settings
@@ -138,8 +137,8 @@ class Picture:
 def load(path: str | Path) -> Run:
     """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
     found = vars(read_run_directory(Path(path)))
-    lines = with_possible_times(found["lines"], roofs(found["machine"]))
-    return Run(**{**found, "lines": with_times_in_law(lines, fit_laws(lines))})
+    lines = complete_lines(found["lines"], found["machine"], found["config"].get("baseline"))
+    return Run(**{**found, "lines": lines})
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -88,13 +88,17 @@ def roof_points(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[Roof
     A roof matches by dtype, device and number of threads. Threads are ignored on a GPU, because they do not affect its
     peak.
     """
-    by_kind = {_kind(roof): roof for roof in known}
     found = []
     for line in lines:
-        roof = by_kind.get(_kind(line))
+        roof = roof_of(line, known)
         if roof is not None and line.time_s and line.flops and line.min_bytes:
             found.append(_point(line, roof, line.flops, line.flops / line.min_bytes, line.time_s))
     return found
+
+
+def roof_of(line: CaseResult, known: Sequence[Roof]) -> Roof | None:
+    """Return the roof that matches the line, or None."""
+    return next((roof for roof in known if _kind(roof) == _kind(line)), None)
 
 
 def with_possible_times(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
@@ -103,8 +107,7 @@ def with_possible_times(lines: Iterable[CaseResult], known: Sequence[Roof]) -> l
     A line without a matching roof stays as it is, and so does one whose time is above the roof: it contradicts the
     calibration.
     """
-    by_kind = {_kind(roof): roof for roof in known}
-    return [_possible(line, by_kind.get(_kind(line))) for line in lines]
+    return [_possible(line, roof_of(line, known)) for line in lines]
 
 
 def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:

@@ -93,6 +93,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
       precision=quick|standard|strict                                        target interval and limits; its parts are
       precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
       grow=seq_len                                                           double n until time or memory runs out
+      baseline=LAYER                                                         give times relative to this layer too
       out=DIR  seed=N  memory_limit=8GiB  compile_timeout_s=900
 
     `out=DIR` continues an existing run and measures only the missing trials.
@@ -207,6 +208,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     _add_run(parser, "a run's directory, or a pytest-benchmark JSON")
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to write; default: into the run")
     parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
+    parser.add_argument("--baseline", metavar="LAYER", help="give times relative to this layer too")
 
 
 def _export(parser: argparse.ArgumentParser) -> None:

@@ -30,28 +30,31 @@ if TYPE_CHECKING:
 def run_report(options: argparse.Namespace) -> int:
     """Rebuild a run's tables and plots and print its answer."""
     _check(options.run, options.out)
-    contents, written = write_report(options.run, not options.no_plots, options.out)
+    contents, written = write_report(options.run, not options.no_plots, options.out, options.baseline)
     for notice in contents.notices:
         print(f"harness: {notice}", file=sys.stderr)
     show_report(contents, options.out or options.run, written, Console())
     return DONE
 
 
-def write_report(run: Path, plots: bool, out: Path | None = None) -> "tuple[Contents, list[str]]":
+def write_report(
+    run: Path, plots: bool, out: Path | None = None, baseline: str | None = None
+) -> "tuple[Contents, list[str]]":
     """Write the report of a run. Returns its contents and the names of its files."""
     with BackgroundPlots() if plots else nullcontext() as drawing:
         # Imported here: the process that draws loads its libraries meanwhile.
         from harness.report.build import build
 
-        return build(run, drawing, out)
+        return build(run, drawing, out, baseline)
 
 
 def show_report(contents: "Contents", directory: Path, written: Sequence[str], console: Console) -> None:
     """Print the answer of a report and the names of its files."""
-    from harness.report.report_data import show_answer  # loads what fits cost models
+    from harness.report.report_data import next_steps, show_answer  # loads what fits cost models
 
     show_answer(contents, console)
-    console.out(f"{directory}: {', '.join(written)}", highlight=False)
+    for line in next_steps(contents, directory, written):
+        console.out(line, highlight=False)
 
 
 def _check(run: Path, out: Path | None) -> None:

@@ -57,7 +57,7 @@ def run_sweep(options: argparse.Namespace) -> int:
                 trials, is_complete = {}, cluster_launch.launch_on_cluster(target, session, cases, console)
                 if not config.wait:
                     return DONE
-            contents, written = write_report(target.path, not options.no_plots)
+            contents, written = write_report(target.path, not options.no_plots, baseline=config.baseline)
             if target.path.absolute().parent == run_directory.RESULTS.absolute():
                 run_directory.link_latest(target.path)
             show_report(contents, target.path, written, console)

@@ -98,6 +98,8 @@ def _checked(
     if missing:
         raise UsageError(schema.no_value(min(missing)))
     schema.check_mask_settings(typed, axes)
+    if found.baseline is not None and found.baseline not in axes["impl"]:
+        raise UsageError(f"baseline={found.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
     if points and found.grow in points[0]:
         # Which sizes go with one beyond the last point is not defined.
         whose = f" of paper={paper['name']}" if paper else ""
@@ -119,9 +121,9 @@ def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Iterable[str]) -
         raise UsageError(f"{idle[0]} says how to measure elsewhere: give launcher=slurm or launcher=processes too")
 
 
-# These settings say where a sweep writes, which part of the work it does now, and what others have published. None of
-# them affects what is measured or how.
-_NOT_COMPARED = ("out", "retry", "launcher", "wait", "paper", "overrides", "config_dir")
+# These settings say where a sweep writes, what it reports, which work it does now, and what others have published. None
+# of them affects what is measured or how.
+_NOT_COMPARED = ("out", "retry", "baseline", "launcher", "wait", "paper", "overrides", "config_dir")
 _COMPARED = ("paper.name", "paper.scale")
 
 

@@ -25,7 +25,7 @@ LEAST_MEMORY = 16 * 2**20
 _LONGEST = 300
 SCALE, PAPER = "scale", "paper"
 # Settings that a command other than `sweep` would ignore.
-SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "points", PAPER)
+SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "points", "baseline", PAPER)
 
 
 # The text of a ValueError below follows `key=value` in the message.
@@ -132,7 +132,8 @@ class SweepConfig:
 
     `memory_limit` is in bytes; None means most of the memory that is free at the start. A trial that compiles, and is
     not timed, may take `compile_timeout_s` seconds. Sizes along the axis `grow` are doubled until a layer fails.
-    A continued sweep re-runs the cases whose status is in `retry`. Without `wait`, the command submits the shards and
+    The report gives times relative to the layer `baseline`, if any. A continued sweep re-runs the cases whose status is
+    in `retry`. Without `wait`, the command submits the shards and
     ends.
 
     `yaml` is the configuration as text. `record` is what a new run stores: the configuration, and what the user typed.
@@ -147,6 +148,7 @@ class SweepConfig:
     memory_limit: Annotated[int | None, BeforeValidator(_bytes)]
     compile_timeout_s: Positive
     grow: Annotated[str, BeforeValidator(present_axis), _one_of(GROWING)] | None
+    baseline: Text | None
     retry: Annotated[tuple[Annotated[str, _one_of(FAILURES)], ...], BeforeValidator(_statuses)]
     launcher: Launcher
     wait: Annotated[bool, Strict()]
@@ -167,6 +169,7 @@ PLAIN: dict[str, Any] = {
     "memory_limit": None,
     "compile_timeout_s": 900.0,
     "grow": None,
+    "baseline": None,
     "retry": None,
     "launcher": asdict(Launcher()),
     "wait": True,

@@ -7,9 +7,7 @@ from pathlib import Path
 from harness.analysis import crossovers, fitted_laws, published_claims
 from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import claims_table
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.roofline import roofs, with_possible_times
-from harness.analysis.smoothing import with_times_in_law
+from harness.analysis.complete_lines import complete_lines
 from harness.errors import UsageError
 from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots
@@ -22,15 +20,18 @@ from harness.results.stored_run import read_run_directory
 PLOTS = "plots"
 
 
-def build(run: Path, drawing: BackgroundPlots | None = None, out: Path | None = None) -> tuple[Contents, list[str]]:
+def build(
+    run: Path, drawing: BackgroundPlots | None = None, out: Path | None = None, baseline: str | None = None
+) -> tuple[Contents, list[str]]:
     """Write reports, tables and, if `drawing` is given, plots into `out`, by default the run's own directory.
 
+    Times are also given relative to the layer `baseline`, by default that of the run's configuration.
     Returns what the reports say, and the names of the written files. Raises UsageError if `run` is not a run or the
     directory cannot be written.
     """
     stored = read_run_directory(run)
-    lines = with_possible_times(stored.lines, roofs(stored.machine))
-    stored = replace(stored, lines=with_times_in_law(lines, fit_laws(lines)))
+    baseline = baseline or stored.config.get("baseline")
+    stored = replace(stored, lines=complete_lines(stored.lines, stored.machine, baseline))
     provenance = provenance_of(stored)
     directory = out or run
     try:
@@ -39,7 +40,7 @@ def build(run: Path, drawing: BackgroundPlots | None = None, out: Path | None = 
         if drawing:
             drawing.begin(directory / PLOTS, stored.lines, stored.machine)
         findings = analyse(stored.lines, stored.machine, stored.config)
-        contents = Contents(stored.lines, findings, provenance, stored.notices)
+        contents = Contents(stored.lines, findings, provenance, stored.notices, baseline or "")
         texts = {"report.html": page(contents), "report.md": report_markdown(contents), **_tables(contents)}
         for name, text in texts.items():
             write_atomically(directory / name, text)

@@ -102,7 +102,7 @@ class Table:
         if self.note and self.is_a("optional", shown[-1]):
             yield Text(self.note)
         if left_out := list(self.columns)[len(shown) :]:
-            yield Text(f"no room here for the {' and '.join(left_out)}: see report.md".replace("\n", " "))
+            yield Text(f"no room here for: {', '.join(left_out)}; see report.md".replace("\n", " "))
 
     def _grid(self, shown: Sequence[str], whole_numbers: bool, longest_name: int | None = None) -> RichTable:
         title = Text(printable(self.caption), style="table.title") if self.title else None

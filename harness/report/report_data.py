@@ -1,7 +1,9 @@
 """What the reports of a run say, computed once for all of them, and the two short ones: the terminal and report.md."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 
@@ -38,8 +40,12 @@ class Contents:
         findings: Analysis,
         provenance: Provenance = NOWHERE,
         notices: Sequence[str] = (),
+        baseline: str = "",
     ) -> None:
-        """`findings` must be those of `lines`; `notices` are messages about the run's rows."""
+        """`findings` must be those of `lines`. `notices` are messages about the run's rows.
+
+        `baseline` is the layer to which times are relative, if any.
+        """
         self.lines, self.findings, self.provenance, self.notices = lines, findings, provenance, notices
         self.machine = provenance_facts(provenance.machine)
         known = [f"{before}{self.machine[name]}" for name, before in _ABOUT.items() if name in self.machine]
@@ -48,7 +54,7 @@ class Contents:
         self.settings = panel_settings(lines)
         self.crossovers = by_facet(findings.crossovers, without)
         self.points = by_facet(findings.roof_points, without)
-        self.answers = costs.answers(self.settings, self.crossovers, findings.laws)
+        self.answers = costs.answers(self.settings, self.crossovers, findings.laws, baseline)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)
         self.held_out = costs.held_out_sentences(findings.held_out)
@@ -62,16 +68,62 @@ class Contents:
         self.above_roof = points_above_roof(findings.roof_points)
 
 
+# The most sentences below the tables of a terminal. The reports have all of them.
+_MOST_SENTENCES = 6
+
+
 def show_answer(contents: Contents, console: Console) -> None:
-    """Print how good the measurement was, a table and sentences for each setting, claims, predictions and remarks."""
-    parts: list[Table | str] = [*contents.quality, *([""] if contents.quality else [])]
+    """Print the run in a few words, how good the measurement was, a table for each setting, and a few sentences."""
+    about = " · ".join(text for text in contents.about if not text.startswith("commit"))
+    parts: list[Table | str] = [about, *contents.quality, ""]
     for one in contents.answers:
-        parts += (one.table, *one.sentences, "")
-    if contents.findings.published:
-        judged = contents.findings.published.claims
-        parts += filter(None, (claims.claim_count(judged), *map(claims.claim_sentence, judged)))
-    remarks = (contents.verdicts, *contents.refuted, *contents.held_out, *contents.cautions, *contents.failed)
-    show([*parts, *filter(None, remarks)], console)
+        parts += (one.table, "")
+    show([*parts, *_sentences(contents)], console)
+
+
+def _sentences(contents: Contents) -> list[str]:
+    """The most important sentences, in the order: fastest, crossovers, claims, failures, remarks about the numbers.
+
+    If there are too many, the first of each kind stay.
+    """
+    several = len(contents.answers) > 1
+    paper = contents.findings.published
+    kinds = [
+        [f"{one.title}: {one.fastest}" if several else one.fastest for one in contents.answers if one.fastest],
+        [sentence for one in contents.answers for sentence in one.crossovers],
+        [claims.claim_count(paper.claims), *map(claims.claim_sentence, paper.claims)] if paper else [],
+        [*filter(None, [contents.verdicts]), *contents.refuted],
+        contents.failed,
+        [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
+    ]
+    number = [0] * len(kinds)
+    while sum(number) < _MOST_SENTENCES and any(map(_is_left, kinds, number)):
+        kind = min((at for at in range(len(kinds)) if number[at] < len(kinds[at])), key=lambda at: number[at])
+        number[kind] += 1
+    left = sum(map(len, kinds)) - sum(number)
+    shown = [sentence for kind, most in zip(kinds, number, strict=True) for sentence in kind[:most]]
+    return [*shown, f"And {left} more: see report.md."] if left else shown
+
+
+def _is_left(kind: Sequence[str], shown: int) -> bool:
+    return shown < len(kind)
+
+
+def next_steps(contents: Contents, directory: Path, written: Sequence[str]) -> list[str]:
+    """Where the report is, and a command to go on with."""
+    tables = " ".join(name for name in written if name.endswith(".csv"))
+    lines = [
+        f"Report: {directory / 'report.html'}",
+        f"Tables: {tables}" + ("; pictures: plots/" if "plots/" in written else ""),
+    ]
+    if len(contents.answers) == 1 and contents.findings.laws:
+        panel = contents.answers[0].panel
+        largest = max(line.seq_len for line in panel.lines)
+        sizes = f"seq_len={2 * largest} d_model={panel.d_model} num_heads={panel.num_heads}"
+        impls = {line.impl for line in panel.lines if line.time_s}
+        command = "recommend" if len(impls) > 1 else "predict"
+        lines.append(f"Next:   python -m harness {command} {shlex.quote(str(directory))} {sizes}")
+    return ["", *lines]
 
 
 # The most entries of one kind in report.md; report.html has more.

@@ -140,6 +140,13 @@ class CaseResult(Case):
     )
     time_in_law_lo_s: float | None = _column("the lower end of its 95 % interval", "s")
     time_in_law_hi_s: float | None = _column("the upper end", "s")
+    head_dim: int | None = _column("the width of one head, `d_model / num_heads`; empty for a layer without heads", "1")
+    tflops_per_s: float | None = _column("the speed at `time_s`: `flops` per second", "TFLOP/s")
+    gb_per_s: float | None = _column(
+        "the least traffic per second, `min_bytes / time_s`: at least so much moves", "GB/s"
+    )
+    of_peak: float | None = _column("the speed as a share of the calibrated peak of matrix products in this dtype", "1")
+    ratio: float | None = _column("`time_s` over that of the layer `baseline=LAYER` at the same sizes", "1")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -23,7 +23,8 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "bimodal_fast_s, bimodal_slow_s, bimodal_cause, host_bound, wall_call_s, claims, "
         "mask, padding_fraction, kv_len, host, num_kv_heads, probe_s, disturbed_share, "
         "mapped_bytes, block_sizes, page_fault_s, "
-        "time_in_law_s, time_in_law_lo_s, time_in_law_hi_s"
+        "time_in_law_s, time_in_law_lo_s, time_in_law_hi_s, "
+        "head_dim, tflops_per_s, gb_per_s, of_peak, ratio"
     )
 
 

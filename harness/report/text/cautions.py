@@ -104,6 +104,26 @@ def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
     ]
 
 
+def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> str:
+    """All cautions in one sentence: how many cases each kind concerns, and the first of them. Empty without any."""
+    kinds: dict[str, list[CaseResult]] = {}
+    for line in lines:
+        found = {
+            "bimodal": line.bimodal,
+            "without a faster kernel": line.backend_fallback,
+            "with unknown facts": line.facts_unknown,
+            "host-bound": line.host_bound,
+        }
+        for kind in filter(found.get, found):
+            kinds.setdefault(kind, []).append(line)
+    text = [
+        f"{len(alike)} case{'s' if len(alike) > 1 else ''} {kind} ({_cases(alike[:1])})"
+        for kind, alike in kinds.items()
+    ]
+    text += ["speeds above the machine's peak"] if above_roof else []
+    return f"Warning: {', '.join(text)}. See report.md." if text else ""
+
+
 def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
     """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
     text = []

@@ -63,30 +63,28 @@ def _crosses(c: Crossover) -> bool:
 def crossover_sentence(c: Crossover) -> str:
     """The n from which one layer costs more than another, in words.
 
-    `attention.naive costs more time than rnn.torch from n = 541 (498 to 600) on.`
+    `attention.naive is slower than rnn.torch from n = 541 (498 to 600) on.`
     """
-    name = METRIC_NAMES[c.metric]
-    more = f"costs more {name} than {c.faster}"
+    is_time, name = c.metric == "time", METRIC_NAMES[c.metric]
+    more = f"is slower than {c.faster}" if is_time else f"needs more {name} than {c.faster}"
+    no_more = f"is not slower than {c.faster}" if is_time else f"needs no more {name} than {c.faster}"
     at_all = f"n = {c.measured_from} to {c.measured_to}" if c.measured_to > c.measured_from else f"n = {c.measured_to}"
     if c.seq_len is not None:
         return f"{c.slower} {more} {c}."
     if c.decided:
-        return f"{c.slower} costs no more {name} than {c.faster} at {at_all}."
+        return f"{c.slower} {no_more} at {at_all}."
     error = "the difference is within the measurement error"
     if c.seq_len_hi is not None:
         return f"{c.slower} {more} from n = {c.seq_len_hi:.0f} on. Below that, {error}."
     if c.seq_len_lo:
-        return f"{c.slower} costs no more {name} than {c.faster} at n = {c.seq_len_lo:.0f}. Above that, {error}."
+        return f"{c.slower} {no_more} at n = {c.seq_len_lo:.0f}. Above that, {error}."
     return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
 
 
-SCALING_EXPONENT = (
-    "exponent: doubling n multiplies the cost by 2 to this power; "
-    "at the smallest n of the cost model → at the largest n"
-)
+SCALING_EXPONENT = "exponent: doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
 
-# The most pairs to report in which one layer may overtake the other.
-_MOST_PAIRS = 6
+# The most crossovers beside one table.
+_MOST_PAIRS = 3
 
 _Laws = Mapping[tuple[str, Any, str], FittedLaw]
 
@@ -95,18 +93,31 @@ _Laws = Mapping[tuple[str, Any, str], FittedLaw]
 class Answer:
     """The answer for one setting: costs in its fullest panel at the largest n, fastest first, and sentences.
 
-    The sentences name the fastest layer, and which layer overtakes which.
+    `fastest` names the fastest layer, or those among which none is. `crossovers` tell which layer overtakes which.
     """
 
     title: str
+    panel: Panel
     table: Table
-    sentences: tuple[str, ...]
+    fastest: str
+    crossovers: tuple[str, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All sentences, the most important one first."""
+        return (*filter(None, [self.fastest]), *self.crossovers)
 
 
 def answers(
-    settings: Iterable[PanelSetting], crossovers: Mapping[Facet, list[Crossover]], laws: Iterable[FittedLaw]
+    settings: Iterable[PanelSetting],
+    crossovers: Mapping[Facet, list[Crossover]],
+    laws: Iterable[FittedLaw],
+    baseline: str = "",
 ) -> list[Answer]:
-    """An answer for every setting that has a timed case. `crossovers` is a result of `by_facet`."""
+    """An answer for every setting that has a timed case. `crossovers` is a result of `by_facet`.
+
+    Times are relative to those of the layer `baseline`, or to the fastest without one.
+    """
     known = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
     found = []
     for setting in settings:
@@ -114,8 +125,9 @@ def answers(
         n = max((line.seq_len for line in panel.lines if line.time_s is not None), default=None)
         if n is not None:
             at_n = sorted((one for one in panel.lines if one.seq_len == n), key=_rank)
-            text = (*_fastest(at_n), *_overtaking(panel, of_panel(crossovers, setting, panel)))
-            found.append(Answer(setting.title, _cost_table(setting, panel, at_n, known), text))
+            table = _cost_table(setting, panel, at_n, known, baseline)
+            pairs = _overtaking(panel, of_panel(crossovers, setting, panel))
+            found.append(Answer(setting.title, panel, table, _fastest(at_n), tuple(pairs)))
     return found
 
 
@@ -124,40 +136,52 @@ def _rank(line: CaseResult) -> float:
     return math.inf if known is None else known[0]
 
 
-def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws) -> Table:
-    columns = {"layer": "layer", "time": "n", "interval,\n95 %": "n soft bar", "peak\nmemory": "n"}
+def close_to_fastest(at_n: Sequence[CaseResult]) -> list[CaseResult]:
+    """The lines whose times cannot be told from that of the first line, the fastest. Noise alone could explain why."""
+    timed = [(line, known) for line in at_n if (known := line.best_known_time) is not None]
+    return [line for line, known in timed[1:] if ratio_at(line.seq_len, known, timed[0][1]).lo <= 0]
+
+
+def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws, baseline: str) -> Table:
+    is_tera = any((line.tflops_per_s or 0) >= 1 for line in at_n)
+    speed = "TFLOP/s" if is_tera else "GFLOP/s"
+    ratio = "ratio to\nbaseline" if baseline else "ratio to\nfastest"
+    columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", ratio: "n", "peak\nmemory": "n optional"}
+    close = {line.impl for line in close_to_fastest(at_n)} if not baseline else set()
+    whole_s = next((line.time_s for line in at_n if line.time_s and baseline in (line.impl, "")), None)
+    ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in at_n}
     return Table(
-        {**columns, "exponent\nof time": "n optional", "exponent\nof memory": "n optional"},
-        [_cost_row(panel, line, laws) for line in at_n],
-        title=f"Cost of one call at n = {at_n[0].seq_len}, d = {panel.d_model}, h = {panel.num_heads}",
-        about=setting.title,
+        {**columns, speed: "n optional", "exponent": "n optional"},
+        [_cost_row(panel, line, laws, ratios[line.impl], line.impl in close, is_tera) for line in at_n],
+        title=f"Cost of one call at n={at_n[0].seq_len} d={panel.d_model} h={panel.num_heads}",
+        about=f"{setting.title}; baseline {baseline}" if baseline else setting.title,
         note=SCALING_EXPONENT,
     )
 
 
-def _cost_row(panel: Panel, line: CaseResult, laws: _Laws) -> Row:
-    of_time, of_memory = (
-        _exponents(panel, line, laws.get((line.impl, Setting.of(line), m))) for m in ("time", "memory")
-    )
+def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
+    fitted = laws.get((line.impl, Setting.of(line), "time"))
+    exponent = fitted and exponent_of(fitted.law, "n", line.seq_len, line.d_model, line.num_heads, line.batch_size)
+    speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
     ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
     return (
         line.impl,
         Cell(formatting.seconds(line.time_s) if line.time_s is not None else ended, kind),
         Cell(_interval(line), ends=(line.time_lo_s, line.time_s, line.time_hi_s) if line.time_s else None),
+        "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}",
         _memory(line),
-        of_time,
-        of_memory or ("unknown" if line.allocates_outside_torch else ""),
+        "" if speed is None else formatting.three(speed),
+        "" if not exponent else f"{exponent.value:.2f}",
     )
 
 
 def _interval(line: CaseResult) -> str:
-    """The interval of a time, in per cent of the time; `one trial` without an interval, empty without a time."""
+    """The interval of a time; `one trial` without an interval, empty without a time."""
     if line.time_s is None:
         return ""
     if line.time_hi_s is None or line.time_lo_s is None:
         return "one trial"
-    down, up = 100 * (1 - line.time_lo_s / line.time_s), 100 * (line.time_hi_s / line.time_s - 1)
-    return f"−{down:.0f} +{up:.0f} %" if max(down, up) >= 9.95 else f"−{down:.1f} +{up:.1f} %"
+    return formatting.seconds_range(line.time_lo_s, line.time_hi_s)
 
 
 def _memory(line: CaseResult) -> str:
@@ -170,31 +194,18 @@ def _memory(line: CaseResult) -> str:
     return f"≥ {formatting.size(line.peak_traced_bytes)} traced{resident}"
 
 
-def _exponents(panel: Panel, line: CaseResult, fitted: FittedLaw | None) -> str:
-    """The scaling exponents at the smallest measured n at which the law holds, and at the line's own n."""
-    if fitted is None:
-        return ""
-    begins = max((b.n for b in fitted.law.breaks), default=0.0)
-    smallest = min((one.seq_len for one in panel.of(line.impl) if one.seq_len >= begins), default=line.seq_len)
-    held = line.d_model, line.num_heads, line.batch_size
-    ends = [exponent_of(fitted.law, "n", n, *held) for n in (smallest, line.seq_len)]
-    return " → ".join(f"{end.value:.2f}" for end in ends if end is not None)
-
-
-def _fastest(at_n: Sequence[CaseResult]) -> list[str]:
-    """A sentence about the fastest of some lines, which come fastest first."""
-    timed = [(line, known) for line in at_n if (known := line.best_known_time) is not None]
+def _fastest(at_n: Sequence[CaseResult]) -> str:
+    """A sentence about the fastest of some lines, which come fastest first; empty for a single layer."""
+    timed = [line for line in at_n if line.best_known_time is not None]
     if len(timed) < 2:
-        return []
-    (first, best), (second, next_best) = timed[:2]
-    # Noise alone could explain why the first one took less time than these.
-    close = [line.impl for line, known in timed[1:] if ratio_at(first.seq_len, known, best).lo <= 0]
+        return ""
+    first, second = timed[:2]
+    close = [line.impl for line in close_to_fastest(at_n)]
     if close:
         names = f"{', '.join([first.impl, *close[:-1]])} and {close[-1]}"
-        return [f"No clear winner at n = {first.seq_len}: {names} are within measurement error."]
-    return [
-        f"Fastest at n = {first.seq_len}: {first.impl}, {next_best[0] / best[0]:.2f} times as fast as {second.impl}."
-    ]
+        return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
+    longer = (second.time_s or 0.0) / (first.time_s or math.inf)
+    return f"Fastest at n={first.seq_len}: {first.impl}. {second.impl} takes {longer:.2f} times as long."
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
@@ -208,11 +219,10 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     a_token = {line.impl: line.time_s / line.seq_len for line in panel.lines if line.time_s}
     rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)
     pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
-    if len(pairs) <= _MOST_PAIRS:
-        return [crossover_sentence(c) for c in pairs]
     surest = sorted(pairs, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))[:_MOST_PAIRS]
-    left = len(pairs) - _MOST_PAIRS
-    return [*map(crossover_sentence, surest), f"and {left} more pair{'s' if left > 1 else ''}: crossovers.csv"]
+    left = len(pairs) - len(surest)
+    more = [f"And {left} more pair{'s' if left > 1 else ''}: see crossovers.csv."] if left else []
+    return [*map(crossover_sentence, surest), *more]
 
 
 def law_formula(fitted: FittedLaw) -> str:

@@ -63,7 +63,7 @@ def evil() -> str:
 def test_the_answer_stands_first_and_every_section_after_it(usual: str) -> None:
     ids = re.findall(r'<section id="(\w+)"', usual)
     assert ids == ["answer", "table1", "charts", "claims", "laws", "predictions", "failures", "provenance"]
-    assert "Fastest at n = 2048: rnn.torch" in Elements(usual).all_text()
+    assert "Fastest at n=2048: rnn.torch" in Elements(usual).all_text()
 
 
 def test_it_tells_claims_laws_predictions_failures_and_where_it_comes_from(

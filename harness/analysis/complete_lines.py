@@ -1,0 +1,69 @@
+"""Complete the lines of a run with what follows from the other lines, the machine's peaks and the fitted cost models.
+
+measured times → bounds from physics → times with the cost model → speeds → ratios to a baseline
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.analysis.crossovers import layers_without_heads
+from harness.analysis.fitted_laws import fit_laws
+from harness.analysis.roofline import roof_of, roofs, with_possible_times
+from harness.analysis.smoothing import with_times_in_law
+from harness.errors import UsageError, did_you_mean
+from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
+
+
+def complete_lines(
+    lines: Sequence[CaseResult], machine: Mapping[str, Any], baseline: str | None = None
+) -> list[CaseResult]:
+    """The lines of a run with all derived columns. `machine` is the run's machine.json.
+
+    Raises UsageError if the run has no layer named `baseline`.
+    """
+    bounded = with_possible_times(lines, roofs(machine))
+    found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), machine)
+    return with_ratios(found, baseline) if baseline else found
+
+
+def with_speeds(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[CaseResult]:
+    """The lines with `head_dim`, `tflops_per_s`, `gb_per_s`, and `of_peak` where the machine's peak is known."""
+    known, headless = roofs(machine), layers_without_heads(lines)
+    return [_with_speed(line, known, line.impl in headless) for line in lines]
+
+
+def _with_speed(line: CaseResult, known: Sequence[Any], is_headless: bool) -> CaseResult:
+    head_dim = None if is_headless or line.d_model % line.num_heads else line.d_model // line.num_heads
+    if not line.time_s:
+        return replace(line, head_dim=head_dim)
+    roof = roof_of(line, known)
+    flops_per_s = line.flops / line.time_s if line.flops else None
+    return replace(
+        line,
+        head_dim=head_dim,
+        tflops_per_s=flops_per_s / 1e12 if flops_per_s else None,
+        gb_per_s=line.min_bytes / line.time_s / 1e9 if line.min_bytes else None,
+        of_peak=flops_per_s / roof.peak_flops_per_s if flops_per_s and roof else None,
+    )
+
+
+def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
+    """The lines with the `ratio` of each time to that of the layer `baseline` at the same sizes and setting.
+
+    A baseline without heads is compared with layers of any number of heads. Raises UsageError for an unknown baseline.
+    """
+    impls = list(dict.fromkeys(line.impl for line in lines))
+    if baseline not in impls:
+        raise UsageError(f"baseline={baseline}: this run has no such layer{did_you_mean(baseline, impls)}")
+    any_heads = baseline in layers_without_heads(lines)
+
+    def place(line: CaseResult) -> Case:
+        return replace(line.case, impl=baseline, num_heads=1 if any_heads else line.num_heads)
+
+    times_s = {line.case: line.time_s for line in lines if line.impl == baseline and line.time_s}
+    return [
+        replace(line, ratio=line.time_s / times_s[place(line)]) if line.time_s and place(line) in times_s else line
+        for line in lines
+    ]
