@@ -78,6 +78,8 @@ def show_answer(contents: Contents, console: Console) -> None:
     parts: list[Table | str] = [about, *contents.quality, ""]
     for one in contents.answers:
         parts += (one.table, "")
+    if not contents.answers:
+        parts += ("Nothing was timed.", "")
     show([*parts, *_sentences(contents)], console)
 
 
