@@ -63,7 +63,8 @@ class Table:
     """A table, which may have a title; `about` follows the title in brackets.
 
     `columns` maps each heading to the kinds of its cells, separated by spaces. `n` is a number. A terminal leaves out
-    `optional` columns that it has no room for, the last one first. `note` explains the optional columns. The page knows
+    `optional` columns that it has no room for, the last one first, and always those of kind `report`, which come last.
+    `note` explains the optional columns. The page knows
     more kinds: they are the classes of its style sheets. It numbers the `notes` that cells refer to.
 
     The rows are either `rows` or, for the page alone, `groups` of rows by their heading row.
@@ -88,7 +89,8 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Fit the table to the console: names are folded first, after optional columns of other names are left out."""
-        shown = list(self.columns)
+        of_terminal = [heading for heading in self.columns if not self.is_a("report", heading)]
+        shown = list(of_terminal)
         unbounded = options.update_width(_UNBOUNDED)
 
         def fits(longest_name: int) -> bool:
@@ -101,7 +103,7 @@ class Table:
         # Not as the table's caption: rich cuts the end of a line that is as wide as the table.
         if self.note and self.is_a("optional", shown[-1]):
             yield Text(self.note)
-        if left_out := list(self.columns)[len(shown) :]:
+        if left_out := of_terminal[len(shown) :]:
             yield Text(f"no room here for: {', '.join(left_out)}; see report.md".replace("\n", " "))
 
     def _grid(self, shown: Sequence[str], whole_numbers: bool, longest_name: int | None = None) -> RichTable:

@@ -145,17 +145,18 @@ def close_to_fastest(at_n: Sequence[CaseResult]) -> list[CaseResult]:
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws, baseline: str) -> Table:
     is_tera = any((line.tflops_per_s or 0) >= 1 for line in at_n)
     speed = "TFLOP/s" if is_tera else "GFLOP/s"
-    ratio = "ratio to\nbaseline" if baseline else "ratio to\nfastest"
-    columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", ratio: "n", "peak\nmemory": "n optional"}
+    widths = {line.head_dim for line in at_n} - {None}
+    head_dim = f"head_dim {widths.pop()}" if len(widths) == 1 else ""
+    columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", "ratio": "n", "peak\nmemory": "n optional"}
     close = {line.impl for line in close_to_fastest(at_n)} if not baseline else set()
     whole_s = next((line.time_s for line in at_n if line.time_s and baseline in (line.impl, "")), None)
     ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in at_n}
     return Table(
-        {**columns, speed: "n optional", "exponent": "n optional"},
+        {**columns, speed: "n optional", "exponent": "n optional", "GB/s, at least": "n report", "of peak": "n report"},
         [_cost_row(panel, line, laws, ratios[line.impl], line.impl in close, is_tera) for line in at_n],
         title=f"Cost of one call at n={at_n[0].seq_len} d={panel.d_model} h={panel.num_heads}",
-        about=f"{setting.title}; baseline {baseline}" if baseline else setting.title,
-        note=SCALING_EXPONENT,
+        about=", ".join(filter(None, [setting.title, head_dim])),
+        note=f"ratio: to {baseline or 'the fastest'}; {SCALING_EXPONENT}",
     )
 
 
@@ -172,6 +173,8 @@ def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, 
         _memory(line),
         "" if speed is None else formatting.three(speed),
         "" if not exponent else f"{exponent.value:.2f}",
+        "" if line.gb_per_s is None else formatting.three(line.gb_per_s),
+        "" if line.of_peak is None else formatting.share(line.of_peak),
     )
 
 
