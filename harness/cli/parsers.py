@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness.errors import UsageError
-from harness.sweep_axes import AXES, SETTINGS
+from harness.former_names import FORMER
+from harness.sweep_axes import AXES, LETTERS, SETTINGS
 
 # The file in which a calibration is saved: `harness.calibration.record.PATH`.
 _CALIBRATION = Path("results", "calibration.json")
@@ -57,7 +58,36 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add_options(parser)
+    _check_spelling(arguments, parser)
     return parser.parse_intermixed_args(arguments)
+
+
+def _check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
+    for index, text in enumerate(arguments):
+        before, after = arguments[index - 1 : index], arguments[index + 1 : index + 2]
+        if text == "=" and before and after:
+            raise UsageError(f"write {''.join([*before, text, *after])}, without spaces around '='")
+        if (
+            text.endswith("=")
+            and text[:-1].isidentifier()
+            and after
+            and not after[0].startswith("-")
+            and "=" not in after[0]
+        ):
+            raise UsageError(f"write {text}{after[0]}, without spaces around '='")
+        flag, equals, value = text.partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        if not flag.startswith("--") or flag in parser._option_string_actions or name not in _settings():
+            continue
+        given = value if equals else next((one for one in after if not one.startswith("-")), "…")
+        raise UsageError(f"{flag} is not a flag: write {name}={given}")
+
+
+def _settings() -> list[str]:
+    from harness.config.schema import keys  # slow to load, and only mistakes need it
+
+    return [*AXES, *LETTERS, *FORMER, *keys(for_sweep=True)]
 
 
 def _add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
@@ -333,7 +363,7 @@ def _attention_map(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or a layer without attention weights
     """
-    parser.add_argument("sentence", help="words, in quotes")
+    parser.add_argument("sentence", nargs="?", default="", help="words, in quotes")
     _add_keys(parser)
 
 
