@@ -259,7 +259,20 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
-    """List the layers that can be measured, and what theory claims of them."""
+    """List the layers that can be measured and what theory claims of them, or describe one layer.
+
+    examples:
+      python -m harness list
+      python -m harness list 'attention.*'
+      python -m harness list attention.fused              equation, claims, modes, masks, and what it needs
+      python -m harness list --json
+
+    exit status: 0 done; 2 usage error
+    """
+    parser.add_argument(
+        "pattern", nargs="?", metavar="LAYER", help="a layer, a family such as rnn, or a pattern with *"
+    )
+    parser.add_argument("--json", action="store_true", help="print the layers as JSON, with all that their pages have")
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
