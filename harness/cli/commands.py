@@ -34,6 +34,7 @@ GROUPS = {
         "list": "list the layers that can be measured, or describe one of them",
         "attention-map": "draw which word of a sentence attends to which in a layer, as a heat map",
         "gradient-reach": "measure how far back a layer's output depends on its input",
+        "doctor": "print what an issue report needs: versions, machine, packages",
     },
 }
 COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}

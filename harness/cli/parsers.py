@@ -275,6 +275,15 @@ def _list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the layers as JSON, with all that their pages have")
 
 
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    """Print what an issue report needs: versions, machine, threads, GPU, packages, results directory, calibration.
+
+    The text is plain, without colours. Read it before you paste it: it names directories and environment variables.
+
+    exit status: 0, whatever it reports; 2 usage error
+    """
+
+
 def _verify(parser: argparse.ArgumentParser) -> None:
     """Compare layers' outputs and gradients with a float64 reference.
 
