@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from harness.cli.option_forms import check_spelling, with_output_flag, with_output_key
 from harness.errors import UsageError
-from harness.former_names import FORMER
-from harness.sweep_axes import AXES, LETTERS, SETTINGS
+from harness.sweep_axes import AXES, SETTINGS
 
 # The file in which a calibration is saved: `harness.calibration.record.PATH`.
 _CALIBRATION = Path("results", "calibration.json")
@@ -58,36 +58,8 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add_options(parser)
-    _check_spelling(arguments, parser)
-    return parser.parse_intermixed_args(arguments)
-
-
-def _check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
-    for index, text in enumerate(arguments):
-        before, after = arguments[index - 1 : index], arguments[index + 1 : index + 2]
-        if text == "=" and before and after:
-            raise UsageError(f"write {''.join([*before, text, *after])}, without spaces around '='")
-        if (
-            text.endswith("=")
-            and text[:-1].isidentifier()
-            and after
-            and not after[0].startswith("-")
-            and "=" not in after[0]
-        ):
-            raise UsageError(f"write {text}{after[0]}, without spaces around '='")
-        flag, equals, value = text.partition("=")
-        name = flag.lstrip("-").replace("-", "_")
-        if not flag.startswith("--") or flag in parser._option_string_actions or name not in _settings():
-            continue
-        given = value if equals else next((one for one in after if not one.startswith("-")), "…")
-        raise UsageError(f"{flag} is not a flag: write {name}={given}")
-
-
-def _settings() -> list[str]:
-    from harness.config.schema import keys  # slow to load, and only mistakes need it
-
-    return [*AXES, *LETTERS, *FORMER, *keys(for_sweep=True)]
+    check_spelling(arguments, parser)
+    return with_output_key(command, parser.parse_intermixed_args(with_output_flag(command, arguments)))
 
 
 def _add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
@@ -101,6 +73,14 @@ def _add_keys(parser: argparse.ArgumentParser, dest: str = "keys", help: str | N
 def _add_overrides(parser: argparse.ArgumentParser, help: str | None = None) -> None:
     _add_keys(parser, "overrides", help)
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
+
+
+def _add_out(
+    parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
+) -> None:
+    """Add `-o`, `--out`. The key `out=` is the same."""
+    help = f"{help}; out={metavar} is the same"
+    parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +98,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     settings:
       preset=ladder                                                          every layer of the ladder, and some blocks
       shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 the sizes of a real layer
-      points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]      these points, not every combination
+      'points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]'    these points, not every combination
       paper=NAME scale=full|cpu                                              a published setting, with its figures
       precision=quick|standard|strict                                        target interval and limits; its parts are
       precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
@@ -141,6 +121,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
     """
     _add_overrides(parser)
+    _add_out(parser, "where to write, or the run to continue; default: results/<time>", kind=str)
     parser.add_argument("--dry-run", action="store_true", help="print the cases and the expected time; measure nothing")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
@@ -176,6 +157,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
     _add_keys(parser, "overrides")
+    _add_out(parser, "keep the new measurement here, as a run", kind=str)
     parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
     _add_outputs(parser)
 
@@ -194,7 +176,7 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error, or a run without any case that could be measured
     """
     _add_run(parser)
-    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="where to write; default: standard output")
+    _add_out(parser, "where to write; default: standard output", "FILE")
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -228,13 +210,21 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     not be measured, or the control failed; 130 interrupted
     """
     _add_overrides(parser)
+    _add_out(parser, "where to write, or the comparison to continue; default: results/compare_<time>", kind=str)
     _add_outputs(parser)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    """Rebuild the tables and plots of a run from its rows. Measures nothing."""
+    """Rebuild the tables and plots of a run from its rows. Measures nothing.
+
+    examples:
+      python -m harness report results/latest
+      python -m harness report results/latest -o here --no-plots
+
+    exit status: 0 done; 2 usage error
+    """
     _add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to write; default: into the run")
+    _add_out(parser, "where to write; default: into the run")
     parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
 
 
@@ -255,16 +245,18 @@ def _export(parser: argparse.ArgumentParser) -> None:
     """
     _add_run(parser)
     parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write; default: standard output")
+    _add_out(parser, "where to write; default: standard output", "FILE")
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
     """List the layers that can be measured and what theory claims of them, or describe one layer.
 
+    The page of one layer has its equation, its claims, the modes and masks that it supports, and what it needs.
+
     examples:
       python -m harness list
       python -m harness list 'attention.*'
-      python -m harness list attention.fused              equation, claims, modes, masks, and what it needs
+      python -m harness list attention.fused
       python -m harness list --json
 
     exit status: 0 done; 2 usage error
@@ -312,13 +304,12 @@ def _calibrate(parser: argparse.ArgumentParser) -> None:
     examples:
       python -m harness calibrate
       python -m harness calibrate precision=standard threads=1
-      python -m harness calibrate impl=my.module:MyLayer seq_len=512      the noise of a case of your own
+      python -m harness calibrate impl=my.module:MyLayer seq_len=512
 
     exit status: 0 done, whatever the verdict; 2 usage error; 130 interrupted
     """
     _add_overrides(parser, "as in sweep: precision=… threads=… device=…")
-    where = f"where to save the result; default: {_CALIBRATION}"
-    parser.add_argument("--out", type=Path, default=_CALIBRATION, metavar="FILE", help=where)
+    _add_out(parser, f"where to save the result; default: {_CALIBRATION}", "FILE", default=_CALIBRATION)
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
@@ -326,6 +317,9 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
     A case is finished once it has all its trials, or has failed. Before that, it counts as `begun` if it has rows, and
     as `not yet` if it has none.
+
+    example:
+      python -m harness status results/latest
 
     exit status: 0, whatever the progress; 2 usage error, or a directory that is not a run
     """
@@ -387,6 +381,7 @@ def _attention_map(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("sentence", nargs="?", default="", help="words, in quotes")
     _add_keys(parser)
+    _add_out(parser, "where to write; default: results/<time>", kind=str)
 
 
 def _gradient_reach(parser: argparse.ArgumentParser) -> None:
@@ -412,3 +407,4 @@ def _gradient_reach(parser: argparse.ArgumentParser) -> None:
     3 done, but a layer was incorrect, in error or killed
     """
     _add_keys(parser)
+    _add_out(parser, "where to write; default: results/<time>", kind=str)

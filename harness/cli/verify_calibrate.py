@@ -81,13 +81,9 @@ def _config(overrides: Sequence[str], config_dir: Path | None) -> "SweepConfig":
 
     on_gpu = ("dtype=bfloat16",) if "device=cuda" in overrides else ()  # flash attention has no float32 on a GPU
     config = compose(overrides, config_dir, usual=[*_DEFAULTS, *on_gpu])
-    if config.out is not None:
-        raise UsageError(
-            f"out={config.out} names the directory of a sweep; name the file of a calibration with --out FILE"
-        )
     for axis in _ONE_VALUE:
         if len(config.axes[axis]) > 1:
-            raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with --out FILE")
+            raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with -o FILE")
     return config
 
 

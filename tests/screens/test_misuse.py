@@ -138,9 +138,9 @@ MISUSE = {
         *("compare ref=", "compare ref=main ref=HEAD", "compare ref=main", "compare impl=rnn.torch,./mine.py:Absent"),
     ],
     "calibrate": [
-        *("calibrate threads=1,2", "calibrate dtype=float32,bfloat16", "calibrate out=here"),
+        *("calibrate threads=1,2", "calibrate dtype=float32,bfloat16", "calibrate out=taken"),
         *("calibrate precision=exact", "calibrate impl=attention.fused threads=1 num_heads=3"),
-        *("calibrate impl=./mine.py:Absent", "calibrate --out taken", "calibrate --out taken/c.json"),
+        *("calibrate impl=./mine.py:Absent", "calibrate --out taken", "calibrate -o taken/c.json"),
         "calibrate --out .",
     ],
     "without-a-gpu": [
