@@ -79,8 +79,12 @@ def _add_out(
     parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
 ) -> None:
     """Add `-o`, `--out`. The key `out=` is the same."""
-    help = f"{help}; out={metavar} is the same"
+    help = f"{help}; or out={metavar}"
     parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
+
+
+def _add_open(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--open", action="store_true", help="open report.html in a browser at the end")
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -121,11 +125,12 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
     """
     _add_overrides(parser)
-    _add_out(parser, "where to write, or the run to continue; default: results/<time>", kind=str)
+    _add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
     parser.add_argument("--dry-run", action="store_true", help="print the cases and the expected time; measure nothing")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
     parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`, which saves seconds")
+    _add_open(parser)
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
 
@@ -210,7 +215,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     not be measured, or the control failed; 130 interrupted
     """
     _add_overrides(parser)
-    _add_out(parser, "where to write, or the comparison to continue; default: results/compare_<time>", kind=str)
+    _add_out(parser, "where to write; default: results/compare_<time>", kind=str)
     _add_outputs(parser)
 
 
@@ -226,6 +231,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     _add_run(parser, "a run's directory, or a pytest-benchmark JSON")
     _add_out(parser, "where to write; default: into the run")
     parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
+    _add_open(parser)
 
 
 def _export(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from harness.calibration import record
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
-from harness.cli.stored_runs import show_report, write_report
+from harness.cli.stored_runs import open_report, show_report, write_report
 from harness.config import compose
 from harness.key_value_options import usable_cpus
 from harness.measure import cluster_launch
@@ -61,6 +61,8 @@ def run_sweep(options: argparse.Namespace) -> int:
             if target.path.absolute().parent == run_directory.RESULTS.absolute():
                 run_directory.link_latest(target.path)
             show_report(contents, target.path, written, console)
+    if options.open and trials is not None:
+        open_report(target.path)
     if trials is None:
         print("harness: interrupted; the measurements so far are reported", file=sys.stderr)
         return INTERRUPTED
