@@ -224,7 +224,8 @@ def _load(target: str) -> type:
             raise AttributeError(f"{place} has no class '{attribute}'; {_classes_in(module, attribute)}")
         found = getattr(found, name)
     if not isinstance(found, type):
-        raise TypeError(f"{target} is not a class; {_classes_in(module)}")
+        wrap = "; write a torch.nn.Module whose forward(self, x) calls it" if callable(found) else ""
+        raise TypeError(f"{target} is not a class; {_classes_in(module)}{wrap}")
     return found
 
 

@@ -15,7 +15,10 @@ VALUES = {
 _NAMES = {
     "impl": ("layer", "layers", "impls", "model"),
     "seq_len": ("length", "seqlen", "seq_length", "sequence_length", "context", "tokens"),
-    "d_model": ("dim", "width", "hidden", "hidden_size", "hidden_dim", "embed_dim", "embedding_dim", "features"),
+    "d_model": (
+        *("dim", "width", "hidden", "hidden_size", "hidden_dim", "model_dim", "embed_dim", "embedding_dim", "n_embd"),
+        *("features", "in_features", "out_features", "input_size"),
+    ),
     "num_heads": ("heads", "head", "n_heads", "nheads", "nhead", "num_attention_heads"),
     "num_kv_heads": ("kv_heads", "n_kv_heads", "num_key_value_heads"),
     "batch_size": ("batch", "bs", "bsz"),
