@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from harness.synonyms import MEANT
+
 # A message lists at most this many known names.
 _MOST_NAMED = 16
 
@@ -22,9 +24,13 @@ def usage_error_about(what: object) -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` with the known name nearest to `name`, or the known names if none is near."""
+    """`"; did you mean 'x'?"` with the known name nearest to `name`, or the known names if none is near.
+
+    Another tool's word for a known name counts as the nearest: `num_heads` for `heads`.
+    """
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    meant = MEANT.get(name.lower())
+    near = [meant] if meant in names else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
     more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""

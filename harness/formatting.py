@@ -8,6 +8,11 @@ from collections.abc import Callable, Sequence
 
 # Numbers with units are short enough for a table or an axis.
 BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+# Units that options take too: `8GB` is decimal, `64M` is what Linux and Slurm mean by it.
+MORE_BYTE_UNITS = {
+    **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
+    **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
+}
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
 _MULTIPLES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -4,6 +4,7 @@ An option is read by a table of keys, or by Hydra's grammar in `harness.config`.
 An invalid value is a one-line error.
 """
 
+import difflib
 import fnmatch
 import math
 import os
@@ -16,14 +17,17 @@ from typing import Any
 
 from harness import layer_lookup
 from harness.errors import UsageError, did_you_mean
-from harness.formatting import BYTE_UNITS
+from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.former_names import FORMER, complement, present
 from harness.sweep_axes import AXES, LETTERS
+from harness.synonyms import VALUES, our_point_values, our_values, whole_numbers
 
 # Former names of options. The other former names are columns.
 _OPTIONS = ("real_share", "source_len", "together", "floor")
+_UNITS = BYTE_UNITS | MORE_BYTE_UNITS
 # A value, or a list of them: what else Hydra's grammar has, such as a range, has no complement.
 _PLAIN = re.compile(r"[\d.,eE+\-\[\]\s]*")
+_POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 _NUMBER = re.compile(r"(?<![\w.])-?\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
 
 
@@ -46,30 +50,48 @@ def _renamed(name: str) -> str:
 
 
 def present_option(option: str) -> str:
-    """A `key=value` option under its present name. A former name is reported in one line; a short one is not.
+    """A `key=value` option under its present name, with our words for values and all digits of numbers like `4k`.
 
-    Raises UsageError for a value of which one minus the value cannot be written.
+    A former name is reported in one line; a short one is not. Raises UsageError for a value of which one minus the
+    value cannot be written, and for points without their braces.
     """
     key, equals, value = option.partition("=")
     name = key.strip().lstrip("+")
-    if not equals or (name not in _OPTIONS and name not in LETTERS):
+    if not equals:
         return option
-    if name in LETTERS:
-        return f"{LETTERS[name]}={value}"
+    if name in _OPTIONS:
+        key, value = _renamed_option(option, name, value)
+        name = key
+    elif name in LETTERS:
+        key = name = LETTERS[name]
+    if name in VALUES:
+        return f"{key}={our_values(name, value)}"
+    if name == "points":
+        return f"{key}={our_point_values(_with_braces(option, value))}"
+    return f"{key}={whole_numbers(value)}" if name in AXES and AXES[name].type is int else f"{key}={value}"
+
+
+def _with_braces(option: str, points: str) -> str:
+    if "{" not in points and re.search(r"[A-Za-z_]\s*:", points):
+        raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
+    return points
+
+
+def _renamed_option(option: str, name: str, value: str) -> tuple[str, str]:
     new, convert = FORMER[name]
     if convert is complement:
         if not _PLAIN.fullmatch(value):
             raise UsageError(f"{option}: {_renamed(name)}: give {new}=…")
         value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):.12g}", value)
     print(f"harness: {_renamed(name)}", file=sys.stderr)
-    return f"{new}={value}"
+    return new, value
 
 
 def bytes_in(text: str) -> int | None:
-    """The number of bytes in a text such as `"8GiB"`, or in a plain number; None for any other text."""
-    unit = next((unit for unit in BYTE_UNITS if text.endswith(unit)), "")
+    """The number of bytes in a text such as `"8GiB"`, `"8GB"` or `"64M"`, or in a plain number; None for any other."""
+    unit = next((unit for unit in _UNITS if text.lower().endswith(unit.lower())), "")
     try:
-        return int(float(text.removesuffix(unit)) * BYTE_UNITS.get(unit, 1))
+        return int(float(text[: len(text) - len(unit)]) * _UNITS.get(unit, 1))
     except (ValueError, OverflowError):
         return None
 
@@ -146,6 +168,8 @@ def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
     return {name: key.default for name, key in keys.items()} | given
 
 
+# A message lists at most this many layers, and families of more.
+_MOST_NAMED = 16
 MOST_VALUES = 100_000
 MOST_CASES = 1_000_000
 
@@ -179,13 +203,18 @@ def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     return axes
 
 
+def usable_cpus() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
     """The values of one axis, checked as in `check_axes`. None for `threads` means all usable CPUs.
 
     Raises SettingError for an invalid value.
     """
     if axis == "threads" and given is None:
-        return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,)
+        return (usable_cpus(),)
     with _of_setting(axis, given):
         values = flattened(given)
         if axis == "impl":
@@ -210,14 +239,21 @@ def matching(pattern: str, impls: Sequence[str] | None = None) -> list[str]:
     if "*" not in pattern:
         return [pattern]
     names = layer_lookup.names() if impls is None else impls
-    return any_impl(fnmatch.filter(names, pattern), f"impl={pattern}", names)
+    return any_impl(fnmatch.filter(names, pattern), f"impl={pattern}", pattern, names)
 
 
-def any_impl(found: list[str], text: str, impls: Sequence[str]) -> list[str]:
-    """The layers that a pattern has found. Raises UsageError if there are none; `text` is the pattern's override."""
-    if not found:
-        raise UsageError(f"{text}: no impl matches; known: {', '.join(impls)}")
-    return found
+def any_impl(found: list[str], text: str, pattern: str, impls: Sequence[str]) -> list[str]:
+    """The layers among `impls` that `pattern` has found. Raises UsageError without any; `text` is the override."""
+    if found:
+        return found
+    family, _, rest = pattern.partition(".")
+    families = dict.fromkeys(name.partition(".")[0] for name in impls)
+    near = difflib.get_close_matches(family.rstrip("*"), families, n=1, cutoff=0.5)
+    meant = f"{near[0]}.{rest or '*'}" if near else ""
+    if fnmatch.filter(impls, meant):
+        raise UsageError(f"{text}: no impl matches; did you mean 'impl={meant}'?")
+    known = impls if len(impls) <= _MOST_NAMED else [f"{name}.*" for name in families]
+    raise UsageError(f"{text}: no impl matches; known: {', '.join(known)}")
 
 
 def _checked(axis: str, value: Any) -> Any:
@@ -262,7 +298,7 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
         return ()
     with _of_setting("points", given):
         if not isinstance(given, list) or not all(isinstance(point, dict) and point for point in given) or not given:
-            raise UsageError("points takes a list of points: points=[{seq_len:512,batch_size:32},…]")
+            raise UsageError(f"points takes a list of points, in quotes: '{_POINTS}'")
         points = [
             {str(axis): _point_value(str(axis), value) for axis, value in long_names(point).items()} for point in given
         ]
@@ -274,7 +310,8 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
         left = [point for point in points if all(point[axis] in values for axis, values in filters.items())]
         if not left:
             wanted = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in filters.items())
-            raise UsageError(f"{wanted}: no point matches; the points are {'; '.join(map(_point_text, points))}")
+            listed = "; ".join(map(_point_text, points))
+            raise UsageError(f"{wanted} matches none of the points: {listed}; leave it out, or give points=null too")
         return tuple(left)
 
 

@@ -12,6 +12,7 @@ The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at t
 `memory`. The sequential depth is `depth`. Operations on the longest path between two positions are `path`.
 """
 
+import difflib
 import hashlib
 import importlib
 import inspect
@@ -20,7 +21,7 @@ import re
 import sys
 import sysconfig
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
@@ -102,6 +103,16 @@ _MOST_NAMED = 12
 def names() -> list[str]:
     """The registered names, in the registry's order."""
     return list(IMPLS)
+
+
+def near_layer(name: str, known: Sequence[str]) -> str:
+    """What to say after an error about a layer that is not in `known`: the nearest of them, or all of them.
+
+    An existing layer, or a user's own, is no misspelling, so no other is suggested for it.
+    """
+    exists = name in IMPLS or is_foreign(name)
+    near = [] if exists else difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else f"; it has {', '.join(known)}"
 
 
 def is_foreign(name: str) -> bool:
@@ -210,18 +221,25 @@ def _load(target: str) -> type:
     for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
         if not hasattr(found, name):
             # Name the place as the user wrote it: a file outside any package has a different module name.
-            raise AttributeError(f"{place} has no class '{attribute}'; {_classes_in(module)}")
+            raise AttributeError(f"{place} has no class '{attribute}'; {_classes_in(module, attribute)}")
         found = getattr(found, name)
     if not isinstance(found, type):
-        raise TypeError(f"{target} is not a class; {_classes_in(module)}")
+        wrap = "; write a torch.nn.Module whose forward(self, x) calls it" if callable(found) else ""
+        raise TypeError(f"{target} is not a class; {_classes_in(module)}{wrap}")
     return found
 
 
-def _classes_in(module: ModuleType) -> str:
-    """The public classes defined in `module`, for an error message."""
+def _classes_in(module: ModuleType, near: str = "") -> str:
+    """The public classes of `module` for an error message: the one whose name is near, or all.
+
+    Classes that the module imports are listed if it defines none itself, as `torch.nn` does.
+    """
     classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}
-    names = [name for name, value in classes.items() if value.__module__ == module.__name__]
+    names = [name for name, value in classes.items() if value.__module__ == module.__name__] or list(classes)
     more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    meant = difflib.get_close_matches(near, classes, n=1)
+    if meant:
+        return f"did you mean '{meant[0]}'?"
     return f"it has {', '.join(names[:_MOST_NAMED])}{more}" if names else "it has no class at all"
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at
 from harness.analysis.fitted_laws import FittedLaw, Prediction, laws_of_layer, point_of, series_groups, series_of
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError
 from harness.fit.laws import Range
+from harness.layer_lookup import near_layer
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, Setting, setting_text
 
@@ -69,7 +70,8 @@ def _given_value(name: str, given: Mapping[str, Any], known: Collection[int]) ->
     if given[name] is not None:
         return int(given[name])
     if len(known) > 1:
-        raise UsageError(f"the run has {name}={','.join(map(str, sorted(known)))}: say which")
+        values = sorted(known)
+        raise UsageError(f"the run has {name}={','.join(map(str, values))}: choose one, such as {name}={values[0]}")
     return next(iter(known))
 
 
@@ -89,7 +91,7 @@ def _setting(run: object, known: Iterable[Setting], given: Mapping[str, Any]) ->
                 has = f"it has {name}={','.join(values)}"
                 raise UsageError(f"{run} has no times for {name}={wanted[name]}; {has}")
         elif len(values) > 1:
-            raise UsageError(f"{run} has {name}={','.join(values)}: say which")
+            raise UsageError(f"{run} has {name}={','.join(values)}: choose one, such as {name}={values[0]}")
     return left[0]
 
 
@@ -112,7 +114,7 @@ def laws_requested(
     known = list(dict.fromkeys(law.series.impl for law in there))
     for name in names or ():
         if name not in known:
-            raise UsageError(f"{run} has no '{name}'{did_you_mean(name, known)}; it has {', '.join(known)}")
+            raise UsageError(f"{name} is not measured in {run}{near_layer(name, known)}")
     return [law for name in names or known for law in there if law.series.impl == name]
 
 

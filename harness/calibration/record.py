@@ -289,13 +289,13 @@ def check_calibration_path(path: Path) -> None:
     An existing file is replaced only if it is a calibration.
     """
     if path.is_dir():
-        raise UsageError(f"--out {path} is a directory: name a file, such as {path / 'calibration.json'}")
-    check_writable(path.absolute().parent, f"--out {path}")
+        raise UsageError(f"out={path} is a directory: name a file, such as {path / 'calibration.json'}")
+    check_writable(path.absolute().parent, f"out={path}")
     if path.exists():
         try:
             load_calibration(path)
         except UsageError as error:
-            raise UsageError(f"--out {path}: there is another file of that name; name a new one") from error
+            raise UsageError(f"out={path}: there is another file of that name; name a new one") from error
 
 
 def save(calibration: Calibration, path: Path) -> None:

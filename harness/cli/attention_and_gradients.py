@@ -53,10 +53,11 @@ def run_attention_map(options: argparse.Namespace) -> int:
 
 def _words(sentence: str) -> list[str]:
     words = sentence.split()
+    example = 'python -m harness attention-map "the cat sat on the mat"'
     if len(words) == 1 and words[0].startswith(tuple(f"{key.name}=" for key in _ATTENTION_MAP_KEYS)):
-        raise UsageError(f"'{words[0]}' is not a sentence: give the sentence first, in quotes")
+        raise UsageError(f"'{words[0]}' is not a sentence: give the sentence first, in quotes: {example}")
     if not words:
-        raise UsageError("the sentence is empty: give its words, in quotes")
+        raise UsageError(f"give a sentence, in quotes: {example}")
     if len(words) > _MOST_WORDS:
         raise UsageError(f"the sentence has {len(words)} words: a picture shows {_MOST_WORDS} at most")
     return words

@@ -9,30 +9,41 @@ from contextlib import redirect_stderr, redirect_stdout
 from types import FrameType
 from typing import IO, Any, NoReturn
 
+from harness import __version__
 from harness.errors import UsageError, did_you_mean
 
-COMMANDS = {
-    "sweep": "measure every case of a grid; write tables and plots to results/",
-    "status": "show how far a sweep is, from its files: cases, shards, and who is measuring; measures nothing",
-    "report": "rebuild the tables and plots of a run from its rows; measures nothing",
-    "export": "write a run as pytest-benchmark JSON, CSV or Parquet, or for github-action-benchmark",
-    "predict": "predict what a layer costs at a size that was not measured, with an interval",
-    "recommend": "recommend a layer for a size, measured or not: how much faster it is, and how sure that is",
-    "attention-map": "draw which word of a sentence attends to which in a layer, as a heat map",
-    "gradient-reach": "measure how far back a layer's output depends on its input: gradients over distance, and decay",
-    "baseline": "write what a run found to a file to commit, which `check` reads; measures nothing",
-    "check": "measure a baseline's cases again and report what got worse: for CI",
-    "compare": "measure two layers, or a layer at two commits, side by side: slower, faster, equivalent or undecided",
-    "list": "list the layers that can be measured, and what theory claims of them",
-    "verify": "compare layers' outputs and gradients with a float64 reference",
-    "calibrate": "report whether this machine is fit to measure on, and what to change",
+GROUPS = {
+    "Measure": {
+        "sweep": "measure every case of a grid; write tables and plots to results/",
+        "compare": "measure two layers, or a layer at two commits, side by side: slower, faster or equivalent",
+        "verify": "compare layers' outputs and gradients with a float64 reference",
+        "calibrate": "report whether this machine is fit to measure on, and what to change",
+    },
+    "Read a run": {
+        "report": "rebuild the tables and plots of a run from its rows",
+        "status": "show how far a sweep is: cases, shards, and who is measuring",
+        "predict": "predict what a layer costs at a size that was not measured, with an interval",
+        "recommend": "recommend a layer for a size, measured or not, and say how sure that is",
+        "export": "write a run as pytest-benchmark JSON, CSV or Parquet, or for github-action-benchmark",
+    },
+    "Gate pull requests": {
+        "baseline": "write what a run found to a file to commit, which `check` reads",
+        "check": "measure a baseline's cases again and report what got worse: for CI",
+    },
+    "Explore": {
+        "list": "list the layers that can be measured, or describe one of them",
+        "attention-map": "draw which word of a sentence attends to which in a layer, as a heat map",
+        "gradient-reach": "measure how far back a layer's output depends on its input",
+        "doctor": "print what an issue report needs: versions, machine, packages",
+    },
 }
+COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}
 # The module of each command, where it has another name. The command `x-y` is its function `run_x_y`.
 _MODULES = {
     **dict.fromkeys(("report", "export", "status"), "stored_runs"),
     **dict.fromkeys(("predict", "recommend"), "predict"),
     **dict.fromkeys(("attention-map", "gradient-reach"), "attention_and_gradients"),
-    **dict.fromkeys(("list", "verify", "calibrate"), "list_verify_calibrate"),
+    **dict.fromkeys(("verify", "calibrate"), "verify_calibrate"),
     **dict.fromkeys(("baseline", "check", "compare"), "gates"),
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
@@ -74,14 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(arguments: Sequence[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if len(arguments) > 1 and arguments[0] == "help":
+        arguments = [arguments[1], "--help"]
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_help())
         return DONE if arguments else USAGE
     name = arguments[0]
+    if name in ("-V", "--version", "version"):
+        print(f"attn-harness {__version__}")
+        return DONE
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if name not in COMMANDS:
-            raise UsageError(f"unknown command '{name}'{did_you_mean(name, COMMANDS)}")
+            raise UsageError(f"unknown command '{name}'{did_you_mean(name, [*COMMANDS, 'help'])}")
         _find_own_layers()
         options = importlib.import_module("harness.cli.parsers").parse_options(name, arguments[1:])
         module = importlib.import_module(f"harness.cli.{_MODULES.get(name, name)}")
@@ -118,12 +134,18 @@ def _find_own_layers() -> None:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
+    groups = [
+        "\n".join([f"{title}:", *(f"  {name:<{width}}  {what}" for name, what in commands.items())])
+        for title, commands in GROUPS.items()
+    ]
+    commands = "\n\n".join(groups)
     return (
-        "usage: python -m harness <command> [key=value …]\n\n"
+        "usage: python -m harness <command> [key=value …] [--flag …]\n\n"
         "Measure what RNN and attention layers cost: time and memory over sequence length, heads and width.\n\n"
         f"{commands}\n\n"
-        "`python -m harness <command> --help` describes the options of a command."
+        "What is measured is a key=value; how the command behaves is a --flag.\n"
+        "`python -m harness help <command>` describes both. `python -m harness --version` prints the version.\n"
+        "`attn-harness` is short for `python -m harness`."
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from harness.cli.option_forms import check_spelling, with_output_flag, with_output_key
 from harness.errors import UsageError
 from harness.sweep_axes import AXES, SETTINGS
 
@@ -57,7 +58,8 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add_options(parser)
-    return parser.parse_intermixed_args(arguments)
+    check_spelling(arguments, parser)
+    return with_output_key(command, parser.parse_intermixed_args(with_output_flag(command, arguments)))
 
 
 def _add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
@@ -71,6 +73,18 @@ def _add_keys(parser: argparse.ArgumentParser, dest: str = "keys", help: str | N
 def _add_overrides(parser: argparse.ArgumentParser, help: str | None = None) -> None:
     _add_keys(parser, "overrides", help)
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
+
+
+def _add_out(
+    parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
+) -> None:
+    """Add `-o`, `--out`. The key `out=` is the same."""
+    help = f"{help}; or out={metavar}"
+    parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
+
+
+def _add_open(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--open", action="store_true", help="open report.html in a browser at the end")
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +102,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     settings:
       preset=ladder                                                          every layer of the ladder, and some blocks
       shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 the sizes of a real layer
-      points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]      these points, not every combination
+      'points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]'    these points, not every combination
       paper=NAME scale=full|cpu                                              a published setting, with its figures
       precision=quick|standard|strict                                        target interval and limits; its parts are
       precision.target|min_rounds|max_rounds|trial_s|timeout_s|case_s|patience_s
@@ -112,11 +126,13 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
     """
     _add_overrides(parser)
+    _add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
     parser.add_argument("--dry-run", action="store_true", help="print the grid and the expected time; time nothing")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --dry-run: list every case")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
     parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`, which saves seconds")
+    _add_open(parser)
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
 
@@ -148,6 +164,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
     _add_keys(parser, "overrides")
+    _add_out(parser, "keep the new measurement here, as a run", kind=str)
     parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
     _add_outputs(parser)
 
@@ -166,7 +183,7 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error, or a run without any case that could be measured
     """
     _add_run(parser)
-    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="where to write; default: standard output")
+    _add_out(parser, "where to write; default: standard output", "FILE")
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -200,15 +217,24 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     not be measured, or the control failed; 130 interrupted
     """
     _add_overrides(parser)
+    _add_out(parser, "where to write; default: results/compare_<time>", kind=str)
     _add_outputs(parser)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    """Rebuild the tables and plots of a run from its rows. Measures nothing."""
+    """Rebuild the tables and plots of a run from its rows. Measures nothing.
+
+    examples:
+      python -m harness report results/latest
+      python -m harness report results/latest -o here --no-plots
+
+    exit status: 0 done; 2 usage error
+    """
     _add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="where to write; default: into the run")
+    _add_out(parser, "where to write; default: into the run")
     parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
     parser.add_argument("--baseline", metavar="LAYER", help="give times relative to this layer too")
+    _add_open(parser)
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
@@ -228,11 +254,35 @@ def _export(parser: argparse.ArgumentParser) -> None:
     """
     _add_run(parser)
     parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write; default: standard output")
+    _add_out(parser, "where to write; default: standard output", "FILE")
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
-    """List the layers that can be measured, and what theory claims of them."""
+    """List the layers that can be measured and what theory claims of them, or describe one layer.
+
+    The page of one layer has its equation, its claims, the modes and masks that it supports, and what it needs.
+
+    examples:
+      python -m harness list
+      python -m harness list 'attention.*'
+      python -m harness list attention.fused
+      python -m harness list --json
+
+    exit status: 0 done; 2 usage error
+    """
+    parser.add_argument(
+        "pattern", nargs="?", metavar="LAYER", help="a layer, a family such as rnn, or a pattern with *"
+    )
+    parser.add_argument("--json", action="store_true", help="print the layers as JSON, with all that their pages have")
+
+
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    """Print what an issue report needs: versions, machine, threads, GPU, packages, results directory, calibration.
+
+    The text is plain, without colours. Read it before you paste it: it names directories and environment variables.
+
+    exit status: 0, whatever it reports; 2 usage error
+    """
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
@@ -263,13 +313,12 @@ def _calibrate(parser: argparse.ArgumentParser) -> None:
     examples:
       python -m harness calibrate
       python -m harness calibrate precision=standard threads=1
-      python -m harness calibrate impl=my.module:MyLayer seq_len=512      the noise of a case of your own
+      python -m harness calibrate impl=my.module:MyLayer seq_len=512
 
     exit status: 0 done, whatever the verdict; 2 usage error; 130 interrupted
     """
     _add_overrides(parser, "as in sweep: precision=… threads=… device=…")
-    where = f"where to save the result; default: {_CALIBRATION}"
-    parser.add_argument("--out", type=Path, default=_CALIBRATION, metavar="FILE", help=where)
+    _add_out(parser, f"where to save the result; default: {_CALIBRATION}", "FILE", default=_CALIBRATION)
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
@@ -277,6 +326,9 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
     A case is finished once it has all its trials, or has failed. Before that, it counts as `begun` if it has rows, and
     as `not yet` if it has none.
+
+    example:
+      python -m harness status results/latest
 
     exit status: 0, whatever the progress; 2 usage error, or a directory that is not a run
     """
@@ -336,8 +388,9 @@ def _attention_map(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or a layer without attention weights
     """
-    parser.add_argument("sentence", help="words, in quotes")
+    parser.add_argument("sentence", nargs="?", default="", help="words, in quotes")
     _add_keys(parser)
+    _add_out(parser, "where to write; default: results/<time>", kind=str)
 
 
 def _gradient_reach(parser: argparse.ArgumentParser) -> None:
@@ -363,3 +416,4 @@ def _gradient_reach(parser: argparse.ArgumentParser) -> None:
     3 done, but a layer was incorrect, in error or killed
     """
     _add_keys(parser)
+    _add_out(parser, "where to write; default: results/<time>", kind=str)

@@ -34,6 +34,8 @@ def run_report(options: argparse.Namespace) -> int:
     for notice in contents.notices:
         print(f"harness: {notice}", file=sys.stderr)
     show_report(contents, options.out or options.run, written, Console())
+    if options.open:
+        open_report(options.out or options.run)
     return DONE
 
 
@@ -55,6 +57,19 @@ def show_report(contents: "Contents", directory: Path, written: Sequence[str], c
     show_answer(contents, console)
     for line in next_steps(contents, directory, written):
         console.out(line, highlight=False)
+
+
+def open_report(directory: Path) -> None:
+    """Open the report in a browser. Prints its address if there is no browser, as on a server."""
+    import webbrowser
+
+    page = (directory / "report.html").absolute()
+    try:
+        browser: webbrowser.BaseBrowser | None = webbrowser.get()
+    except webbrowser.Error:
+        browser = None
+    if browser is None or not browser.open(page.as_uri()):
+        print(f"harness: no browser could be started here: open {page} yourself", file=sys.stderr)
 
 
 def _check(run: Path, out: Path | None) -> None:

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from harness.calibration import record
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
-from harness.cli.stored_runs import show_report, write_report
+from harness.cli.stored_runs import open_report, show_report, write_report
 from harness.config import compose
 from harness.formatting import duration
+from harness.key_value_options import usable_cpus
 from harness.measure import cluster_launch
 from harness.measure.session import COMPILE_CACHE, OutputDirectory, Plan, Session
 from harness.report.document import Table, grouped, show
@@ -31,6 +32,10 @@ def run_sweep(options: argparse.Namespace) -> int:
         read_paper(config.paper)  # reports errors in the paper's file before anything is measured
     cluster_launch.check_cluster_settings(config)
     target, console = OutputDirectory.of(config, options.fresh), Console()
+    most, usable = max(config.axes["threads"]), usable_cpus()
+    if most > usable and not target.is_elsewhere:
+        cpus = f"{usable} CPUs are" if usable > 1 else "1 CPU is"
+        print(f"harness: threads={most}: only {cpus} usable here, so threads will wait for each other", file=sys.stderr)
     with Session.of(config, target.path / COMPILE_CACHE) as session:
         if not options.dry_run:  # while the fork server imports torch: later, the import would cost time
             importlib.import_module("harness.report.build")
@@ -61,6 +66,8 @@ def run_sweep(options: argparse.Namespace) -> int:
             if target.path.absolute().parent == run_directory.RESULTS.absolute():
                 run_directory.link_latest(target.path)
             show_report(contents, target.path, written, console)
+    if options.open and trials is not None:
+        open_report(target.path)
     if trials is None:
         print("harness: interrupted; the measurements so far are reported", file=sys.stderr)
         return INTERRUPTED

@@ -10,7 +10,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.config import schema
-from harness.config.hydra_adapter import UserFiles, check_paper, groups, key_of, one_line, scaled, split
+from harness.config.hydra_adapter import (
+    UserFiles,
+    check_paper,
+    check_unrepeated,
+    groups,
+    key_of,
+    one_line,
+    scaled,
+    split,
+)
 from harness.config.schema import Launcher, SweepConfig
 from harness.errors import UsageError
 from harness.former_names import FORMER
@@ -36,6 +45,7 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"--config-dir {config_dir}: no such directory")
     typed = [present_option(option) for option in overrides]
+    check_unrepeated(typed)
     rest, scale = scaled(typed, config_dir) if for_sweep else (typed, list[str]())
     by_key = {key_of(text): text for text in rest}
     usual = [text for text in map(present_option, usual) if key_of(text) not in by_key]

@@ -240,6 +240,16 @@ def split(
     return values, choices
 
 
+def check_unrepeated(overrides: Iterable[str]) -> None:
+    """Raise UsageError if two overrides set the same key."""
+    seen = set[str]()
+    for name in filter(None, map(key_of, overrides)):
+        if name in seen:
+            several = f": give its values in one list, {name}=A,B" if name in AXES else ""
+            raise UsageError(f"{name} is given twice{several}")
+        seen.add(name)
+
+
 def key_of(override: str) -> str:
     """The name of the setting that an override sets."""
     return override.partition("=")[0].strip().lstrip("+")
@@ -272,8 +282,20 @@ def _parse(argument: str) -> Override:
     try:
         return OverridesParser.create().parse_override(quoted(argument))
     except HydraException as error:
-        detail = " ".join(str(error).split())
+        detail = _mistake(argument) or " ".join(str(error).split())
         raise UsageError(f"cannot read '{argument}': {detail}") from error
+
+
+def _mistake(argument: str) -> str:
+    """What is wrong with an unreadable override, if it is a usual mistake."""
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", argument)
+    for opening, closing in ("()", "[]", "{}"):
+        if bare.count(opening) != bare.count(closing):
+            lacks = closing if bare.count(opening) > bare.count(closing) else opening
+            return f"a '{lacks}' is missing; put the whole option in quotes"
+    if key_of(argument) == "points" and re.search(r"\{[^}]*=", bare):
+        return "a point takes ':' after a name: 'points=[{seq_len:512}]'"
+    return ""
 
 
 def _values(override: Override, impls: Sequence[str]) -> Any:
@@ -299,7 +321,7 @@ def _values(override: Override, impls: Sequence[str]) -> Any:
 def _plain(value: Any, override: Override, impls: Sequence[str]) -> Any:
     if isinstance(value, Glob):
         found = value.filter(list(impls)) if override.key_or_group == "impl" else []
-        return any_impl(found, str(override.input_line), impls)
+        return any_impl(found, str(override.input_line), "".join(value.include[:1]), impls)
     if isinstance(value, QuotedString):
         return value.text
     if isinstance(value, list):

@@ -12,7 +12,7 @@ import harness
 from harness import formatting, key_value_options, layer_lookup
 from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError
 from harness.gate import check_rules
 from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
 from harness.gate.check_rules import Outcome
@@ -293,10 +293,8 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
     """
     left = sorted(cases)
     impls = sorted({case.impl for case in cases})
-    axes = [hydra_adapter.key_of(text) for text in overrides]
+    hydra_adapter.check_unrepeated(overrides)
     for axis, values in hydra_adapter.split(overrides, AXES, {}, impls)[0].items():
-        if axes.count(axis) > 1:
-            raise UsageError(f"{axis} is given twice")
         wanted = key_value_options.flattened(values)
         if axis == "impl":
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
@@ -304,7 +302,9 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
         for value in wanted:
             if value not in known:
                 names = [str(one) for one in known]
-                instead = did_you_mean(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
+                instead = (
+                    layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
+                )
                 raise UsageError(f"{axis}={value}: no case of {place} has it{instead}")
         left = [case for case in left if getattr(case, axis) in wanted]
     if not left:

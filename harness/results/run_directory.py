@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -194,6 +195,11 @@ def check_writable(directory: Path, name: str) -> None:
             raise UsageError(f"{name}: {nearest} is a file")
         if not os.access(nearest, os.W_OK | os.X_OK) or os.statvfs(nearest).f_flag & os.ST_RDONLY:
             raise UsageError(f"{name}: {nearest} cannot be written to")
+        if nearest != directory:  # as root, only an attempt tells: /proc, for one, takes no directory
+            try:
+                os.rmdir(tempfile.mkdtemp(dir=nearest))
+            except OSError as error:
+                raise UsageError(f"{name}: {nearest} cannot be written to") from error
 
 
 def _is_half_made(out: Path) -> bool:

@@ -17,19 +17,74 @@ A class also has attributes that describe it, such as `has_heads`, `compiled`, `
 """
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.errors import UsageError
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, Case
+from harness.synonyms import MEANT
 
 # A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024
 _OF_LAYER = tuple(name for name, axis in AXES.items() if axis.of_layer)
+
+
+def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
+    """Raise TypeError if the class cannot be built or called as a layer is. The message says how to wrap it.
+
+    `options` are the arguments that the registry passes to its constructor.
+    """
+    name = layer_class.__name__
+    is_module = issubclass(layer_class, nn.Module)
+    if not is_module and layer_class.__new__ is object.__new__:
+        raise TypeError(f"{name} is not a torch.nn.Module: write class {name}(torch.nn.Module) with forward(self, x)")
+    if not takes(layer_class, "d_model"):
+        raise TypeError(_wrapped_text(layer_class))
+    needed = [one for one in _required(layer_class) if one not in ("d_model", *_OF_LAYER, *options)]
+    if needed:
+        raise TypeError(f"{name} is built as {name}(d_model=…, num_heads=…): give {', '.join(needed)} a default")
+    if not is_module or hasattr(layer_class, "prepare"):
+        return
+    if layer_class.forward is nn.Module.forward:
+        if layer_class.__call__ is nn.Module.__call__:
+            raise TypeError(f"{name} has no forward: write forward(self, x), (b, n, d) -> (b, n, d)")
+        return
+    inputs = [one for one in _required(layer_class.forward)[1:] if one != "source"]
+    if len(inputs) == 3:
+        raise TypeError(
+            f"forward({', '.join(inputs)}) takes three inputs, and a layer gets one. Wrap it: input_width = 3; "
+            "def forward(self, x): q, k, v = x.chunk(3, dim=-1), each (b, n, d)"
+        )
+    if len(inputs) != 1 and not _takes_any(layer_class.forward):
+        raise TypeError(f"forward({', '.join(inputs)}) is called as forward(x): give all other parameters a default")
+
+
+def _required(function: Any) -> list[str]:
+    """The parameters without a default."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
+
+
+def _takes_any(function: Any) -> bool:
+    """Whether the function has `*args`."""
+    return any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(function).parameters.values())
+
+
+def _wrapped_text(layer_class: Any) -> str:
+    """How to make a class whose constructor has other names take `d_model` and `num_heads`."""
+    name, needed = layer_class.__name__, _required(layer_class)
+    passed = {one: MEANT[one] if MEANT.get(one) in ("d_model", "num_heads") else "…" for one in needed}
+    given = ", ".join(["d_model", *(["num_heads"] if "num_heads" in passed.values() else [])])
+    arguments = ", ".join(f"{one}={to}" for one, to in passed.items())
+    return (
+        f"{name}({', '.join(needed)}) takes no d_model. Wrap it: class My{name}({name}): "
+        f"def __init__(self, {given}): super().__init__({arguments})"
+    )
 
 
 def unsupported_reason(layer_class: Any, case: Case) -> str | None:

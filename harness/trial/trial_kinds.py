@@ -113,7 +113,8 @@ def describe_layer(case: Case) -> dict[str, Any]:
 def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return `refusals`: the status and reason for each case that the layer refuses, None for all others.
 
-    A case is refused for what a sweep runs: the case itself, and the small case verified before it.
+    A case is refused for what a sweep runs: the case itself, and the small case verified before it. A class that
+    cannot be built or called as a layer is an `error` in every case.
     """
     layer_class = layer_lookup.load_class(impl)
     return {"refusals": [_refusal(layer_class, Case.from_dict({**case, "impl": impl})) for case in cases]}
@@ -121,6 +122,7 @@ def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     try:
+        layer_protocol.check_signature(layer_class, layer_lookup.build_options(case.impl))
         reason = layer_protocol.unsupported_in_sweep(layer_class, case)
     except Exception as error:
         outcome = outcome_of_exception(error)

@@ -210,17 +210,20 @@ def build(
     A layer's `input_width` multiplies the width of its input, but not that of its output or of a source. `weights`
     replaces the drawn weights. `inputs` replaces the drawn input, and the drawn source if there is one.
 
-    Raises Unsupported if the layer refuses the case, or has no way to run it.
+    Raises Unsupported if the layer refuses the case, or has no way to run it. Raises TypeError for a class that is no
+    layer.
     """
     torch.set_num_threads(case.threads)
     layer_class = layer_lookup.load_class(case.impl)
+    options = layer_lookup.build_options(case.impl)
+    layer_protocol.check_signature(layer_class, options)
     reason = layer_protocol.unsupported_reason(layer_class, case)
     if reason:
         raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
     dtype = getattr(torch, case.dtype)
     exact_float32()
-    layer = build_layer(layer_class, case, **layer_lookup.build_options(case.impl)).to(case.device, dtype)
+    layer = build_layer(layer_class, case, **options).to(case.device, dtype)
     if weights is not None:
         _copy_weights(weights, layer)
     if inputs is None:

@@ -51,7 +51,7 @@ def test_a_star_in_a_name_chooses_as_a_glob_does_on_the_command_line_and_in_a_pr
     ladder = set(compose(["preset=ladder"]).axes["impl"])
     assert {"rnn.elman", "attention.window", "conv.conv1d"} < ladder
     assert {name for name in layer_lookup.names() if name.startswith("attention.")} - ladder == {"attention.uncached"}
-    with pytest.raises(UsageError, match=r"impl=rnm\.\*: no impl matches; known: rnn.elman, "):
+    with pytest.raises(UsageError, match=r"impl=rnm\.\*: no impl matches; did you mean 'impl=rnn\.\*'"):
         compose(["impl=rnm.*"])
 
 
@@ -107,7 +107,7 @@ WRONG = [
     *("seqlen=64", "precision.targt=1", "impl=atention.fused", "impl=glob(nothing.*)", "seq_len=0"),
     *("seq_len=-1", "seq_len=abc", "seq_len=1e99", "seq_len=true", "seq_len=1.5", "seq_len=null"),
     *("seq_len={a:1}", "seq_len=[]", "seq_len=", "seq_len=range(1,1000000000)", "seq_len=range(1,10,0)"),
-    *("seq_len=interval(1,2)", "seq_len=(", "dtype=float31", "mode=forwards", "device=gpu", "device=cpu,gpu"),
+    *("seq_len=interval(1,2)", "seq_len=(", "dtype=float31", "mode=forwards", "device=tpu", "device=cpu,tpu"),
     *("precision=qick", "precision=quick,strict", "precision.target=-1", "precision.target=abc"),
     *("precision.max_rounds=1", "memory_limit=lots", "seed=abc", "seed=null", "seed=${mode}"),
     *("seed=${nothing}", "compile_timeout_s=soon", "memory_limit=[1]", "precision.max_rounds=1.5"),

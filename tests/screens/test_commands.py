@@ -21,6 +21,7 @@ from syrupy import SnapshotAssertion
 
 from harness.cli.commands import COMMANDS, main
 from harness.sweep_axes import Case
+from impls.registry import IMPLS
 
 Screen = Callable[[str], str]
 
@@ -52,6 +53,24 @@ def test_every_command_explains_itself(command: str, screen: Screen, snapshot: S
 
 def test_the_list_has_what_theory_claims_of_every_layer(screen: Screen, snapshot: SnapshotAssertion) -> None:
     assert screen("list") == snapshot
+
+
+def test_one_layer_has_a_page_and_a_family_a_list(screen: Screen, snapshot: SnapshotAssertion) -> None:
+    screens = ("list attention.fused", "list encoder.fused", "list attention.flex", "list sdpa.flash", "list conv")
+    assert titled({typed: screen(typed) for typed in screens}) == snapshot
+
+
+def test_the_list_as_json_has_every_layer_and_a_pattern_chooses(screen: Screen) -> None:
+    assert [layer["name"] for layer in json.loads(screen("list --json"))] == list(IMPLS)
+    (fused,) = json.loads(screen("list attention.fused --json"))
+    assert fused["claims"]["work"] == IMPLS["attention.fused"].work
+    assert {layer["family"] for layer in json.loads(screen("list 'rnn.*' --json"))} == {"rnn"}
+
+
+def test_help_and_version_are_commands_too(screen: Screen) -> None:
+    assert screen("help") == screen("--help")
+    assert screen("help status") == screen("status --help")
+    assert screen("--version") == screen("version") == "attn-harness x.y.z\n"
 
 
 def test_a_configuration_is_printed_as_it_is_composed(screen: Screen, snapshot: SnapshotAssertion) -> None:

@@ -52,7 +52,15 @@ MISUSE = {
         "sweep 'points=[{seq_len:512,batch_size:32}]' grow=seq_len",
         *("sweep scale=cpu", "sweep scale=cpu paper=null", "sweep paper=flashattention1 scale=cp"),
         *("sweep paper=flashatention1", "sweep 'paper={name: 3}'", "sweep paper=mingru2024 shape=gpt2"),
-        *("sweep paper=flashattention2 scale=cpu grow=batch_size", "verify seq_len=abc", "list more"),
+        *(
+            "sweep paper=flashattention2 scale=cpu grow=batch_size",
+            "verify seq_len=abc",
+            "list more",
+            "list 'zzz.*'",
+            "list mine:Layer",
+            "list rnn more",
+            "help swep",
+        ),
     ],
     "another-sweep": [f"sweep out={name} {keys}".rstrip() for name, (_, _, keys) in EDITS.items()],
     "stored-runs": [
@@ -130,9 +138,9 @@ MISUSE = {
         *("compare ref=", "compare ref=main ref=HEAD", "compare ref=main", "compare impl=rnn.torch,./mine.py:Absent"),
     ],
     "calibrate": [
-        *("calibrate threads=1,2", "calibrate dtype=float32,bfloat16", "calibrate out=here"),
+        *("calibrate threads=1,2", "calibrate dtype=float32,bfloat16", "calibrate out=taken"),
         *("calibrate precision=exact", "calibrate impl=attention.fused threads=1 num_heads=3"),
-        *("calibrate impl=./mine.py:Absent", "calibrate --out taken", "calibrate --out taken/c.json"),
+        *("calibrate impl=./mine.py:Absent", "calibrate --out taken", "calibrate -o taken/c.json"),
         "calibrate --out .",
     ],
     "without-a-gpu": [

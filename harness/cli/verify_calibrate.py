@@ -1,4 +1,4 @@
-"""The commands `list`, `verify` and `calibrate`: what there is to measure, and whether layers and machine are fit."""
+"""The commands `verify` and `calibrate`: whether layers are correct, and whether the machine is fit to measure on."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,25 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Column, Table
 
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.errors import UsageError
 from harness.sweep_axes import Case
-from impls.registry import IMPLS
 
 if TYPE_CHECKING:
     from harness.calibration.calibrate import Plan
     from harness.config import SweepConfig
 
-_WORK = ("work", "work_train", "work_decode")
-_ORDERS = ("memory", "depth", "path")
-# A block exists around every attention layer that fits, so all blocks of a kind share one line.
-_BLOCKS = {
-    "encoder": "attention, feed-forward of 4d, residuals, norms, positions",
-    "decoder": "the same, causal, and with attention over a source",
-    "encoder6": "six blocks of the encoder in a row, positions in the first alone",
-}
 # A loop of short calls, a kernel, and a layer whose page faults take time in some processes but not in others.
 _DEFAULTS = (
     "impl=rnn.torch,attention.fused,attention.packed",
@@ -36,38 +26,12 @@ _DEFAULTS = (
 _ONE_VALUE = ("device", "threads", "dtype")
 
 
-def run_list(options: argparse.Namespace) -> int:
-    """Print the registered layers."""
-    layers = [impl for impl in IMPLS.values() if impl.family not in _BLOCKS]
-    described = [(impl.name, impl.summary) for impl in layers]
-    for family, what in _BLOCKS.items():
-        inside = [name.removeprefix(f"{family}.") for name, impl in IMPLS.items() if impl.family == family]
-        described.append((f"{family}.…", f"{what}; around {', '.join(inside)}"))
-
-    def claimed(claims: Sequence[str]) -> list[tuple[str, ...]]:
-        return [(impl.name, *(getattr(impl, claim) for claim in claims)) for impl in layers]
-
-    exactly = "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted"
-    console = Console()
-    for headings, rows, caption in (
-        (["what it is"], described, "your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)"),
-        ([claim.replace("_", ", ") for claim in _WORK], claimed(_WORK), exactly),
-        (_ORDERS, claimed(_ORDERS), "by order; memory in words, beyond weights and input"),
-    ):
-        table = Table(Column("impl", no_wrap=True), *headings, caption=caption, caption_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    return DONE
-
-
 # Small, quick and the same for every user; any axis can be overridden. `train` checks gradients too.
 _VERIFY_DEFAULTS = ("seq_len=64", "d_model=64", "num_heads=4", "batch_size=2", "mode=train")
 
 
 def run_verify(options: argparse.Namespace) -> int:
     """Verify every case of a small grid. Returns 3 if a case fails."""
-    # Imported here so that `list` does not load the code that measures.
     from harness.config import compose
     from harness.measure.outcome import TrialOutcome
     from harness.measure.session import Session
@@ -118,13 +82,9 @@ def _config(overrides: Sequence[str], config_dir: Path | None) -> "SweepConfig":
 
     on_gpu = ("dtype=bfloat16",) if "device=cuda" in overrides else ()  # flash attention has no float32 on a GPU
     config = compose(overrides, config_dir, usual=[*_DEFAULTS, *on_gpu])
-    if config.out is not None:
-        raise UsageError(
-            f"out={config.out} names the directory of a sweep; name the file of a calibration with --out FILE"
-        )
     for axis in _ONE_VALUE:
         if len(config.axes[axis]) > 1:
-            raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with --out FILE")
+            raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with -o FILE")
     return config
 
 

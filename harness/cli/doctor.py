@@ -1,0 +1,110 @@
+"""The command `doctor`: what an issue report needs, as plain text to paste."""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness import __version__, formatting
+from harness.background_process import PLACE
+from harness.calibration import record
+from harness.cli.commands import DONE
+from harness.errors import UsageError
+from harness.machine import describe_machine
+from harness.measure.executor import Executor
+from harness.results.run_directory import RESULTS, check_writable
+from impls.registry import IMPLS
+
+# Optional packages by import name; those of layers come from the registry.
+_OPTIONAL = ("triton", "submitit", "pytest")
+_TIMEOUT_S = 60.0
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Print the report. Returns 0 whatever it says."""
+    with Executor(seed=0, trial_s=1.0, timeout_s=_TIMEOUT_S, memory_limit=None) as executor:
+        facts = executor.ask("machine")
+    problems = [] if facts.ok else [f"torch cannot be used ({facts.status}): {facts.reason}"]
+    torch = facts.values if facts.ok else {"harness": str(PLACE)}
+    try:
+        machine = describe_machine(torch)
+    except UsageError as error:
+        problems.append(str(error))
+        machine = describe_machine({**torch, "harness": str(PLACE)})
+    rows = [*_versions(machine), *_hardware(machine), *_packages(machine), *_files(RESULTS)]
+    rows += [("calibration", _calibration(machine))]
+    rows += [("problem", problem) for problem in problems]
+    width = max(len(name) for name, _ in rows)
+    print(*(f"{name:<{width}}  {formatting.printable(text)}" for name, text in rows), sep="\n")
+    return DONE
+
+
+def _versions(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    torch = machine["torch"]
+    commit = machine["project_commit"]
+    yield "attn-harness", f"{__version__}{f', commit {commit}' if commit else ''}"
+    yield "python", f"{machine['python']}, {machine['kernel']}, {machine['libc'] or 'unknown libc'}"
+    yield "torch", f"{torch['version']}, CUDA {torch['cuda'] or 'not built in'}" if torch else "not usable"
+
+
+def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    cpu, torch = machine["cpu"], machine["torch"]
+    yield "processor", f"{cpu['model']}, {torch.get('cpu_capability', 'unknown instruction set')}"
+    load = ", ".join(f"{one:.2f}" for one in cpu["load_average"])
+    yield "cpus", f"{cpu['usable']} usable of {cpu['threads']}; governor {cpu['governor'] or 'unknown'}; load {load}"
+    if torch:
+        yield "threads", f"{torch['default_threads']} in torch, {torch['interop_threads']} between operations"
+    total, free = (formatting.size(machine[name]) for name in ("memory_bytes", "memory_available_bytes"))
+    yield "memory", f"{total}, {free} available; huge pages: {machine['huge_pages'] or 'unknown'}"
+    gpu = torch.get("gpu")
+    yield "gpu", f"{gpu}, {formatting.size(torch['gpu_memory_bytes'])}" if gpu else "none that torch sees"
+
+
+def _packages(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    installed = [f"{name} {version}" for name, version in machine["libraries"].items() if version]
+    absent = [name for name, version in machine["libraries"].items() if not version]
+    yield "packages", ", ".join(installed)
+    if absent:
+        yield "absent", ", ".join(absent)
+    optional = dict.fromkeys((*_OPTIONAL, *(impl.package for impl in IMPLS.values() if impl.package)))
+    yield "optional", ", ".join(f"{name} {_version(name)}" for name in optional)
+    variables = [f"{name}={value}" for name, value in machine["environment"].items()]
+    yield "environment", " ".join(variables) or "no variable that changes times"
+
+
+def _version(module: str) -> str:
+    """The version of the distribution that has this module, `absent` without one."""
+    if importlib.util.find_spec(module) is None:
+        return "absent"
+    names = importlib.metadata.packages_distributions().get(module, ())
+    return importlib.metadata.version(names[0]) if names else "present"
+
+
+def _files(results: Path) -> Iterator[tuple[str, str]]:
+    try:
+        check_writable(results, str(results))
+        state = "writable"
+    except UsageError as error:
+        state = str(error)
+    nearest = next(path for path in (results, *results.absolute().parents) if path.exists())
+    free = formatting.size(shutil.disk_usage(nearest).free)
+    yield "results", f"{os.path.join(results, '')} in {Path.cwd()}: {state}, {free} free"
+
+
+def _calibration(machine: Mapping[str, Any]) -> str:
+    if not record.PATH.exists():
+        return "none; make one with: python -m harness calibrate"
+    try:
+        _, made = record.load_calibration(record.PATH)
+    except UsageError as error:
+        return str(error)
+    if (made.host, made.cpu_model) != (machine["host"], machine["cpu"]["model"]):
+        return f"{record.PATH} is of another machine; make one with: python -m harness calibrate"
+    return (
+        f"{record.verdict(record.advice_for(made))}, noise floor {formatting.share(made.noise.floor)} at "
+        f"precision={made.precision} with threads={made.threads} on {made.device}, made {made.date}"
+    )

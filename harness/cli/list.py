@@ -1,0 +1,145 @@
+"""The command `list`: the registered layers in tables, one layer on a page of its own, or all as JSON."""
+
+import argparse
+import fnmatch
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from harness.cli.commands import DONE
+from harness.errors import UsageError
+from harness.key_value_options import any_impl
+from harness.layer_lookup import CLAIMS, check_name, is_foreign
+from harness.layer_source import read_layer_source
+from impls.registry import IMPLS, Impl
+
+_WORK = ("work", "work_train", "work_decode")
+_ORDERS = ("memory", "depth", "path")
+# A block exists around every attention layer that fits, so all blocks of a kind share one line.
+_BLOCKS = {
+    "encoder": "attention, feed-forward of 4d, residuals, norms, positions",
+    "decoder": "the same, causal, and with attention over a source",
+    "encoder6": "six blocks of the encoder in a row, positions in the first alone",
+}
+_CLAIMED = {
+    "work": "FLOPs, forward",
+    "work_train": "FLOPs, forward and backward",
+    "work_decode": "FLOPs, one decoded token",
+    "memory": "peak memory in words",
+    "depth": "sequential depth",
+    "path": "longest path",
+}
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print the registered layers that the pattern matches, or the page of one layer."""
+    layers = _chosen(options.pattern)
+    if options.json:
+        print(json.dumps([described(impl) for impl in layers], indent=1, ensure_ascii=False))
+    elif options.pattern in IMPLS:
+        _print_page(layers[0], Console())
+    else:
+        _print_tables(layers, options.pattern is None, Console())
+    return DONE
+
+
+def _chosen(pattern: str | None) -> list[Impl]:
+    """The layers that a name, a family or a pattern with * names. Raises UsageError if there are none."""
+    if pattern is None:
+        return list(IMPLS.values())
+    if is_foreign(pattern):
+        raise UsageError(
+            f"list describes registered layers; try your own with: python -m harness verify impl={pattern}"
+        )
+    if pattern in {impl.family for impl in IMPLS.values()}:
+        pattern = f"{pattern}.*"
+    if "*" not in pattern:
+        check_name(pattern)
+        return [IMPLS[pattern]]
+    return [IMPLS[name] for name in any_impl(fnmatch.filter(IMPLS, pattern), pattern, pattern, list(IMPLS))]
+
+
+def described(impl: Impl) -> dict[str, Any]:
+    """The registry's entry of a layer, and what its source says, in types of JSON."""
+    source = read_layer_source(impl.target)
+    return {
+        "name": impl.name,
+        "family": impl.family,
+        "summary": impl.summary,
+        "kind": impl.kind,
+        "target": impl.target,
+        "reference": impl.reference,
+        "file": source.place,
+        "equation": source.equation or read_layer_source(impl.reference).equation,
+        "claims": {claim: text for claim in CLAIMS if (text := getattr(impl, claim))},
+        "has_heads": impl.has_heads,
+        "modes": source.modes,
+        "masks": source.masks,
+        "takes": [name for name in ("kv_len", "num_kv_heads") if source.takes(name)],
+        "causal": "causal" in source.flags,
+        "compiled": impl.compiled,
+        "package": impl.package,
+        "limits": source.limits,
+    }
+
+
+def _print_page(impl: Impl, console: Console) -> None:
+    found = described(impl)
+    heads = "takes num_heads" if impl.has_heads else "has no heads"
+    masks = f"{', '.join(found['masks'])}{' (causal by nature)' if found['causal'] else ''}"
+    extras = {"kv_len": "kv_len=… (cross-attention)", "num_kv_heads": "num_kv_heads=… (grouped-query attention)"}
+    around = impl.options.get("attention", "")
+    rows = [
+        *((_CLAIMED[claim], text) for claim, text in found["claims"].items()),
+        ("modes", ", ".join(found["modes"])),
+        ("masks", masks),
+        ("sizes", ", ".join([heads, *(extras[name] for name in found["takes"])])),
+        ("needs", ", ".join(_needs(impl)) or "nothing beside torch"),
+        *([("limits", found["limits"])] if found["limits"] else []),
+        *([("around", f"{around}, whose limits apply too")] if around else []),
+        ("class", impl.target),
+        ("reference", impl.reference),
+        ("source", found["file"]),
+    ]
+    table = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.out(f"{impl.name}: {impl.summary}\n", highlight=False)
+    if found["equation"]:
+        console.out("\n".join(f"    {line}" for line in found["equation"].splitlines()) + "\n", highlight=False)
+    console.print(table)
+    console.out(f"\nMeasure it: python -m harness sweep impl={impl.name}", highlight=False)
+
+
+def _needs(impl: Impl) -> Iterable[str]:
+    if impl.package:
+        yield f"the package {impl.package}"
+    if impl.compiled:
+        yield "a compiler: its first call compiles"
+
+
+def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) -> None:
+    shown = [impl for impl in layers if impl.family not in _BLOCKS] if everything else layers
+    summaries = [(impl.name, impl.summary) for impl in shown]
+    for family, what in _BLOCKS.items() if everything else ():
+        inside = [name.removeprefix(f"{family}.") for name, impl in IMPLS.items() if impl.family == family]
+        summaries.append((f"{family}.…", f"{what}; around {', '.join(inside)}"))
+
+    def claimed(claims: Sequence[str]) -> list[tuple[str, ...]]:
+        return [(impl.name, *(getattr(impl, claim) for claim in claims)) for impl in shown]
+
+    exactly = "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted"
+    for headings, rows, caption in (
+        (["what it is"], summaries, "your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)"),
+        ([claim.replace("_", ", ") for claim in _WORK], claimed(_WORK), exactly),
+        (_ORDERS, claimed(_ORDERS), "by order; memory in words, beyond weights and input"),
+    ):
+        table = Table(Column("impl", no_wrap=True), *headings, caption=caption, caption_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.out("One layer: python -m harness list attention.fused", highlight=False)

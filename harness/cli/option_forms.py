@@ -1,0 +1,70 @@
+"""The forms of an option that mean the same, and forms of other tools that get a hint.
+
+Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from harness.errors import UsageError
+from harness.former_names import FORMER
+from harness.sweep_axes import AXES, LETTERS
+
+# The commands that write to `-o`, `--out` or `out=`: as an override of Hydra's grammar, as a plain key, or as a flag.
+_OUT_OVERRIDES, _OUT_KEYS = ("sweep", "compare", "check"), ("attention-map", "gradient-reach")
+_OUT_FLAGS = ("report", "baseline", "export", "calibrate")
+# A path that Hydra's grammar reads as it is: neither a number nor null.
+_PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
+
+
+def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments with the flag `--out` for a key `out=`, for commands that have a flag only."""
+    given = [text for text in arguments if re.match(r"out=|-o|--out\b", text)]
+    if command in (*_OUT_OVERRIDES, *_OUT_KEYS, *_OUT_FLAGS) and len(given) > 1:
+        raise UsageError(f"{given[0]} {given[-1]}: out is given twice")
+    if command not in _OUT_FLAGS:
+        return list(arguments)
+    if "out=" in arguments:
+        raise UsageError("out=: name a file or a directory")
+    return [f"--{text}" if text.startswith("out=") else text for text in arguments]
+
+
+def with_output_key(command: str, options: argparse.Namespace) -> argparse.Namespace:
+    """The options with the key `out=` for the flag `--out`, for commands that have keys."""
+    if command in _OUT_OVERRIDES and options.out is not None:
+        # Only backslashes before a quote are special to Hydra.
+        escaped = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), options.out)
+        plain = _PLAIN_PATH.fullmatch(options.out)
+        options.overrides.append(f"out={options.out}" if plain else f"out='{escaped}'")
+    elif command in _OUT_KEYS and options.out is not None:
+        options.keys.append(f"out={options.out}")
+    return options
+
+
+def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
+    for index, text in enumerate(arguments):
+        before, after = arguments[index - 1 : index], arguments[index + 1 : index + 2]
+        if text == "=" and before and after:
+            raise UsageError(f"write {''.join([*before, text, *after])}, without spaces around '='")
+        if (
+            text.endswith("=")
+            and text[:-1].isidentifier()
+            and after
+            and not after[0].startswith("-")
+            and "=" not in after[0]
+        ):
+            raise UsageError(f"write {text}{after[0]}, without spaces around '='")
+        flag, equals, value = text.partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        if not flag.startswith("--") or flag in parser._option_string_actions or name not in _settings():
+            continue
+        given = value if equals else next((one for one in after if not one.startswith("-")), "…")
+        raise UsageError(f"{flag} is not a flag: write {name}={given}")
+
+
+def _settings() -> list[str]:
+    from harness.config.schema import keys  # slow to load, and only mistakes need it
+
+    return [*AXES, *LETTERS, *FORMER, *keys(for_sweep=True)]

@@ -1,0 +1,147 @@
+"""What a registered layer's source says of it: its equation, and what its methods take. Imports no layer and no torch.
+
+The source of the class and of its base classes is parsed, which takes milliseconds. Importing torch takes a second.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_RETURNS = re.compile(r"Return (why|None\b).*?(\.\s+|\.?$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class LayerSource:
+    """A class in the source: its place, its equation if a docstring has one, and its methods' parameters.
+
+    `flags` are the class attributes that are True. `limits` is what the docstring of `supports` tells.
+    """
+
+    place: str
+    equation: str
+    parameters: dict[str, tuple[str, ...]]
+    flags: frozenset[str]
+    limits: str
+
+    @property
+    def modes(self) -> list[str]:
+        """The modes that its methods allow."""
+        decodes = {"start", "step"} <= self.parameters.keys()
+        return ["forward", "train", "backward", *(["decode"] if decodes else [])]
+
+    @property
+    def masks(self) -> list[str]:
+        """The masks that its methods allow, without a source."""
+        takes, causal = self.parameters.get("forward", ()), "causal" in self.flags
+        found = ["none"]
+        found += ["causal"] if causal or "attn_mask" in takes or "is_causal" in takes else []
+        return found + (["padding"] if causal or "attn_mask" in takes else [])
+
+    def takes(self, name: str) -> bool:
+        """Whether the layer takes this size: a source for `kv_len`, or a parameter of the constructor."""
+        if name == "kv_len":
+            return "source" in self.parameters.get("forward", ())
+        return name in self.parameters.get("__init__", ())
+
+
+def read_layer_source(target: str) -> LayerSource:
+    """The source of `module:Class`, a layer of ours."""
+    module, _, name = target.partition(":")
+    # A class that several bases share comes after all of them, as in Python's order of method resolution.
+    chain = list(dict.fromkeys(reversed(list(_classes(module, name)))))[::-1]
+    methods: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+    flags: dict[str, Any] = {}
+    for one in chain:
+        for node in _module(one[0]).classes[one[1]].body:
+            if isinstance(node, _FUNCTIONS):
+                methods.setdefault(node.name, node)
+            for attribute, value in _assigned(node):
+                flags.setdefault(attribute, value)
+    docstrings = [ast.get_docstring(_module(place).classes[one]) or "" for place, one in chain]
+    docstrings.insert(1, _module(module).docstring)
+    return LayerSource(
+        place=f"{_module(module).file}:{_module(module).classes[name].lineno}",
+        equation=next(filter(None, map(_equation, docstrings)), ""),
+        parameters={name: _parameters(method) for name, method in methods.items()},
+        flags=frozenset(name for name, value in flags.items() if value is True),
+        limits=_limits(methods, flags, module),
+    )
+
+
+@dataclass(frozen=True)
+class _Module:
+    file: str
+    docstring: str
+    classes: dict[str, ast.ClassDef]
+    # The module that each imported name comes from.
+    imported: dict[str, str]
+
+
+@cache
+def _module(name: str) -> _Module:
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return _Module(
+        file="/".join(Path(spec.origin).parts[-len(name.split(".")) :]),
+        docstring=ast.get_docstring(tree) or "",
+        classes={node.name: node for node in tree.body if isinstance(node, ast.ClassDef)},
+        imported={
+            alias.name: node.module
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+        },
+    )
+
+
+def _classes(module: str, name: str) -> Iterator[tuple[str, str]]:
+    """The class and its base classes among our own, as (module, name), each before its bases."""
+    found = _module(module)
+    if name not in found.classes:
+        place = found.imported.get(name, "")
+        if place.startswith("impls."):
+            yield from _classes(place, name)
+        return
+    yield module, name
+    for base in found.classes[name].bases:
+        if isinstance(base, ast.Name):
+            yield from _classes(module, base.id)
+
+
+def _assigned(node: ast.stmt) -> Iterator[tuple[str, Any]]:
+    """The names that a statement of a class body assigns: `causal = True`, or a method of another class."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    for target in targets:
+        if isinstance(target, ast.Name) and value is not None:
+            yield target.id, value.value if isinstance(value, ast.Constant) else value
+
+
+def _parameters(method: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
+    return tuple(one.arg for one in (*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs))
+
+
+def _equation(docstring: str) -> str:
+    """The first indented paragraph of a docstring."""
+    blocks = [block for block in re.split(r"\n\s*\n", docstring) if block.startswith("    ")]
+    return inspect.cleandoc(blocks[0]) if blocks else ""
+
+
+def _limits(methods: dict[str, Any], flags: dict[str, Any], module: str) -> str:
+    """The docstring of `supports`, without the sentence that says what it returns."""
+    method, taken = methods.get("supports"), flags.get("supports")
+    if isinstance(taken, ast.Call) and isinstance(taken.args[0], ast.Attribute):  # staticmethod(Other.supports)
+        other = taken.args[0].value
+        if isinstance(other, ast.Name):
+            return next((read_layer_source(":".join(one)).limits for one in _classes(module, other.id)), "")
+    text = " ".join((ast.get_docstring(method) or "").split()) if method else ""
+    return _RETURNS.sub("", text, count=1)

@@ -1,0 +1,128 @@
+"""A class that cannot be built or called as a layer is found by its signature, with a wrapper to write."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from harness import layer_lookup
+from harness.cli.commands import main
+from harness.trial.layer_protocol import check_signature
+from harness.trial.trial_kinds import outcome_of_exception
+from impls.registry import IMPLS
+
+
+class Plain: ...
+
+
+class Dim(nn.Module):
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Unnamed(Dim):
+    def __init__(self, size_of_it: int) -> None:
+        super().__init__(size_of_it, 1)
+
+
+class NoArguments(Dim):
+    def __init__(self) -> None:
+        super().__init__(1, 1)
+
+
+class Layer(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+
+class Kernel(Layer):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return q
+
+
+class TwoInputs(Layer):
+    def forward(self, x: Tensor, scale: float) -> Tensor:
+        return x
+
+
+class MoreNeeded(Layer):
+    def __init__(self, d_model: int, dropout: float) -> None:
+        super().__init__(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+WRAP = "takes no d_model. Wrap it: class My"
+MISTAKES = {
+    Plain: "Plain is not a torch.nn.Module: write class Plain(torch.nn.Module) with forward(self, x)",
+    Dim: f"Dim(dim, heads) {WRAP}Dim(Dim): def __init__(self, d_model, num_heads): "
+    "super().__init__(dim=d_model, heads=num_heads)",
+    nn.Linear: f"Linear(in_features, out_features) {WRAP}Linear(Linear): def __init__(self, d_model): "
+    "super().__init__(in_features=d_model, out_features=d_model)",
+    Unnamed: f"Unnamed(size_of_it) {WRAP}Unnamed(Unnamed): def __init__(self, d_model): super().__init__(size_of_it=…)",
+    NoArguments: f"NoArguments() {WRAP}NoArguments(NoArguments): def __init__(self, d_model): super().__init__()",
+    MoreNeeded: "MoreNeeded is built as MoreNeeded(d_model=…, num_heads=…): give dropout a default",
+    Layer: "Layer has no forward: write forward(self, x), (b, n, d) -> (b, n, d)",
+    Kernel: "forward(q, k, v) takes three inputs, and a layer gets one. Wrap it: input_width = 3; "
+    "def forward(self, x): q, k, v = x.chunk(3, dim=-1), each (b, n, d)",
+    TwoInputs: "forward(x, scale) is called as forward(x): give all other parameters a default",
+}
+
+
+@pytest.mark.parametrize("layer_class", MISTAKES, ids=lambda one: one.__name__)
+def test_a_signature_that_no_layer_has_gets_a_wrapper(layer_class: type) -> None:
+    with pytest.raises(TypeError) as caught:
+        check_signature(layer_class)
+    assert str(caught.value) == MISTAKES[layer_class]
+    assert MISTAKES[layer_class] in outcome_of_exception(caught.value)["reason"]  # not cut off
+
+
+class Good(Layer):
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return x
+
+
+class OverASource(Layer):
+    def forward(self, x: Tensor, source: Tensor) -> Tensor:
+        return x
+
+
+class AnyArguments(nn.Module):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__()
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return inputs[0]
+
+
+class Prepared(Layer):
+    def prepare(self, x: Tensor) -> dict[str, Any]:
+        return {"scale": 2.0}
+
+    def forward(self, x: Tensor, scale: float) -> Tensor:
+        return x
+
+
+@pytest.mark.parametrize("layer_class", [Good, OverASource, AnyArguments, Prepared])
+def test_other_signatures_pass(layer_class: type) -> None:
+    check_signature(layer_class)
+
+
+def test_the_layers_of_the_project_pass() -> None:
+    for name in IMPLS:
+        check_signature(layer_lookup.load_class(name), layer_lookup.build_options(name))
+
+
+@pytest.mark.usefixtures("forked_servers")
+def test_a_dry_run_names_the_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    impls = ",".join(f"{__file__}:{name}" for name in ("Plain", "Dim", "Kernel"))
+    assert main(["sweep", "--dry-run", f"impl={impls}", "seq_len=64", "d_model=64", "num_heads=4"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for layer_class in (Plain, Dim, Kernel):
+        assert f"error: TypeError: {MISTAKES[layer_class]}" in printed
