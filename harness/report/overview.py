@@ -73,7 +73,6 @@ class Overview:
     n: dict[str, Any]
     charts: list[CostChart]
     crossing: Crossing | None
-    fastest: str
 
 
 def overviews(
@@ -102,10 +101,13 @@ def overview(setting: PanelSetting, laws: Laws, crossovers: Mapping[Facet, list[
         title=f"Cost per call at d = {panel.d_model}, h = {panel.num_heads}",
         caption="; ".join(filter(None, (setting.title, selection))),
         n=size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
-        charts=drawn,
+        charts=[_with_sentence(chart, fastest) if chart.metric == "time" else chart for chart in drawn],
         crossing=crossing,
-        fastest=fastest,
     )
+
+
+def _with_sentence(chart: CostChart, sentence: str) -> CostChart:
+    return replace(chart, message=" ".join(filter(None, (chart.message, sentence))))
 
 
 def overview_layers(panel: Panel) -> tuple[list[str], str]:
@@ -175,30 +177,38 @@ def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]
 
 
 def _fastest(timed: Sequence[Curve], found: Sequence[Crossover], of_these: str) -> tuple[Crossing | None, str]:
-    """The crossing from which on one layer is the fastest, and that in words.
+    """The crossing from which on one layer is the fastest, or else a sentence about the fastest at the largest n.
 
-    If no layer is surely the fastest at the largest n, it is the last crossing of a layer that may be the fastest. The
-    words are empty if nothing is sure.
+    If no layer is surely the fastest there, it is the last crossing of a layer that may be. The sentence is empty if
+    nothing was compared.
     """
     last = max((curve.n[-1] for curve in timed), default=0)
     impls = [curve.impl for curve in timed if curve.n[-1] == last]
-    over = {(c.slower, c.faster): c for c in found if c.decided and c.seq_len is not None and c.measured_to == last}
+    # Surely slower at the largest n.
+    over = {(c.slower, c.faster): c for c in found if c.seq_len_hi is not None and c.measured_to == last}
     for winner in impls if len(impls) > 1 else ():
-        pairs = [over.get((impl, winner)) for impl in impls if impl != winner]
-        if all(pairs):
-            latest = max((c for c in pairs if c), key=lambda c: c.seq_len or 0.0)
-            if not latest.seq_len:
-                return None, f"{printable(winner)} is the fastest{of_these} at every n measured."
-            hi = max(c.seq_len_hi or 0.0 for c in pairs if c)
-            crossing = _crossing(latest, hi, f"{printable(winner)} is the fastest{of_these}")
-            return crossing, crossing.sentence
+        pairs = [over[impl, winner] for impl in impls if (impl, winner) in over]
+        if len(pairs) == len(impls) - 1:
+            return _from_where(pairs, f"{printable(winner)} is the fastest{of_these}")
     slower = {pair[0] for pair in over}
     crossings = [c for c in over.values() if c.seq_len and c.faster not in slower]
-    if not crossings:
-        return None, ""
-    latest = max(crossings, key=lambda c: c.seq_len or 0.0)
-    crossing = _crossing(latest, latest.seq_len_hi or 0.0, f"{printable(latest.faster)} is faster than {latest.slower}")
-    return crossing, crossing.sentence
+    if crossings:
+        latest = max(crossings, key=lambda c: c.seq_len or 0.0)
+        names = f"{printable(latest.faster)} is faster than {printable(latest.slower)}"
+        return _crossing(latest, latest.seq_len_hi or 0.0, names), ""
+    return None, f"No layer is surely the fastest{of_these} at n = {last}." if found else ""
+
+
+def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None, str]:
+    """From which n on a layer is the fastest, which it surely is at the largest n. The pairs are all others over it."""
+    hi = max(c.seq_len_hi or 0.0 for c in pairs)
+    if not hi:
+        return None, f"{what} at every n measured."
+    latest = max(pairs, key=lambda c: c.seq_len or 0.0)
+    open_until = max((c.seq_len_hi or 0.0 for c in pairs if c.seq_len is None), default=0.0)
+    if open_until > (latest.seq_len or 0.0):  # noise alone could have made a crossing
+        return None, f"{what} from n = {hi:.0f} on; below that, this is not sure."
+    return _crossing(latest, hi, what), ""
 
 
 def _crossing(c: Crossover, hi: float, what: str) -> Crossing:

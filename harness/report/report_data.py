@@ -16,7 +16,7 @@ from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, costs
 from harness.results.columns import CaseResult
 
-NOWHERE = Provenance("", "", "", {})
+NOWHERE = Provenance("", {}, "", {})
 # The facts about the machine that describe a run in a few words, and what precedes those unclear without their names.
 _ABOUT = {"processor": "", "GPU": "", "torch": "torch ", "commit": "commit "}
 

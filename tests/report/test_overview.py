@@ -56,7 +56,8 @@ def test_it_shows_time_memory_and_depth_of_the_fullest_panel_with_what_to_see() 
         ),
         "Sequential depth": "rnn.torch runs 3n + 1 operations one after another; attention.* run 7 at every n.",
     }
-    assert found.fastest == "rnn.torch is the fastest above n = 750 (747 – 753)."
+    assert found.crossing is not None
+    assert found.crossing.sentence == "rnn.torch is the fastest above n = 750 (747 – 753)."
 
 
 def test_a_cost_that_nobody_measured_has_no_chart() -> None:
@@ -68,8 +69,8 @@ def test_it_marks_from_which_n_on_one_layer_is_the_fastest() -> None:
         crossed("attention.naive", "rnn.torch", 500.0, 450.0, 560.0),
         crossed("attention.fused", "rnn.torch", 812.0, 745.0, 887.0),
     )
-    assert found.fastest == "rnn.torch is the fastest above n = 812 (745 – 887)."
     assert found.crossing is not None
+    assert found.crossing.sentence == "rnn.torch is the fastest above n = 812 (745 – 887)."
     assert (found.crossing.impl, found.crossing.lo, found.crossing.hi) == ("rnn.torch", 745.0, 887.0)
 
 
@@ -78,8 +79,29 @@ def test_no_layer_is_called_the_fastest_while_one_comparison_is_open() -> None:
         crossed("attention.naive", "rnn.torch", 500.0, 450.0, 560.0),
         crossed("attention.fused", "rnn.torch", None, 128.0, None),
     )
-    assert found.fastest == "rnn.torch is faster than attention.naive above n = 500 (450 – 560)."
-    assert with_crossovers(crossed("attention.fused", "rnn.torch", None, 128.0, None)).fastest == ""
+    assert found.crossing is not None
+    assert found.crossing.sentence == "rnn.torch is faster than attention.naive above n = 500 (450 – 560)."
+    undecided = with_crossovers(crossed("attention.fused", "rnn.torch", None, 128.0, None))
+    assert undecided.crossing is None
+    assert undecided.charts[0].message.endswith("No layer is surely the fastest at n = 2048.")
+
+
+def test_a_layer_that_is_surely_the_fastest_at_the_end_has_no_crossing_where_noise_could_make_one() -> None:
+    found = with_crossovers(
+        crossed("attention.naive", "rnn.torch", None, 0.0, 512.0),
+        crossed("attention.fused", "rnn.torch", 0.0, 0.0, 0.0),
+    )
+    assert found.crossing is None
+    assert found.charts[0].message.endswith("rnn.torch is the fastest from n = 512 on; below that, this is not sure.")
+    earlier = with_crossovers(
+        crossed("attention.naive", "rnn.torch", None, 0.0, 512.0),
+        crossed("attention.fused", "rnn.torch", 812.0, 745.0, 887.0),
+    )
+    assert earlier.crossing is not None
+    assert earlier.crossing.sentence == "rnn.torch is the fastest above n = 812 (745 – 887)."
+    everywhere = [crossed(f"attention.{name}", "rnn.torch", 0.0, 0.0, 0.0) for name in ("naive", "fused")]
+    message = with_crossovers(*everywhere).charts[0].message
+    assert message.endswith("rnn.torch is the fastest at every n measured.")
 
 
 def test_of_many_layers_the_fastest_of_each_family_are_shown() -> None:

@@ -20,7 +20,7 @@ function overviewFigure(overview, chart, looks) {
 }
 
 // The axis with as many of its ticks as fit into the room: every k-th, and always the largest.
-const TICK = 36; // CSS pixels
+const TICK = 31; // CSS pixels
 function thinned(frame, room) {
   const step = Math.ceil(frame.ticks.length / Math.max(2, Math.floor(room / TICK)));
   return { ...frame, ticks: frame.ticks.filter((_, i) => (frame.ticks.length - 1 - i) % step === 0) };
