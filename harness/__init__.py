@@ -1,6 +1,6 @@
 """Measure the costs of sequence layers: time, memory, FLOPs and sequential depth over n, h and d.
 
-From a notebook: `run = harness.load("results/latest")`; `run.table`, `run.laws`, `run.plot.time()`.
+From a notebook: `run = harness.load("results/latest")`; `run.table`, `run.laws`, `run.plot.overview()`.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from harness.notebook import Run
+    from harness.notebook import Plots, Run
 
 __version__ = "0.1.0"
 
@@ -33,3 +33,13 @@ def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
     from harness import notebook
 
     return notebook.laws_of(table)
+
+
+def plots_of(table: "pd.DataFrame") -> "Plots":
+    """Draw the plots of a tidy table: `harness.plots_of(table).overview()`.
+
+    The table needs a column `seq_len` and a cost such as `time_s`; other columns are optional.
+    """
+    from harness import notebook
+
+    return notebook.plots_of(table)

@@ -84,9 +84,9 @@ def power_of_ten(value: float) -> str:
 
 
 def round_text(text: str) -> str:
-    """`1.00 ms` -> `1 ms`, for the round numbers of ticks."""
+    """`1.00 ms` -> `1 ms`, for the round numbers of ticks; `1,000` stays."""
     number, _, unit = text.partition(" ")
-    return f"{float(number):g} {unit}"
+    return f"{number if ',' in number else f'{float(number):g}'} {unit}".rstrip()
 
 
 def three(value: float) -> str:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,13 @@ from harness.analysis import fitted_laws, published_claims
 from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
-from harness.analysis.crossovers import crossovers_table
+from harness.analysis.crossovers import crossovers_table, layers_without_heads
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
 from harness.key_value_options import present_keywords
-from harness.report.figure_panels import MEMORY, TIME, PanelSetting, panel_settings
-from harness.results.columns import lines_of_table, table
+from harness.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
+from harness.report.overview import overview
+from harness.results.columns import CaseResult, lines_of_table, table
 from harness.results.stored_run import StoredRun, read_run_directory
 
 if TYPE_CHECKING:
@@ -73,23 +75,39 @@ class Plots:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def time(self, **setting: Any) -> "Picture":
-        """Time of one call against n. `setting` selects one of several settings: `mode="train"`."""
-        from harness.report.plots.curves import curves
+    def overview(self, **setting: Any) -> "Picture":
+        """Time, peak memory and sequential depth against n for one (d, h), side by side.
 
-        return self._picture(lambda one: curves(one, TIME), setting)
+        `setting` selects one of several settings, or another (d, h) than the fullest: `mode="train"`, `d_model=128`.
+        """
+        from harness.report.plots.cost_overview import cost_overview
+
+        laws = {(law.series.impl, law.series.setting, law.series.metric): law for law in self._run.findings.laws}
+        crossed = by_facet(self._run.findings.crossovers, layers_without_heads(self._run.lines))
+
+        def draw(one: PanelSetting) -> "Figure | None":
+            found = overview(one, laws, crossed)
+            return cost_overview(found) if found is not None else None
+
+        return self._picture(draw, setting)
+
+    def time(self, **setting: Any) -> "Picture":
+        """Time per call against n. `setting` selects one of several settings: `mode="train"`, `num_heads=8`."""
+        return self._curves(TIME, setting)
 
     def memory(self, **setting: Any) -> "Picture":
-        """Peak memory of one call against n."""
-        from harness.report.plots.curves import curves
+        """Peak memory per call against n."""
+        return self._curves(MEMORY, setting)
 
-        return self._picture(lambda one: curves(one, MEMORY), setting)
+    def depth(self, **setting: Any) -> "Picture":
+        """Sequential depth against n: the length of the longest chain of operations that wait for each other."""
+        return self._curves(DEPTH, setting)
 
-    def speedup(self, **setting: Any) -> "Picture":
-        """How many times as fast as naive attention each layer is."""
+    def speedup(self, baseline: str = "attention.naive", **setting: Any) -> "Picture":
+        """How many times as fast as the `baseline` each layer is."""
         from harness.report.plots.overviews import speedup
 
-        return self._picture(speedup, setting)
+        return self._picture(lambda one: speedup(one, baseline), setting)
 
     def roofline(self, **setting: Any) -> "Picture":
         """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
@@ -100,13 +118,17 @@ class Plots:
             raise UsageError(why_no_roof(self._run.machine))
         return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
 
+    def _curves(self, cost: Cost, setting: dict[str, Any]) -> "Picture":
+        from harness.report.plots.curves import curves
+
+        return self._picture(lambda one: curves(one, cost), setting)
+
     def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
         wanted = present_keywords(wanted)
         unknown = wanted.keys() - {name for line in self._run.lines[:1] for name in vars(line)}
         if unknown:
             raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")
-        lines = [line for line in self._run.lines if all(getattr(line, k) == v for k, v in wanted.items())]
-        every = panel_settings(lines)
+        every = panel_settings(self._selected(wanted))
         if not every:
             raise UsageError("nothing was measured there")
         figure = draw(every[0])
@@ -116,6 +138,20 @@ class Plots:
             others = "; ".join(one.title for one in every[1:])
             figure.text(0.01, 0.005, f"there is more: {others}", fontsize=7, color="0.5")
         return Picture(figure)
+
+    def _selected(self, wanted: dict[str, Any]) -> list[CaseResult]:
+        """The lines of a setting. Layers without heads belong to every number of heads that other layers have."""
+        own = [line for line in self._run.lines if all(getattr(line, k) == v for k, v in wanted.items())]
+        heads = wanted.pop("num_heads", None)
+        without = layers_without_heads(self._run.lines)
+        if heads is None or not own:
+            return own
+        headless = [
+            replace(line, num_heads=heads)
+            for line in self._run.lines
+            if line.impl in without and all(getattr(line, k) == v for k, v in wanted.items())
+        ]
+        return [*(line for line in own if line.impl not in without), *headless]
 
 
 class Picture:
@@ -147,3 +183,10 @@ def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
     `table` needs a column `seq_len` and one cost (`time_s`, `peak_bytes`, `flops`, …). Other columns of `summary.csv`
     are used if present. Raises UsageError if `table` is not of this form."""
     return fitted_laws.laws_table(fitted_laws.fit_laws(lines_of_table(table)))
+
+
+def plots_of(table: "pd.DataFrame") -> Plots:
+    """The plots of any tidy table: `plots_of(table).overview()`.
+
+    `table` has the columns that `laws_of` needs. Raises UsageError if it is not of this form."""
+    return Plots(Run(Path("table"), lines_of_table(table), [], {}, {}))

@@ -20,6 +20,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return harness.load(write(path, [*cases(), *cases(mode="train")]))
 
 
+def caption(picture: Picture) -> str:
+    return picture.figure.texts[1].get_text()
+
+
+def named(picture: Picture) -> set[str]:
+    """The names at the ends of curves."""
+    return {text.get_text() for axes in picture.figure.axes for text in axes.texts}
+
+
 def test_a_run_has_its_tables(run: Run) -> None:
     assert len(run.table) == len(cases()) * 2
     assert set(run.laws.metric) == {"time", "memory"}
@@ -34,11 +43,42 @@ def test_a_picture_shows_itself_and_can_be_saved(run: Run, tmp_path: Path) -> No
     assert picture._repr_png_().startswith(b"\x89PNG")
     picture.save(tmp_path / "time.svg")
     assert (tmp_path / "time.svg").read_text().startswith("<?xml")
-    assert "train" in picture.figure.get_suptitle()
+    assert "train" in caption(picture)
+
+
+def test_layers_without_heads_are_in_the_picture_of_any_number_of_heads(run: Run) -> None:
+    assert {"rnn.torch", "attention.fused"} <= named(run.plot.time(mode="forward", num_heads=8))
+    assert {axes.get_title() for axes in run.plot.memory(mode="forward", num_heads=8).figure.axes} == {
+        f"d = {d}, h = 8" for d in (64, 128, 256)
+    }
+    with pytest.raises(UsageError, match="nothing was measured there"):
+        run.plot.time(num_heads=3)
+
+
+def test_the_overview_is_of_the_fullest_panel_or_of_the_one_asked_for(run: Run) -> None:
+    assert run.plot.overview().figure.get_suptitle() == "Cost per call at d = 256, h = 8"
+    one = run.plot.overview(mode="train", d_model=64, num_heads=2)
+    assert one.figure.get_suptitle() == "Cost per call at d = 64, h = 2"
+    assert {"rnn.torch", "attention.fused"} <= named(one)
+    assert "train" in caption(one)
+
+
+def test_a_table_has_plots_too() -> None:
+    table = pd.DataFrame({"seq_len": [64, 128, 256], "depth": [193, 385, 769]})
+    picture = harness.plots_of(table).depth()
+    assert picture.figure.get_suptitle() == "layer runs 769 operations one after another at n = 256"
+    assert [axes.get_title(loc="left") for axes in harness.plots_of(table).overview().figure.axes] == [
+        "Sequential depth"
+    ]
+
+
+def test_the_speed_up_may_be_over_any_layer(run: Run) -> None:
+    titles = {axes.get_title() for axes in run.plot.speedup("attention.fused").figure.axes}
+    assert titles == {f"rnn.torch, h = {h}" for h in (2, 4, 8)}
 
 
 def test_a_setting_may_have_its_former_name(run: Run, capsys: pytest.CaptureFixture) -> None:
-    assert "train" in run.plot.time(mode="train", real_share=1.0).figure.get_suptitle()
+    assert "train" in caption(run.plot.time(mode="train", real_share=1.0))
     assert "real_share is called padding_fraction now" in capsys.readouterr().err
 
 

@@ -21,6 +21,8 @@ from harness.results.columns import CaseResult
 from harness.sweep_axes import SIZES
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
+# Nobody asked for what the claim needs. Undetermined means that it was measured and the data do not decide.
+NOT_MEASURED = "not measured"
 
 # The constants of a claim's terms are free, but one may be at most this many times another. One word or one
 # multiply-add more or less makes such a difference.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis.claim_rules import CONFIRMED, REFUTED, UNDETERMINED, Judgement
+from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
 from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
 from harness.analysis.published_papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
 from harness.results.columns import CaseResult
@@ -107,7 +107,7 @@ def judge_claims(paper: Paper, lines: Sequence[CaseResult]) -> list[JudgedClaim]
 def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
     found = measured_value(lines, claim.quantity, *claim.of, claim.at, claim.against)
     if not found:
-        return Judgement("", UNDETERMINED, "no case of it was measured")
+        return Judgement("", NOT_MEASURED, "no case of it was measured")
     known: _Points = [(one.line, one.known) for one in found if one.known is not None]
     if not known:
         return Judgement("", UNDETERMINED, f"no number was measured: {found[0].ended}")
@@ -242,9 +242,6 @@ def judged_claims_table(found: Sequence[JudgedClaim]) -> "pd.DataFrame":
         for one in found
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from harness.analysis.claim_rules import CONFIRMED, REFUTED, UNDETERMINED, judge_depth, judge_path
+from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, judge_depth, judge_path
 from harness.analysis.claims_table import OWN_FORMULA, ClaimVerdict
 from harness.analysis.fitted_laws import FittedLaw, series_groups
 from harness.polynomial import Polynomial, Term, constant, parse
@@ -23,7 +23,10 @@ from impls.registry import IMPLS
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: the paper's claim, the measured value, one of `claims_table.VERDICTS`, and the reason."""
+    """One cell: the paper's claim, the measured value, a verdict, and the reason.
+
+    The verdict is one of `claims_table.VERDICTS` or `NOT_MEASURED`. The reason then says what to run.
+    """
 
     claimed: str
     measured: str
@@ -238,7 +241,7 @@ class _Seen:
         """Return the cell of the path, which may be that of a stack of layers."""
         if impl is None or not kind.of_stack:
             return self.order(impl, "path", kind.path)
-        return Cell(kind.path, "", UNDETERMINED, f"that of a stack of {kind.of_stack}: one layer was measured")
+        return Cell(kind.path, "", NOT_MEASURED, f"the path of a stack of {kind.of_stack}")
 
     def order(self, impl: str | None, quantity: str, claimed: str) -> Cell:
         """Return the cell of a claim by order.
@@ -249,9 +252,9 @@ class _Seen:
 
     def _worst(self, impl: str | None, mode: str, claimed: str, judge: Callable[[str, Setting], Cell]) -> Cell:
         if impl is None:
-            return Cell(claimed, "", UNDETERMINED, "no layer of this kind measured")
+            return Cell(claimed, "", NOT_MEASURED, "no layer of this kind measured")
         found = [judge(impl, setting) for setting in self._settings(impl, mode)]
-        unmeasured = Cell(claimed, "", UNDETERMINED, f"not measured (mode={mode})")
+        unmeasured = Cell(claimed, "", NOT_MEASURED, f"run mode={mode}")
         return min(found, key=lambda one: _WORST_FIRST.index(one.verdict), default=unmeasured)
 
     def _order_in(self, impl: str, setting: Setting, quantity: str, claimed: str) -> Cell:

@@ -105,13 +105,12 @@ def gradient_reach(norms: Mapping[str, Norms], legends: Mapping[str, str], headi
     Exponential decay is a falling straight line on this axis. Each layer's `norms` are (seeds, n), by distance, and
     `legends` holds its text in the legend.
     """
-    with canvas(8.8, 5.0, heading) as figure:
+    with canvas(8.8, 4.6, heading) as figure:
         axes = figure.subplots()
         axes.set_yscale("log")
         for i, (impl, of_seeds) in enumerate(norms.items()):
             # By place in this figure, not in the registry: the few layers here, of dozens, must look different.
-            # The first line is the widest, so that it shows beside a line exactly on top of it.
-            _line(axes, of_seeds, nth_look(i), max(1.4, 2.8 - 0.35 * i), legends[impl])
+            _line(axes, of_seeds, nth_look(i), legends[impl])
         values = np.concatenate([of_seeds[of_seeds > 0] for of_seeds in norms.values()])
         if len(values):
             top = float(values.max())
@@ -123,15 +122,15 @@ def gradient_reach(norms: Mapping[str, Norms], legends: Mapping[str, str], headi
     return figure
 
 
-def _line(axes: Axes, norms: Norms, look: Look, width: float, says: str) -> None:
+def _line(axes: Axes, norms: Norms, look: Look, says: str) -> None:
     """Draw the median and the middle half of the seeds. Distances where a seed has 0 are gaps on this axis."""
     positive = np.where(norms > 0, norms, np.nan)
     known = ~np.isnan(positive).any(axis=0)
     distance = np.arange(norms.shape[1])
     lo, median, hi = np.where(known, np.quantile(norms, _QUARTERS, axis=0), np.nan)
     axes.fill_between(distance, lo, hi, color=look.colour, alpha=0.2, lw=0)
-    marks: dict[str, Any] = {"marker": look.marker, "markevery": max(1, norms.shape[1] // 8), "ms": 4 + width}
-    axes.plot(distance, median, lw=width, label=says, color=look.colour, mec="white", mew=0.6, **marks)
+    marks: dict[str, Any] = {"marker": look.marker, "markevery": max(1, norms.shape[1] // 8), "ms": 6}
+    axes.plot(distance, median, lw=1.8, label=says, color=look.colour, mec="white", mew=0.6, **marks)
 
 
 # A rate matters only if it changes the gradient by at least this factor over all distances.
@@ -275,7 +274,7 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
     side = _side(n)
     families, _ = fonts_for(labels)
     room = 0.07 * max(map(len, labels)) + 0.2  # for the words beside and below
-    width, height = max(5.0, columns * (side + 0.1) + room + 1.3), rows * (side + 0.3) + room + 0.7
+    width, height = max(5.0, columns * (side + 0.1) + room + 1.3), rows * (side + 0.3) + room + 0.3
     with canvas(width, height, heading, style="white") as figure:
         grid = figure.subplots(rows, columns, squeeze=False)
         # Under a causal mask the first word has a weight of 1. A linear scale would hide all other weights beside it.

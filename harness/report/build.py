@@ -41,6 +41,8 @@ def build(
             drawing.begin(directory / PLOTS, stored.lines, stored.machine)
         findings = analyse(stored.lines, stored.machine, stored.config)
         contents = Contents(stored.lines, findings, provenance, stored.notices, baseline or "")
+        if drawing:
+            drawing.add_overviews(directory / PLOTS, contents.overviews)
         texts = {"report.html": page(contents), "report.md": report_markdown(contents), **_tables(contents)}
         for name, text in texts.items():
             write_atomically(directory / name, text)

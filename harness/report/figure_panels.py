@@ -22,6 +22,8 @@ from harness.sweep_axes import SETTINGS, setting_text
 SETTING_AXES = ("batch_size", *SETTINGS)
 # The most widths, and the most numbers of heads, that one plot has room for.
 MOST_SHOWN = 4
+# With more layers than this a figure is crowded and shows less of each.
+MANY = 10
 
 
 @dataclass(frozen=True)
@@ -206,8 +208,9 @@ def decimal_axis(
     return _axis(lo, hi, [[float(f"{m}e{e}") for e in powers for m in some] for some in steps], text, most)
 
 
-# A logarithmic axis of times that contains all values.
+# Logarithmic axes of times and of counts that contain all values.
 seconds_axis = partial(decimal_axis, text=formatting.seconds)
+count_axis = partial(decimal_axis, text=formatting.count)
 
 
 def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> dict[str, Any]:
@@ -260,10 +263,9 @@ def _time_interval(line: CaseResult) -> tuple[float, float] | None:
     return line.time_lo_s, line.time_hi_s
 
 
-TIME = Cost("time of one call", lambda line: line.time_s, _time_interval, formatting.seconds, seconds_axis)
-MEMORY = Cost(
-    "peak memory of one call", lambda line: line.peak_bytes or None, lambda _: None, formatting.size, bytes_axis
-)
+TIME = Cost("time per call", lambda line: line.time_s, _time_interval, formatting.seconds, seconds_axis)
+MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, lambda _: None, formatting.size, bytes_axis)
+DEPTH = Cost("sequential depth", lambda line: line.depth or None, lambda _: None, formatting.count, count_axis)
 
 
 @dataclass(frozen=True)
@@ -354,8 +356,8 @@ def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> dict[str, Any]:
             "y": [roof.at(at) for at in corners],
             "lo": [roof.at(at) for at in corners],
             "hi": [roof.noise * roof.at(at) for at in corners],
-            "compute": f"peak {formatting.flops_rate(peak)}",
-            "memory": f"memory {roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s",
+            "compute": f"{formatting.flops_rate(peak)} peak",
+            "memory": f"{roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s memory bandwidth",
         },
     }
 

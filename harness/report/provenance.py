@@ -11,9 +11,8 @@ import yaml
 from harness import formatting
 from harness.config.compose import as_list
 from harness.config.hydra_adapter import conf_directory
-from harness.config.schema import PLAIN
+from harness.config.schema import PLAIN, Launcher
 from harness.errors import UsageError
-from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.machine import part
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES
@@ -66,6 +65,46 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
     return [*options, *(f"precision.{name}={value}" for name, value in precision.items())], elsewhere
 
 
+# The files of the default sweep, beside `conf/sweep.yaml`.
+_DEFAULT_FILES = ("sweep", "device/cpu", "shape/default", "preset/default")
+_DEFAULT_PRECISION = "quick"
+
+
+def changed_settings(config: Mapping[str, Any]) -> dict[str, str]:
+    """The settings of a stored configuration that differ from the default sweep's, as they are typed, by name.
+
+    A precision or a paper has its name alone. Settings about where the results are stored are left out.
+    """
+    usual = dict(PLAIN)
+    for name in _DEFAULT_FILES:
+        usual |= yaml.safe_load((conf_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
+    paper, launcher = config.get("paper"), config.get("launcher")
+    found = {"paper": str(paper["name"])} if paper else {}
+    found |= {
+        name: _written(config[name])
+        for name, value in usual.items()
+        if name in PLAIN and name not in _APART and name in config and as_list(config[name]) != as_list(value)
+    }
+    if (precision := _precision_name(config["precision"])) != _DEFAULT_PRECISION:
+        found["precision"] = precision
+    elsewhere = {f"launcher.{name}": _written(value) for name, value in (launcher or {}).items() if _set(name, value)}
+    return {**found, **elsewhere}
+
+
+def _set(name: str, value: Any) -> bool:
+    """Whether a setting of the launcher differs from its default."""
+    usual = vars(Launcher())
+    return name in usual and usual[name] != value
+
+
+def _precision_name(precision: Mapping[str, Any]) -> str:
+    """The name of a precision, or its values if it has none."""
+    for file in sorted((conf_directory() / "precision").glob("*.yaml")):
+        if yaml.safe_load(file.read_text(encoding="utf-8")) == dict(precision):
+            return file.stem
+    return " ".join(f"{name}={value}" for name, value in precision.items())
+
+
 def _written(value: Any) -> str:
     """A value, a list of values, or a list of points, in Hydra's grammar."""
     items = as_list(value)
@@ -88,13 +127,13 @@ def _item(value: Any) -> str:
 class Provenance:
     """Where a run, or a file of benchmarks, comes from.
 
-    `config` is the text of config.yaml and `command` repeats the run. Both are empty for results without a sweep.
-    The content of machine.json is in `machine`, empty if the file is missing. For each axis that the configuration
-    gives as a list, `grid` has its values in the configured order.
+    `changed` has the settings that differ from the defaults, as text, and `command` repeats the run. Both are empty for
+    results without a sweep. The content of machine.json is in `machine`, empty if the file is missing. For each axis
+    that the configuration gives as a list, `grid` has its values in the configured order.
     """
 
     name: str
-    config: str
+    changed: Mapping[str, str]
     command: str
     machine: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -103,14 +142,13 @@ class Provenance:
 def provenance_of(stored: StoredRun) -> Provenance:
     """Return the provenance of a stored run. Raises UsageError if its configuration is not a sweep's."""
     if not stored.config:
-        return Provenance(stored.path.stem, "", "", stored.machine)
-    path = stored.path / "config.yaml"
+        return Provenance(stored.path.stem, {}, "", stored.machine)
     try:
-        repeat = reproduce_command(stored.config)
-    except (KeyError, TypeError) as error:
-        raise UsageError(f"{path} is not a sweep's configuration") from error
+        repeat, changed = reproduce_command(stored.config), changed_settings(stored.config)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{stored.path / 'config.yaml'} is not a sweep's configuration") from error
     grid = {axis: values for axis, values in stored.config.items() if axis in AXES and isinstance(values, list)}
-    return Provenance(stored.path.resolve().name, read_text(path, MOST_YAML_BYTES), repeat, stored.machine, grid)
+    return Provenance(stored.path.resolve().name, changed, repeat, stored.machine, grid)
 
 
 def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:

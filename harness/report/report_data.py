@@ -13,11 +13,12 @@ from harness.analysis.roofline import points_above_roof
 from harness.formatting import code
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
 from harness.report.figure_panels import by_facet, panel_settings
+from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, costs
 from harness.results.columns import CaseResult
 
-NOWHERE = Provenance("", "", "", {})
+NOWHERE = Provenance("", {}, "", {})
 # The facts about the machine that describe a run in a few words, and what precedes those unclear without their names.
 _ABOUT = {"processor": "", "GPU": "", "torch": "torch ", "commit": "commit "}
 
@@ -27,6 +28,7 @@ class Contents:
 
     - `about`: the run in a few words. `machine`: facts about the machine, by name.
     - `settings`, `crossovers`, `points`: the panels, and the findings of each facet
+    - `overviews`: time, memory and sequential depth of each setting at a glance
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
     - `quality`: how good the measurement was
     - `held_out`: how well cost models predict. `published`: a paper's section, or None.
@@ -54,6 +56,7 @@ class Contents:
         self.settings = panel_settings(lines)
         self.crossovers = by_facet(findings.crossovers, without)
         self.points = by_facet(findings.roof_points, without)
+        self.overviews = overviews(self.settings, findings.laws, self.crossovers)
         self.answers = costs.answers(self.settings, self.crossovers, findings.laws, baseline)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)

@@ -13,6 +13,7 @@ from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
+NOT_MEASURED = "not measured"
 SIZES = (64, 128, 256, 512, 1024, 2048)
 Cost = Callable[[int, int, int], int]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from analysis.measured import CONFIRMED, REFUTED, UNDETERMINED, Cost, attention, judged, measured
+from analysis.measured import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Cost, attention, judged, measured
 from syrupy import SnapshotAssertion
 
 from harness.analysis.claims_table import verdicts
@@ -71,8 +71,8 @@ def test_a_cell_is_judged_by_the_term_that_the_paper_has(snapshot: SnapshotAsser
         ("work of a recurrent layer", CONFIRMED, rnn.complexity),
         ("sequential operations of a recurrent layer", CONFIRMED, rnn.sequential),
         ("path of a recurrent layer", CONFIRMED, rnn.path),
-        ("a kind that no layer is of", UNDETERMINED, work(("Convolutional", None), usual())),
-        ("no layer at all", UNDETERMINED, work((FULL, None), [])),
+        ("a kind that no layer is of", NOT_MEASURED, work(("Convolutional", None), usual())),
+        ("no layer at all", NOT_MEASURED, work((FULL, None), [])),
         ("attention without quadratic work", REFUTED, of_attention(recurrent)),
         ("attention whose projections are quadratic in n", REFUTED, of_attention(lambda n, d, h: 8 * n * n * d * d)),
         ("a recurrent layer with quadratic work", REFUTED, work(ELMAN, faster)),
@@ -81,7 +81,7 @@ def test_a_cell_is_judged_by_the_term_that_the_paper_has(snapshot: SnapshotAsser
         ("batches that vary", CONFIRMED, work(ELMAN, batches)),
         ("refuted in one setting of two", REFUTED, rows_of(usual() + half)[FUSED].sequential),
         ("a window, whose projections come on top", CONFIRMED, restricted.complexity),
-        ("the path of one layer with a window", UNDETERMINED, restricted.path),
+        ("the path of one layer with a window", NOT_MEASURED, restricted.path),
         ("a window over everything", REFUTED, unrestricted.complexity),
     )
     assert told == snapshot
@@ -160,13 +160,13 @@ def test_training_and_one_token_stand_in_a_table_of_their_own(snapshot: Snapshot
     told = judged(
         ("training attention", CONFIRMED, attention_of_both_passes),
         ("training an RNN", CONFIRMED, trained("rnn.elman", lambda n, d, h: 12 * n * d * d - 2 * d * d, 1)),
-        ("training that was not measured", UNDETERMINED, rows["rnn.elman"].training),
+        ("training that was not measured", NOT_MEASURED, rows["rnn.elman"].training),
         ("a token of attention", CONFIRMED, decoded("attention.fused", lambda n, d, h: 8 * d * d + 4 * n * d, 2)),
         ("a token of an RNN", CONFIRMED, decoded("rnn.elman", lambda n, d, h: 4 * d * d, 1)),
         ("a token of attention, by difference of the work", CONFIRMED, rows["attention.fused"].per_token),
         ("a token of an RNN, by difference of the work", CONFIRMED, rows["rnn.elman"].per_token),
         ("a token whose work grows faster", REFUTED, faster.per_token),
-        ("neither a token nor a forward pass", UNDETERMINED, beyond(usual("train"))["rnn.elman"].per_token),
+        ("neither a token nor a forward pass", NOT_MEASURED, beyond(usual("train"))["rnn.elman"].per_token),
         ("a forward pass of no formula", UNDETERMINED, beyond(odd)["rnn.elman"].per_token),
     )
     assert told == snapshot

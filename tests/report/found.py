@@ -73,9 +73,9 @@ def some_findings(lines: Sequence[CaseResult]) -> Analysis:
             Table1Row(
                 "Self-Attention", "attention.fused", cell, replace(cell, claimed="O(1)"), replace(cell, reason="")
             ),
-            Table1Row("Convolutional", None, *[Cell("O(1)", "", "undetermined", "no layer of this kind measured")] * 3),
+            Table1Row("Convolutional", None, *[Cell("O(1)", "", "not measured", "no layer of this kind measured")] * 3),
         ],
-        beyond_table1=[BeyondRow("Recurrent", "rnn.torch", *[Cell("O(1)", "", "undetermined", "not measured")] * 2)],
+        beyond_table1=[BeyondRow("Recurrent", "rnn.torch", *[Cell("O(1)", "", "not measured", "run mode=train")] * 2)],
         crossovers=[
             _crossover("attention.fused", "rnn.torch", 768.0, 700.0, 900.0),
             _crossover("rnn.torch", "attention.fused", None, 0.0, None),
@@ -102,7 +102,7 @@ def _point(line: CaseResult) -> RoofPoint:
 
 def some_origin(**machine: object) -> Provenance:
     """A run on a machine of which as much is known as given."""
-    return Provenance("2026-11-21_13-36-24", "impl: rnn.torch\n", "python -m harness sweep impl=rnn.torch", machine)
+    return Provenance("2026-11-21_13-36-24", {"impl": "rnn.torch"}, "python -m harness sweep impl=rnn.torch", machine)
 
 
 def renamed(lines: Sequence[CaseResult], name: str) -> list[CaseResult]:

@@ -8,7 +8,9 @@ import psutil
 import pytest
 from rows import usual_lines
 
+from harness.analysis.analyse import analyse
 from harness.report.background_plots import BackgroundPlots
+from harness.report.report_data import Contents
 
 NAMES = {f"{name}.{kind}" for name in ("time", "memory", "speedup") for kind in ("png", "svg")}
 # Of these there is a single picture.
@@ -27,6 +29,15 @@ def test_what_was_begun_is_there_when_it_is_finished_and_nothing_remains(tmp_pat
         drawing.finish()
     assert names(tmp_path / "plots") == NAMES
     assert {child.pid for child in psutil.Process().children()} <= before
+
+
+def test_overviews_follow_when_they_are_known(tmp_path: Path) -> None:
+    found = Contents(FEW, analyse(FEW)).overviews
+    with BackgroundPlots() as drawing:
+        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.add_overviews(tmp_path / "plots", found)
+        drawing.finish()
+    assert names(tmp_path / "plots") == ITS_NAMES | {"overview.png", "overview.svg"}
 
 
 def test_without_a_second_process_everything_is_drawn_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,20 @@ def test_speed_up_is_over_the_naive_layer_at_the_same_n_d_and_h() -> None:
     assert {text.get_text() for text in axes.texts} == {"2.0"}
 
 
+def test_a_speed_up_within_the_measurement_error_has_no_colour() -> None:
+    lines = [
+        replace(line, time_lo_s=line.time_s / 3, time_hi_s=line.time_s * 3, time_in_law_s=None)
+        if line.impl == "attention.fused"
+        else line
+        for line in usual_lines()
+    ]
+    figure = speedup(panel_settings(lines)[0])
+    shaded = {axes.get_title(): len(axes.patches) for axes in figure.axes}
+    assert shaded["attention.fused, h = 8"] == 12
+    assert shaded["rnn.torch, h = 8"] < 12
+    assert figure.get_suptitle().startswith("Times as fast as attention.naive: from")
+
+
 def test_without_the_naive_layer_there_is_nothing_to_be_faster_than() -> None:
     (setting,) = panel_settings([line for line in usual_lines() if line.impl != "attention.naive"])
     assert speedup(setting) is None

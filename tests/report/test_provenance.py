@@ -19,7 +19,7 @@ def make(path: Path, machine: str | None) -> StoredRun:
 def test_a_run_knows_its_name_command_and_machine(tmp_path: Path) -> None:
     found = provenance_of(make(tmp_path / "run", json.dumps({"host": "vm"})))
     assert (found.name, found.command, found.machine) == ("run", "python -m harness sweep seed=3", {"host": "vm"})
-    assert "seed: 3" in found.config
+    assert found.changed == {"seed": "3"}
 
 
 def test_a_link_has_the_name_of_its_run(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def test_every_case_of_the_setting_stands_under_the_roof() -> None:
     (axes,) = figure.axes
     points = sum(len(drawn.get_offsets()) for drawn in axes.collections if type(drawn).__name__ == "PathCollection")
     assert points == len(found.roof_points)
-    assert "peak 200 GFLOP/s" in [text.get_text() for text in axes.texts]
+    assert "200 GFLOP/s peak" in [text.get_text() for text in axes.texts]
     assert roofline(train, found.roofs, found.roof_points) is None
 
 

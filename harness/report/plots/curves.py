@@ -1,10 +1,10 @@
-"""A cost against n, log-log, with bands for intervals, guides for n and n², and crosses for failed cases.
+"""A cost against n, log-log, with intervals as bars, guides for n and n², and crosses for failed cases.
 
 A figure has one pair of axes for each (d, h). If the layers are more than these have room for, each family has its own
-axes. Readers cannot tell thirty colours apart and need not: each curve then has its name at its end.
+axes. Each curve has its name at its end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,16 +22,28 @@ from scipy.optimize import isotonic_regression
 from harness.formatting import shortened
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
-from harness.report.figure_panels import Cost, Curve, FailedCase, Look, Panel, PanelSetting, cost_curves, looks_of
-from harness.report.plots.style import GUIDE, MANY, canvas, layer_handles, legend_columns, log_axis
+from harness.report.figure_panels import (
+    DEPTH,
+    MANY,
+    TIME,
+    Cost,
+    Curve,
+    FailedCase,
+    Look,
+    Panel,
+    PanelSetting,
+    cost_curves,
+    looks_of,
+)
+from harness.report.plots.style import GUIDE, bars_caption, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
+from harness.report.text.growth import depth_sentence, ratio_sentence
 
 # The range of the y axis beyond the values, as a factor: failed cases and their labels need room.
 _ROOM = 3.0
-# Width and height of a pair of axes, in inches, and the height of title and legend.
-_WIDE, _HIGH, _AROUND = 4.2, 3.3, 1.1
-# The same with names at the ends of curves. The axes are higher if their names need more.
-_WIDE_NAMED, _HIGH_NAMED = 5.6, 3.6
+# Width and height of a pair of axes with names at the ends of curves, in inches; the least width of a plot; and the
+# height of the legend.
+_WIDE, _LEAST_WIDE, _HIGH, _AROUND = 5.1, 6.8, 3.4, 0.5
 # The most widths, and the most numbers of heads, with a pair of axes for each family.
 _MOST_SHOWN = 2
 # Families with fewer curves than this share a pair of axes.
@@ -57,7 +69,7 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     """Draw one setting: a pair of axes for each (d, h), or for each family if there are too many layers.
 
     None if the setting has no such cost. `most` is how many widths and numbers of heads are shown (None: all of them).
-    With too many layers, fewer are shown in any case.
+    With too many layers, fewer are shown in any case. Panels with equal curves share a pair of axes.
     """
     crowded = len({curve.impl for panel in setting.panels for curve in cost_curves(panel, cost)}) > MANY
     shown = _MOST_SHOWN if crowded else most
@@ -67,25 +79,22 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     frame = cost.axis_of(panels, room=_ROOM)
     if frame is None:
         return None
-    rows = _rows_of_families(panels, cost) if crowded else _rows_of_widths(panels)
+    rows = _rows_of_families(panels, cost) if crowded else _rows_of_widths(panels, cost)
     cells = [cell for row in rows for cell in row]
-    handles = [] if crowded else layer_handles(impl for panel in panels for impl in panel.impls())
     guides = ((1, "∝ n"), (2, "∝ n²"))
-    handles += [Line2D([], [], color=GUIDE, ls=_DASHES[n], lw=1, label=label) for n, label in guides]
+    handles = [Line2D([], [], color=GUIDE, ls=_DASHES[n], lw=1, label=label) for n, label in guides]
     if len({cell.families for cell in cells}) > 1:
         handles.append(Line2D([], [], color=_OTHERS, lw=1, label="the other layers"))
     if any(line.status != "ok" for panel in panels for line in panel.lines):
         cross: dict[str, Any] = {"marker": "x", "ms": 8, "mew": 2, "ls": ""}
-        handles.append(Line2D([], [], color="0.2", label="failed, where\nit would have been", **cross))
-    place: Any = "outside lower center" if crowded else "outside right center"
-    wide, high, columns, beside = _WIDE, _HIGH, len(handles), 0.0
-    if crowded:
-        wide, high = _WIDE_NAMED, max(_HIGH_NAMED, _NAME_HIGH * max(len(c.impls) for c in cells) + _AROUND_NAMES)
-    else:
-        columns, beside = legend_columns(len(handles), high * len(rows) + _AROUND)
+        handles.append(Line2D([], [], color="0.2", label="failed, where it would have been", **cross))
+    # Higher if the names need more.
+    high = max(_HIGH, _NAME_HIGH * max(len(c.impls) for c in cells) + _AROUND_NAMES)
     across = max(map(len, rows))
-    title = f"{cost.label.capitalize()} against sequence length: {setting.title}"
-    with canvas(wide * across + beside, high * len(rows) + _AROUND, title) as figure:
+    title = cost_title(parts.fullest_panel(panels), cost, several=len(cells) > 1 and len(panels) > 1)
+    of_panels = [] if crowded else [curve for panel in panels for curve in cost_curves(panel, cost)]
+    caption = "; ".join(filter(None, (setting.title, bars_caption(of_panels, frame))))
+    with canvas(max(_LEAST_WIDE, _WIDE * across), high * len(rows) + _AROUND, title, caption) as figure:
         grid = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
         log_axis(grid[0][0], "x", parts.size_axis(line.seq_len for panel in panels for line in panel.lines))
         log_axis(grid[0][0], "y", frame)
@@ -100,8 +109,16 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
             if cell.panel.lines:
                 _draw(axes, cell, cost, crowded, high - _AROUND_NAMES)
         figure.supylabel(cost.label)
-        figure.legend(handles=handles, loc=place, frameon=False, ncols=columns)
+        figure.legend(handles=handles, loc="outside lower center", frameon=False, ncols=len(handles))
     return figure
+
+
+def cost_title(panel: Panel, cost: Cost, several: bool) -> str:
+    """The title of a plot, which says how the cost grows in one of its panels, if anything is sure."""
+    found = cost_curves(panel, cost)
+    says = depth_sentence(found, {}) if cost is DEPTH else ratio_sentence(found, cost.label, exact=cost is not TIME)
+    where = f" (d = {panel.d_model}, h = {panel.num_heads})" if several else ""
+    return f"{says.removesuffix('.')}{where}" if says else f"{cost.label.capitalize()} against sequence length"
 
 
 def supported_panels(panels: Sequence[Panel], crowded: bool) -> list[Panel]:
@@ -114,10 +131,19 @@ def supported_panels(panels: Sequence[Panel], crowded: bool) -> list[Panel]:
     ]
 
 
-def _rows_of_widths(panels: Sequence[Panel]) -> list[list[Cell]]:
-    """A row for each width."""
-    cells = [Cell(panel, f"d = {panel.d_model}, h = {panel.num_heads}", tuple(panel.impls())) for panel in panels]
-    return [[cell for cell in cells if cell.panel.d_model == d] for d in sorted({p.d_model for p in panels})]
+def _rows_of_widths(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
+    """A row for each width. Panels whose curves and failed cases are equal share a cell."""
+    alike = grouped(panels, lambda panel: repr((cost_curves(panel, cost), parts.failed_cases(panel, cost))))
+    cells = [Cell(same[0], _sizes(same, panels), tuple(same[0].impls())) for same in alike.values()]
+    return list(grouped(cells, lambda cell: cell.panel.d_model).values())
+
+
+def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
+    """The d and h of panels that share a cell."""
+    first, more = alike[0], len(alike) - 1
+    if more and more + 1 == len(panels):
+        return "every d and h"
+    return f"d = {first.d_model}, h = {first.num_heads}" + (f", and {more} more alike" if more else "")
 
 
 def _rows_of_families(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
@@ -158,43 +184,40 @@ def _draw(axes: Axes, cell: Cell, cost: Cost, crowded: bool, high: float) -> Non
     style = looks_of(cell.panel.impls())
     found = cost_curves(cell.panel, cost)
     own = [curve for curve in found if curve.impl in cell.impls]
-    for i, curve in enumerate(found):
-        colour, marker, dash = style[curve.impl]
+    for curve in found:
         if curve not in own:
             axes.plot(curve.n, curve.value, color=_OTHERS, lw=0.8, zorder=1.5)
-            continue
-        # The first line is the widest, so that it shows beside a line exactly on top of it.
-        width = 1.3 if crowded else max(1.4, 3.8 - 0.6 * i)
-        looks: dict[str, Any] = {"ms": 6, "mew": 0.5, "zorder": 3} if crowded else {"ms": 5 + width, "mew": 0.75}
-        axes.plot(curve.n, curve.value, color=colour, ls=(0, dash), lw=width, marker=marker, mec="white", **looks)
-        if not crowded and any(end is not None for end in curve.lo):
-            lo, hi = np.array([curve.lo, curve.hi], dtype=float)
-            axes.fill_between(curve.n, lo, hi, color=colour, alpha=0.2, lw=0)
-    _guides(axes, cell.panel, found)
+    draw_curves(axes, own, style, crowded)
+    _guides(axes)
     failed = [case for case in parts.failed_cases(cell.panel, cost) if case.impl in cell.impls]
     mark_failures(axes, failed, found, style)
-    if crowded and own:
+    if own:
         label_ends(axes, {cell.name(curve.impl): curve for curve in own}, style, high)
+
+
+def draw_curves(axes: Axes, found: Iterable[Curve], style: Mapping[str, Look], crowded: bool = False) -> None:
+    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded."""
+    size: dict[str, Any] = {"lw": 1.3, "ms": 5.5, "mew": 0.5} if crowded else {"lw": 1.8, "ms": 7, "mew": 0.75}
+    for curve in found:
+        colour, marker, dash = style[curve.impl]
+        axes.plot(curve.n, curve.value, color=colour, ls=(0, dash), marker=marker, mec="white", zorder=3, **size)
+        if not crowded:
+            error_bars(axes, curve, colour)
 
 
 # Dashes by power. The legend names them, since a label beside a line seldom has free space.
 _DASHES = {1: (0, (6, 3)), 2: (0, (1.5, 2))}
 
 
-def _guides(axes: Axes, panel: Panel, found: Sequence[Curve]) -> None:
-    """Draw grey lines of slope 1 and 2 from the lower left, to compare with a cost's scaling exponent.
+def _guides(axes: Axes) -> None:
+    """Draw grey lines of slope 1 and 2 from the lower left corner to the frame, to compare growth with.
 
     Only their slope has a meaning.
     """
-    values = [value for curve in found for value in curve.value]
-    sizes = {line.seq_len for line in panel.lines}
-    if not values or len(sizes) < 2:
-        return
-    first, last, start = min(sizes), max(sizes), min(values) * 0.6
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     for power, dashes in _DASHES.items():
-        # A guide ends at the highest value, since it would leave the panel at its top.
-        end = min(last, first * (max(values) / start) ** (1 / power))
-        axes.plot([first, end], [start, start * (end / first) ** power], color=GUIDE, ls=dashes, lw=1, zorder=1)
+        end = min(right, left * (top / bottom) ** (1 / power))
+        axes.plot([left, end], [bottom, bottom * (end / left) ** power], color=GUIDE, ls=dashes, lw=0.8, zorder=1)
 
 
 # Inches: height of a name at the end of a curve, and the part of the axes' height that names cannot use.

@@ -16,20 +16,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from harness import formatting, layer_lookup
+from harness.analysis.crossovers import CostRatio, ratio_at
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
-from harness.report.figure_panels import Cost, Panel, PanelSetting
+from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
+from harness.report.overview import Overview
 from harness.report.plots import style
+from harness.report.plots.cost_overview import cost_overview
 from harness.report.plots.curves import curves
-from harness.report.plots.style import GUIDE, MANY, canvas, layer_handles, legend_columns, log_axis
+from harness.report.plots.style import GUIDE, canvas, layer_handles, legend_columns, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.results.columns import CaseResult
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
-_ROW, _AROUND, _WIDTH = 0.225, 1.5, 10.0
+_ROW, _AROUND, _WIDTH = 0.225, 1.1, 10.0
 # The most n that the legend names.
 _NAMED = 6
 # The most labels on an axis, which are side by side.
@@ -51,8 +55,8 @@ def ladder(setting: PanelSetting) -> Figure | None:
     shades = dict(zip(sizes, sns.color_palette("blend:#b9d3ea,#0b2a4a", len(sizes)).as_hex(), strict=True))
     failures = [failed_rows(panel, impl) for impl in impls]
     width = _WIDTH + _SIGN * max(map(len, failures))
-    where = f"What each layer costs at d = {panel.d_model}, h = {panel.num_heads}: {setting.title}"
-    with canvas(width, _ROW * len(impls) + _AROUND, where) as figure:
+    title = f"What each of {len(impls)} layers costs (d = {panel.d_model}, h = {panel.num_heads})"
+    with canvas(width, _ROW * len(impls) + _AROUND, title, setting.title) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, cost in ((left, parts.TIME), (right, parts.MEMORY)):
             _dots(axes, panel, impls, cost, shades)
@@ -65,7 +69,7 @@ def ladder(setting: PanelSetting) -> Figure | None:
         some = parts.evenly_spread(sizes, _NAMED)
         dots = [Line2D([], [], color=shades[n], marker="o", ms=6, ls="", label=str(n)) for n in some]
         dots[0].set_label(f"n = {some[0]}")
-        bar = Line2D([], [], color=shades[sizes[-1]], lw=1.2, alpha=0.45, label="interval of 95 % at the largest n")
+        bar = Line2D([], [], color=shades[sizes[-1]], lw=1.2, alpha=0.45, label="95 % interval at the largest n")
         figure.legend(handles=[*dots, bar], loc="outside lower center", frameon=False, ncols=_NAMED + 1)
     return figure
 
@@ -127,58 +131,95 @@ def _at(status: str, lines: Sequence[CaseResult]) -> str:
 BASELINE = "attention.naive"
 # Beyond this factor the colour no longer changes; the number in the cell still gives the factor.
 _FULL_COLOUR = 8.0
+# With more sizes than this their labels are rotated.
+_FLAT = 8
+_UNSURE, _UNMEASURED = "0.93", "0.80"
 
 
-def speedup(setting: PanelSetting) -> Figure | None:
-    """Draw how many times faster each layer is than naive attention, over (n, d): a heat map for each layer and h.
+def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
+    """Draw how many times as fast as the baseline each layer is, over (n, d): a heat map for each layer and h.
 
-    None if the baseline, or everything else, was not measured.
+    A cell is grey if the interval of its ratio contains 1. None if the baseline, or everything else, was not measured.
     """
-    lines = [(panel.num_heads, line) for panel in setting.panels for line in panel.lines]
-    times = {(h, line.impl, line.d_model, line.seq_len): line.time_s or math.nan for h, line in lines}
-    heads, names, widths, sizes = (sorted(set(values)) for values in zip(*times, strict=True))
-    impls = [impl for impl in names if impl != BASELINE]
-
-    def ratio(h: int, impl: str, d: int, n: int) -> float:
-        return times.get((h, BASELINE, d, n), math.nan) / times.get((h, impl, d, n), math.nan)
-
-    grids = {
-        (h, impl): np.array([[ratio(h, impl, d, n) for n in sizes] for d in widths]) for h in heads for impl in impls
-    }
-    if all(np.isnan(grid).all() for grid in grids.values()):
+    ratios = speed_ratios(setting, baseline)
+    heads, impls, widths, sizes = (sorted(set(values)) for values in zip(*ratios, strict=True)) if ratios else [()] * 4
+    if not impls:
         return None
     width = max(5.5, 0.62 * len(sizes) * len(heads) + 2.0)
-    height = (0.42 * len(widths) + 0.45) * len(impls) + 1.4
-    about = f"Times faster than {BASELINE}: {setting.title}\n(purple: faster; orange: slower; grey: not measured)"
+    height = (0.42 * len(widths) + 0.45) * len(impls) + 0.7
+    caption = f"{setting.title}; purple: faster, orange: slower, pale: within measurement error, grey: not measured"
     most = math.log2(_FULL_COLOUR)
     look: dict[str, Any] = {"cmap": "PuOr", "center": 0, "vmin": -most, "vmax": most, "cbar": False, "linewidths": 0.5}
-    with canvas(width, height, about, style="white") as figure:
+    with canvas(width, height, _speedup_title(ratios, baseline), caption, style="white") as figure:
         cells = figure.subplots(len(impls), len(heads), squeeze=False)
         for (row, impl), (column, h) in product(enumerate(impls), enumerate(heads)):
-            axes, grid = cells[row][column], grids[h, impl]
+            axes = cells[row][column]
+            found = [[ratios.get((h, impl, d, n)) for n in sizes] for d in widths]
+            sure = [[one.value if one and not one.lo <= 0 <= one.hi else math.nan for one in line] for line in found]
             ticks: dict[str, Any] = {
                 "xticklabels": sizes if row == len(impls) - 1 else False,
                 "yticklabels": widths if column == 0 else False,
             }
-            texts = [[_ratio_text(ratio) for ratio in line] for line in grid]
-            sns.heatmap(np.log2(grid), ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 9}, **look, **ticks)
-            axes.set_facecolor("0.9")
+            sns.heatmap(np.array(sure) / math.log(2), ax=axes, **look, **ticks)
+            axes.set_facecolor(_UNMEASURED)
+            _write_ratios(axes, found)
             axes.set_title(f"{formatting.shortened(impl)}, h = {h}")
             axes.tick_params(axis="y", rotation=0)
-            axes.tick_params(axis="x", rotation=45 if len(sizes) > 4 else 0)
+            axes.tick_params(axis="x", rotation=45 if len(sizes) > _FLAT else 0)
         figure.supxlabel("sequence length n")
         figure.supylabel("width d")
     return figure
 
 
+_Ratios = Mapping[tuple[int, str, int, int], CostRatio]
+
+
+def speed_ratios(setting: PanelSetting, baseline: str = BASELINE) -> _Ratios:
+    """The time of the baseline over that of each other layer, as a logarithm with its interval, by (h, impl, d, n)."""
+    times = {
+        (panel.num_heads, line.impl, line.d_model, line.seq_len): line.best_known_time
+        for panel in setting.panels
+        for line in panel.lines
+        if line.best_known_time is not None
+    }
+    return {
+        (h, impl, d, n): ratio_at(n, base, time)
+        for (h, impl, d, n), time in times.items()
+        if impl != baseline and time and (base := times.get((h, baseline, d, n)))
+    }
+
+
+def _speedup_title(ratios: _Ratios, baseline: str) -> str:
+    """The range of the ratios that are surely not 1."""
+    sure = {key: one for key, one in ratios.items() if not one.lo <= 0 <= one.hi}
+    if not sure:
+        return f"No layer is surely faster or slower than {formatting.printable(baseline)}"
+    least, most = min(sure, key=lambda key: sure[key].value), max(sure, key=lambda key: sure[key].value)
+    ends = [f"{_ratio_text(sure[key].ratio[0])} ({formatting.printable(key[1])})" for key in (least, most)]
+    return f"Times as fast as {formatting.printable(baseline)}: from {ends[0]} to {ends[1]}"
+
+
+def _write_ratios(axes: Axes, found: Sequence[Sequence[CostRatio | None]]) -> None:
+    """Write the ratio into each cell of a heat map; without a colour if it may be 1."""
+    for row, line in enumerate(found):
+        for column, one in enumerate(line):
+            if one is None:
+                continue
+            sure = not one.lo <= 0 <= one.hi
+            if not sure:
+                axes.add_patch(Rectangle((column, row), 1, 1, facecolor=_UNSURE, edgecolor="white", lw=0.5))
+            dark = sure and abs(one.value) > 0.75 * math.log(_FULL_COLOUR)
+            colour = "white" if dark else "0.15" if sure else "0.5"
+            text = _ratio_text(one.ratio[0])
+            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color=colour)
+
+
 def _ratio_text(ratio: float) -> str:
-    if math.isnan(ratio):
-        return ""
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 0.95 else f"{ratio:.2f}"
 
 
 # Height of the roofline, in inches.
-_HEIGHT = 5.2
+_HEIGHT = 4.8
 
 
 def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
@@ -192,7 +233,13 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
     handles: list[Any] = [*layers, growing]
     texts = [*(str(one.get_label()) for one in layers), "small n to large n"]
     columns, room = legend_columns(len(handles), _HEIGHT)
-    with canvas(6.4 + room, _HEIGHT, f"Roofline: {setting.title}") as figure:
+    best = max(own, key=lambda point: point.share)
+    title = (
+        f"{formatting.printable(best.line.impl)} comes nearest to the roof: {formatting.share(best.share)} "
+        f"(n = {best.line.seq_len}, d = {best.line.d_model}, h = {best.line.num_heads})"
+    )
+    caption = f"{setting.title}; a line for each layer, d and h; bars: 95 % confidence intervals"
+    with canvas(6.4 + room, _HEIGHT, title, caption) as figure:
         axes = figure.subplots()
         frame = parts.roofline_frame(roof, own)
         for which in ("x", "y"):
@@ -205,7 +252,7 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
         axes.annotate(limit["compute"], (limit["x"][-1], top), xytext=(-4, 3), ha="right", **beside)
         axes.annotate(limit["memory"], (limit["x"][0], top), xytext=(6, 3), ha="left", **beside)
         _points(axes, own)
-        axes.set(xlabel="FLOPs a byte, with the least traffic", ylabel="FLOP/s")
+        axes.set(xlabel="arithmetic intensity (FLOP/byte, minimum traffic)", ylabel="FLOP/s")
         sizes = {tuple: HandlerTuple(ndivide=None, pad=0.9)}
         place: dict[str, Any] = {"loc": "outside right center", "frameon": False, "borderaxespad": 1.0}
         figure.legend(handles, texts, ncols=columns, handler_map=sizes, **place)
@@ -235,7 +282,7 @@ def _grown(n: int, first: int, last: int) -> float:
 
 
 def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
-    """Write a set of plots for each setting to `directory`. Raises OSError if they cannot be written."""
+    """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
     known = roofs(machine)
     points = roof_points(lines, known)
@@ -247,7 +294,15 @@ def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any
             "roofline": roofline(setting, known, points),
             "time": curves(whole, parts.TIME, parts.MOST_SHOWN),
             "memory": curves(whole, parts.MEMORY, parts.MOST_SHOWN),
+            "depth": curves(whole, parts.DEPTH, parts.MOST_SHOWN),
         }
         for name, figure in figures.items():
             if figure is not None:
                 style.save(figure, directory / (f"{name}_{setting.name}" if setting.name else name))
+
+
+def draw_overviews(directory: Path, found: Sequence[Overview]) -> None:
+    """Write the overview of each setting to `directory`. Raises OSError if they cannot be written."""
+    directory.mkdir(exist_ok=True)
+    for one in found:
+        style.save(cost_overview(one), directory / (f"overview_{one.name}" if one.name else "overview"))

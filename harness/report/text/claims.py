@@ -1,15 +1,16 @@
 """Claims as text: theory's verdicts, Table 1, and a paper's claims and figures beside the measured ones."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from harness import formatting
 from harness.analysis.analyse import PublishedFindings
-from harness.analysis.claim_rules import REFUTED
+from harness.analysis.claim_rules import NOT_MEASURED, REFUTED
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
-from harness.analysis.published_claims import NOT_MEASURED, FigureComparison, JudgedClaim
+from harness.analysis.published_claims import FigureComparison, JudgedClaim
 from harness.analysis.published_papers import QUANTITIES as PAPER_QUANTITIES
 from harness.analysis.table1 import BeyondRow, Table1Row
+from harness.analysis.table1 import Cell as Order
 from harness.report.document import Cell, Groups, Row, Section, Sentence, Table, grouped
 from harness.report.text.costs import setting_label
 from harness.sweep_axes import LETTERS
@@ -28,7 +29,7 @@ QUANTITIES = {
 
 def verdict_count(found: Sequence[str], of_what: str = "claims") -> str:
     """Count the verdicts: `Of 30 claims 27 confirmed, 1 refuted, 2 undetermined.`"""
-    text = [f"{found.count(kind)} {kind}" for kind in VERDICTS if kind in found]
+    text = [f"{found.count(kind)} {kind}" for kind in (*VERDICTS, NOT_MEASURED) if kind in found]
     return f"Of {len(found)} {of_what} {', '.join(text)}." if text else ""
 
 
@@ -102,10 +103,17 @@ def order_table(rows: Sequence[Table1Row] | Sequence[BeyondRow]) -> Table:
             below.append((Cell(cells[orders[0]].reason, "soft"),))
             continue
         for one in cells.values():
-            notes.setdefault(one.reason, len(notes))
-        found = (Cell(one.measured, verdict=one.verdict, note=notes[one.reason]) for one in cells.values())
-        below.append((row.impl, *found))
+            if one.verdict != NOT_MEASURED:
+                notes.setdefault(one.reason, len(notes))
+        below.append((row.impl, *(_order_cell(one, notes) for one in cells.values())))
     return Table({"layer": "layer", **dict.fromkeys(orders, "formula")}, groups=groups, notes=list(notes)[1:])
+
+
+def _order_cell(one: Order, notes: Mapping[str, int | None]) -> Cell:
+    """A measured order with its verdict and the number of its note; without a verdict if it was not measured."""
+    if one.verdict == NOT_MEASURED:
+        return Cell(f"{NOT_MEASURED}: {one.reason}", "soft")
+    return Cell(one.measured, verdict=one.verdict, note=notes[one.reason])
 
 
 def published_section(published: PublishedFindings, hardware: str) -> Section:

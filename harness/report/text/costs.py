@@ -273,16 +273,16 @@ def laws_table(laws: Sequence[FittedLaw]) -> Table:
     """The cost models as a table with a group for each metric."""
     where = setting_label(fitted.series.setting for fitted in laws)
     of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
-    exponents = {"exponent of n": "n", "exponent of d": "n", "error of sizes left out": "n"}
+    exponents = {"exponent of n": "n", "exponent of d": "n", "cross-validation error": "n"}
     groups: Groups = {(Cell(name),): [_law_row(fitted, where) for fitted in alike] for name, alike in of_metric.items()}
-    return Table({"layer": "layer", "law": "formula", **exponents}, groups=groups)
+    return Table({"layer": "layer", "cost model": "formula", **exponents}, groups=groups)
 
 
 def _law_row(fitted: FittedLaw, where: Callable[[Setting], str]) -> Row:
     law, error = fitted.law, fitted.law.cv_error
     formula = Cell(
         law_formula(fitted),
-        aside=" ".join(filter(None, ("exactly" if law.exact else "", break_text(fitted)))),
+        aside=" ".join(filter(None, ("exact" if law.exact else "", break_text(fitted)))),
         why="" if law.determined else f"not determined: {law.reason}",
         details=coefficient_texts(fitted),
     )

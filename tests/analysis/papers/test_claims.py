@@ -12,6 +12,7 @@ from harness.analysis.published_claims import judge_claims
 from harness.results.columns import CaseResult
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
+NOT_MEASURED = "not measured"
 
 
 def judge(lines: list[CaseResult], of: str = "sdpa.naive", quantity: str = "time_ms", **claim: Any) -> Judgement:
@@ -118,13 +119,13 @@ def test_four_intervals_make_that_of_a_ratio_of_ratios() -> None:
 def test_a_point_that_differs_in_more_is_no_point_to_be_held_against() -> None:
     between = {"at": {"mask": "causal"}, "against": {"mask": "none"}}
     one = judge(masked(3.0, batch_size=7), RATIO, at_least=1, **between)
-    assert one == Judgement("", UNDETERMINED, "no case of it was measured")
+    assert one == Judgement("", NOT_MEASURED, "no case of it was measured")
     lost = [replace(line, time_s=None, status="oom") if line.mask == "none" else line for line in masked(3.0)]
     assert judge(lost, RATIO, at_least=1, **between).reason == "no number was measured: sdpa.naive oom, sdpa.flash oom"
 
 
 def test_of_what_was_not_measured_nothing_is_claimed() -> None:
-    assert judge([], at_least=1) == Judgement("", UNDETERMINED, "no case of it was measured")
+    assert judge([], at_least=1) == Judgement("", NOT_MEASURED, "no case of it was measured")
     broken = [replace(line, time_s=None, status="oom") for line in timed("sdpa.naive", lambda n: 1.0)]
     assert judge(broken, at_least=1) == Judgement("", UNDETERMINED, "no number was measured: oom")
 

@@ -7,7 +7,8 @@ from report.found import FORWARD, some_findings, some_lines, some_origin
 from rows import usual_lines
 
 from harness.analysis.analyse import Analysis
-from harness.report.html.page import bar_places, chart_data
+from harness.report.html.chart_data import chart_data
+from harness.report.html.page import bar_places
 from harness.report.report_data import Contents
 from harness.report.text.claims import order_table
 

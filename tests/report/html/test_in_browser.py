@@ -81,8 +81,33 @@ def test_width_heads_and_mode_choose_what_is_drawn(browser, usual: Path) -> None
     assert time_of(browser, "rnn.torch") == pytest.approx([3 * value for value in wide])
     assert "d = 256, h = 2; train" in browser.run("return document.getElementById('selection').textContent")
     # Nothing of training lies under the roof, or crosses.
-    assert browser.run("return document.querySelector('#chart-roofline .plot').hidden")
-    assert browser.run("return document.querySelector('#chart-crossovers .empty').checkVisibility()")
+    assert not browser.run("return document.querySelector('#chart-roofline').checkVisibility()")
+    assert not browser.run("return document.querySelector('#chart-crossovers').checkVisibility()")
+
+
+def test_the_overview_is_drawn_and_is_not_filtered(browser, usual: Path) -> None:
+    browser.open(usual)
+    before = {one["impl"] for one in browser.traces("overview-time") if one["kind"] == "curve"}
+    assert before == {"attention.naive", "attention.fused", "rnn.torch"}
+    browser.click("#filters input[value='attention.fused']")
+    assert {one["impl"] for one in browser.traces("overview-time") if one["kind"] == "curve"} == before
+    (shade, line) = (one["x"] for one in browser.traces("overview-time") if one["kind"] == "crossing")
+    assert (min(shade), max(shade), line) == (700, 900, [768, 768])
+
+
+def test_predictions_lie_over_what_was_measured(browser, usual: Path) -> None:
+    browser.open(usual)
+    (point,) = [one for one in browser.traces("prediction-time") if one["kind"] == "curve"]
+    assert (point["impl"], point["x"], point["y"]) == ("rnn.torch", [0.0268], [0.026])
+    said = browser.hover("prediction-time", 0.0268, 0.026)
+    assert "measured 26.8 ms" in said
+    assert "interval 20.0 ms to 30.0 ms" in said
+
+
+def test_only_axes_with_several_values_are_a_choice(browser, usual: Path) -> None:
+    browser.look(usual)
+    names = browser.run("return [...document.querySelectorAll('#filters .axis')].map((one) => one.textContent)")
+    assert [name.rstrip("0123456789") for name in names] == ["modeforwardtrain", "width d", "heads h"]
 
 
 def test_hovering_tells_every_value_with_its_interval(browser, usual: Path) -> None:
@@ -170,7 +195,7 @@ def test_with_every_layer_hidden_it_says_so_instead_of_bare_axes(browser, usual:
     browser.open(usual)
     browser.run("document.querySelectorAll('#filters input[type=checkbox]').forEach((box) => box.click())")
     assert browser.run("return document.getElementById('none').checkVisibility()")
-    assert not browser.run("return document.querySelector('.figures').checkVisibility()")
+    assert not browser.run("return document.querySelector('#charts .figures').checkVisibility()")
     browser.click("#filters input[value='rnn.torch']")
     assert not browser.run("return document.getElementById('none').checkVisibility()")
     assert browser.impls("chart-time") == {"rnn.torch"}

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")
-
 
 def luminance(colour: str) -> float:
     red, green, blue = (int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))

@@ -56,13 +56,13 @@ def usual() -> str:
 @pytest.fixture(scope="module")
 def evil() -> str:
     lines = renamed(some_lines(), EVIL)
-    origin = replace(some_origin(host=EVIL, calibration_note=EVIL), name=EVIL, config=EVIL, command=EVIL)
+    origin = replace(some_origin(host=EVIL, calibration_note=EVIL), name=EVIL, changed={EVIL: EVIL}, command=EVIL)
     return page(Contents(lines, evil_findings(lines), origin, [EVIL]))
 
 
-def test_the_answer_stands_first_and_every_section_after_it(usual: str) -> None:
+def test_the_overview_stands_first_and_every_section_after_it(usual: str) -> None:
     ids = re.findall(r'<section id="(\w+)"', usual)
-    assert ids == ["answer", "table1", "charts", "claims", "laws", "predictions", "failures", "provenance"]
+    assert ids == ["overview", "charts", "theory", "models", "predictions", "failures", "run"]
     assert "Fastest at n=2048: rnn.torch" in Elements(usual).all_text()
 
 
@@ -75,7 +75,7 @@ def test_it_tells_claims_laws_predictions_failures_and_where_it_comes_from(
 def test_a_run_that_says_nothing_has_a_page_that_says_so() -> None:
     html = page(Contents([], Analysis(), some_origin()))
     assert "Nothing was timed" in html
-    assert re.findall(r'<section id="(\w+)"', html) == ["answer", "charts", "failures", "provenance"]
+    assert re.findall(r'<section id="(\w+)"', html) == ["overview", "charts", "run"]
 
 
 def test_a_run_of_failures_alone_says_why() -> None:

@@ -77,7 +77,7 @@ def test_of_many_widths_those_at_the_ends_are_shown() -> None:
         "rnn, d = 32, h = 2",
         "rnn, d = 128, h = 2",
     ]
-    assert "(2 of 3 panels)" in figure.get_suptitle()
+    assert any("(2 of 3 panels)" in text.get_text() for text in figure.texts)
 
 
 def test_no_two_layers_look_alike() -> None:

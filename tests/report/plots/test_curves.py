@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
-from report.many import many_lines, without
+from report.many import SIZES, many_lines, without
 
 from harness import layer_lookup
-from harness.report.figure_panels import TIME, panel_settings
+from harness.report.figure_panels import DEPTH, MARKERS, TIME, panel_settings
 from harness.report.plots.curves import curves
 from harness.results.columns import CaseResult
 
@@ -23,12 +23,13 @@ def drawn(lines: list[CaseResult]) -> tuple[Figure, Axes, list[str]]:
     return figure, figure.axes[0], [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def bands(axes: Axes) -> list[PolyCollection]:
-    return [one for one in axes.collections if isinstance(one, PolyCollection)]
+def bars(axes: Axes) -> int:
+    return sum(isinstance(one, LineCollection) for one in axes.collections)
 
 
-def widest(axes: Axes) -> float:
-    return max(line.get_linewidth() for line in axes.lines)
+def widths(axes: Axes) -> set[float]:
+    """The widths of the lines with markers."""
+    return {line.get_linewidth() for line in axes.lines if line.get_marker() in MARKERS}
 
 
 def names(axes: Axes) -> list[str]:
@@ -39,12 +40,39 @@ def crosses(axes: Axes) -> int:
     return sum(line.get_marker() == "x" for line in axes.lines)
 
 
-def test_more_than_ten_are_drawn_thin_and_without_bands() -> None:
+def test_intervals_are_bars_at_their_points_unless_there_are_more_than_ten_layers() -> None:
     _, few, _ = drawn(many_lines(TEN))
     _, many, _ = drawn(many_lines(ELEVEN))
-    assert len(bands(few)) == 10
-    assert bands(many) == []
-    assert widest(many) < 1.4 < widest(few)
+    assert bars(few) == 10 * len(SIZES)
+    assert bars(many) == 0
+    assert not any(isinstance(one, PolyCollection) for one in few.collections)
+
+
+def test_all_lines_are_equally_wide() -> None:
+    for impls in (TEN, ELEVEN):
+        assert len(widths(drawn(many_lines(impls))[1])) == 1
+
+
+def test_an_interval_wider_than_the_axis_has_no_bar_and_the_caption_says_so() -> None:
+    first, *others = many_lines(TEN[:2])
+    figure, axes, _ = drawn([replace(first, time_lo_s=1e-12, time_hi_s=1e6), *others])
+    assert bars(axes) == len(others)
+    assert "not where wider than the axis" in " ".join(figure.texts[1].get_text().split())
+
+
+def test_the_title_says_how_much_the_cost_grows() -> None:
+    figure, _, _ = drawn(many_lines(TEN[:2]))
+    assert figure.get_suptitle() == "From n = 64 to 512, the time per call grows 7.2 to 8.9-fold"
+
+
+def test_panels_with_equal_curves_share_their_axes() -> None:
+    lines = [replace(line, depth=7, d_model=d) for d in (32, 64) for line in many_lines(TEN[:2])]
+    (setting,) = panel_settings(lines)
+    assert [axes.get_title() for axes in curves(setting, DEPTH).axes] == ["every d and h"]
+    assert [axes.get_title() for axes in curves(setting, TIME).axes] == ["every d and h"]
+    halved = [replace(line, depth=4 if line.d_model == 32 else 7) for line in lines]
+    (setting,) = panel_settings(halved)
+    assert [axes.get_title() for axes in curves(setting, DEPTH).axes] == ["d = 32, h = 1", "d = 64, h = 1"]
 
 
 def test_an_adapter_that_is_not_installed_is_no_news_in_a_picture() -> None:
@@ -73,7 +101,6 @@ def test_of_many_no_name_stands_beside_what_has_no_value() -> None:
     assert "torch" not in names(axes)
     assert not set(some).intersection(named)
     assert crosses(axes) == 0
-    assert TEN[1] in drawn(without(many_lines(TEN), TEN[1], "incorrect", "off"))[2]
 
 
 def test_a_panel_in_which_nothing_is_supported_takes_no_tick_from_the_others() -> None:

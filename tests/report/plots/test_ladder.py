@@ -111,7 +111,7 @@ def test_a_rows_failures_in_words(statuses: tuple[str, ...], said: str) -> None:
 def test_it_is_of_the_fullest_panel_and_says_which() -> None:
     lines = many_lines(ELEVEN)
     wide = [replace(line, d_model=64) for line in lines if line.seq_len == 64]
-    assert "at d = 32, h = 1" in figure_of([*lines, *wide]).get_suptitle()
+    assert "d = 32, h = 1" in figure_of([*lines, *wide]).get_suptitle()
 
 
 def test_memory_that_nobody_knows_leaves_its_column_empty(tmp_path: Path) -> None:

@@ -42,9 +42,8 @@ function implChips(looks, onChange) {
   return set;
 }
 
-// One of few values is a button each, one of many a list; what has one value only is told.
+// One of few values is a button each, one of many a list. An axis with one value is nothing to choose.
 function axisChoice(axis, onChange) {
-  if (axis.values.length === 1) return element("span", { class: "only" }, `${axis.label} ${axis.values[0]}`);
   const set = element("fieldset", { class: "axis" }, element("legend", {}, axis.label));
   if (axis.values.length > 6) {
     const list = element("select", { name: axis.name, "aria-label": axis.label });

@@ -1,6 +1,6 @@
 // From which n on one costs more than another: a row each.
 
-const LINE = 15, BAR = 28; // CSS pixels
+const LINE = 15, BAR = 28, GAP = 12; // CSS pixels
 const MOST_ROWS = 40; // sure ones come first
 
 function crossoversFigure(panel, looks, shown, metric) {
@@ -8,30 +8,33 @@ function crossoversFigure(panel, looks, shown, metric) {
   if (!every.length) return null;
   const rows = every.slice(0, MOST_ROWS), left = every.length - rows.length;
   const frame = panel.crossovers.x;
+  // Names stand to the left of their bars if there is room, and above them otherwise.
+  const width = document.getElementById("chart-crossovers").clientWidth, beside = width > 700 ? 290 : 0;
   // Characters that a line has room for; those in bold are wider.
-  const room = (each) => Math.max(24, Math.floor(document.getElementById("chart-crossovers").clientWidth / each));
+  const room = (each) => Math.max(24, Math.floor((beside || width) / each));
   const names = (row) => lines(`${row.slower} over ${row.faster}`, room(8.5));
   const texts = rows.map((row) => `<b>${names(row)}</b><br>${lines(row.text, room(6.8))}`);
   // y counts pixels downwards: rows are as high as their texts.
   let foot = 0;
-  const feet = texts.map((text) => (foot -= BAR + LINE * text.split("<br>").length));
-  const traces = rows.map((row, i) => crossing(row, feet[i] + BAR / 2, looks[row.slower], frame));
+  const bar = beside ? GAP : BAR;
+  const high = texts.map((text) => bar + LINE * text.split("<br>").length);
+  const feet = high.map((pixels) => (foot -= pixels));
+  const traces = rows.map((row, i) => crossing(row, feet[i] + (beside ? high[i] : bar) / 2, looks[row.slower], frame));
+  const label = { x: 0, xref: "paper", xanchor: "left", xshift: -beside, align: "left", showarrow: false, font: { size: 12 } };
   const annotations = rows.map((row, i) => ({
-    x: 0, xref: "paper", xanchor: "left", y: feet[i] + BAR - 6, yanchor: "bottom", align: "left", showarrow: false,
-    font: { size: 12 }, text: texts[i],
+    ...label, y: feet[i] + (beside ? high[i] / 2 : bar - 6), yanchor: beside ? "middle" : "bottom", text: texts[i],
   }));
   if (left) {
     foot -= 2 * LINE;
     annotations.push({
-      x: 0, xref: "paper", xanchor: "left", y: foot + LINE / 2, yanchor: "bottom", align: "left", showarrow: false, font: { size: 12 },
-      text: lines(`and ${left} more: choose fewer layers above, or see crossovers.csv`, room(6.8)),
+      ...label, y: foot + LINE / 2, yanchor: "bottom", text: lines(`and ${left} more: choose fewer layers above, or see crossovers.csv`, Math.floor(width / 6.8)),
     });
   }
   const y = { range: [foot, 0], visible: false, fixedrange: true };
   return {
     traces,
     layout: layout(axis(frame, { title: { text: "sequence length n", standoff: 8 } }), y, {
-      annotations, height: 70 - foot, showlegend: false, hovermode: "closest", margin: { l: 10, r: 14, t: 4, b: 48 },
+      annotations, height: 70 - foot, showlegend: false, hovermode: "closest", margin: { l: 10 + beside, r: 14, t: 4, b: 48 },
     }),
   };
 }

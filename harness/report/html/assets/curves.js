@@ -1,15 +1,13 @@
-// Time and memory against n.
+// Time, memory and sequential depth against n.
 
 function curvesFigure(panel, cost, looks, shown) {
   if (!cost) return null;
   const traces = guides(panel.n, cost.y);
   const visible = inOrder(cost.curves, looks).filter((one) => shown(one.impl));
-  for (const one of crowded(visible) ? [] : visible) {
-    traces.push(band(one.impl, looks[one.impl], one.n, one.lo, one.hi, cost.y));
-  }
   for (const one of visible) {
     const hover = one.text.map((text) => named(one.impl, plain(text)));
-    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover));
+    const bars = crowded(visible) ? {} : { error_y: errorBars(one, looks[one.impl], cost.y) };
+    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, bars));
   }
   traces.push(...failures({ ...cost, last: panel.n.ticks.at(-1)[0] }, looks, shown));
   const labels = guideLabels(panel.n, cost.y);

@@ -30,7 +30,7 @@ function layout(x, y, more = {}) {
   };
 }
 
-// With more layers than this a chart is crowded: no bands, no legend (the bar that chooses has the marks), and the
+// With more layers than this a chart is crowded: no bars, no legend (the bar that chooses has the marks), and the
 // pointer names the nearest rather than all.
 const MANY = 10;
 const crowded = (curves) => curves.length > MANY;
@@ -48,15 +48,17 @@ function curve(impl, look, x, y, hover, more = {}) {
   };
 }
 
-// The area between lo and hi, where both are known; cut at the frame, so that it hides nothing.
-function band(impl, look, x, lo, hi, frame, share = 0.14) {
-  const known = x.map((_, i) => i).filter((i) => lo[i] !== null && hi[i] !== null);
-  const cut = (value) => Math.min(Math.max(value, frame.range[0]), frame.range[1]);
-  const back = [...known].reverse();
+// Bars from lo to hi at each point, cut at the frame. No bar where an end is not known, or where both are beyond the frame.
+function errorBars(one, look, frame) {
+  const [low, high] = frame.range;
+  const ends = one.value.map((value, i) => {
+    const lo = one.lo[i], hi = one.hi[i];
+    if (lo === null || hi === null || (lo <= low && hi >= high)) return [value, value];
+    return [Math.max(lo, low), Math.min(hi, high)];
+  });
   return {
-    type: "scatter", mode: "lines", meta: { impl, kind: "band" }, hoverinfo: "skip", showlegend: false,
-    x: [...known, ...back].map((i) => x[i]), y: [...known.map((i) => cut(hi[i])), ...back.map((i) => cut(lo[i]))],
-    fill: "toself", fillcolor: faint(look.colour, share), line: { width: 0 },
+    type: "data", symmetric: false, color: faint(look.colour, 0.7), thickness: 1.3, width: 3,
+    array: ends.map(([, hi], i) => Math.max(hi - one.value[i], 0)), arrayminus: ends.map(([lo], i) => Math.max(one.value[i] - lo, 0)),
   };
 }
 

@@ -14,7 +14,7 @@ function choose(name, value) {
 
 // The looks of what some panel shows: a layer that cannot be measured here is nothing to choose.
 function drawable() {
-  const costs = data.panels.flatMap((panel) => [panel.time, panel.memory]).filter(Boolean);
+  const costs = data.panels.flatMap((panel) => [panel.time, panel.memory, panel.depth]).filter(Boolean);
   const seen = new Set(costs.flatMap((cost) => [...cost.curves, ...cost.failed]).map((one) => one.impl));
   return Object.fromEntries(Object.entries(data.looks).filter(([impl]) => seen.has(impl)));
 }
@@ -23,7 +23,7 @@ function redraw() {
   const { panel } = chosen;
   const none = Object.keys(drawable()).every((impl) => chosen.hidden.has(impl));
   document.getElementById("none").hidden = !none;
-  document.querySelector(".figures").hidden = none;
+  document.querySelector("#charts .figures").hidden = none;
   if (none) return;
   const shown = (impl) => !chosen.hidden.has(impl);
   showChoice(data.axes, panel.at);
@@ -33,9 +33,11 @@ function redraw() {
   fillSelect(document.getElementById("baseline"), timed, chosen.baseline);
   draw("chart-time", curvesFigure(panel, panel.time, data.looks, shown));
   draw("chart-memory", curvesFigure(panel, panel.memory, data.looks, shown));
+  draw("chart-depth", curvesFigure(panel, panel.depth, data.looks, shown));
   draw("chart-speedup", timed.length > 1 ? speedupFigure(panel, data.looks, shown, chosen.baseline) : null);
   draw("chart-roofline", rooflineFigure(panel, data.looks, shown));
   draw("chart-crossovers", crossoversFigure(panel, data.looks, shown, chosen.metric));
+  document.getElementById("chart-crossovers").hidden = !panel.crossovers;
 }
 
 function start() {
@@ -47,16 +49,15 @@ function start() {
     }
     redraw();
   }));
-  const several = (axis) => axis.values.length > 1;
-  for (const axis of [...data.axes.filter(several), ...data.axes.filter((axis) => !several(axis))]) {
-    filters.append(axisChoice(axis, choose));
-  }
+  for (const axis of data.axes) if (axis.values.length > 1) filters.append(axisChoice(axis, choose));
   const baseline = document.getElementById("baseline"), metric = document.getElementById("metric");
   baseline.addEventListener("change", () => { chosen.baseline = baseline.value; redraw(); });
   fillSelect(metric, ["time", "memory"], chosen.metric);
   metric.addEventListener("change", () => { chosen.metric = metric.value; redraw(); });
-  NARROW.addEventListener("change", redraw);
+  NARROW.addEventListener("change", () => { redraw(); drawOverview(data); drawPredictions(data); });
   redraw();
 }
 
+drawOverview(data);
 if (document.getElementById("filters")) start();
+drawPredictions(data);

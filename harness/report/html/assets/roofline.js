@@ -34,7 +34,7 @@ function rooflineFigure(panel, looks, shown) {
     note(log(roof.x[0]), top, roof.memory, { xanchor: "left", yshift: 14, ...corner }),
     note(log(roof.x[2]), top, roof.compute, { xanchor: "right", ...corner }),
   ];
-  const x = axis(found.x, { title: { text: "FLOPs a byte", standoff: 8 } });
+  const x = axis(found.x, { title: { text: "arithmetic intensity (FLOP/byte)", standoff: 8 } });
   return { traces, layout: layout(x, axis(found.y), { annotations, ...uncrowded(visible), hovermode: "closest" }) };
 }
 

@@ -11,10 +11,10 @@ function speedupFigure(panel, looks, shown, baseline) {
     type: "scatter", mode: "lines", x: panel.n.range, y: [1, 1], meta: { kind: "guide" }, hoverinfo: "skip",
     showlegend: false, line: { color: GREY, width: 1, dash: "4px,4px" },
   }];
-  for (const one of crowded(found) ? [] : found) traces.push(band(one.impl, looks[one.impl], one.n, one.lo, one.hi, y, 0.09));
   for (const one of found) {
     const hover = one.value.map((value, i) => named(one.impl, times(value) + between(one, i)));
-    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover));
+    const bars = crowded(found) ? {} : { error_y: errorBars(one, looks[one.impl], y) };
+    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, bars));
   }
   return { traces, layout: layout(axisOfN(panel.n), axis(y), uncrowded(found)) };
 }

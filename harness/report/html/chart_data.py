@@ -1,0 +1,205 @@
+"""The data of the page's charts: one record for each panel, the axes that select a panel, and the overview.
+
+Measured values come as numbers, for the chart, beside the text that a reader sees.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness import formatting
+from harness.analysis.crossovers import Crossover
+from harness.analysis.predict import HeldOut
+from harness.analysis.roofline import Roof, RoofPoint
+from harness.report import figure_panels as parts
+from harness.report.document import grouped
+from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
+from harness.report.overview import COSTS
+from harness.report.report_data import Contents
+from harness.report.text import cautions, costs
+from harness.sweep_axes import AXES
+
+
+def curve_chart(panel: Panel, cost: Cost, axis: dict[str, Any] | None) -> dict[str, Any] | None:
+    """`{"y", "curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, status, text}]}`, by ascending n.
+
+    None without an `axis`, which all panels of the setting share. The failed cases leave out layers whose cases are
+    all unsupported: the chart would say nothing new about them.
+    """
+    if axis is None:
+        return None
+    gone = cautions.unsupported_layers(panel.lines)
+    failed = [asdict(case) for case in parts.failed_cases(panel, cost) if case.impl not in gone]
+    return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
+
+
+def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> dict[str, Any] | None:
+    """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn."""
+    if roof is None or not points:
+        return None
+    of_impl = {impl: [point for point in points if point.line.impl == impl] for impl in panel.impls()}
+    curves = [{"impl": impl, **parts.roofline_curve(own)} for impl, own in of_impl.items() if own]
+    return {**parts.roofline_frame(roof, points), "curves": curves}
+
+
+def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> dict[str, Any] | None:
+    """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
+
+    The `n` of an undecided crossover is None, and so is an unknown end of its interval.
+    """
+    rows = [
+        {
+            "slower": c.slower,
+            "faster": c.faster,
+            "metric": c.metric,
+            "n": c.seq_len,
+            "lo": c.seq_len_lo or None,
+            "hi": c.seq_len_hi,
+            "text": str(c),
+            "sentence": costs.crossover_sentence(c),
+        }
+        for c in costs.possible_crossings(found)
+    ]
+    return {"x": parts.size_axis(line.seq_len for line in panel.lines), "rows": rows} if rows else None
+
+
+# Matplotlib's marker -> (plotly's name, the same shape as an SVG path within a circle of radius 5).
+_SHAPES = {
+    "o": ("circle", "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z"),
+    "s": ("square", "M-4.4-4.4H4.4V4.4H-4.4Z"),
+    "D": ("diamond", "M0-5.6L5.6 0L0 5.6L-5.6 0Z"),
+    "^": ("triangle-up", "M0-5.4L5.2 3.9H-5.2Z"),
+    "v": ("triangle-down", "M0 5.4L5.2-3.9H-5.2Z"),
+    "P": ("cross", "M-1.9-5.2H1.9V-1.9H5.2V1.9H1.9V5.2H-1.9V1.9H-5.2V-1.9H-1.9Z"),
+    "*": ("star", "M0-5.8L1.4-1.9L5.5-1.8L2.2.8L3.4 4.7L0 2.3L-3.4 4.7L-2.2.8L-5.5-1.8L-1.4-1.9Z"),
+    "X": ("x", "M0-2.6L2.6-5.2L5.2-2.6L2.6 0L5.2 2.6L2.6 5.2L0 2.6L-2.6 5.2L-5.2 2.6L-2.6 0L-5.2-2.6L-2.6-5.2Z"),
+    "p": ("pentagon", "M0-5.4L5.1-1.7L3.2 4.4H-3.2L-5.1-1.7Z"),
+    "h": ("hexagon", "M0-5.4L4.7-2.7V2.7L0 5.4L-4.7 2.7V-2.7Z"),
+}
+
+# Pixels for each point of a dash's length, for a line as thick as the page's.
+_PIXELS = 2
+
+
+def marker_symbols(impls: Iterable[str]) -> dict[str, dict[str, str]]:
+    """`{impl: {colour, symbol, path, dash}}` for each of `impls`, in the order of the plots.
+
+    These are the colour, marker and dash of the static plots, in the terms of the page's charts.
+    """
+    found = {}
+    for impl, look in parts.looks_of(impls).items():
+        symbol, path = _SHAPES[look.marker]
+        dash = ",".join(f"{length * _PIXELS:g}px" for length in look.dash) or "solid"
+        found[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
+    return found
+
+
+# Axes that select a panel.
+_SELECTORS = tuple(dict.fromkeys(("mode", "d_model", "num_heads", *SETTING_AXES)))
+
+
+def chart_data(contents: Contents) -> dict[str, Any]:
+    """`{"looks": {impl: look}, "axes": [{name, label, values}], "panels": [...], "first": index}`.
+
+    Each panel has:
+
+    - `at`: its value on every axis
+    - `title`
+    - `n`: the axis of n
+    - `time`, `memory`, `depth`: the curves with their y axis, or None
+    - `roofline`, `crossovers`: the chart's data, or None
+
+    `first` is the panel to open with. The run's grid gives the order of an axis's values where it matters. The overview
+    of that panel's setting is in `overview`, None if there is none, and the checked predictions in `predictions`.
+    """
+    panels: list[dict[str, Any]] = []
+    for setting in contents.settings:
+        roof = parts.roof_of_setting(contents.findings.roofs, setting)
+        axes = {metric: cost.axis_of(setting.panels) for metric, cost in COSTS.items()}
+        panels += [
+            {
+                "at": {**setting.at, "d_model": panel.d_model, "num_heads": panel.num_heads},
+                "title": f"d = {panel.d_model}, h = {panel.num_heads}; {setting.title}",
+                "n": parts.size_axis(line.seq_len for line in panel.lines),
+                **{metric: curve_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
+                "roofline": roofline_chart(panel, roof, parts.of_panel(contents.points, setting, panel)),
+                "crossovers": crossover_chart(panel, parts.of_panel(contents.crossovers, setting, panel)),
+            }
+            for panel in setting.panels
+        ]
+    first = _first(contents.settings, panels, contents.provenance.grid)
+    return {
+        "looks": marker_symbols(line.impl for line in contents.lines),
+        "axes": [
+            {"name": name, "label": AXES[name].label, "values": sorted({panel["at"][name] for panel in panels})}
+            for name in _SELECTORS
+        ],
+        "panels": panels,
+        "first": first,
+        "overview": opening_overview(contents, panels[first]["at"]) if panels else None,
+        "predictions": prediction_charts(contents.findings.held_out),
+    }
+
+
+def opening_overview(contents: Contents, at: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The overview of the setting that the page opens with; None if that setting has none."""
+    names = {setting.name for setting in contents.settings if setting.at.items() <= at.items()}
+    found = next((one for one in contents.overviews if one.name in names), None)
+    return asdict(found) if found is not None else None
+
+
+# The most predictions of one cost in its chart: those with the largest errors.
+_MOST_PREDICTIONS = 400
+
+
+def prediction_charts(held_out: Sequence[HeldOut]) -> list[dict[str, Any]]:
+    """`{"metric", "label", "axis", "points": [{impl, x, y, lo, hi, text}]}` for each cost: predicted over measured."""
+    found = []
+    for metric, alike in grouped(held_out, lambda one: one.metric).items():
+        cost = COSTS.get(metric)
+        known = [one for one in alike if one.measured > 0 and one.predicted > 0]
+        if cost is None or not known:
+            continue
+        worst = sorted(known, key=lambda one: -abs(one.error))[:_MOST_PREDICTIONS]
+        axis = cost.axis([value for one in worst for value in (one.measured, one.predicted)], most=_PREDICTION_TICKS)
+        points = [_prediction(one, cost.text) for one in worst]
+        found.append({"metric": metric, "label": costs.METRIC_NAMES[metric], "axis": axis, "points": points})
+    return found
+
+
+# The most ticks of an axis of predictions.
+_PREDICTION_TICKS = 7
+
+
+def _prediction(one: HeldOut, text: Callable[[float], str]) -> dict[str, Any]:
+    bounded = 0 < one.lo < one.hi < math.inf
+    says = (
+        f"n = {one.n}, d = {one.d}, h = {one.h}: measured {text(one.measured)}, predicted {text(one.predicted)} "
+        f"({costs.signed_share(one.error)})"
+    )
+    interval = f"; 95 % prediction interval {formatting.between(one.lo, one.hi, text)}" if bounded else ""
+    ends = (one.lo, one.hi) if bounded else (None, None)
+    return {
+        **{"impl": one.impl, "x": one.measured, "y": one.predicted, "lo": ends[0], "hi": ends[1]},
+        "text": f"{says}{interval}",
+    }
+
+
+def _first(found: Sequence[PanelSetting], panels: Sequence[dict[str, Any]], grid: Mapping[str, Sequence[Any]]) -> int:
+    """The index of the panel to open with: the fullest panel of the setting with the most timed cases.
+
+    Among equal settings, one with a roofline comes first, then the first of the grid.
+    """
+    places = [(setting, panel) for setting in found for panel in setting.panels]
+
+    def rank(setting: PanelSetting) -> tuple[int, bool, list[int]]:
+        timed = sum(line.time_s is not None for panel in setting.panels for line in panel.lines)
+        has_roof = any(one["roofline"] for (of, _), one in zip(places, panels, strict=True) if of is setting)
+        orders = [(list(grid.get(axis, ())), value) for axis, value in setting.at.items()]
+        return timed, has_roof, [-order.index(value) if value in order else 0 for order, value in orders]
+
+    if not found:
+        return 0
+    fullest = parts.fullest_panel(max(found, key=rank).panels)
+    return next(i for i, (_, panel) in enumerate(places) if panel is fullest)

@@ -1,0 +1,217 @@
+"""The overview of a setting: time, peak memory and sequential depth against n for one (d, h), and what to see in each.
+
+The static picture and the page draw the same overview. It is plain data, so that another process can draw it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.analysis.crossovers import Crossover
+from harness.analysis.fitted_laws import FittedLaw
+from harness.fit.laws import Range, exponent_of
+from harness.formatting import printable
+from harness.report.document import grouped
+from harness.report.figure_panels import (
+    DEPTH,
+    MANY,
+    MEMORY,
+    TIME,
+    Cost,
+    Curve,
+    Facet,
+    Panel,
+    PanelSetting,
+    cost_curves,
+    fullest_panel,
+    of_panel,
+    size_axis,
+)
+from harness.report.text.costs import law_formula
+from harness.report.text.growth import depth_sentence, exponent_sentence, ratio_sentence
+from harness.sweep_axes import Setting
+
+# The costs of the overview, from left to right, with their metrics.
+COSTS = {"time": TIME, "memory": MEMORY, "depth": DEPTH}
+
+Laws = Mapping[tuple[str, Setting, str], FittedLaw]
+
+
+@dataclass(frozen=True)
+class CostChart:
+    """One of the charts: its title, a message that says what to see (empty if nothing is sure), axis and curves."""
+
+    metric: str
+    title: str
+    message: str
+    axis: dict[str, Any]
+    curves: list[Curve]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The crossover to mark in the chart of time: at `n`, with its interval, in the colour of `impl`.
+
+    From `n` on, `impl` takes less time than another layer. `sentence` says which.
+    """
+
+    impl: str
+    n: float
+    lo: float
+    hi: float
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The charts of one setting, its name in file names, and a caption. `n` is the axis of all charts."""
+
+    name: str
+    title: str
+    caption: str
+    n: dict[str, Any]
+    charts: list[CostChart]
+    crossing: Crossing | None
+
+
+def overviews(
+    settings: Iterable[PanelSetting], laws: Iterable[FittedLaw], crossovers: Mapping[Facet, list[Crossover]]
+) -> list[Overview]:
+    """The overview of each setting that has a cost to draw. `crossovers` is a result of `by_facet`."""
+    known = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
+    found = (overview(setting, known, crossovers) for setting in settings)
+    return [one for one in found if one is not None]
+
+
+def overview(setting: PanelSetting, laws: Laws, crossovers: Mapping[Facet, list[Crossover]]) -> Overview | None:
+    """The overview of the fullest panel; None if nothing is known to draw."""
+    whole = fullest_panel(setting.panels)
+    impls, selection = overview_layers(whole)
+    panel = replace(whole, lines=tuple(line for line in whole.lines if line.impl in impls))
+    charts = [_chart(panel, metric, cost, laws) for metric, cost in COSTS.items()]
+    drawn = [chart for chart in charts if chart is not None]
+    if not drawn:
+        return None
+    own = [c for c in of_panel(crossovers, setting, whole) if c.metric == "time" and {c.slower, c.faster} <= {*impls}]
+    timed = next((chart.curves for chart in drawn if chart.metric == "time"), [])
+    crossing, fastest = _fastest(timed, own, " of these" if selection else "")
+    return Overview(
+        name=setting.name,
+        title=f"Cost per call at d = {panel.d_model}, h = {panel.num_heads}",
+        caption="; ".join(filter(None, (setting.title, selection))),
+        n=size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
+        charts=[_with_sentence(chart, fastest) if chart.metric == "time" else chart for chart in drawn],
+        crossing=crossing,
+    )
+
+
+def _with_sentence(chart: CostChart, sentence: str) -> CostChart:
+    return replace(chart, message=" ".join(filter(None, (chart.message, sentence))))
+
+
+def overview_layers(panel: Panel) -> tuple[list[str], str]:
+    """The layers to show, and how they were selected if they are not all.
+
+    Of more than `MANY` layers, these are the fastest of each family at the largest n with a time.
+    """
+    with_cost = [line for line in panel.lines if any(cost.value(line) is not None for cost in COSTS.values())]
+    every = list(dict.fromkeys(line.impl for line in with_cost))
+    times = {(line.impl, line.seq_len): line.time_s for line in with_cost if line.time_s is not None}
+    if len(every) <= MANY or not times:
+        return every[:MANY], "" if len(every) <= MANY else f"{MANY} of {len(every)} layers"
+    last = max(n for _, n in times)
+    family = {line.impl: line.family for line in with_cost}
+    at_last = sorted((time_s, impl) for (impl, n), time_s in times.items() if n == last)
+    fastest = [impls[0] for impls in grouped((impl for _, impl in at_last), lambda impl: family[impl]).values()]
+    chosen = fastest[:MANY]
+    which = "the fastest of each family" if chosen == fastest else f"the fastest of each of the {MANY} fastest families"
+    return [impl for impl in every if impl in chosen], f"{len(chosen)} of {len(every)} layers: {which} at n = {last}"
+
+
+def _chart(panel: Panel, metric: str, cost: Cost, laws: Laws) -> CostChart | None:
+    axis, curves = cost.axis_of([panel], room=1.4), cost_curves(panel, cost)
+    if axis is None:
+        return None
+    own = {line.impl: laws.get((line.impl, Setting.of(line), metric)) for line in panel.lines}
+    fitted = {impl: law for impl, law in own.items() if law is not None}
+    shown = [curve.impl for curve in curves]
+    if metric == "depth":
+        exact = {impl: law_formula(law) for impl, law in fitted.items() if law.law.exact and not law.law.breaks}
+        message = depth_sentence(curves, exact)
+    elif metric == "memory":
+        message = exponent_sentence(*_measured_exponents(curves), shown)
+    else:
+        where = f"At n = {max(curve.n[-1] for curve in curves)}"
+        message = exponent_sentence(_law_exponents(panel, curves, fitted), where, shown)
+        message = message or ratio_sentence(curves, cost.label, exact=False)
+    return CostChart(metric, cost.label.capitalize(), message, axis, curves)
+
+
+def _law_exponents(panel: Panel, curves: Sequence[Curve], fitted: Mapping[str, FittedLaw]) -> dict[str, Range]:
+    """The scaling exponents of time at the largest n, by the cost models that are determined."""
+    n = max(curve.n[-1] for curve in curves)
+    batch = panel.lines[0].batch_size
+    found: dict[str, Range] = {}
+    for one in (fitted[curve.impl] for curve in curves if curve.n[-1] == n and curve.impl in fitted):
+        if one.law.determined:
+            heads = panel.num_heads if any(point.h == panel.num_heads for point in one.series.points) else 1
+            exponent = exponent_of(one.law, "n", n, panel.d_model, heads, batch)
+            if exponent is not None:
+                found[one.series.impl] = exponent
+    return found
+
+
+def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]:
+    """The exact exponents of a cost between the two largest n, and these n in words; none if there is only one n."""
+    sizes = sorted({n for curve in curves for n in curve.n})[-2:]
+    if len(sizes) < 2:
+        return {}, ""
+    found = {}
+    for curve in curves:
+        at = dict(curve.points())
+        if set(sizes) <= at.keys():
+            exponent = math.log(at[sizes[1]] / at[sizes[0]]) / math.log(sizes[1] / sizes[0])
+            found[curve.impl] = Range(exponent, exponent, exponent)
+    return found, f"From n = {sizes[0]} to {sizes[1]}"
+
+
+def _fastest(timed: Sequence[Curve], found: Sequence[Crossover], of_these: str) -> tuple[Crossing | None, str]:
+    """The crossing from which on one layer is the fastest, or else a sentence about the fastest at the largest n.
+
+    If no layer is surely the fastest there, it is the last crossing of a layer that may be. The sentence is empty if
+    nothing was compared.
+    """
+    last = max((curve.n[-1] for curve in timed), default=0)
+    impls = [curve.impl for curve in timed if curve.n[-1] == last]
+    # Surely slower at the largest n.
+    over = {(c.slower, c.faster): c for c in found if c.seq_len_hi is not None and c.measured_to == last}
+    for winner in impls if len(impls) > 1 else ():
+        pairs = [over[impl, winner] for impl in impls if (impl, winner) in over]
+        if len(pairs) == len(impls) - 1:
+            return _from_where(pairs, f"{printable(winner)} is the fastest{of_these}")
+    slower = {pair[0] for pair in over}
+    crossings = [c for c in over.values() if c.seq_len and c.faster not in slower]
+    if crossings:
+        latest = max(crossings, key=lambda c: c.seq_len or 0.0)
+        names = f"{printable(latest.faster)} is faster than {printable(latest.slower)}"
+        return _crossing(latest, latest.seq_len_hi or 0.0, names), ""
+    return None, f"No layer is surely the fastest{of_these} at n = {last}." if found else ""
+
+
+def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None, str]:
+    """From which n on a layer is the fastest, which it surely is at the largest n. The pairs are all others over it."""
+    hi = max(c.seq_len_hi or 0.0 for c in pairs)
+    if not hi:
+        return None, f"{what} at every n measured."
+    latest = max(pairs, key=lambda c: c.seq_len or 0.0)
+    open_until = max((c.seq_len_hi or 0.0 for c in pairs if c.seq_len is None), default=0.0)
+    if open_until > (latest.seq_len or 0.0):  # noise alone could have made a crossing
+        return None, f"{what} from n = {hi:.0f} on; below that, this is not sure."
+    return _crossing(latest, hi, what), ""
+
+
+def _crossing(c: Crossover, hi: float, what: str) -> Crossing:
+    n, lo = c.seq_len or 0.0, c.seq_len_lo or 0.0
+    between = f" ({lo:.0f} – {hi:.0f})" if round(lo) != round(hi) else ""
+    return Crossing(c.faster, n, lo, hi, f"{what} above n = {n:.0f}{between}.")
