@@ -1,5 +1,6 @@
 """What the reports of a run say, computed once for all of them, and the two short ones: the terminal and report.md."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,6 +22,14 @@ from harness.results.columns import CaseResult
 NOWHERE = Provenance("", {}, "", {})
 # The facts about the machine that describe a run in a few words, and what precedes those unclear without their names.
 _ABOUT = {"processor": "", "GPU": "", "torch": "torch ", "commit": "commit "}
+
+
+# A commit is 40 digits; these are enough to find it.
+_COMMIT = re.compile(r"\b([0-9a-f]{10})[0-9a-f]{30}\b")
+
+
+def _brief(fact: str) -> str:
+    return _COMMIT.sub(r"\1", fact)
 
 
 class Contents:
@@ -50,7 +59,7 @@ class Contents:
         """
         self.lines, self.findings, self.provenance, self.notices = lines, findings, provenance, notices
         self.machine = provenance_facts(provenance.machine)
-        known = [f"{before}{self.machine[name]}" for name, before in _ABOUT.items() if name in self.machine]
+        known = [f"{before}{_brief(self.machine[name])}" for name, before in _ABOUT.items() if name in self.machine]
         self.about = [f"{len(lines)} cases", *known]
         without = layers_without_heads(lines)
         self.settings = panel_settings(lines)
