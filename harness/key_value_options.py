@@ -6,6 +6,7 @@ An invalid value is a one-line error.
 
 import difflib
 import fnmatch
+import itertools
 import math
 import os
 import re
@@ -68,7 +69,8 @@ def present_option(option: str) -> str:
         return f"{key}={our_values(name, value)}"
     if name == "points":
         return f"{key}={our_point_values(_with_braces(option, value))}"
-    return f"{key}={whole_numbers(value)}" if name in AXES and AXES[name].type is int else f"{key}={value}"
+    is_size = name == "head_dim" or (name in AXES and AXES[name].type is int)
+    return f"{key}={whole_numbers(value)}" if is_size else f"{key}={value}"
 
 
 def _with_braces(option: str, points: str) -> str:
@@ -313,6 +315,28 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
             listed = "; ".join(map(_point_text, points))
             raise UsageError(f"{wanted} matches none of the points: {listed}; leave it out, or give points=null too")
         return tuple(left)
+
+
+def points_of_head_dim(given: Any, num_heads: Any, points: Any) -> Any:
+    """The points with d_model = num_heads × head_dim, for every head_dim, every number of heads and every point.
+
+    `given` are the values of head_dim, `points` those of the user, or None. Raises UsageError for an invalid value and
+    for points that have a d_model.
+    """
+    sizes = flattened(given)
+    if not sizes or not all(type(size) is int and 1 <= size <= AXES["d_model"].most for size in sizes):
+        raise UsageError(
+            f"head_dim={','.join(map(str, sizes))}: it takes whole numbers from 1 to {AXES['d_model'].most}"
+        )
+    if points is not None and not (isinstance(points, list) and all(isinstance(point, Mapping) for point in points)):
+        return points  # `check_points` says what is wrong
+    found = []
+    for size, point in itertools.product(sizes, map(long_names, points or [{}])):
+        if "d_model" in point:
+            raise UsageError("head_dim sets d_model, and the points have a d_model too: leave one of them out")
+        for heads in check_axis("num_heads", point.get("num_heads", num_heads)):
+            found.append({**point, "d_model": heads * size, "num_heads": heads})
+    return found
 
 
 def _point_value(axis: str, value: Any) -> Any:

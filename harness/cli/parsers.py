@@ -101,6 +101,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
 
     settings:
       preset=ladder                                                          every layer of the ladder, and some blocks
+      head_dim=64                                                            sets d_model = num_heads × head_dim
       shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 the sizes of a real layer
       'points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]'    these points, not every combination
       paper=NAME scale=full|cpu                                              a published setting, with its figures
@@ -142,6 +143,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
     settings:
       impl=… seq_len=… and the other axes    choose among the file's cases: a value, a list, Hydra's grammar or a
                                              pattern: 'impl=rnn.*'
+      head_dim=64                            choose the cases with d_model = num_heads × 64
       seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict  as in sweep; seed as in FILE
       out=DIR                                keep the new measurement in DIR, as a run like that of a sweep
 
@@ -196,6 +198,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
 
     settings:
       seq_len=… d_model=… and other axes     the axes, as in sweep; allocator=steady by default, without page faults
+      head_dim=64                            sets d_model = num_heads × head_dim
       preset=… shape=… device=… precision=…  as in sweep; of the precision, only timeout_s applies
       threshold=0.03                         the smallest change that matters
       blocks=120                             a case that is undecided after 120 blocks stays undecided; a slower or

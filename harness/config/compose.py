@@ -20,10 +20,17 @@ from harness.config.hydra_adapter import (
     scaled,
     split,
 )
-from harness.config.schema import Launcher, SweepConfig
+from harness.config.schema import HEAD_DIM, Launcher, SweepConfig
 from harness.errors import UsageError
 from harness.former_names import FORMER
-from harness.key_value_options import SettingError, check_axes, check_axis, check_points, present_option
+from harness.key_value_options import (
+    SettingError,
+    check_axes,
+    check_axis,
+    check_points,
+    points_of_head_dim,
+    present_option,
+)
 from harness.sweep_axes import AXES
 
 
@@ -48,8 +55,12 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     check_unrepeated(typed)
     rest, scale = scaled(typed, config_dir) if for_sweep else (typed, list[str]())
     by_key = {key_of(text): text for text in rest}
-    usual = [text for text in map(present_option, usual) if key_of(text) not in by_key]
+    set_here = {*by_key, *(["d_model"] if HEAD_DIM in by_key else ())}
+    usual = [text for text in map(present_option, usual) if key_of(text) not in set_here]
     values, choices = split([*usual, *rest], schema.keys(for_sweep), groups(config_dir, for_sweep))
+    if HEAD_DIM in values and "d_model" in values:
+        raise UsageError(f"{by_key[HEAD_DIM]} sets d_model = num_heads × head_dim: leave {by_key['d_model']} out")
+    head_dim = values.pop(HEAD_DIM, None)
     files = UserFiles(config_dir, [*choices, *scale])
     config = files.compose([*choices, *scale])
     try:
@@ -58,6 +69,8 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
         plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise UsageError(_omegaconf_message(error, by_key)) from error
+    if head_dim is not None:
+        plain["points"] = points_of_head_dim(head_dim, plain["num_heads"], plain["points"])
     try:
         own = {"overrides": typed, **({"config_dir": str(config_dir)} if config_dir else {})}
         return _checked(config, plain, values, by_key, own)

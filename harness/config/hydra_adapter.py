@@ -24,7 +24,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness import layer_lookup
-from harness.config.schema import PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
+from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
 from harness.errors import UsageError, did_you_mean
 from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.former_names import FORMER, present
@@ -33,7 +33,7 @@ from harness.sweep_axes import AXES
 
 # Groups of sizes that the sizes of a paper would replace silently.
 _ELSEWHERE = ("shape", "preset")
-_SETTINGS = (*AXES, "points")
+_SETTINGS = (*AXES, HEAD_DIM, "points")
 _LONGEST_QUOTE = 300
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Former names, which a user's own files may still use: see `harness.former_names`.
@@ -202,7 +202,7 @@ def _check_readable(path: Path) -> None:
 _WORD = re.compile(r"""'[^']*'|"[^"]*"|[^\s,\[\]{}()'"][^,\[\]{}()'"]*""")
 
 # Settings that take several values but are not axes: a sweep does not iterate over them.
-LISTS = ("retry",)
+LISTS = ("retry", HEAD_DIM)
 
 
 def split(

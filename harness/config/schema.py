@@ -24,6 +24,8 @@ HERE, SLURM, PROCESSES = "here", "slurm", "processes"
 LEAST_MEMORY = 16 * 2**20
 _LONGEST = 300
 SCALE, PAPER = "scale", "paper"
+# The width of a head, which sets d_model = num_heads × head_dim. It is a key and no axis: a case has d_model.
+HEAD_DIM = "head_dim"
 # Settings that a command other than `sweep` would ignore.
 SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "points", "baseline", PAPER)
 
@@ -236,7 +238,7 @@ def keys(for_sweep: bool) -> list[str]:
     """The names of all settings. Those that only a sweep supports, such as `grow`, are included only `for_sweep`."""
     top = [name for name in PLAIN if for_sweep or name not in SWEEPS_ALONE]
     parts = [f"{name}.{part}" for name in top for part in (PLAIN[name] if isinstance(PLAIN[name], dict) else ())]
-    return [*top, *([SCALE] if for_sweep else ()), *parts]
+    return [*top, HEAD_DIM, *([SCALE] if for_sweep else ()), *parts]
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -12,6 +12,7 @@ import harness
 from harness import formatting, key_value_options, layer_lookup
 from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
+from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
 from harness.gate import check_rules
 from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
@@ -282,8 +283,16 @@ def split_filters(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
         name = text.partition("=")[0].lstrip("+~")
         if name in _OF_GRIDS:
             raise UsageError(f"{text}: the cases are those of the file, and {name} chooses none of them; give axes")
-        (axes if name in AXES else others).append(text)
+        (axes if name in (*AXES, HEAD_DIM) else others).append(text)
     return axes, others
+
+
+def _of_head_dim(cases: Sequence[Case], sizes: Collection[int]) -> list[Case]:
+    """The cases with heads of these widths, and those of the same d_model of layers without heads."""
+    with_heads = {case.impl for case in cases if case.num_heads > 1}
+    chosen = {case for case in cases if case.impl in with_heads and case.d_model in {s * case.num_heads for s in sizes}}
+    widths = {case.d_model for case in chosen}
+    return [case for case in cases if case in chosen or (case.impl not in with_heads and case.d_model in widths)]
 
 
 def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: object) -> list[Case]:
@@ -294,7 +303,9 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
     left = sorted(cases)
     impls = sorted({case.impl for case in cases})
     hydra_adapter.check_unrepeated(overrides)
-    for axis, values in hydra_adapter.split(overrides, AXES, {}, impls)[0].items():
+    filters = hydra_adapter.split(overrides, (*AXES, HEAD_DIM), {}, impls)[0]
+    head_dim = filters.pop(HEAD_DIM, None)
+    for axis, values in filters.items():
         wanted = key_value_options.flattened(values)
         if axis == "impl":
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
@@ -307,6 +318,8 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
                 )
                 raise UsageError(f"{axis}={value}: no case of {place} has it{instead}")
         left = [case for case in left if getattr(case, axis) in wanted]
+    if head_dim is not None:
+        left = _of_head_dim(left, key_value_options.flattened(head_dim))
     if not left:
         raise UsageError(f"no case of {place} has {' '.join(overrides)} all at once")
     return left

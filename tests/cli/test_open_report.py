@@ -4,6 +4,7 @@ import webbrowser
 from pathlib import Path
 
 import pytest
+from cli.pretended import pretending
 from export.exports import make_run
 
 from harness.cli.commands import main
@@ -46,3 +47,12 @@ def test_no_browser_at_all_leaves_the_path_too(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(webbrowser, "get", none)
     open_report(Path("/elsewhere"))
     assert "open /elsewhere/report.html yourself" in capsys.readouterr().err
+
+
+def test_a_sweep_opens_the_report_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(starts=True)
+    monkeypatch.setattr(webbrowser, "get", lambda: browser)
+    with pretending():
+        assert main(["sweep", "impl=rnn.torch", "seq_len=8", f"out={tmp_path}/run", "--open"]) == 0
+        assert main(["sweep", "impl=rnn.torch", "seq_len=8", f"out={tmp_path}/other"]) == 0
+    assert browser.opened == [(tmp_path / "run" / "report.html").as_uri()]
