@@ -125,4 +125,4 @@ def test_a_dry_run_names_the_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["sweep", "--dry-run", f"impl={impls}", "seq_len=64", "d_model=64", "num_heads=4"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for layer_class in (Plain, Dim, Kernel):
-        assert f"error: TypeError: {MISTAKES[layer_class]}" in printed
+        assert f"TypeError: {MISTAKES[layer_class]}" in printed

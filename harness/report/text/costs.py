@@ -83,6 +83,8 @@ def crossover_sentence(c: Crossover) -> str:
 
 SCALING_EXPONENT = "exponent: doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
 
+# The most layers named where none is the fastest.
+_MOST_NAMED = 4
 # The most crossovers beside one table.
 _MOST_PAIRS = 3
 
@@ -205,8 +207,11 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
     first, second = timed[:2]
     close = [line.impl for line in close_to_fastest(at_n)]
     if close:
-        names = f"{', '.join([first.impl, *close[:-1]])} and {close[-1]}"
-        return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
+        names = [first.impl, *close][:_MOST_NAMED]
+        more = len(close) + 1 - len(names)
+        last = f"{more} more" if more else names.pop()
+        text = f"{', '.join(names)} and {last} are within measurement error (~)."
+        return f"Fastest at n={first.seq_len}: no clear winner. {text}"
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     return f"Fastest at n={first.seq_len}: {first.impl}. {second.impl} takes {longer:.2f} times as long."
 
