@@ -67,7 +67,7 @@ class PretendedRunner(Executor):
 def pretending() -> Iterator[None]:
     """While it lasts: nothing is measured, no disk waited for, and of the report only the lines are made."""
 
-    def build(run: Path, drawing: None, out: None) -> tuple[StoredRun, list[str]]:
+    def build(run: Path, drawing: None, out: None, baseline: str | None) -> tuple[StoredRun, list[str]]:
         return read_run_directory(run), []
 
     with ExitStack() as stack:
@@ -78,6 +78,7 @@ def pretending() -> Iterator[None]:
             "harness.measure.session.grid": lambda *arguments: islice(grid(*arguments), _CASES),
             "harness.report.build.build": build,
             "harness.report.report_data.show_answer": lambda *_: None,
+            "harness.report.report_data.next_steps": lambda *_: [],
             "os.fsync": lambda _: None,
         }.items():
             stack.enter_context(patch(target, replacement))
