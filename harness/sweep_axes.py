@@ -20,8 +20,18 @@ DEVICES = ("cpu", "cuda")
 MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": 128 * 2**10}
 ALLOCATORS = tuple(MAPPED_FROM_BYTES)
 MASKS = ("none", "causal", "padding")
+# What each status of a case means.
+STATUSES = {
+    "ok": "measured",
+    "oom": "more memory was needed than `memory_limit` or the machine allows",
+    "timeout": "a trial took longer than `precision.timeout_s`, or compiling longer than `compile_timeout_s`",
+    "killed": "a process outside killed the trial; `retry=killed` measures the case again",
+    "unsupported": "the layer cannot do this case, or a package or a device is missing; the reason says which",
+    "incorrect": "the output or a gradient differs from the float64 reference, or a call returned a kept result",
+    "error": "the layer raised an exception or crashed; the reason names the line",
+}
 # Statuses of a case that ends without measurements.
-FAILURES = ("oom", "timeout", "killed", "unsupported", "incorrect", "error")
+FAILURES = tuple(STATUSES)[1:]
 # Those that make the exit status 3. `check` reports a change to one of them whatever the status was before.
 BAD_STATUSES = ("incorrect", "error", "killed")
 # Long enough for several blocks of any blocked kernel in `impls`. A float64 reference still takes only milliseconds.

@@ -48,6 +48,13 @@ _MODULES = {
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130
+EXIT_STATUSES = {
+    DONE: "done; for `check` and `compare`: nothing got worse",
+    1: "`check` or `compare` found something that got worse",
+    USAGE: "the command cannot be carried out as given; the message says what to type",
+    CASES_FAILED: "done, but some case is `incorrect`, `error`, `killed` or unfinished, or could not be measured",
+    INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; the measurements so far are on disk",
+}
 _UNSAID = "only the printed text is lost, and nothing else"
 
 

@@ -40,11 +40,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments of a command: flags and `key=value` in any order.
-
-    Raises UsageError for invalid arguments. Ends the process after `--help`.
-    """
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The parser of a command's options."""
     add_options = globals()[f"_{command.replace('-', '_')}"]
     text = inspect.getdoc(add_options) or ""
     for name, filling in _FILLED.items():
@@ -58,6 +55,15 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add_options(parser)
+    return parser
+
+
+def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments of a command: flags and `key=value` in any order.
+
+    Raises UsageError for invalid arguments. Ends the process after `--help`.
+    """
+    parser = parser_of(command)
     check_spelling(arguments, parser)
     return with_output_key(command, parser.parse_intermixed_args(with_output_flag(command, arguments)))
 

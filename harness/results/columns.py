@@ -1,7 +1,8 @@
 """The table of result columns: what `summary.csv` holds of each case, with units, sources and descriptions.
 
 Everything that depends on the columns derives from it: reading of rows, combination of trials, `summary.csv`, exports,
-the gate's counts, the facts of the pytest plugin, and docs/columns.md. A new column is a new field of `CaseResult`.
+the gate's counts, the facts of the pytest plugin, and docs/reference/columns.md. A new column is a new field of
+`CaseResult`.
 """
 
 import math

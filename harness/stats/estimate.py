@@ -2,7 +2,7 @@
 
 Noise on a busy machine mostly adds time: a neighbour, a page fault, a lower clock. The value of a trial is therefore
 made of its fastest samples, one of every three. The time of a case is a low quantile of these values. Of the estimators
-tried, this one is among the most repeatable. The reasons are in `docs/estimator.md`;
+tried, this one is among the most repeatable. The reasons are in `docs/explanation/estimator.md`;
 `tests/bench/bench_estimators.py` prints the figures.
 
 Trials are independent of each other, but samples of one trial are not. The interval is therefore computed from the
@@ -15,7 +15,7 @@ A rule that stops as soon as the interval is narrow selects moments at which it 
 contains the true value less often than stated: 91 times in 100 instead of 95, in simulation. Two measures correct this.
 Once the interval is narrow, half as many trials are added, whatever they measure. The interval is also slightly wider
 than without interim looks (`PEEKING_INFLATION`). The figures are in
-`docs/estimator.md`. No such rule is needed if every case gets the same number of trials.
+`docs/explanation/estimator.md`. No such rule is needed if every case gets the same number of trials.
 """
 
 import itertools
@@ -134,7 +134,7 @@ def counted(quiet: Flags) -> Flags:
     """Which trials count (cases, trials): the quiet ones if they `count_alone`, and otherwise all.
 
     Time and interval are made of the same trials. Otherwise the interval would be too narrow on a machine that is
-    disturbed most of the time: see `docs/estimator.md`.
+    disturbed most of the time: see `docs/explanation/estimator.md`.
     """
     return quiet | ~count_alone(quiet.sum(axis=1), quiet.shape[1])[:, None]
 

@@ -13,7 +13,8 @@ start(batch_size, seq_len) -> state, step(x_t, state) -> (y_t, state)       deco
 prefill(x, state) -> state    the state after t steps, computed at once
 supports(case) -> str | None  why the layer cannot run a case
 
-A class also has attributes that describe it, such as `has_heads`, `compiled`, `claims` and `reference`: docs/layers.md.
+A class also has attributes that describe it, such as `has_heads`, `compiled`, `claims` and `reference`:
+docs/how-to/own-layer.md.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/estimator.md from a run.
+"""Draw the pictures of docs/explanation/estimator.md from a run.
 
 .venv/bin/python tests/bench/estimator_pictures.py results/latest     writes docs/pictures/estimator_*.png
 """

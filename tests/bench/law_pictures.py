@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/laws.md from a run of the default sweep.
+"""Draw the pictures of docs/explanation/laws.md from a run of the default sweep.
 
     .venv/bin/python tests/bench/law_pictures.py results/latest     writes docs/pictures/law_*.png
 

@@ -53,7 +53,7 @@ def rows_of(run: Path) -> list[dict]:
 def test_a_sweep_leaves_a_run_that_report_rebuilds(tmp_path: Path) -> None:
     out, err = finish(harness("sweep", *TINY, cwd=tmp_path), 0)
     assert err == ""
-    assert "Cost of one call at n = 64, d = 16, h = 2" in out
+    assert "Cost of one call at n=64 d=16 h=2" in out
     run = tmp_path / "results" / "latest"
     assert run.is_symlink()
     tables = {"summary.csv", "laws.csv", "claims.csv", "crossovers.csv"}
@@ -83,7 +83,8 @@ def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     layers = ("SleepsWhenLong", "Greedy", "KillsItself", "ReturnsGarbage", "RaisesInConstructor", "Identity")
-    asked = [f"impl={','.join(f'planted:{layer}' for layer in layers)}", *TINY, "seq_len=64,128", "num_heads=2,3"]
+    sizes = ["seq_len=64,128", "d_model=16", "num_heads=2,3", "precision.trial_s=0.01", *TWO_ROUNDS]
+    asked = [f"impl={','.join(f'planted:{layer}' for layer in layers)}", *sizes]
     assert main(["sweep", *asked, "out=run", "precision.timeout_s=3", "memory_limit=256MiB", "--no-plots"]) == 3
     summary = pd.read_csv("run/summary.csv")
     possible = summary.query("num_heads == 2")

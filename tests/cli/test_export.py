@@ -69,7 +69,7 @@ def test_predictions_go_by_it(file: Path, command: str, capsys: pytest.CaptureFi
 
 def test_a_report_is_made_of_it(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["report", str(file), "-o", str(tmp_path / "made")]) == 0
-    assert f"{tmp_path / 'made'}: report.html" in capsys.readouterr().out
+    assert f"Report: {tmp_path / 'made' / 'report.html'}" in capsys.readouterr().out
     for name in ("summary.csv", "laws.csv", "claims.csv", "crossovers.csv", "report.md", "plots/time.png"):
         assert (tmp_path / "made" / name).stat().st_size
     assert "No sweep measured this" in (tmp_path / "made" / "report.html").read_text()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +19,16 @@ from harness.cli.commands import main
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train", "threads=1"]
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
-QUICK = [*TINY, "precision.trial_s=0.01", *TWO_ROUNDS, "launcher=processes", "out=run", "--no-plots"]
+
+
+def changed(options: Sequence[str], *more: str) -> list[str]:
+    """The options with others in the place of those with the same keys."""
+    keys = {option.partition("=")[0] for option in more}
+    return [*(option for option in options if option.partition("=")[0] not in keys), *more]
+
+
+QUICK = changed(TINY, "precision.trial_s=0.01", *TWO_ROUNDS, "launcher=processes", "out=run", "--no-plots")
+
 IN_TWO = {(n, mode) for n in (8, 16) for mode in ("forward", "train")}
 
 
@@ -69,7 +79,9 @@ def test_each_setting_is_a_shard_and_all_are_one_run(capsys: pytest.CaptureFixtu
 
 
 def test_a_shard_that_is_killed_is_finished_by_the_next_command() -> None:
-    slow = [*QUICK, "precision.trial_s=0.1", "precision.min_rounds=5", "precision.max_rounds=5", "launcher.attempts=1"]
+    slow = changed(
+        QUICK, "precision.trial_s=0.1", "precision.min_rounds=5", "precision.max_rounds=5", "launcher.attempts=1"
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", "sweep", *slow],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -95,9 +107,7 @@ def test_without_waiting_it_submits_and_shards_are_measured_one_after_the_other_
             "-m",
             "harness",
             "sweep",
-            *QUICK,
-            "precision.min_rounds=9",
-            "precision.max_rounds=9",
+            *changed(QUICK, "precision.min_rounds=9", "precision.max_rounds=9"),
             "wait=false",
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -119,7 +129,7 @@ def test_without_waiting_it_submits_and_shards_are_measured_one_after_the_other_
 
 
 def test_an_interrupted_command_takes_its_shards_with_it() -> None:
-    slow = [*QUICK, "precision.trial_s=0.3", "precision.min_rounds=30", "precision.max_rounds=30"]
+    slow = changed(QUICK, "precision.trial_s=0.3", "precision.min_rounds=30", "precision.max_rounds=30")
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", "sweep", *slow],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -143,7 +153,7 @@ def test_an_interrupted_command_takes_its_shards_with_it() -> None:
 def test_whether_there_is_a_gpu_is_asked_where_it_is_measured(capsys: pytest.CaptureFixture) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one here")
-    assert main(["sweep", *QUICK, "device=cuda", "mode=forward", "launcher.attempts=1"]) == 3
+    assert main(["sweep", *changed(QUICK, "device=cuda", "mode=forward", "launcher.attempts=1")]) == 3
     out, err = capsys.readouterr()
     assert "its job" in out
     assert "is not complete: its log is in " in err
@@ -166,7 +176,7 @@ def test_what_cannot_be_launched_is_2(
     overrides: list[str], message: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")  # of a machine without Slurm
-    assert main(["sweep", *QUICK, *overrides]) == 2
+    assert main(["sweep", *changed(QUICK, *overrides)]) == 2
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1

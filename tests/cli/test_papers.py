@@ -53,13 +53,12 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return here / "run", out
 
 
-def test_the_last_line_names_all_that_was_written(swept: tuple[Path, str]) -> None:
-    where, _, names = swept[1].splitlines()[-1].partition(": ")
-    assert where == "run"
-    kept = {"config.yaml", "machine.json", "rows"}
-    written = {f"{path.name}{'/' * path.is_dir()}" for path in swept[0].iterdir() if path.name not in kept}
-    assert sorted(names.split(", ")) == sorted(written)
+def test_the_last_lines_name_the_report_and_every_table(swept: tuple[Path, str]) -> None:
+    (tables,) = (line for line in swept[1].splitlines() if line.startswith("Tables: "))
+    written = {path.name for path in swept[0].glob("*.csv")}
+    assert set(tables.split()[1:]) == written
     assert "published.csv" in written
+    assert "Report: run/report.html" in swept[1]
 
 
 def test_the_reports_have_each_figure_beside_the_measured_one(swept: tuple[Path, str]) -> None:

@@ -1,4 +1,4 @@
-"""What each layer can be asked for on a CPU; with reasons for the rest, it is docs/layers.md as a table."""
+"""What each layer can be asked for on a CPU; with reasons for the rest, it is docs/reference/layers.md as a table."""
 
 from typing import Any
 

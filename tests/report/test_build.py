@@ -90,7 +90,7 @@ def test_a_run_gets_its_reports(torn: Built) -> None:
     assert html.startswith("<!doctype html>")
     assert html.rstrip().endswith("</html>")
     for text in (html, markdown):
-        assert "No clear winner at n = 2048" in text
+        assert "no clear winner" in text
 
 
 def test_building_again_from_the_rows_alone_gives_the_same_tables(built: Built, torn: Built) -> None:

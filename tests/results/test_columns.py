@@ -1,18 +1,9 @@
 """The table of columns: its order is a file format, and the data dictionary derives from it."""
 
-from pathlib import Path
-
-from results.data_dictionary import data_dictionary
 from rows import usual_lines
 
 from harness.results.columns import COLUMNS, COUNTS
 from harness.sweep_axes import AXES
-
-_DICTIONARY = Path(__file__).parents[2] / "docs" / "columns.md"
-
-
-def test_the_page_about_the_columns_is_the_table() -> None:
-    assert _DICTIONARY.read_text(encoding="utf-8") == data_dictionary(), "see data_dictionary.py"
 
 
 def test_columns_stand_where_readers_by_position_found_them_and_later_ones_are_last() -> None:
