@@ -16,7 +16,7 @@ from harness.config import compose
 from harness.gate.check import split_filters
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "ci.md"
+PAGE = ROOT / "docs" / "how-to" / "ci.md"
 WORKFLOW = ROOT / "docs" / "ci" / "attention-harness.yml"
 HARNESS = ["python", "-m", "harness"]
 
