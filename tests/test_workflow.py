@@ -141,4 +141,4 @@ def test_what_a_gate_writes_is_uploaded_however_it_ends(workflow: dict, job: str
 
 
 def test_the_page_names_the_workflow() -> None:
-    assert "(ci/attention-harness.yml)" in PAGE.read_text(encoding="utf-8")
+    assert "(../ci/attention-harness.yml)" in PAGE.read_text(encoding="utf-8")

@@ -26,6 +26,8 @@ MOST_TERMS = 4
 ROUNDING = 1e-7
 # A term below this share of the cost at every point is dropped.
 _LEAST_PART = 1e-6
+# An eigenvalue of I − H below this is 0 but for rounding.
+_LEAST_GAP = 1e-10
 
 Indices = NDArray[np.intp]
 
@@ -127,7 +129,9 @@ def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
     for group in np.unique(groups):
         here = groups == group
         gap = np.eye(int(here.sum())) - basis[here] @ basis[here].T
-        errors[here] = np.linalg.solve(gap, residuals[here]) if np.linalg.cond(gap) < 1e10 else np.inf
+        # Its eigenvalues lie between 0 and 1. One is 0 exactly if the other groups leave a combination of terms open.
+        determined = np.linalg.eigvalsh(gap)[0] > _LEAST_GAP
+        errors[here] = np.linalg.solve(gap, residuals[here]) if determined else np.inf
     return errors
 
 
@@ -168,7 +172,8 @@ def minimal_plausible(fits: Fits) -> list[int]:
     """Return the plausible fits that contain no smaller plausible one, the best first.
 
     A law is plausible if an F test finds its residuals no larger than those of the best law. A conclusion is determined
-    only if all minimal plausible laws agree on it.
+    only if all minimal plausible laws agree on it. Fits whose residuals are mere rounding are equally good. The order
+    of their terms decides among them, so that the result does not depend on how a CPU rounds.
     """
     best = fits.best
     floor = fits.points * ROUNDING**2
@@ -183,7 +188,7 @@ def minimal_plausible(fits: Fits) -> list[int]:
         terms = frozenset(fits.terms_of(int(which)))
         if not any(smaller < terms for _, smaller in kept):
             kept.append((int(which), terms))
-    return sorted((which for which, _ in kept), key=lambda which: float(fits.rss[which]))
+    return sorted((which for which, _ in kept), key=lambda which: (float(rss[which]), fits.terms_of(which)))
 
 
 def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:

@@ -1,10 +1,12 @@
 """A fitted law has the terms that the costs were made of, or says that it cannot tell."""
 
+import itertools
+
 import numpy as np
 import pytest
 from fit.costs import DOUBLING, attention, grid, law_name, noisy
 
-from harness.fit.fit_law import fit_law
+from harness.fit.fit_law import fit_law, left_out_errors
 from harness.fit.laws import Sizes, candidate_terms, shrunken_spreads
 from harness.polynomial import Term
 
@@ -76,6 +78,22 @@ def test_two_sizes_are_too_few() -> None:
     law = fit_law(points, attention(points))
     assert not law.determined
     assert law.reason == "n takes 2 values: a law needs 3 at least"
+
+
+def test_a_law_of_as_many_terms_as_points_does_not_depend_on_how_costs_are_rounded() -> None:
+    points = grid((64, 128, 256), (64,))
+    costs = (3e-7 * points.n + 2.6e-9 * points.n**2) * np.array([1.01, 0.99, 1.005])
+    laws = [fit_law(points, costs * (1 + 1e-15 * np.array(off))) for off in itertools.product((-1, 0, 1), repeat=3)]
+    assert {law.terms for law in laws} == {(Term(), Term(n=1), Term(n=2))}
+    assert {law.cv_error for law in laws} == {None}
+
+
+def test_a_size_left_out_is_not_predicted_if_the_others_leave_terms_open() -> None:
+    sizes = np.array([64.0, 128.0, 256.0])
+    two_terms, three_terms = (np.stack([sizes**power for power in range(terms)], axis=1) for terms in (2, 3))
+    target, groups = np.array([1.0, 2.1, 3.9]), np.arange(3)
+    assert np.isfinite(left_out_errors(two_terms, target, groups)).all()
+    assert np.isinf(left_out_errors(three_terms, target, groups)).all()
 
 
 def test_a_bend_that_was_not_reached_is_not_denied() -> None:
