@@ -21,7 +21,6 @@ from harness.results.row_files import NAMED
 from harness.stats import noise_prior
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
 from harness.stats.estimate import Limits, TrialStatistics, estimates, is_quiet, reason_of, trial_statistics
-from harness.stats.interval import log_distances_to_ends
 from harness.sweep_axes import Case
 
 # Purposes that are measured once per case.
@@ -246,11 +245,12 @@ def _distances_to_ends(
     spreads = np.concatenate([one.spreads for one in found])
     numbers = np.concatenate([one.numbers for one in found])
     times_s = np.concatenate([one.time_s for one in found])
-    ends = np.empty((2, len(spreads)))
+    ends = np.concatenate([one.alone for one in found], axis=1)
     for places in alike.values():
         of_machine = spreads[places], numbers[places], times_s[places]
         prior = noise_prior.learn(*of_machine)
-        ends[:, places] = prior.log_distances(*of_machine) if prior else log_distances_to_ends(*of_machine[:2])
+        if prior:
+            ends[:, places] = prior.log_distances(*of_machine, ends[:, places])
     return np.split(ends, np.cumsum([len(group.cases) for group in groups])[:-1], axis=1)
 
 
@@ -282,7 +282,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
-    estimated = estimates(found, *ends)
+    estimated = estimates(found, ends)
     return {
         "time_s": [one.time_s for one in estimated],
         "time_lo_s": [one.lo_s for one in estimated],
@@ -302,7 +302,7 @@ def _disturbed_shares(group: Group) -> list[float | None]:
 
 def _half_widths(found: TrialStatistics) -> list[float]:
     """The half-width of each case's interval from its own trials, which decide when to stop."""
-    return [one.half_width for one in estimates(found, *log_distances_to_ends(found.spreads, found.numbers))]
+    return [one.half_width for one in estimates(found)]
 
 
 def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:

@@ -106,12 +106,14 @@ class TrialStatistics:
     """What the trials of some cases say about their times; all arrays are (cases,).
 
     `time_s` is the low quantile of the trials that count, `numbers` how many those are, and `spreads` the distance from
-    the lowest of them to the k-th lowest, as logarithms. `medians_s` is the median over all trials.
+    the lowest of them to the k-th lowest, as logarithms. `alone` (2, cases) holds the log distances down and up to the
+    ends of the interval from these trials only. `medians_s` is the median over all trials.
     """
 
     time_s: Floats
     spreads: Floats
     numbers: NDArray[np.int64]
+    alone: Floats
     medians_s: Floats
 
 
@@ -127,7 +129,8 @@ def trial_statistics(values_s: Floats, medians_s: Floats, quiet: Flags) -> Trial
     # Relative to the fastest, so that a time equal to the fastest is exact to the last digit.
     logs = np.log(ordered / fastest)
     time_s = fastest[:, 0] * np.exp(low_quantile(logs, numbers))
-    return TrialStatistics(time_s, spread(logs, numbers), numbers, np.median(medians_s, axis=1))
+    alone = np.array(log_distances_to_ends(logs, numbers))
+    return TrialStatistics(time_s, spread(logs, numbers), numbers, alone, np.median(medians_s, axis=1))
 
 
 def counted(quiet: Flags) -> Flags:
@@ -150,12 +153,15 @@ def estimate(trials: Sequence[Trial], best_probe_s: float | None = None) -> Esti
     medians_s = [[trial.median_s for trial in trials]]
     values_s = [[trial.value_s for trial in trials]]
     found = trial_statistics(np.array(values_s), np.array(medians_s), are_quiet(trials, best_probe_s)[None])
-    return estimates(found, *log_distances_to_ends(found.spreads, found.numbers))[0]
+    return estimates(found)[0]
 
 
-def estimates(found: TrialStatistics, down: Floats, up: Floats) -> list[Estimate]:
-    """Estimates from the statistics and the log distances to the ends of the intervals, each (cases,)."""
-    of_cases = (found.time_s, down, up, found.medians_s)
+def estimates(found: TrialStatistics, distances: Floats | None = None) -> list[Estimate]:
+    """Estimates from the statistics and the log distances down and up to the ends of the intervals (2, cases).
+
+    Without `distances`, each case's interval is from its own trials.
+    """
+    of_cases = (found.time_s, *(found.alone if distances is None else distances), found.medians_s)
     return [_estimate(*of_case) for of_case in zip(*(values.tolist() for values in of_cases), strict=True)]
 
 

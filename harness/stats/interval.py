@@ -1,13 +1,18 @@
 """The low quantile of a case's trials, and the ends of its 95 % confidence interval.
 
-The ends are multiples of one distance: from the lowest to the k-th lowest trial, on a logarithmic scale. Only the lower
-part of the trials is used. Bursts and a second, slower cluster change the upper part, but not the position of the fast
-trials. `harness.stats.noise_prior` improves the multiples by the noise of a run's other cases.
+Few trials cannot show their own distribution. The ends are then multiples of one distance: from the lowest to the k-th
+lowest trial, on a logarithmic scale. The multiples hold for log-normal noise. `harness.stats.noise_prior` improves them
+by the noise of a run's other cases.
+
+From `FEWEST_FREE` trials on, the ends are order statistics, which hold for any noise.
+
+Either way, only the lower part of the trials is used. Bursts and a second, slower cluster change the upper part, but
+not the position of the fast trials.
 """
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from statistics import NormalDist
 from typing import Any
@@ -23,16 +28,11 @@ CONFIDENCE = 0.95
 # Share of the trials that form the lower part; at least `LEAST_AGREEMENT` trials, or all if there are fewer.
 LOWER_PART = 0.4
 LEAST_AGREEMENT = 3
+# With fewer trials, more than one case in forty has all of its trials above the quantile: (1 − LEVEL)^20 = 2.6 %.
+FEWEST_FREE = 21
 # Enough draws for factors accurate to 1 to 2 %. The factors of few trials vary most, and get the most draws.
 _DRAWS = 600_000
 _FEWEST_DRAWS = 20_000
-# Above this number of trials, only the four of `_of_four` are drawn. It is more than twice the rounds of any precision
-# in conf/ …
-MOST_WHOLE = 128
-_DRAWS_OF_FOUR = 100_000
-# … and only at this many numbers of trials per factor of two. Log-log interpolation between them is accurate to within
-# 0.2 %.
-_NODES_AN_OCTAVE = 4
 # Widens the interval, because a case stops when its interval is narrow. The trials that confirm this correct for the
 # rest (`harness.stats.estimate.CONFIRMATION`).
 PEEKING_INFLATION = 1.03
@@ -62,20 +62,16 @@ def low_quantile(ordered: Floats, numbers: Numbers | None = None) -> Floats:
     covers nothing. With up to five trials, the quantile is the fastest trial nevertheless.
     """
     number = np.broadcast_to(ordered.shape[-1] if numbers is None else numbers, ordered.shape[:-1])
-    below, share = rank(number)
-    lower, upper = (_at_rank(ordered, place) for place in (below, np.minimum(below + 1, number)))
-    return np.where(share == 0, lower, (1 - share) * lower + share * upper)
-
-
-def rank(number: Any) -> tuple[Any, Any]:
-    """Position of the quantile among `number` values: the rank below it, and the fraction towards the next."""
-    place = np.clip(LEVEL * (number + 1), 1.0, number)
-    below = np.floor(place).astype(np.int64)
-    return below, place - below
+    return _at_rank(ordered, np.clip(LEVEL * (number + 1), 1.0, number))
 
 
 def _at_rank(ordered: Floats, place: Any) -> Floats:
-    return np.take_along_axis(ordered, (place - 1)[..., None], axis=-1)[..., 0]
+    """The value at each rank (…), from 1 on. Between two ranks, it is interpolated."""
+    below, above = np.floor(place), np.ceil(place)
+    lower, upper = (
+        np.take_along_axis(ordered, (rank.astype(np.int64) - 1)[..., None], axis=-1)[..., 0] for rank in (below, above)
+    )
+    return (1 - (place - below)) * lower + (place - below) * upper
 
 
 def lower_part_size(number: Any) -> Any:
@@ -91,6 +87,22 @@ def spread(ordered: Floats, numbers: Numbers | None = None) -> Floats:
 
 
 @cache
+def end_ranks(number: int) -> tuple[float, float]:
+    """The ranks of the lower and the upper end of the interval, among at least `FEWEST_FREE` trials.
+
+    The number of trials below the quantile is binomial, whatever the noise (David and Nagaraja 2003, "Order
+    Statistics", section 7.1). Each end is missed in at most 2.5 % of cases. Between two ranks, the probability to miss
+    is interpolated.
+    """
+    from scipy.stats import binom  # imported here: it takes 0.2 s, and only many trials need it
+
+    tail = (1 - CONFIDENCE) / 2
+    ranks = np.arange(number + 1)
+    above, below = binom.cdf(ranks - 1, number, LEVEL), binom.sf(ranks - 1, number, LEVEL)
+    return float(np.interp(tail, above, ranks)), float(np.interp(-tail, -below, ranks))
+
+
+@cache
 def interval_factors(number: int) -> tuple[float, float]:
     """Distances `(down, up)` from the estimate, in units of x_k − x₁, for sorted normal x₁ … x_number.
 
@@ -99,13 +111,10 @@ def interval_factors(number: int) -> tuple[float, float]:
     """
     if number == 1:
         return math.inf, math.inf
-    if number <= MOST_WHOLE:
-        return _whole(number)
-    place = _NODES_AN_OCTAVE * math.log2(number / MOST_WHOLE)
-    node = math.floor(place)
-    (down, up), (next_down, next_up) = _of_node(node), _of_node(node + 1)
-    share = place - node
-    return down ** (1 - share) * next_down**share, up ** (1 - share) * next_up**share
+    too_high, spreads = simulated(number)
+    tail = (1 - CONFIDENCE) / 2
+    up, down = np.quantile(too_high / spreads, (tail, 1 - tail))
+    return float(down), max(0.0, -float(up))
 
 
 @cache
@@ -118,50 +127,25 @@ def simulated(number: int) -> tuple[Floats, Floats]:
     return low_quantile(draws) - NormalDist().inv_cdf(LEVEL), spread(draws)
 
 
-def _whole(number: int) -> tuple[float, float]:
-    """Factors simulated with all trials."""
-    return _tail_factors(*simulated(number))
+def log_distances_to_ends(ordered: Floats, numbers: Numbers | None = None) -> tuple[Floats, Floats]:
+    """Distances `(down, up)` from the low quantile to the ends of the 95 % interval, each (cases,).
 
-
-@cache
-def _of_node(node: int) -> tuple[float, float]:
-    return _of_four(round(MOST_WHOLE * 2 ** (node / _NODES_AN_OCTAVE)))
-
-
-def _of_four(number: int) -> tuple[float, float]:
-    """Factors simulated with the lowest trial, the two around the quantile, and the k-th.
-
-    Only these four determine the interval. They can be drawn alone, because the order statistics of uniform numbers are
-    partial sums of independent exponential numbers, divided by the total (Rényi 1953). The cost then does not grow with
-    the number of trials.
+    The log times (cases, N) ascend along the last axis. Only the first `numbers` (cases,) of them count, or all.
     """
-    from scipy.special import ndtri  # imported here: it takes 0.1 s, and few runs need it
-
-    k = int(lower_part_size(number))
-    below, share = rank(number)
-    steps = (1, below - 1, 1, k - below - 1, number + 1 - k)
-    draws = np.random.default_rng(0)
-    sums = np.cumsum([draws.standard_gamma(step, _DRAWS_OF_FOUR) for step in steps], axis=0)
-    lowest, lower, upper, kth = ndtri(sums[:-1] / sums[-1])
-    return _tail_factors((1 - share) * lower + share * upper - NormalDist().inv_cdf(LEVEL), kth - lowest)
-
-
-def _tail_factors(too_high: Floats, spreads: Floats) -> tuple[float, float]:
-    tail = (1 - CONFIDENCE) / 2
-    up, down = np.quantile(too_high / spreads, (tail, 1 - tail))
-    return float(down), max(0.0, -float(up))
-
-
-def log_distances_to_ends(spreads: Floats, numbers: Numbers) -> tuple[Floats, Floats]:
-    """Distances `(down, up)` from the log of the estimate to the ends of its 95 % interval, each (cases,).
-
-    They are the `spread` of each case's log times, times `interval_factors` for its number of trials.
-    """
-    factors = np.ones((2, len(spreads)))
-    for number in np.unique(numbers).tolist():
-        factors[:, numbers == number] = np.reshape(interval_factors(number), (2, 1))
-    # Without an interval, both distances are infinite whatever the spread.
-    down, up = factors * np.where(numbers > 1, PEEKING_INFLATION * spreads, 1.0)
+    number = np.broadcast_to(ordered.shape[-1] if numbers is None else numbers, ordered.shape[:-1])
+    distances, spreads, value = (
+        np.full((2, len(ordered)), np.inf),
+        spread(ordered, number),
+        low_quantile(ordered, number),
+    )
+    for each in np.unique(number[number > 1]).tolist():
+        here = number == each
+        if each < FEWEST_FREE:
+            distances[:, here] = PEEKING_INFLATION * np.outer(interval_factors(each), spreads[here])
+        else:
+            lo, hi = (_at_rank(ordered[here], np.full(here.sum(), rank)) for rank in end_ranks(each))
+            distances[:, here] = PEEKING_INFLATION * np.array([value[here] - lo, hi - value[here]])
+    down, up = distances
     return down, up
 
 
@@ -185,6 +169,14 @@ def half_widths(values: Iterable[float], quiet: Iterable[bool], least: int) -> I
             yield math.inf
         else:
             ordered = of_quiet if count_alone(len(of_quiet), number) else every
-            k = int(lower_part_size(len(ordered)))
-            distance = PEEKING_INFLATION * math.log(ordered[k - 1] / ordered[0])
-            yield exp_or_inf(max(interval_factors(len(ordered))) * distance) - 1
+            yield exp_or_inf(_farther_end(ordered)) - 1
+
+
+def _farther_end(ordered: Sequence[float]) -> float:
+    """The log distance from the low quantile of ascending times to the farther end of the interval."""
+    number = len(ordered)
+    if number < FEWEST_FREE:
+        k = int(lower_part_size(number))
+        return PEEKING_INFLATION * max(interval_factors(number)) * math.log(ordered[k - 1] / ordered[0])
+    logs = np.log(np.array(ordered) / ordered[0])[None]
+    return float(np.max(log_distances_to_ends(logs)))

@@ -19,10 +19,12 @@ from functools import cache
 
 import numpy as np
 
-from harness.stats.interval import CONFIDENCE, MOST_WHOLE, Floats, Numbers, log_distances_to_ends, simulated
+from harness.stats.interval import CONFIDENCE, FEWEST_FREE, Floats, Numbers, simulated
 
 # A prior from fewer cases would be too uncertain: in simulation, intervals with it covered 91 to 94 % with eight cases.
 FEWEST_CASES = 12
+# Cases of more trials are few, and their spread would have to be simulated.
+_MOST_TRIALS = 128
 # No more than this many cases are used, evenly spread over all. Further ones change nothing.
 _MOST_CASES = 2_000
 _FREEDOM = 5
@@ -59,20 +61,23 @@ class NoisePrior:
         """The centre of the prior of log σ at these times (cases,)."""
         return self.level + self.slope * (np.log(times_s) - self.middle)
 
-    def log_distances(self, spreads: Floats, numbers: Numbers, times_s: Floats) -> tuple[Floats, Floats]:
-        """Distances `(down, up)` to the ends of the 95 % interval, like `log_distances_to_ends`; all are (cases,)."""
-        distances = np.array(log_distances_to_ends(spreads, numbers))
+    def log_distances(self, spreads: Floats, numbers: Numbers, times_s: Floats, alone: Floats) -> Floats:
+        """Log distances down and up to the ends of the 95 % interval (2, cases).
+
+        `alone` (2, cases) holds those from each case's own trials; the other arrays are (cases,). Cases of at least
+        `FEWEST_FREE` trials know their noise, and borrow nothing.
+        """
+        distances = alone.copy()
         # Trials that all agree have a spread of 0, by chance or by rounding.
         spreads = np.maximum(spreads, np.exp(self.log_sigma(times_s) - _FARTHEST))
         above = np.log(spreads) - self.log_sigma(times_s)
-        for number in np.unique(numbers[(numbers > 1) & (numbers <= MOST_WHOLE)]).tolist():
+        for number in np.unique(numbers[(numbers > 1) & (numbers < FEWEST_FREE)]).tolist():
             here = numbers == number
             at, factors = _table(number, round(self.scale, 2))
             borrowed = [np.interp(above[here], at, one) * _INFLATION * spreads[here] for one in factors]
             share = self._share_alone(above[here], number)
             distances[:, here] = (1 - share) * np.array(borrowed) + share * distances[:, here]
-        down, up = distances
-        return down, up
+        return distances
 
     def _share_alone(self, above: Floats, number: int) -> Floats:
         """How far a case's own interval replaces the borrowed one, from 0 to 1, by the log spread (cases,)."""
@@ -115,7 +120,7 @@ def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior | No
     The parameters have the largest marginal likelihood under weak assumptions (Smyth 2004, section 6.2, takes moments).
     Returns None if fewer than `FEWEST_CASES` cases have a spread.
     """
-    known = np.flatnonzero((numbers > 1) & (numbers <= MOST_WHOLE) & (spreads > 0))
+    known = np.flatnonzero((numbers > 1) & (numbers <= _MOST_TRIALS) & (spreads > 0))
     if len(known) < FEWEST_CASES:
         return None
     from scipy.optimize import minimize  # imported here: it takes 0.1 s, and small runs do not need it

@@ -20,7 +20,7 @@ from harness.results.accumulate_rows import read_run
 from harness.results.summarise import Trials
 from harness.stats import noise_prior
 from harness.stats.estimate import counted, trial_statistics
-from harness.stats.interval import Floats, log_distances_to_ends, simulated
+from harness.stats.interval import Floats, simulated
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 OWN, MODERATED, PRIOR = "#9aa5b1", "#1b6ca8", "#c1440e"
@@ -47,8 +47,8 @@ class Cases:
         prior = noise_prior.learn(self.spreads, self.numbers, self.time_s)
         assert prior is not None
         self.prior = prior
-        self.alone = log_distances_to_ends(self.spreads, self.numbers)
-        self.borrowed = prior.log_distances(self.spreads, self.numbers, self.time_s)
+        self.alone = np.concatenate([one.alone for one in found], axis=1)
+        self.borrowed = prior.log_distances(self.spreads, self.numbers, self.time_s, self.alone)
 
 
 def draw_trials(cases: Cases) -> None:

@@ -11,7 +11,7 @@ from stats.simulation import stops_after
 from harness.config import Precision
 from harness.stats import noise_prior
 from harness.stats.estimate import counted, trial_statistics
-from harness.stats.interval import LEVEL, log_distances_to_ends
+from harness.stats.interval import LEVEL
 
 Floats = NDArray[np.float64]
 # The log of how noisy each case is, from the log of its time (cases,).
@@ -84,8 +84,10 @@ def population(
         spreads, numbers, times_s = (
             np.concatenate([getattr(one, name) for one in found]) for name in ("spreads", "numbers", "time_s")
         )
+        down, up = ends = np.concatenate([one.alone for one in found], axis=1)
         prior = None if alone else noise_prior.learn(spreads, numbers, times_s)
-        down, up = prior.log_distances(spreads, numbers, times_s) if prior else log_distances_to_ends(spreads, numbers)
+        if prior:
+            down, up = prior.log_distances(spreads, numbers, times_s, ends)
         error = np.log(times_s) - log_times - np.array([truth for *_, truth in drawn])
         held.append((error - down <= 0) & (error + up >= 0))
         widths.append(down + up)

@@ -7,7 +7,7 @@ from stats.noise import Draw
 
 from harness.config import Precision
 from harness.stats.estimate import confirmed
-from harness.stats.interval import LEVEL, count_alone, half_widths, log_distances_to_ends, low_quantile, spread
+from harness.stats.interval import LEVEL, count_alone, half_widths, log_distances_to_ends, low_quantile
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,11 @@ def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: in
     holds = np.zeros((repeats, rounds), dtype=bool)
     for number in range(limits.min_rounds, rounds + 1):
         ordered = np.sort(logs[:, :number], axis=1)
-        value, (down, up) = low_quantile(ordered), _reach(ordered)
+        value, (down, up) = low_quantile(ordered), log_distances_to_ends(ordered)
         narrow[:, number - 1] = np.expm1(np.maximum(down, up)) <= limits.target
         holds[:, number - 1] = (value - down <= truth) & (truth <= value + up)
     stops = np.array([_stop(list(row), limits) for row in narrow])
     return Coverage(float(holds[np.arange(repeats), stops - 1].mean()), float(stops.mean()))
-
-
-def _reach(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return log_distances_to_ends(spread(ordered), np.full(len(ordered), ordered.shape[1]))
 
 
 def is_precise(narrow: list[bool], limits: Precision) -> bool:

@@ -8,7 +8,7 @@ from stats.noise import KINDS
 from stats.population import MACHINES, Disturbance, population
 
 from harness.config import Precision, compose
-from harness.stats.interval import LEVEL, log_distances_to_ends, spread
+from harness.stats.interval import LEVEL, PEEKING_INFLATION, interval_factors, spread
 from harness.stats.noise_prior import FEWEST_CASES, NoisePrior, learn
 
 
@@ -44,6 +44,16 @@ def test_with_four_trials_the_interval_is_half_as_wide_as_alone() -> None:
     assert borrowed.share > 0.93
 
 
+def alone(spreads: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Distances down and up of the intervals from each case's own trials (2, cases)."""
+    factors = np.array([interval_factors(number) for number in numbers.tolist()]).T
+    return np.where(numbers == 1, np.inf, PEEKING_INFLATION * factors * np.maximum(spreads, 1e-300))
+
+
+def with_prior(prior: NoisePrior, spreads: np.ndarray, numbers: np.ndarray, times_s: np.ndarray) -> np.ndarray:
+    return prior.log_distances(spreads, numbers, times_s, alone(spreads, numbers))
+
+
 def run(sigmas: np.ndarray, number: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Spreads, numbers of trials and times of cases with these standard deviations."""
     logs = np.sort(np.random.default_rng(seed).standard_normal((len(sigmas), number)) * sigmas[:, None], axis=1)
@@ -72,13 +82,13 @@ def test_cases_of_one_trial_teach_nothing() -> None:
 def test_a_case_far_noisier_than_expected_keeps_its_own_interval() -> None:
     prior = NoisePrior(level=np.log(0.01), slope=0.0, middle=0.0, scale=0.3)
     far = np.array([0.2]), np.array([4]), np.array([1.0])
-    assert np.array(prior.log_distances(*far)).tolist() == np.array(log_distances_to_ends(*far[:2])).tolist()
+    assert with_prior(prior, *far).tolist() == alone(*far[:2]).tolist()
 
 
 def test_the_interval_grows_with_the_spread_without_a_jump() -> None:
     prior = NoisePrior(level=np.log(0.01), slope=0.0, middle=0.0, scale=0.3)
     spreads = np.geomspace(1e-5, 1.0, 400)
-    down, up = prior.log_distances(spreads, np.full(400, 4), np.ones(400))
+    down, up = with_prior(prior, spreads, np.full(400, 4), np.ones(400))
     assert (np.diff(np.log(down + up)) < 0.15).all()
     assert (np.diff(np.log(down + up)) > -0.02).all()
 
@@ -86,7 +96,7 @@ def test_the_interval_grows_with_the_spread_without_a_jump() -> None:
 def test_a_case_whose_trials_agree_by_chance_does_not_get_a_tiny_interval() -> None:
     prior = NoisePrior(level=np.log(0.1), slope=0.0, middle=0.0, scale=0.3)
     lucky = np.array([0.001]), np.array([4]), np.array([1.0])
-    assert prior.log_distances(*lucky)[0][0] > 10 * log_distances_to_ends(*lucky[:2])[0][0]
+    assert with_prior(prior, *lucky)[0][0] > 10 * alone(*lucky[:2])[0][0]
 
 
 def test_of_three_cases_in_a_hundred_that_are_ten_times_as_noisy_nine_in_ten_hold_the_truth() -> None:
@@ -98,7 +108,7 @@ def test_of_three_cases_in_a_hundred_that_are_ten_times_as_noisy_nine_in_ten_hol
         of_run = logs[:, 2] - logs[:, 0], np.full(96, 4), np.exp(logs[:, 0])
         prior = learn(*of_run)
         assert prior is not None
-        down, up = prior.log_distances(*of_run)
+        down, up = with_prior(prior, *of_run)
         error = logs[:, 0] - NormalDist().inv_cdf(LEVEL) * sigmas
         held += ((error - down <= 0) & (error + up >= 0))[noisy].tolist()
     assert np.mean(held) >= 0.88
@@ -109,20 +119,20 @@ def test_a_run_whose_cases_have_nothing_in_common_leaves_intervals_nearly_as_the
     found = run(sigmas, number=8)
     prior = learn(*found)
     assert prior is not None
-    ratio = np.array(prior.log_distances(*found)) / np.array(log_distances_to_ends(*found[:2]))
+    ratio = with_prior(prior, *found) / alone(*found[:2])
     assert np.median(ratio[0]) == pytest.approx(1.0, abs=0.15)
 
 
 def test_a_single_trial_has_no_interval_with_a_prior_either() -> None:
     prior = NoisePrior(level=np.log(0.1), slope=0.0, middle=0.0, scale=0.3)
-    down, up = prior.log_distances(np.array([0.0, 0.1]), np.array([1, 4]), np.array([1.0, 1.0]))
+    down, up = with_prior(prior, np.array([0.0, 0.1]), np.array([1, 4]), np.array([1.0, 1.0]))
     assert np.isinf([down[0], up[0]]).all()
     assert np.isfinite([down[1], up[1]]).all()
 
 
 def test_trials_that_all_agree_have_an_interval_nevertheless() -> None:
     prior = NoisePrior(level=np.log(0.1), slope=0.0, middle=0.0, scale=0.3)
-    down, up = prior.log_distances(np.array([0.0]), np.array([4]), np.array([1.0]))
+    down, up = with_prior(prior, np.array([0.0]), np.array([4]), np.array([1.0]))
     assert 0 < up[0] < down[0] < 0.5
 
 
@@ -130,3 +140,11 @@ def test_the_noise_is_learnt_from_ten_thousand_cases() -> None:
     prior = learn(*run(np.full(10_000, 0.1)))
     assert prior is not None
     assert np.exp(prior.level) == pytest.approx(0.1, rel=0.1)
+
+
+def test_cases_of_many_trials_borrow_nothing() -> None:
+    prior = NoisePrior(level=np.log(0.1), slope=0.0, middle=0.0, scale=0.3)
+    own = np.array([[0.01, 0.01], [0.02, 0.02]])
+    found = prior.log_distances(np.array([0.1, 0.1]), np.array([20, 21]), np.array([1.0, 1.0]), own)
+    assert found[:, 1].tolist() == [0.01, 0.02]
+    assert (found[:, 0] != own[:, 0]).all()
