@@ -1,5 +1,6 @@
 """report.html in a real browser: it draws, filters and tells values."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -184,6 +185,8 @@ def test_a_bar_wider_than_the_frame_ends_in_an_arrow_head_and_a_caption_says_so(
         (heads,) = [trace for trace in browser.traces(chart) if trace["kind"] == "beyond"]
         assert (heads["impl"], heads["x"]) == ("rnn.torch", [512, 512])
         assert heads["symbol"] == ["arrow-down", "arrow-up"]
+        low, high = browser.run(f"return document.querySelector('#{chart} .plot')._fullLayout.yaxis.range")
+        assert low < math.log10(heads["y"][0]) < math.log10(heads["y"][1]) < high
     said = "return [...document.querySelectorAll('.beyond')].filter((one) => !one.hidden).map((one) => one.textContent)"
     assert browser.run(said) == ["Arrow heads: beyond the axis. "] * 2
     browser.click("#filters input[value='rnn.torch']")

@@ -61,7 +61,9 @@ function errorBars(one, look, frame) {
   };
 }
 
-// Arrow heads at the frame where bars go on beyond it: no trace if there are none.
+// Arrow heads at the frame where bars go on beyond it: no trace if there are none. They lie a little inside, since the
+// library leaves out a marker that rounding puts outside.
+const INSIDE = 1.001;
 function arrowHeads(impl, one, look, frame, x = one.n) {
   const [low, high] = frame.range;
   const known = x.map((_, i) => i).filter((i) => one.lo[i] !== null && one.hi[i] !== null);
@@ -69,7 +71,7 @@ function arrowHeads(impl, one, look, frame, x = one.n) {
   if (!below.length && !above.length) return [];
   return [{
     type: "scatter", mode: "markers", meta: { impl, kind: "beyond" }, hoverinfo: "skip", showlegend: false, cliponaxis: false,
-    x: [...below, ...above].map((i) => x[i]), y: [...below.map(() => low), ...above.map(() => high)],
+    x: [...below, ...above].map((i) => x[i]), y: [...below.map(() => low * INSIDE), ...above.map(() => high / INSIDE)],
     marker: { color: look.colour, size: 9, symbol: [...below.map(() => "arrow-down"), ...above.map(() => "arrow-up")] },
   }];
 }
