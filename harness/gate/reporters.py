@@ -182,6 +182,12 @@ def _outcome_row(group: Sequence[Outcome]) -> Row:
     return (Cell(shown.verdict.outcome, _COLORS.get(shown.verdict, "open")), shown.impl, shown.quantity, why)
 
 
+def versions_sentences(properties: Mapping[str, str]) -> list[str]:
+    """Sentences that name the versions of each side of a comparison."""
+    base, head = (properties[f"{side} versions"] for side in ("base", "head"))
+    return [f"Both sides run {base}."] if base == head else [f"The base runs {base}.", f"The head runs {head}."]
+
+
 def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
     """Print a comparison: a table with one row per pair, then sentences about the results.
 
