@@ -21,7 +21,7 @@ from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.gate.check_rules import Outcome
 from harness.gate.compare import TIME, Comparison, compare_sides, pair_label
-from harness.gate.reporters import versions_sentences
+from harness.gate.reporters import FLOAT64, versions_sentences
 from harness.gate.side_settings import SideSettings
 from harness.layer_lookup import Traits
 from harness.machine import unlike, versions_text
@@ -111,6 +111,7 @@ def measure_comparison(
         pairs = _pairs(request, opened)
         stack.enter_context(run_directory.Lock(out))
         machines = _describe_machines(request, opened)
+        opened.properties |= _compare_references(pairs[0][0], opened) if request.sides is not None else {}
         past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
@@ -270,6 +271,24 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
         if versions != found["base"]:
             raise UsageError(f"{request.control} has {versions}, and the base {found['base']}: a control is a copy")
     return base, head
+
+
+# Outputs in float64 that differ by less, as a share of their norm, are the same up to rounding.
+_ROUNDING = 1e-4
+
+
+def _compare_references(case: Case, opened: _OpenSides) -> dict[str, str]:
+    """Whether the references of both sides return the same output in float64, as a property.
+
+    Nothing is said of interchangeable sides, and of a layer that a side cannot build.
+    """
+    executors = (opened.sides.base, opened.sides.head)
+    found = [] if opened.sides.interchangeable else [one.ask("reference", case.small()) for one in executors]
+    if not found or not all(one.ok for one in found):
+        return {}
+    was, now = (one.values["projections"] for one in found)
+    alike = all(abs(a - b) <= _ROUNDING * was[0] for a, b in zip(was, now, strict=True))
+    return {FLOAT64: "equal" if alike else "different"}
 
 
 def _session(config: SweepConfig, cache: Path, runtime: Runtime) -> Session:

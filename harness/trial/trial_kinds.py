@@ -277,6 +277,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
         **verify.verify(case, request["seed"]),
         "compiled": compilation.compilations() > 0,
     },
+    "reference": lambda request, case: verify.project_reference(case, request["seed"]),
     "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
     "facts": lambda request, case: collect_metrics(case, request["seed"]),
     "time": lambda request, case: measure_time(

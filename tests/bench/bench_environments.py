@@ -18,7 +18,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("attention.fused", "attention.naive", "rnn.torch", "rnn.mingru", "conv.conv1d")
-SIZES = ("seq_len=128,512", "d_model=64", "num_heads=4", "threads=1", "minutes=3")
+SIZES = ("seq_len=128,512", "d_model=64", "num_heads=4", "threads=1", "minutes=10")
 SHOWN = ("seq_len", "verdict", "ratio", "ratio_lo", "ratio_hi", "memory_ratio", "flops_ratio", "control")
 
 
@@ -50,7 +50,7 @@ def main(layers: list[str]) -> None:
             cells = (getattr(row, name) for name in SHOWN)
             table.add_row(layer, *(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in cells))
             versions = row.base_versions, row.head_versions
-    console = Console()
+    console = Console(width=140)
     console.print(table)
     console.print(f"base: {versions[0]}\nhead: {versions[1]}", highlight=False)
 

@@ -217,7 +217,7 @@ def test_an_environment_variable_reaches_the_processes_of_its_side_alone(
     elsewhere: Path, capsys: pytest.CaptureFixture
 ) -> None:
     products = 'int(__import__("os").environ.get("PRODUCTS", 4))'
-    Path("compared_layer.py").write_text(LAYER.format(products=products))
+    Path("compared_layer.py").write_text(LAYER.format(products=products).replace("return", f"return 1 / {products} *"))
     sides = ["side=threads=1", "side=threads=1 env.PRODUCTS=12"]
     others = [option for option in TINY if option != "threads=1"]
     status = main(["compare", *sides, "impl=compared_layer:Layer", "seq_len=32", *others, "--json", "found.json"])
@@ -233,6 +233,7 @@ def test_an_environment_variable_reaches_the_processes_of_its_side_alone(
     assert properties["head"] == "threads=1 env.PRODUCTS=12"
     recorded = [json.loads(Path("found", side, "machine.json").read_text())["environment"] for side in ("base", "head")]
     assert ["PRODUCTS" in one for one in recorded] == [False, True]
+    assert properties["outputs in float64"] == "equal"
 
 
 def test_two_sides_of_one_axis_are_measured_in_interchangeable_processes(
@@ -287,6 +288,7 @@ def test_an_environment_whose_package_does_twice_the_work_is_slower(
     assert row.head_versions.endswith(", worked-layers 2.0")
     assert "compare worked:Layer: python=b with python=a" in out
     assert f"The head runs {row.head_versions}." in Path("found.md").read_text()
+    assert "The outputs of both sides differ in float64" in Path("found.md").read_text()  # 16 sums, and 8
     of_python = [json.loads(Path("found", side, "machine.json").read_text()) for side in ("base", "head")]
     assert [machine["packages"] for machine in of_python] == [{"worked-layers": "1.0"}, {"worked-layers": "2.0"}]
     assert {machine["trials_project"] for machine in of_python} == {str(ROOT)}
