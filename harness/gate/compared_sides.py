@@ -116,7 +116,7 @@ def measure_comparison(
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
         console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})", highlight=False)
-        console.out(" ".join(versions_sentences(opened.properties)), highlight=False)
+        console.out("\n".join(versions_sentences(opened.properties)), highlight=False)
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
             console.out(f"{out}: continued after {len(past)} blocks in {used}", highlight=False)
@@ -269,7 +269,9 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
         control = Session(opened.sides.control, opened.base.precision, opened.base.seed)
         versions = versions_text(control.machine(impls=impls))
         if versions != found["base"]:
-            raise UsageError(f"{request.control} has {versions}, and the base {found['base']}: a control is a copy")
+            raise UsageError(
+                f"control={request.control} has {versions}, and the base has {found['base']}: give a copy of the base"
+            )
     return base, head
 
 

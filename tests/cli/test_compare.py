@@ -276,7 +276,7 @@ def test_an_environment_whose_package_does_twice_the_work_is_slower(
     environment(Path("b"), "2.0", 16)
     command = ["compare", "impl=worked:Layer", "seq_len=32", *TINY]
     assert main([*command, "env=a,b", "control=b"]) == 2
-    assert "worked-layers 2.0, and the base python" in capsys.readouterr().err
+    assert "worked-layers 2.0, and the base has python" in capsys.readouterr().err
     status = main([*command, "env=a,b", "control=copy", "--markdown", "found.md"])
     out, err = capsys.readouterr()
     assert status == 1, err
