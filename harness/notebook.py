@@ -77,10 +77,9 @@ class Run(StoredRun):
         if unknown:
             raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")
         own = [line for line in self.lines if all(getattr(line, k) == v for k, v in wanted.items())]
-        heads = wanted.pop("num_heads", None)
-        if heads is None or not own:
+        heads, without = wanted.pop("num_heads", None), layers_without_heads(self.lines)
+        if heads not in {line.num_heads for line in self.lines if line.impl not in without}:
             return own
-        without = layers_without_heads(self.lines)
         headless = [
             replace(line, num_heads=heads)
             for line in self.lines

@@ -100,7 +100,7 @@ def show_answer(contents: Contents, console: Console) -> None:
 def _sentences(contents: Contents, width: int) -> list[str]:
     """The most important sentences, in the order: fastest, crossovers, claims, failures, remarks about the numbers.
 
-    If they take too many lines of this width, the first of each kind stay.
+    If they take too many lines of this width, the first of each kind stay, a refuted claim before all others.
     """
     several = len(contents.answers) > 1
     paper = contents.findings.published
@@ -108,7 +108,8 @@ def _sentences(contents: Contents, width: int) -> list[str]:
         [f"{one.title}: {one.fastest}" if several else one.fastest for one in contents.answers if one.fastest],
         [sentence for one in contents.answers for sentence in one.crossovers],
         [claims.claim_count(paper.claims), *map(claims.claim_sentence, paper.claims)] if paper else [],
-        [*filter(None, [contents.verdicts]), *contents.refuted],
+        [*filter(None, [contents.verdicts])],
+        contents.refuted,
         contents.failed,
         [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
     ]
@@ -118,7 +119,7 @@ def _sentences(contents: Contents, width: int) -> list[str]:
         room -= 1  # for the line that counts the others
     number, fitting = [0] * len(kinds), [at for at, kind in enumerate(kinds) if kind]
     while fitting:
-        kind = min(fitting, key=lambda at: number[at])
+        kind = min(fitting, key=lambda at: (number[at], kinds[at] is not contents.refuted))
         if number[kind] < len(kinds[kind]) and lines[kind][number[kind]] <= room:
             room -= lines[kind][number[kind]]
             number[kind] += 1
@@ -138,7 +139,7 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
     ]
     if contents.answers and contents.findings.laws:
         panel = contents.answers[0].panel
-        largest = panel.lines[-1]
+        largest = max(panel.lines, key=lambda line: line.seq_len)
         varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
         sizes = f"seq_len={2 * largest.seq_len} d_model={panel.d_model} num_heads={panel.num_heads}"
         options = [sizes, *(f"{axis}={getattr(largest, axis)}" for axis in varying)]

@@ -70,11 +70,14 @@ def quality_sentences(
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
     text = []
     if widths:
-        reasons = [line.stop_reason for line in timed if line.stop_reason]
+        reasons, nine_in_ten = (
+            [line.stop_reason for line in timed if line.stop_reason],
+            math.ceil(0.9 * len(widths)) - 1,
+        )
         precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
         text.append(
             f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
-            f"case, and at most {_factor(widths[math.ceil(0.9 * len(widths)) - 1])} in nine of ten.{precise if reasons else ''}"
+            f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{precise if reasons else ''}"
         )
         if median(widths) > _WIDEST:
             text.append("Do not compare these times: measure again on a machine that does nothing else.")
