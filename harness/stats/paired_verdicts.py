@@ -9,8 +9,8 @@ therefore run the same code as real comparisons.
 Blocks of one generation share the memory layout of its fork servers, so they are not independent. The unit of the test
 is therefore the mean of a generation. The exact signed-rank test assumes only that these means are independent and
 symmetric about the true value. With identical code, the random order of the sides within a block makes them symmetric,
-if new servers favour neither side. With different code, the noise of both sides must also have a similar shape. If noise has two levels, bursts and drifts, a t-test
-needs many more blocks to be reliable.
+if new servers favour neither side. With different code, the noise of both sides must also have a similar shape. If
+noise has two levels, bursts and drifts, a t-test needs many more blocks to be reliable.
 """
 
 import math
