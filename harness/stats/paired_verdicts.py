@@ -328,7 +328,10 @@ def _verdict(
         return Verdict.EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
     number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
     if blocks.given_up:
-        return Verdict.UNDECIDED, f"given up after {number}: a decision was unlikely in the time left"
+        return (
+            Verdict.UNDECIDED,
+            f"given up after {number}: a decision was unlikely in the time left; allow more minutes=",
+        )
     return (
         Verdict.UNDECIDED,
         f"after {number}, neither a change beyond {100 * rules.threshold:g} % nor equivalence is certain",
