@@ -1,14 +1,17 @@
-"""Further Python interpreters: where they import their code from, and one that works in parallel to this one.
+"""Further Python interpreters: where they are, where they import their code from, and one that works in parallel.
 
-The latter is started from scratch. A fork would copy threads and locks of a parent that may have plotted, logged
+The last is started from scratch. A fork would copy threads and locks of a parent that may have plotted, logged
 or multiplied matrices. `multiprocessing` would run the caller's main module a second time.
 """
 
+import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from harness.errors import UsageError
 
 # The directory that holds the packages `harness` and `impls`.
 PLACE = Path(__file__).resolve().parents[1]
@@ -28,6 +31,45 @@ def search_path(path: Sequence[str]) -> list[str]:
             here = directory.resolve() == PLACE
             return [*path] if here else [*path[:index], str(PLACE), *path[index:]]
     return [*path, str(PLACE)]
+
+
+# What trials need in an environment besides the standard library.
+_NEEDED = ("torch", "numpy")
+_OLDEST = (3, 11)
+# This runs under any Python 3: it prints the version, and the needed packages that are missing.
+_EXAMINE = f"""
+import importlib.util, json, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+print(json.dumps([sys.version_info[:2], [name for name in {_NEEDED!r} if importlib.util.find_spec(name) is None]]))
+"""
+
+
+def interpreter_of(environment: str) -> str:
+    """The absolute path of the interpreter of a virtual environment's directory, or of an interpreter given itself.
+
+    Symbolic links stay, because the interpreter finds its environment by its own path. Raises UsageError without any.
+    """
+    given = Path(environment).expanduser()
+    python = (given / "bin" / "python" if given.is_dir() else given).absolute()
+    if not (python.is_file() and os.access(python, os.X_OK)):
+        raise UsageError(f"{environment} is neither an environment with bin/python nor an interpreter")
+    return str(python)
+
+
+def check_interpreter(python: str) -> None:
+    """Raise UsageError unless trials can run under the interpreter: what it lacks, and where to install it."""
+    import subprocess
+
+    try:
+        done = subprocess.run([python, "-c", _EXAMINE], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        version, lacking = json.loads(done.stdout)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{python} cannot be run as a Python interpreter") from error
+    if tuple(version) < _OLDEST:
+        found, needed = (".".join(map(str, one)) for one in (version, _OLDEST))
+        raise UsageError(f"{python} is Python {found}: trials need {needed} or newer")
+    if lacking:
+        raise UsageError(f"{python} has no {' and no '.join(lacking)}: install it there")
 
 
 # `os._exit` skips the cleanup of torch and the plotting libraries, which takes half a second. The kernel frees their

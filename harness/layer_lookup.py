@@ -173,6 +173,13 @@ def target(name: str) -> str:
     return IMPLS[name].target if name in IMPLS else name
 
 
+def package_of(name: str) -> str | None:
+    """The top-level package or module that a layer needs besides torch; None if it needs none, or is in a file."""
+    if name in IMPLS:
+        return IMPLS[name].package or None
+    return None if is_in_a_file(name) else name.partition(":")[0].partition(".")[0]
+
+
 def load_class(name: str) -> type:
     """The layer's class.
 

@@ -24,7 +24,7 @@ _VARIABLES = (
     *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
 )
 # Entries of the trial's answer that do not describe torch.
-_NOT_OF_TORCH = ("start_s", "harness")
+_NOT_OF_TORCH = ("start_s", "harness", "python", "packages")
 # Name of each decisive property, and its part and key in the description.
 _DECISIVE = (
     ("processor", "cpu", "model"),
@@ -39,13 +39,16 @@ def usable_cpus() -> int | None:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def describe_machine(torch: Mapping[str, Any], usable: int | None = None) -> dict[str, Any]:
+def describe_machine(
+    torch: Mapping[str, Any], usable: int | None = None, variables: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Describe the CPU, memory, kernel, libraries and commits. `torch` holds what a trial found out about it.
 
-    `usable` is the earlier number of usable CPUs, if this process has been bound to fewer since. Raises UsageError if
-    the trial ran with the harness of another directory.
+    `usable` is the earlier number of usable CPUs, if this process has been bound to fewer since. `variables` are
+    environment variables that only trials have. Raises UsageError if the trial ran with the harness of another
+    directory.
     """
-    of_trials = torch.get("harness")
+    of_trials, variables = torch.get("harness"), variables or {}
     if of_trials != str(PLACE):
         raise UsageError(
             f"trials use the harness in {of_trials or 'another directory'}, and this process the one in {PLACE}: "
@@ -67,10 +70,16 @@ def describe_machine(torch: Mapping[str, Any], usable: int | None = None) -> dic
         "huge_pages": read_setting("/sys/kernel/mm/transparent_hugepage/enabled"),
         "kernel": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
-        "python": sys.version.split()[0],
+        "python": torch.get("python") or sys.version.split()[0],
         "torch": {name: value for name, value in torch.items() if name not in _NOT_OF_TORCH},
-        "libraries": {name: _version(name) for name in _LIBRARIES},
-        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)},
+        "libraries": {name: _version(name) for name in _LIBRARIES}
+        | {"torch": torch.get("version") or _version("torch")},
+        "packages": torch.get("packages", {}),
+        "environment": {
+            name: value
+            for name, value in sorted({**os.environ, **variables}.items())
+            if name.startswith(_VARIABLES) or name in variables
+        },
         "project": str(PLACE),
         "project_commit": _project_commit(PLACE),
         "trials_project": of_trials,
@@ -90,6 +99,14 @@ def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         if then != today:
             found.append(f"{name} {then} before and {today} now")
     return found
+
+
+def versions_text(machine: Mapping[str, Any]) -> str:
+    """The versions in a description that matter for times: `python 3.11.7, torch 2.6.0, CUDA 12.4, my-layers 1.0`."""
+    torch = part(machine, "torch")
+    named = {"torch": "version", "CUDA": "cuda", "cuDNN": "cudnn", "triton": "triton"}
+    found = {"python": machine.get("python"), **{name: torch.get(key) for name, key in named.items()}}
+    return ", ".join(f"{name} {version}" for name, version in {**found, **part(machine, "packages")}.items() if version)
 
 
 def part(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:

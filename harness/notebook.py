@@ -63,6 +63,30 @@ class Run(StoredRun):
         found = self.findings.published
         return published_claims.published_table(found.figures if found is not None else [])
 
+    def at(self, **wanted: Any) -> "pd.DataFrame":
+        """The rows of `table` at these sizes and settings: `run.at(num_heads=8, seq_len=2048)`.
+
+        Layers without heads belong to every number of heads that other layers have.
+        """
+        return table(self.lines_at(**wanted))
+
+    def lines_at(self, **wanted: Any) -> list[CaseResult]:
+        """The lines of `at`. Raises UsageError for a name that is no setting."""
+        wanted = present_keywords(wanted)
+        unknown = wanted.keys() - {name for line in self.lines[:1] for name in vars(line)}
+        if unknown:
+            raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")
+        own = [line for line in self.lines if all(getattr(line, k) == v for k, v in wanted.items())]
+        heads, without = wanted.pop("num_heads", None), layers_without_heads(self.lines)
+        if heads not in {line.num_heads for line in self.lines if line.impl not in without}:
+            return own
+        headless = [
+            replace(line, num_heads=heads)
+            for line in self.lines
+            if line.impl in without and all(getattr(line, k) == v for k, v in wanted.items())
+        ]
+        return [*(line for line in own if line.impl not in without), *headless]
+
     @property
     def plot(self) -> "Plots":
         """The run's plots."""
@@ -124,11 +148,7 @@ class Plots:
         return self._picture(lambda one: curves(one, cost), setting)
 
     def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
-        wanted = present_keywords(wanted)
-        unknown = wanted.keys() - {name for line in self._run.lines[:1] for name in vars(line)}
-        if unknown:
-            raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")
-        every = panel_settings(self._selected(wanted))
+        every = panel_settings(self._run.lines_at(**wanted))
         if not every:
             raise UsageError("nothing was measured there")
         figure = draw(every[0])
@@ -138,20 +158,6 @@ class Plots:
             others = "; ".join(one.title for one in every[1:])
             figure.text(0.01, 0.005, f"there is more: {others}", fontsize=7, color="0.5")
         return Picture(figure)
-
-    def _selected(self, wanted: dict[str, Any]) -> list[CaseResult]:
-        """The lines of a setting. Layers without heads belong to every number of heads that other layers have."""
-        own = [line for line in self._run.lines if all(getattr(line, k) == v for k, v in wanted.items())]
-        heads = wanted.pop("num_heads", None)
-        without = layers_without_heads(self._run.lines)
-        if heads is None or not own:
-            return own
-        headless = [
-            replace(line, num_heads=heads)
-            for line in self._run.lines
-            if line.impl in without and all(getattr(line, k) == v for k, v in wanted.items())
-        ]
-        return [*(line for line in own if line.impl not in without), *headless]
 
 
 class Picture:

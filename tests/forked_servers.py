@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _LARGEST = 2**20
 _ORIGIN = """
@@ -53,9 +53,18 @@ class Origin:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begin(self, command: Sequence[str], pass_fds: Sequence[int], **options: object) -> "Forked":
-        """Fork a process that runs `python -c PROGRAM ARGUMENT… DESCRIPTOR`, the command of a fork server."""
+    def begin(
+        self, command: Sequence[str], pass_fds: Sequence[int], env: Mapping[str, str], **options: object
+    ) -> "Forked | subprocess.Popen[bytes]":
+        """Fork a process that runs `python -c PROGRAM ARGUMENT… DESCRIPTOR`, the command of a fork server.
+
+        Another interpreter than this one is started.
+        """
         assert options == {"stdin": subprocess.DEVNULL, "start_new_session": True}
+        if command[0] != sys.executable:
+            return subprocess.Popen(
+                command, pass_fds=pass_fds, env=env, stdin=subprocess.DEVNULL, start_new_session=True
+            )
         _, _, program, *arguments, descriptor = command
         assert [int(descriptor)] == list(pass_fds)
         if self._process is None:
@@ -63,7 +72,7 @@ class Origin:
             with theirs:
                 origin = [sys.executable, "-c", _ORIGIN.format(largest=_LARGEST), str(theirs.fileno())]
                 self._process = subprocess.Popen(origin, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        asked = {"program": program, "arguments": arguments, "cwd": os.getcwd(), "environ": dict(os.environ)}
+        asked = {"program": program, "arguments": arguments, "cwd": os.getcwd(), "environ": dict(env)}
         socket.send_fds(self._connection, [json.dumps(asked).encode()], [1, 2, *pass_fds])
         (pid,) = array.array("i", self._connection.recv(4))
         return Forked(pid)

@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.machine import describe_machine
 from harness.measure import cluster_launch
 from harness.measure.executor import Executor
+from harness.measure.fork_client import Runtime
 
 TINY = ["impl=rnn.elman", "seq_len=8", "d_model=8", "threads=1", "precision.trial_s=0.01", "precision.patience_s=0"]
 SWEEP = ["sweep", "--no-plots", *TINY, "precision.min_rounds=1", "precision.max_rounds=1"]
@@ -94,7 +95,7 @@ def test_a_trial_uses_this_harness_where_another_checkout_comes_first_on_the_sea
     if not of_layers:
         monkeypatch.setattr(sys, "path", path)
     given = path if of_layers else None
-    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=given) as runner:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, runtime=Runtime(path=given)) as runner:
         assert runner.run("machine").values["harness"] == str(PLACE)
 
 

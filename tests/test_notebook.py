@@ -55,10 +55,20 @@ def test_layers_without_heads_are_in_the_picture_of_any_number_of_heads(run: Run
         run.plot.time(num_heads=3)
 
 
+def test_rows_at_a_size_include_the_layers_without_heads(run: Run) -> None:
+    found = run.at(num_heads=8, mode="forward")
+    assert {"rnn.torch", "attention.fused"} <= set(found.impl)
+    assert set(found.num_heads) == {8}
+    assert len(run.at(impl="rnn.torch", num_heads=8, mode="forward")) == len(run.at(impl="rnn.torch", mode="forward"))
+    assert run.at(num_heads=3).empty
+    with pytest.raises(UsageError, match="no setting heds"):
+        run.at(heds=8)
+
+
 def test_the_overview_is_of_the_fullest_panel_or_of_the_one_asked_for(run: Run) -> None:
-    assert run.plot.overview().figure.get_suptitle() == "Cost per call at d = 256, h = 8"
+    assert run.plot.overview().figure.texts[1].get_text().startswith("d = 256, h = 8; ")
     one = run.plot.overview(mode="train", d_model=64, num_heads=2)
-    assert one.figure.get_suptitle() == "Cost per call at d = 64, h = 2"
+    assert one.figure.texts[1].get_text().startswith("d = 64, h = 2; train")
     assert {"rnn.torch", "attention.fused"} <= named(one)
     assert "train" in caption(one)
 

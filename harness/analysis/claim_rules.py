@@ -122,7 +122,7 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
         unknown = [line.facts_unknown for line in lines if line.facts_unknown]
         failed = [f"{line.status}: {line.reason}" for line in lines if line.status != "ok"]
         why = next(iter(unknown + failed), "it was not taken")
-        return Judgement("", UNDETERMINED, f"its work is not known: {why}")
+        return Judgement("", UNDETERMINED, f"its FLOPs are not known: {why}")
     plain = [line for line in counted if line.device != "cuda" or not (line.d_model // line.num_heads) % _PADDED_TO]
     if not plain:
         return Judgement("", UNDETERMINED, "on a GPU its head sizes are padded to a multiple of 8, and counted so")

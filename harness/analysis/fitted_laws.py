@@ -289,7 +289,7 @@ def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tupl
                 f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
             )
         values = sorted({point.size[AXES.index(axis)] for point in points})
-        if factor > 1 and len(values) == 2:
+        if factor > 1 and len(values) == 2 and (axis != "n" or predict.law.determined):
             low, high = values
             warnings.append(
                 f"the cost model is fitted to two values of {SIZES[axis]} ({low:g} and {high:g}), so growth beyond "

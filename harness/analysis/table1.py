@@ -80,12 +80,12 @@ def _cost_of_next_token(order: str, work: Polynomial, at_most: bool = False) -> 
     """
     more = work.difference()
     if more is None or not more.terms:
-        return Cell(order, "", UNDETERMINED, "its work has no difference that is a formula")
+        return Cell(order, "", UNDETERMINED, "its FLOPs have no difference that is a formula")
     cell = _compared(order, more, at_most)
     text = f"{cell.reason}; decoding itself was not timed"
     if work.growth("n")[0] > 1:
         text += ", and does less: in it no earlier token meets the new one"
-    return replace(cell, measured=f"{cell.measured}, by difference of the work", reason=text)
+    return replace(cell, measured=f"{cell.measured}, by difference of the FLOPs", reason=text)
 
 
 def _extra_terms(work: Polynomial, term: Term, leading: Term) -> str:
@@ -285,7 +285,7 @@ class _Seen:
             return Cell(order, "", UNDETERMINED, f"n was not varied (mode={setting.mode})")
         work = self._work_of(impl, setting)
         if work is None or not work.terms:
-            return Cell(order, "", UNDETERMINED, f"its work is not known as a formula (mode={setting.mode})")
+            return Cell(order, "", UNDETERMINED, f"its FLOPs are not known as a formula (mode={setting.mode})")
         return (_cost_of_next_token if by_difference else _compared)(order, work, at_most=impl not in IMPLS)
 
     def _work_of(self, impl: str, setting: Setting) -> Polynomial | None:

@@ -15,7 +15,7 @@ from harness.errors import UsageError, did_you_mean
 GROUPS = {
     "Measure": {
         "sweep": "measure every case of a grid; write tables and plots to results/",
-        "compare": "measure two layers, or a layer at two commits, side by side: slower, faster or equivalent",
+        "compare": "measure two layers, commits, environments or settings side by side: slower, faster or equivalent",
         "verify": "compare layers' outputs and gradients with a float64 reference",
         "calibrate": "report whether this machine is fit to measure on, and what to change",
     },

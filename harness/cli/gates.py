@@ -1,22 +1,26 @@
 """The commands `check`, `compare` and `baseline`. The first two report by exit status what got worse.
 
 `check` measures a baseline's cases again, with the scheduler of `sweep`, and selects cases with the overrides of its
-axes. `compare impl=A,B` or `compare ref=<git ref>` measures two layers of one tree, or the same layers at two commits.
+axes. `compare impl=A,B` measures two layers, and `compare ref=<git ref>` the same layers at two commits. `compare
+side='…' side='…'` measures one layer with two settings, variables or interpreters, and `env=A,B` in two environments.
 Both sides are verified and their facts are taken before any timing.
 """
 
 import argparse
 import math
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from rich.console import Console
 
 import harness
 from harness import file_io, formatting, layer_lookup
 from harness.analysis import claims_table, fitted_laws
+from harness.background_process import interpreter_of
 from harness.cli.commands import DONE, INTERRUPTED
 from harness.config import compose
 from harness.errors import UsageError
@@ -24,7 +28,8 @@ from harness.gate.baseline import baseline_of, baseline_text, read_baseline, wri
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
 from harness.gate.compare import comparison_table, outcomes_of
 from harness.gate.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
-from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison
+from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison, versions_sentences
+from harness.gate.side_settings import SideSettings, read_sides
 from harness.key_value_options import Key, present_option, read_keys, whole
 from harness.results import run_directory, stored_run
 from harness.stats.paired_evidence import Rules
@@ -33,11 +38,14 @@ _RULES = Rules()
 # No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
 _THRESHOLD = "a number from 0.001 on and below 1; 0.03 means 3 %"
 _KEYS = (
-    Key("ref"),
+    *map(Key, ("ref", "env", "control")),
     Key("threshold", float, _RULES.threshold, least=0.001, most=math.nextafter(1, 0), takes=_THRESHOLD),
     Key("blocks", whole, _RULES.most_blocks, least=_RULES.fewest_blocks, most=1000),
     Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
 )
+_SIDE = "side="
+# Page faults would be most of the noise.
+_USUAL = ("allocator=steady",)
 
 
 def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -> ComparisonRequest:
@@ -45,26 +53,53 @@ def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -
     names = [key.name for key in _KEYS]
     rest = [present_option(option) for option in overrides]
     own = read_keys([text for text in rest if text.partition("=")[0] in names], _KEYS)
-    rest = [text for text in rest if text.partition("=")[0] not in names]
-    if own["ref"] == "":
-        raise UsageError("'ref=' is not of the form ref=…")
-    impls = None
-    if own["ref"] is None:
+    texts = [text.removeprefix(_SIDE) for text in rest if text.startswith(_SIDE)]
+    rest = [text for text in rest if text.partition("=")[0] not in names and not text.startswith(_SIDE)]
+    for name in ("ref", "env", "control"):
+        if own[name] == "":
+            raise UsageError(f"'{name}=' is not of the form {name}=…")
+    impls, sides = None, _settings_of_sides(own, texts, rest, config_dir)
+    if own["ref"] is None and sides is None:
         impls = _two_sides([text for text in rest if text.startswith("impl=")])
         rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
-    if not any(text.startswith("allocator=") for text in rest):
-        rest.append("allocator=steady")
     looks, most = list(_RULES.looks), -(-own["blocks"] // _RULES.generation)
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
     rules = Rules(threshold=own["threshold"], looks=(*(look for look in looks if look < most), most))
-    return ComparisonRequest(compose(rest, config_dir), rules, own["ref"], impls, own["minutes"])
+    config = compose(rest, config_dir, usual=_USUAL)
+    control = interpreter_of(own["control"]) if own["control"] else None
+    return ComparisonRequest(config, rules, own["ref"], impls, own["minutes"], sides, control)
+
+
+def _settings_of_sides(
+    own: Mapping[str, Any], texts: Sequence[str], overrides: Sequence[str], config_dir: Path | None
+) -> tuple[SideSettings, SideSettings] | None:
+    """The sides that `side=` or `env=` gives; None if two layers or two commits are compared."""
+    if own["env"] is not None and texts:
+        raise UsageError("env=A,B gives both sides: leave side= out, or give side='python=A' and side='python=B'")
+    if own["env"] is not None:
+        texts = [f"python={shlex.quote(environment)}" for environment in own["env"].split(",")]
+        if len(texts) != 2:
+            raise UsageError(f"env={own['env']}: compare takes two environments, env=.venv-a,.venv-b")
+    sides = None
+    if texts:
+        if own["ref"] is not None:
+            raise UsageError(f"ref={own['ref']} gives both sides: leave side= and env= out")
+        sides = read_sides(texts, overrides, config_dir, _USUAL)
+        if len(sides[0].config.axes["impl"]) != 1:
+            raise UsageError("two sides are of one layer: give impl=LAYER")
+    if own["control"] is not None and not (sides and sides[0].runtime.python):
+        raise UsageError(f"control={own['control']} is a copy of the base's environment: give env=A,B too")
+    return sides
 
 
 def _two_sides(given: Sequence[str]) -> tuple[str, str]:
     names = [name.strip() for text in given for name in text.removeprefix("impl=").split(",")]
     if len(given) != 1 or len(names) != 2:
-        raise UsageError("compare takes two layers, impl=A,B, or a commit to compare with, ref=main")
+        raise UsageError(
+            "compare takes two layers, impl=A,B; or a commit to compare with, ref=main; or two sides of one layer, "
+            "side='threads=1' side='threads=8'"
+        )
     for name in names:
         layer_lookup.check_name(name)
     return names[0], names[1]
@@ -82,11 +117,11 @@ def run_compare(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
         return INTERRUPTED
-    (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison)), encoding="utf-8")
+    (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison, properties)), encoding="utf-8")
     show_comparison(request.title, comparison, console)
     for one in lacking:
         console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)
-    remarks = list(comparison_sentences(comparison))
+    remarks = [*versions_sentences(properties), *comparison_sentences(comparison)]
     report = GateReport(request.title, [*outcomes_of(comparison), *lacking], remarks, properties)
     report.write(out / "comparison")
     report.publish(options)

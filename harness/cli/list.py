@@ -31,7 +31,7 @@ _CLAIMED = {
     "work_decode": "FLOPs, one decoded token",
     "memory": "peak memory in words",
     "depth": "sequential depth",
-    "path": "longest path",
+    "path": "maximum path length",
 }
 
 
@@ -135,10 +135,10 @@ def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) ->
     exactly = "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted"
     for headings, rows, caption in (
         (["what it is"], summaries, "your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)"),
-        ([claim.replace("_", ", ") for claim in _WORK], claimed(_WORK), exactly),
-        (_ORDERS, claimed(_ORDERS), "by order; memory in words, beyond weights and input"),
+        ([_CLAIMED[claim] for claim in _WORK], claimed(_WORK), exactly),
+        ([_CLAIMED[claim] for claim in _ORDERS], claimed(_ORDERS), "by order; memory beyond weights and input"),
     ):
-        table = Table(Column("impl", no_wrap=True), *headings, caption=caption, caption_justify="left")
+        table = Table(Column("layer", no_wrap=True), *headings, caption=caption, caption_justify="left")
         for row in rows:
             table.add_row(*row)
         console.print(table)

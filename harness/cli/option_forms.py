@@ -48,6 +48,8 @@ def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) ->
         before, after = arguments[index - 1 : index], arguments[index + 1 : index + 2]
         if text == "=" and before and after:
             raise UsageError(f"write {''.join([*before, text, *after])}, without spaces around '='")
+        if text.startswith("=") and text != "=" and before and before[0].isidentifier():
+            raise UsageError(f"write {before[0]}{text}, without spaces around '='")
         if (
             text.endswith("=")
             and text[:-1].isidentifier()

@@ -195,12 +195,16 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
-    """Measure two layers, or a layer at two commits, side by side.
+    """Measure two layers side by side, or one layer at two commits, in two environments or with two settings.
 
     what is compared:
       impl=A,B                               layer B with layer A, at every size
       ref=main                               the layers of the working tree with those of a branch, tag or commit, which
                                              is checked out beside it; impl=… chooses layers, including your own
+      side='threads=1' side='threads=8'      a layer with two settings, the base first. A side holds axes, environment
+                                             variables as env.NAME=VALUE, and python=ENVIRONMENT; it may be empty
+      env=.venv-a,.venv-b                    a layer in two virtual environments, which need only torch and numpy
+      control=.venv-a2                       with env=: a copy of the first environment, for the control
 
     settings:
       seq_len=… d_model=… and other axes     the axes, as in sweep; allocator=steady by default, without page faults
@@ -221,6 +225,8 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     examples:
       python -m harness compare impl=attention.naive,attention.fused seq_len=256,1024
       python -m harness compare ref=origin/main impl=my.module:MyLayer seq_len=128,512 --markdown comparison.md
+      python -m harness compare side= side='env.OMP_WAIT_POLICY=passive' impl=rnn.torch threads=2
+      python -m harness compare env=.venv-torch26,.venv-torch213 impl=attention.fused seq_len=1024
 
     exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something does; 2 usage error; 3 something could
     not be measured, or the control failed; 130 interrupted

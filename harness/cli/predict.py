@@ -84,6 +84,8 @@ def run_recommend(options: argparse.Namespace) -> int:
 _SHOWN = {"time": formatting.seconds, "memory": formatting.size, "flops": formatting.count, "depth": formatting.count}
 # An interval that reaches further than this factor to either side is too wide to print its ends.
 _GUESS = 100
+# A layer that is the fastest with a lower probability is not recommended.
+_LEAST_SHARE = 0.5
 
 
 def predictions(
@@ -141,7 +143,12 @@ def recommendation(found: Recommendation, where: SizeRequest, memory: int | None
 def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:
     first = found.ranked[0]
     text = [f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call ({_between(first.time)})."]
-    if found.share is None or found.ratio is None:
+    if found.share is not None and found.share < _LEAST_SHARE:
+        text = [
+            f"No clear recommendation at {where}: {first.impl} has the lowest expected time, and is the fastest with "
+            f"probability {found.share:.2f}."
+        ]
+    elif found.share is None or found.ratio is None:
         text.append("It is the only one to choose from.")
     else:
         value, lo, hi = found.ratio.value, found.ratio.lo, found.ratio.hi

@@ -33,7 +33,7 @@ def run_report(options: argparse.Namespace) -> int:
     contents, written = write_report(options.run, not options.no_plots, options.out, options.baseline)
     for notice in contents.notices:
         print(f"harness: {notice}", file=sys.stderr)
-    show_report(contents, options.out or options.run, written, Console())
+    show_report(contents, options.run, options.out or options.run, written, Console())
     if options.open:
         open_report(options.out or options.run)
     return DONE
@@ -50,12 +50,12 @@ def write_report(
         return build(run, drawing, out, baseline)
 
 
-def show_report(contents: "Contents", directory: Path, written: Sequence[str], console: Console) -> None:
-    """Print the answer of a report and the names of its files."""
+def show_report(contents: "Contents", run: Path, directory: Path, written: Sequence[str], console: Console) -> None:
+    """Print the answer of a run's report in `directory`, and the names of its files."""
     from harness.report.report_data import next_steps, show_answer  # loads what fits cost models
 
     show_answer(contents, console)
-    for line in next_steps(contents, directory, written):
+    for line in next_steps(contents, run, directory, written):
         console.out(line, highlight=False)
 
 

@@ -65,7 +65,7 @@ def run_sweep(options: argparse.Namespace) -> int:
             contents, written = write_report(target.path, not options.no_plots, baseline=config.baseline)
             if target.path.absolute().parent == run_directory.RESULTS.absolute():
                 run_directory.link_latest(target.path)
-            show_report(contents, target.path, written, console)
+            show_report(contents, target.path, target.path, written, console)
     if options.open and trials is not None:
         open_report(target.path)
     if trials is None:

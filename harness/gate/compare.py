@@ -201,17 +201,26 @@ COLUMNS = (
     *AXES,
     *("verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control", "base", "reason"),
     *("memory_verdict", "memory_ratio", "flops_verdict", "flops_ratio"),
+    *("base_side", "head_side", "base_versions", "head_versions"),
 )
 
 
-def comparison_table(comparison: Comparison) -> "pd.DataFrame":
+# Columns of each side, and the properties that fill them.
+_ABOUT = (("side", "{}"), ("versions", "{} versions"))
+
+
+def comparison_table(comparison: Comparison, properties: Mapping[str, str] | None = None) -> "pd.DataFrame":
     """The pairs as a tidy DataFrame, one row each: `comparison.csv`.
 
-    Ratios are head over base; `smallest_detectable` is a fraction, 0.05 for 5 %.
+    Ratios are head over base; `smallest_detectable` is a fraction, 0.05 for 5 %. `properties` name the sides and their
+    versions.
     """
     import pandas as pd
 
-    rows = [_row(one, comparison.control) for one in comparison.compared]
+    about = {
+        f"{side}_{name}": (properties or {}).get(key.format(side)) for side in ("base", "head") for name, key in _ABOUT
+    }
+    rows = [_row(one, comparison.control) | about for one in comparison.compared]
     return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
 
 

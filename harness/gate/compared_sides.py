@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,17 @@ import yaml
 from rich.console import Console
 
 from harness import file_io, formatting, layer_lookup
+from harness.background_process import check_interpreter
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.gate.check_rules import Outcome
 from harness.gate.compare import TIME, Comparison, compare_sides, pair_label
+from harness.gate.reporters import FLOAT64, versions_sentences
+from harness.gate.side_settings import SideSettings
 from harness.layer_lookup import Traits
-from harness.machine import unlike
+from harness.machine import unlike, versions_text
+from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
 from harness.measure.outcome import TrialOutcome
 from harness.measure.progress import ComparisonScreen
@@ -41,8 +45,9 @@ _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 class ComparisonRequest:
     """What to compare.
 
-    `impls` are the layers of base and head, `None` if the working tree is compared with `ref`. Timing ends after this
-    number of `minutes`.
+    `impls` are the layers of base and head, if two layers are compared. With `ref`, the working tree is compared with
+    that commit. `sides` are two settings of one layer, and `control` is the interpreter of a copy of the base's
+    environment. Timing ends after this number of `minutes`.
     """
 
     config: SweepConfig
@@ -50,17 +55,35 @@ class ComparisonRequest:
     ref: str | None
     impls: tuple[str, str] | None
     minutes: float
+    sides: tuple[SideSettings, SideSettings] | None = None
+    control: str | None = None
 
     @property
     def title(self) -> str:
         """A short description of what is compared."""
+        if self.sides is not None:
+            return f"compare {self.config.axes['impl'][0]}: {self.sides[1].name} with {self.sides[0].name}"
         if self.impls is None:
             return f"compare the working tree with {self.ref}"
         return f"compare {self.impls[1]} with {self.impls[0]}"
 
-    def settings(self, base: str | None) -> dict[str, Any]:
-        """What an interrupted comparison must have in common with one that continues it; `base` is a commit."""
-        own = {"impls": self.impls, "base": base, "minutes": f"{self.minutes:g}", **asdict(self.rules)}
+    def config_of(self, side: int) -> SweepConfig:
+        """The configuration of the base (0) or of the head (1)."""
+        return self.sides[side].config if self.sides is not None else self.config
+
+    def settings(self, properties: Mapping[str, str]) -> dict[str, Any]:
+        """What an interrupted comparison must have in common with one that continues it.
+
+        `properties` hold the commit of the base, or the versions of both sides.
+        """
+        own = {
+            "impls": self.impls,
+            "base": properties.get("base"),
+            "minutes": f"{self.minutes:g}",
+            **asdict(self.rules),
+        }
+        if self.sides is not None:
+            own |= {**properties, "control": self.control}
         return {**yaml.safe_load(self.config.yaml), **json.loads(json.dumps(own))}
 
 
@@ -87,11 +110,13 @@ def measure_comparison(
         opened = stack.enter_context(_open_sides(request, out))
         pairs = _pairs(request, opened)
         stack.enter_context(run_directory.Lock(out))
-        machine = opened.head.machine()
-        past = _begin(request, opened, out, machine)
+        machines = _describe_machines(request, opened)
+        opened.properties |= _compare_references(pairs[0][0], opened) if request.sides is not None else {}
+        past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
         console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})", highlight=False)
+        console.out("\n".join(versions_sentences(opened.properties)), highlight=False)
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
             console.out(f"{out}: continued after {len(past)} blocks in {used}", highlight=False)
@@ -102,7 +127,7 @@ def measure_comparison(
             if run_directory.is_run(out / name):
                 before, _ = read_resume_state(out / name)
             else:
-                run_directory.create(out / name, request.config.yaml, machine)
+                run_directory.create(out / name, request.config_of(at).yaml, machines[at])
             cases = list(dict.fromkeys(pair[at] for pair in pairs))
             ready.append(session.measure_into(out / name, cases, console, "prepare", before).open)
             lines.append({line.case: line for line in summarise.summarise_run(out / name, session.precision)[0]})
@@ -116,7 +141,7 @@ def measure_comparison(
             rest = (request.config.seed, write, stack.enter_context(screen), limit_s, past or ())
             measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *rest)
     comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
-    return comparison, {**opened.properties, "torch": str(machine["torch"].get("version"))}, opened.lacking
+    return comparison, {**opened.properties, "torch": str(machines[1]["torch"].get("version"))}, opened.lacking
 
 
 # The files of a comparison: its settings, its blocks, and its result, which it has only once it has ended.
@@ -135,7 +160,9 @@ def _begin(
     request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Mapping[str, Any]
 ) -> list[dict[str, Any]] | None:
     """Store the settings of a new comparison in `out`, or read the blocks of one that continues; None if it is new."""
-    settings, code = request.settings(opened.properties.get("base")), code_digests(opened.head.traits)
+    settings, code = request.settings(opened.properties), code_digests(opened.head.traits)
+    if request.sides is not None:  # two environments may hold two states of the layer
+        code |= {f"{impl} of the base": files for impl, files in code_digests(opened.base.traits).items()}
     if not (out / REQUEST).is_file():
         about = {"settings": settings, "code": code, "machine": machine}
         file_io.write_atomically(out / REQUEST, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
@@ -165,13 +192,16 @@ def _read_blocks(path: Path) -> list[dict[str, Any]]:
 
 
 def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
-    """The pairs of cases to compare, base and head."""
+    """The pairs of cases to compare, base and head. Raises UsageError if both sides of a pair are the same."""
+    own = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
     impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.traits]
     pairs: dict[tuple[Case, Case], None] = {}
     for base, head in impls:
         for point in product(*(request.config.axes[axis] if axis != "impl" else (base,) for axis in AXES)):
-            of_base = collapsed(Case(*point), opened.base.has_heads)
-            of_head = collapsed(Case(head, *point[1:]), opened.head.has_heads)
+            of_base = collapsed(replace(Case(*point), **own[0]), opened.base.has_heads)
+            of_head = collapsed(replace(Case(head, *point[1:]), **own[1]), opened.head.has_heads)
+            if request.sides and opened.sides.interchangeable and of_base == of_head:
+                raise UsageError(f"both sides are the same case, {of_base}: let another setting differ")
             pairs[of_base, of_head] = None
     return list(pairs)
 
@@ -183,24 +213,88 @@ def _open_sides(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides]:
     Raises UsageError if a layer cannot be loaded, or is the same on both sides.
     """
     if request.ref is None:
-        base = _session(request.config, out / COMPILE_CACHE, None)
-        head = Session(base.executor.twin(), base.precision, base.seed)
-        with Sides(base.executor, head.executor, interchangeable=True) as sides:
-            base.cases(request.config)
-            head.traits = base.traits
-            base.check_devices(request.config)
-            yield _OpenSides(sides, base, head)
+        with _open_runtimes(request, out) as opened:
+            yield opened
         return
     with worktree(request.ref) as tree:
-        base = _session(request.config, out / COMPILE_CACHE / "base", tree.path(sys.path))
-        head = _session(request.config, out / COMPILE_CACHE / "head", tree.own_path(sys.path))
+        base = _session(request.config, out / COMPILE_CACHE / "base", Runtime(path=tree.path(sys.path)))
+        head = _session(request.config, out / COMPILE_CACHE / "head", Runtime(path=tree.own_path(sys.path)))
         with Sides(base.executor, head.executor) as sides:
             head.check_devices(request.config)
             yield _of_two_trees(request, _OpenSides(sides, base, head, properties={"base": tree.commit}), tree)
 
 
-def _session(config: SweepConfig, cache: Path, path: list[str] | None) -> Session:
-    session = Session.of(config, cache, path)
+@contextmanager
+def _open_runtimes(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides]:
+    """Both sides of the working tree, each in its own runtime. Sides with the same runtime are interchangeable."""
+    runtimes = [side.runtime for side in request.sides] if request.sides else [OF_DRIVER, OF_DRIVER]
+    for python in filter(None, dict.fromkeys([*(one.python for one in runtimes), request.control])):
+        check_interpreter(python)
+    alike, control = runtimes[0] == runtimes[1] and request.control is None, None
+    if alike:
+        base = _session(request.config, out / COMPILE_CACHE, runtimes[0])
+        head = Session(base.executor.twin(), base.precision, base.seed)
+        head.traits = base.traits
+    else:
+        base, head = (
+            _session(request.config, out / COMPILE_CACHE / name, runtime)
+            for name, runtime in zip(("base", "head"), runtimes, strict=True)
+        )
+        control = base.executor.twin(request.control)
+    names = {name: side.name for name, side in zip(("base", "head"), request.sides or (), strict=False)}
+    with Sides(base.executor, head.executor, alike, control) as sides:
+        for at, session in enumerate((base, head)):
+            try:
+                for impl in request.config.axes["impl"]:
+                    session.describe(impl)
+                session.check_devices(request.config_of(at))
+            except UsageError as error:
+                if request.sides is None:
+                    raise
+                raise UsageError(f"side '{request.sides[at].name}': {error}") from error
+        yield _OpenSides(sides, base, head, properties=names)
+
+
+def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The machine as base and head see it. Their versions become properties.
+
+    Raises UsageError if a control of its own has other versions than the base.
+    """
+    impls = list(opened.head.traits)
+    head = opened.head.machine(impls=impls)
+    base = head if opened.sides.interchangeable else opened.base.machine(impls=impls)
+    found = {"base": versions_text(base), "head": versions_text(head)}
+    opened.properties |= {f"{side} versions": text for side, text in found.items()}
+    if request.control is not None:
+        control = Session(opened.sides.control, opened.base.precision, opened.base.seed)
+        versions = versions_text(control.machine(impls=impls))
+        if versions != found["base"]:
+            raise UsageError(
+                f"control={request.control} has {versions}, and the base has {found['base']}: give a copy of the base"
+            )
+    return base, head
+
+
+# Outputs in float64 that differ by less, as a share of their norm, are the same up to rounding.
+_ROUNDING = 1e-4
+
+
+def _compare_references(case: Case, opened: _OpenSides) -> dict[str, str]:
+    """Whether the references of both sides return the same output in float64, as a property.
+
+    Nothing is said of interchangeable sides, and of a layer that a side cannot build.
+    """
+    executors = (opened.sides.base, opened.sides.head)
+    found = [] if opened.sides.interchangeable else [one.ask("reference", case.small()) for one in executors]
+    if not found or not all(one.ok for one in found):
+        return {}
+    was, now = (one.values["projections"] for one in found)
+    alike = all(abs(a - b) <= _ROUNDING * was[0] for a, b in zip(was, now, strict=True))
+    return {FLOAT64: "equal" if alike else "different"}
+
+
+def _session(config: SweepConfig, cache: Path, runtime: Runtime) -> Session:
+    session = Session.of(config, cache, runtime)
     if config.memory_limit is None:
         session.executor.memory_limit //= 2  # a trial of each side runs at the same time
     return session

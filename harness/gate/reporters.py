@@ -182,6 +182,22 @@ def _outcome_row(group: Sequence[Outcome]) -> Row:
     return (Cell(shown.verdict.outcome, _COLORS.get(shown.verdict, "open")), shown.impl, shown.quantity, why)
 
 
+# The property that tells whether both sides have equal outputs in float64.
+FLOAT64 = "outputs in float64"
+
+
+def versions_sentences(properties: Mapping[str, str]) -> list[str]:
+    """Sentences that name the versions of each side of a comparison, and say if the sides compute different outputs."""
+    base, head = (properties[f"{side} versions"] for side in ("base", "head"))
+    found = [f"Both sides run {base}."] if base == head else [f"The base runs {base}.", f"The head runs {head}."]
+    if properties.get(FLOAT64) == "different":
+        found.append(
+            "The outputs of both sides differ in float64: the layer computes something else, or draws other weights "
+            "from the same seed."
+        )
+    return found
+
+
 def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
     """Print a comparison: a table with one row per pair, then sentences about the results.
 

@@ -26,6 +26,7 @@ from harness.errors import UsageError
 from harness.file_io import read_json, write_atomically
 from harness.layer_lookup import Traits
 from harness.machine import unlike, usable_cpus
+from harness.measure.fork_client import Runtime
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import Session
 from harness.results import run_directory
@@ -178,7 +179,7 @@ def _measure(shard: Shard, given: int | None) -> None:
     write_state(run, shard.index, RUNNING)
     # A directory per host: several nodes may compile at the same time.
     cache = run / "compile-cache" / platform.node()
-    with Session.of(config, cache, shard.path) as session:
+    with Session.of(config, cache, Runtime(path=shard.path)) as session:
         session.traits.update(shard.traits)
         session.check_devices(config)
         machine = session.machine(given)

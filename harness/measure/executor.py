@@ -5,7 +5,7 @@ The module also has the rules for layers that compile.
 
 import hashlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,16 @@ import psutil
 
 from harness import layer_lookup
 from harness.errors import UsageError
-from harness.measure.fork_client import ForkServer, ForkServerLost, NoAnswer, NoProcess, TurnTrial, TurnTrialFailed
+from harness.measure.fork_client import (
+    OF_DRIVER,
+    ForkServer,
+    ForkServerLost,
+    NoAnswer,
+    NoProcess,
+    Runtime,
+    TurnTrial,
+    TurnTrialFailed,
+)
 from harness.measure.outcome import TrialOutcome, printable_reason
 from harness.results.row import KINDS
 from harness.sweep_axes import Case
@@ -92,7 +101,7 @@ class Executor:
     Weights and inputs are drawn from `seed`. `trial_s` is the sampling time of a timed trial. A trial may take
     `timeout_s`, and one that compiles `compile_timeout_s`. All three are in seconds. A trial may allocate
     `memory_limit` bytes (None: 90 % of the memory that is free now). Compiled code is kept under `compile_cache`, or in
-    torch's own directory. `path` replaces `sys.path` in the search for layers.
+    torch's own directory. Trials run in `runtime`.
 
     Trials that compile have a separate fork server. With the compiler imported, a server is half as large again, and
     every trial forked from it would bear that cost. A user's module that is slow to import also has a separate server.
@@ -108,11 +117,11 @@ class Executor:
         memory_limit: int | None = None,
         compile_timeout_s: float = COMPILE_TIMEOUT_S,
         compile_cache: Path | None = None,
-        path: Sequence[str] | None = None,
+        runtime: Runtime = OF_DRIVER,
     ) -> None:
         self.seed = seed
         self.trial_s = trial_s
-        self._path = path
+        self.runtime = runtime
         self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
         self._compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
@@ -131,10 +140,14 @@ class Executor:
         for which in list(self._servers):
             self._drop_server(which)
 
-    def twin(self) -> "Executor":
-        """A copy with separate fork servers. Both executors share their knowledge about layers."""
+    def twin(self, python: str | None = None) -> "Executor":
+        """A copy with separate fork servers. Both executors share their knowledge about layers.
+
+        `python` is the copy's interpreter, if not the same.
+        """
         other = copy(self)
         other._servers = {}
+        other.runtime = replace(self.runtime, python=python or self.runtime.python)
         return other
 
     def start(self) -> None:
@@ -241,7 +254,7 @@ class Executor:
     def _server(self, compiles: bool, module: str) -> ForkServer:
         """The fork server with this key, started if necessary."""
         if (compiles, module) not in self._servers:
-            self._servers[compiles, module] = ForkServer(self._path)
+            self._servers[compiles, module] = ForkServer(self.runtime)
         return self._servers[compiles, module]
 
     def _warm_server(self, which: tuple[bool, str]) -> ForkServer:
@@ -253,7 +266,8 @@ class Executor:
             raise
         except ForkServerLost as error:
             del self._servers[which]
-            raise UsageError("the fork server did not start: can torch be imported?") from error
+            by = f" by {self.runtime.python}" if self.runtime.python else ""
+            raise UsageError(f"the fork server did not start: can torch be imported{by}?") from error
         return server
 
     def _drop_server(self, which: tuple[bool, str]) -> None:

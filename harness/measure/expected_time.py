@@ -47,7 +47,7 @@ _IN_TRAINING = 0.75
 # Seconds that a process takes beside calls of its layer: to time it, to count its facts, to verify it.
 _TRIAL_S, _FACTS_S, _VERIFY_S = 0.037, 0.045, 0.07
 # Calls of a timed trial beside its samples, samples at least, and calls of the two other kinds.
-_OTHER_CALLS, _LEAST_SAMPLES, _FACTS_CALLS, _VERIFY_CALLS = 2.5, 3, 8, 12
+_OTHER_CALLS, _LEAST_SAMPLES, _FACTS_CALLS, _VERIFY_CALLS = 1.7, 3, 8, 12
 # Counting takes longer than the operations that are counted.
 _COUNTED_OPERATION_S, _VERIFIED_OPERATION_S = 25e-6, 40e-6
 # The start of the processes, and the report.

@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness import file_io
-from harness.background_process import search_path
+from harness.background_process import PLACE, search_path
 from harness.measure.outcome import MOST_BYTES, InvalidAnswer, TrialOutcome, check_line, parsed
 from harness.trial.sandbox import NOTICE, REFUSED, STOPPED
 
@@ -32,20 +32,46 @@ _STOP_S = 50e-6
 # A wait for a trial is made of slices, each of which counts for at most twice its length.
 _SLICE_S = 5.0
 # The fork server imports the driver's harness, whatever its current directory is. Layers may come from another search
-# path.
+# path. Without one, the interpreter is not the driver's: it finds everything but the harness along its own path.
 _BOOT = """
-import gc, json, signal, sys
+import gc, json, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the driver, which decides when trials end
 gc.disable()  # over a hundred thousand objects that all stay: until `serve` has set them aside
-sys.path[:] = json.loads(sys.argv[1])
+first, path = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+if path is None:
+    path = [entry for entry in sys.path if entry not in ("", os.getcwd())]
+    sys.path[:] = [*first, *path]
+    import impls
+    path.append(os.getcwd())
+else:
+    sys.path[:] = first
 import harness
-sys.path[:] = json.loads(sys.argv[2])
+sys.path[:] = path
 from pathlib import Path
 from harness.trial import sandbox
 sandbox.supervise(int(sys.argv[4]), Path(sys.argv[3]))
 from harness.trial import fork_server
 fork_server.serve(int(sys.argv[4]))
 """
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What the processes of trials run in.
+
+    - `python`: the interpreter; None is the driver's own.
+    - `variables`: environment variables, beside the driver's.
+    - `path`: replaces the driver's `sys.path` in the search for layers. Another interpreter has its own path instead,
+      and the current directory.
+    """
+
+    python: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    path: Sequence[str] | None = None
+
+
+# The driver's interpreter, variables and search path.
+OF_DRIVER = Runtime()
 
 
 class ForkServerLost(Exception):
@@ -70,22 +96,24 @@ class NoAnswer(ForkServerLost):
 
 
 class ForkServer:
-    """A fork server, as the driver sees it. It searches for layers along `path`, if that is given.
+    """A fork server in a runtime, as the driver sees it.
 
     `trial` is the process id of the running trial, if any.
     """
 
-    def __init__(self, path: Sequence[str] | None = None) -> None:
+    def __init__(self, runtime: Runtime = OF_DRIVER) -> None:
         _open_missing_streams()
         own = search_path(sys.path)
+        paths = (own, runtime.path or own) if runtime.python is None else ([str(PLACE)], None)
         self._socket, theirs = socket.socketpair()
         self._scratch = file_io.make_scratch()
-        arguments = [*map(json.dumps, (own, path or own)), str(self._scratch), str(theirs.fileno())]
+        arguments = [*map(json.dumps, paths), str(self._scratch), str(theirs.fileno())]
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _BOOT, *arguments],
+                    [runtime.python or sys.executable, "-c", _BOOT, *arguments],
                     pass_fds=[theirs.fileno()],
+                    env={**os.environ, **runtime.variables},
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
                 )

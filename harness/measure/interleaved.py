@@ -131,12 +131,14 @@ class Pair:
 class Sides:
     """The executors of base, head and control, all different ones in `all`. A context manager.
 
-    The control is a second base. With `interchangeable`, base and head find the same layers. Either executor can then
-    serve either side, and the head's is the control's, too.
+    The control is a second base, by default a twin. With `interchangeable`, base and head find the same layers. Either
+    executor can then serve either side, and the head's is the control's, too.
     """
 
-    def __init__(self, base: Executor, head: Executor, interchangeable: bool = False) -> None:
-        self.base, self.head, self.control = base, head, head if interchangeable else base.twin()
+    def __init__(
+        self, base: Executor, head: Executor, interchangeable: bool = False, control: Executor | None = None
+    ) -> None:
+        self.base, self.head, self.control = base, head, head if interchangeable else control or base.twin()
         self.all = (base, head) if interchangeable else (base, head, self.control)
         self.interchangeable = interchangeable
 

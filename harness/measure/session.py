@@ -27,6 +27,7 @@ from harness.layer_lookup import Traits
 from harness.machine import describe_machine, unlike
 from harness.measure.executor import Executor
 from harness.measure.expected_time import LEAST_RATES, CallCosts, ExpectedTime, Rates, costs_by_claims, costs_by_growth
+from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise
@@ -89,8 +90,8 @@ class Session:
         self.traits: dict[str, Traits] = {}
 
     @classmethod
-    def of(cls, config: SweepConfig, compile_cache: Path | None = None, path: Sequence[str] | None = None) -> "Session":
-        """A session as configured. `path` replaces this process's `sys.path` in the search for layers."""
+    def of(cls, config: SweepConfig, compile_cache: Path | None = None, runtime: Runtime = OF_DRIVER) -> "Session":
+        """A session as configured, whose trials run in `runtime`."""
         executor = Executor(
             seed=config.seed,
             trial_s=config.precision.trial_s,
@@ -98,7 +99,7 @@ class Session:
             memory_limit=config.memory_limit,
             compile_timeout_s=config.compile_timeout_s,
             compile_cache=compile_cache,
-            path=path,
+            runtime=runtime,
         )
         return cls(executor, config.precision, config.seed)
 
@@ -187,12 +188,16 @@ class Session:
             instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
             raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}")
 
-    def machine(self, usable: int | None = None) -> dict[str, Any]:
-        """The description of the machine, with `usable` CPUs. Raises UsageError if torch cannot report it."""
-        facts = self.executor.ask("machine")
+    def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
+        """The description of the machine, with `usable` CPUs and the packages of the layers `impls`.
+
+        Raises UsageError if torch cannot report it.
+        """
+        modules = [package for package in map(layer_lookup.package_of, impls) if package]
+        facts = self.executor.ask("machine", extra={"modules": modules})
         if not facts.ok:
             raise UsageError(f"the machine could not be described ({facts.status}: {facts.reason}): try again")
-        return describe_machine(facts.values, usable)
+        return describe_machine(facts.values, usable, self.executor.runtime.variables)
 
     def measure(
         self,

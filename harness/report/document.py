@@ -5,7 +5,7 @@ macros of `html/templates/parts/macros.html` lay the same tables out. Each back 
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
@@ -63,9 +63,8 @@ class Table:
     """A table, which may have a title; `about` follows the title in brackets.
 
     `columns` maps each heading to the kinds of its cells, separated by spaces. `n` is a number. A terminal leaves out
-    `optional` columns that it has no room for, the last one first, and always those of kind `report`, which come last.
-    `note` explains the optional columns. The page knows
-    more kinds: they are the classes of its style sheets. It numbers the `notes` that cells refer to.
+    `optional` columns that it has no room for, the last one first. What some columns mean is `explained`, by heading.
+    The page knows more kinds: they are the classes of its style sheets. It numbers the `notes` that cells refer to.
 
     The rows are either `rows` or, for the page alone, `groups` of rows by their heading row.
     """
@@ -75,8 +74,21 @@ class Table:
     groups: Groups = field(default_factory=dict)
     title: str = ""
     about: str = ""
-    note: str = ""
+    explained: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+
+    def without_empty(self, *headings: str) -> "Table":
+        """The table without those of these columns that are empty in all rows."""
+        empty = [
+            heading in headings and not any(map(_text_in(at), self.rows)) for at, heading in enumerate(self.columns)
+        ]
+        columns = {heading: kind for (heading, kind), gone in zip(self.columns.items(), empty, strict=True) if not gone}
+        rows = [[cell for cell, gone in zip(row, empty, strict=True) if not gone] for row in self.rows]
+        return replace(self, columns=columns, rows=rows)
+
+    def note(self, shown: Iterable[str]) -> str:
+        """What the `shown` columns mean, as one line."""
+        return "; ".join(f"{heading}: {self.explained[heading]}" for heading in shown if heading in self.explained)
 
     @property
     def caption(self) -> str:
@@ -89,8 +101,7 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Fit the table to the console: names are folded first, after optional columns of other names are left out."""
-        of_terminal = [heading for heading in self.columns if not self.is_a("report", heading)]
-        shown = list(of_terminal)
+        shown = list(self.columns)
         unbounded = options.update_width(_UNBOUNDED)
 
         def fits(longest_name: int) -> bool:
@@ -101,9 +112,9 @@ class Table:
             shown.pop()
         yield self._grid(shown, whole_numbers=fits(_LEAST_NAME))
         # Not as the table's caption: rich cuts the end of a line that is as wide as the table.
-        if self.note and self.is_a("optional", shown[-1]):
-            yield Text(self.note)
-        if left_out := of_terminal[len(shown) :]:
+        if note := self.note(shown):
+            yield Text(note)
+        if left_out := list(self.columns)[len(shown) :]:
             yield Text(f"no room here for: {', '.join(left_out)}; see report.md".replace("\n", " "))
 
     def _grid(self, shown: Sequence[str], whole_numbers: bool, longest_name: int | None = None) -> RichTable:
@@ -126,6 +137,11 @@ _WHOLE_NAME = 28
 _LEAST_NAME = 12
 _UNBOUNDED = 10_000
 _COLOURS = {"bad": "red", "good": "green", "unmeasured": "magenta", "open": "yellow"}
+
+
+def _text_in(at: int) -> Callable[[Row], str]:
+    """A function that returns the text of a row's cell at this place."""
+    return lambda row: cell.text if isinstance(cell := row[at], Cell) else cell
 
 
 def _terminal_text(cell: Cell | str) -> Text:

@@ -283,6 +283,22 @@ class Curve:
         """`(n, cost)` of each case."""
         return list(zip(self.n, self.value, strict=True))
 
+    def ends(self) -> list[tuple[float | None, float | None]]:
+        """The ends of each case's interval."""
+        return list(zip(self.lo, self.hi, strict=True))
+
+
+BARS = "bars: 95 % confidence intervals"
+BEYOND = "arrow heads: beyond the axis"
+
+
+def bars_caption(ends: Iterable[tuple[float | None, float | None]], axis: Mapping[str, Any]) -> str:
+    """What to say about error bars with these ends along an axis; empty if no bar has both ends."""
+    low, high = axis["range"]
+    known = [(lo, hi) for lo, hi in ends if lo is not None and hi is not None]
+    goes_on = any(lo < low or hi > high for lo, hi in known)
+    return f"{BARS}{f' ({BEYOND})' if goes_on else ''}" if known else ""
+
 
 @dataclass(frozen=True)
 class FailedCase:

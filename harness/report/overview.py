@@ -6,6 +6,7 @@ The static picture and the page draw the same overview. It is plain data, so tha
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from harness.analysis.crossovers import Crossover
@@ -23,13 +24,14 @@ from harness.report.figure_panels import (
     Facet,
     Panel,
     PanelSetting,
+    bars_caption,
     cost_curves,
     fullest_panel,
     of_panel,
     size_axis,
 )
 from harness.report.text.costs import law_formula
-from harness.report.text.growth import depth_sentence, exponent_sentence, ratio_sentence
+from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 from harness.sweep_axes import Setting
 
 # The costs of the overview, from left to right, with their metrics.
@@ -53,19 +55,22 @@ class CostChart:
 class Crossing:
     """The crossover to mark in the chart of time: at `n`, with its interval, in the colour of `impl`.
 
-    From `n` on, `impl` takes less time than another layer. `sentence` says which.
+    From `n` on, `impl` takes less time than another layer. `label` has the numbers in words.
     """
 
     impl: str
     n: float
     lo: float
     hi: float
-    sentence: str
+    label: str
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The charts of one setting, its name in file names, and a caption. `n` is the axis of all charts."""
+    """The charts of one setting, its name in file names, the finding as title, and a caption about what is drawn.
+
+    `n` is the axis of all charts.
+    """
 
     name: str
     title: str
@@ -96,18 +101,20 @@ def overview(setting: PanelSetting, laws: Laws, crossovers: Mapping[Facet, list[
     own = [c for c in of_panel(crossovers, setting, whole) if c.metric == "time" and {c.slower, c.faster} <= {*impls}]
     timed = next((chart.curves for chart in drawn if chart.metric == "time"), [])
     crossing, fastest = _fastest(timed, own, " of these" if selection else "")
+    first = drawn[0]
+    title = (
+        fastest or ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time") or "Cost per call"
+    )
+    bars = (bars_caption((end for curve in one.curves for end in curve.ends()), one.axis) for one in drawn)
+    captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, selection, *bars
     return Overview(
         name=setting.name,
-        title=f"Cost per call at d = {panel.d_model}, h = {panel.num_heads}",
-        caption="; ".join(filter(None, (setting.title, selection))),
+        title=title.removesuffix("."),
+        caption="; ".join(filter(None, captions)),
         n=size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
-        charts=[_with_sentence(chart, fastest) if chart.metric == "time" else chart for chart in drawn],
+        charts=[replace(chart, message="") if chart.message == title else chart for chart in drawn],
         crossing=crossing,
     )
-
-
-def _with_sentence(chart: CostChart, sentence: str) -> CostChart:
-    return replace(chart, message=" ".join(filter(None, (chart.message, sentence))))
 
 
 def overview_layers(panel: Panel) -> tuple[list[str], str]:
@@ -177,7 +184,7 @@ def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]
 
 
 def _fastest(timed: Sequence[Curve], found: Sequence[Crossover], of_these: str) -> tuple[Crossing | None, str]:
-    """The crossing from which on one layer is the fastest, or else a sentence about the fastest at the largest n.
+    """A sentence about the fastest at the largest n, and the crossing from which on it is the fastest, if one is sure.
 
     If no layer is surely the fastest there, it is the last crossing of a layer that may be. The sentence is empty if
     nothing was compared.
@@ -195,8 +202,12 @@ def _fastest(timed: Sequence[Curve], found: Sequence[Crossover], of_these: str) 
     if crossings:
         latest = max(crossings, key=lambda c: c.seq_len or 0.0)
         names = f"{printable(latest.faster)} is faster than {printable(latest.slower)}"
-        return _crossing(latest, latest.seq_len_hi or 0.0, names), ""
-    return None, f"No layer is surely the fastest{of_these} at n = {last}." if found else ""
+        return _crossing(latest, latest.seq_len_hi or 0.0, names)
+    near = [impl for impl in impls if impl not in slower]
+    compared = {frozenset((c.slower, c.faster)) for c in found}
+    every = all(map(compared.__contains__, map(frozenset, combinations(near, 2))))
+    names = f": {names_of(near, impls)} are within measurement error" if every and len(near) > 1 else ""
+    return None, f"No clear winner{of_these} at n = {last}{names}." if found else ""
 
 
 def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None, str]:
@@ -208,10 +219,10 @@ def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None,
     open_until = max((c.seq_len_hi or 0.0 for c in pairs if c.seq_len is None), default=0.0)
     if open_until > (latest.seq_len or 0.0):  # noise alone could have made a crossing
         return None, f"{what} from n = {hi:.0f} on; below that, this is not sure."
-    return _crossing(latest, hi, what), ""
+    return _crossing(latest, hi, what)
 
 
-def _crossing(c: Crossover, hi: float, what: str) -> Crossing:
+def _crossing(c: Crossover, hi: float, what: str) -> tuple[Crossing, str]:
     n, lo = c.seq_len or 0.0, c.seq_len_lo or 0.0
-    between = f" ({lo:.0f} – {hi:.0f})" if round(lo) != round(hi) else ""
-    return Crossing(c.faster, n, lo, hi, f"{what} above n = {n:.0f}{between}.")
+    label = f"n = {n:.0f}" + (f" ({lo:.0f} – {hi:.0f})" if round(lo) != round(hi) else "")
+    return Crossing(c.faster, n, lo, hi, label), f"{what} above {label}."

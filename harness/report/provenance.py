@@ -138,6 +138,11 @@ class Provenance:
     machine: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    @property
+    def precision(self) -> str:
+        """The name of the precision, or its values if it has none."""
+        return self.changed.get("precision", _DEFAULT_PRECISION)
+
 
 def provenance_of(stored: StoredRun) -> Provenance:
     """Return the provenance of a stored run. Raises UsageError if its configuration is not a sweep's."""

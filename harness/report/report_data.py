@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, costs
 from harness.results.columns import CaseResult
+from harness.sweep_axes import SETTINGS
 
 NOWHERE = Provenance("", {}, "", {})
 # The facts about the machine that describe a run in a few words, and what precedes those unclear without their names.
@@ -75,13 +77,13 @@ class Contents:
         self.published = claims.published_section(paper, hardware) if paper else None
         self.failures = cautions.failures_table(lines)
         self.failed = cautions.failure_remarks(lines)
-        self.quality = cautions.quality_sentences(lines, provenance.machine)
+        self.quality = cautions.quality_sentences(lines, provenance.machine, provenance.precision)
         self.cautions = cautions.report_cautions(lines)
         self.above_roof = points_above_roof(findings.roof_points)
 
 
-# The most sentences below the tables of a terminal. The reports have all of them.
-_MOST_SENTENCES = 6
+# The most lines of sentences below the tables of a terminal, and of a narrow one. The reports have all of them.
+_MOST_LINES, _MOST_NARROW_LINES, _NARROW = 6, 9, 80
 
 
 def show_answer(contents: Contents, console: Console) -> None:
@@ -92,13 +94,13 @@ def show_answer(contents: Contents, console: Console) -> None:
         parts += (one.table, "")
     if not contents.answers:
         parts += ("Nothing was timed.", "")
-    show([*parts, *_sentences(contents)], console)
+    show([*parts, *_sentences(contents, console.width)], console)
 
 
-def _sentences(contents: Contents) -> list[str]:
+def _sentences(contents: Contents, width: int) -> list[str]:
     """The most important sentences, in the order: fastest, crossovers, claims, failures, remarks about the numbers.
 
-    If there are too many, the first of each kind stay.
+    If they take too many lines of this width, the first of each kind stay, a refuted claim before all others.
     """
     several = len(contents.answers) > 1
     paper = contents.findings.published
@@ -106,37 +108,44 @@ def _sentences(contents: Contents) -> list[str]:
         [f"{one.title}: {one.fastest}" if several else one.fastest for one in contents.answers if one.fastest],
         [sentence for one in contents.answers for sentence in one.crossovers],
         [claims.claim_count(paper.claims), *map(claims.claim_sentence, paper.claims)] if paper else [],
-        [*filter(None, [contents.verdicts]), *contents.refuted],
+        [*filter(None, [contents.verdicts])],
+        contents.refuted,
         contents.failed,
         [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
     ]
-    number = [0] * len(kinds)
-    while sum(number) < _MOST_SENTENCES and any(map(_is_left, kinds, number)):
-        kind = min((at for at in range(len(kinds)) if number[at] < len(kinds[at])), key=lambda at: number[at])
-        number[kind] += 1
+    lines = [[len(textwrap.wrap(sentence, width)) for sentence in kind] for kind in kinds]
+    room = _MOST_LINES if width >= _NARROW else _MOST_NARROW_LINES
+    if sum(map(sum, lines)) > room:
+        room -= 1  # for the line that counts the others
+    number, fitting = [0] * len(kinds), [at for at, kind in enumerate(kinds) if kind]
+    while fitting:
+        kind = min(fitting, key=lambda at: (number[at], kinds[at] is not contents.refuted))
+        if number[kind] < len(kinds[kind]) and lines[kind][number[kind]] <= room:
+            room -= lines[kind][number[kind]]
+            number[kind] += 1
+        else:
+            fitting.remove(kind)
     left = sum(map(len, kinds)) - sum(number)
     shown = [sentence for kind, most in zip(kinds, number, strict=True) for sentence in kind[:most]]
     return [*shown, f"And {left} more: see report.md."] if left else shown
 
 
-def _is_left(kind: Sequence[str], shown: int) -> bool:
-    return shown < len(kind)
-
-
-def next_steps(contents: Contents, directory: Path, written: Sequence[str]) -> list[str]:
-    """Where the report is, and a command to go on with."""
+def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence[str]) -> list[str]:
+    """Where the report of the run is, which was written to `directory`, and a command to go on with."""
     tables = " ".join(name for name in written if name.endswith(".csv"))
     lines = [
         f"Report: {directory / 'report.html'}",
         f"Tables: {tables}" + ("; pictures: plots/" if "plots/" in written else ""),
     ]
-    if len(contents.answers) == 1 and contents.findings.laws:
+    if contents.answers and contents.findings.laws:
         panel = contents.answers[0].panel
-        largest = max(line.seq_len for line in panel.lines)
-        sizes = f"seq_len={2 * largest} d_model={panel.d_model} num_heads={panel.num_heads}"
+        largest = max(panel.lines, key=lambda line: line.seq_len)
+        varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
+        sizes = f"seq_len={2 * largest.seq_len} d_model={panel.d_model} num_heads={panel.num_heads}"
+        options = [sizes, *(f"{axis}={getattr(largest, axis)}" for axis in varying)]
         impls = {line.impl for line in panel.lines if line.time_s}
         command = "recommend" if len(impls) > 1 else "predict"
-        lines.append(f"Next:   python -m harness {command} {shlex.quote(str(directory))} {sizes}")
+        lines.append(f"Next:   python -m harness {command} {shlex.quote(str(run))} {' '.join(options)}")
     return ["", *lines]
 
 
@@ -162,7 +171,10 @@ def _short(contents: Contents) -> Iterator[Part]:
         yield Section(one.title if several else "", [Sentence(first, "lede"), others, one.table])
     if len(contents.answers) > _MOST_SETTINGS:
         yield Sentence(f"… and {len(contents.answers) - _MOST_SETTINGS} more settings: see report.html.")
-    yield Sentence(costs.SCALING_EXPONENT, "note") if contents.answers else Sentence("Nothing was timed.")
+    tables = [one.table for one in contents.answers[:_MOST_SETTINGS]]
+    yield from (Sentence(note, "note") for note in dict.fromkeys(table.note(table.columns) for table in tables))
+    if not tables:
+        yield Sentence("Nothing was timed.")
     overview = claims.claims_overview(contents.findings.verdicts)
     yield Section("Claims", [Sentence(contents.verdicts), overview, contents.refuted[:_MOST]])
     yield from map(Sentence, contents.held_out)

@@ -240,6 +240,7 @@ KINDS: dict[str, TrialKind] = {
             "compiled": _none_or(_flag),
         }
     ),
+    "reference": TrialKind({"projections": _list_of(_finite)}),
     "compile": TrialKind(
         {"compile_s": _at_least_0, "graphs": _count, "graph_breaks": _count}, _compile_s_of_row, once=True
     ),

@@ -235,7 +235,7 @@ def _distances_to_ends(
 ) -> list[Floats]:
     """Log distances to the lower and upper ends of the intervals, (2, cases) for each group.
 
-    Each case borrows strength from the cases of the same hosts, device and number of threads, if they are enough.
+    Each case borrows strength from the cases of the same hosts, device and number of threads.
     """
     if not found:
         return []
@@ -248,9 +248,7 @@ def _distances_to_ends(
     ends = np.concatenate([one.alone for one in found], axis=1)
     for places in alike.values():
         of_machine = spreads[places], numbers[places], times_s[places]
-        prior = noise_prior.learn(*of_machine)
-        if prior:
-            ends[:, places] = prior.log_distances(*of_machine, ends[:, places])
+        ends[:, places] = noise_prior.learn(*of_machine).log_distances(*of_machine, ends[:, places])
     return np.split(ends, np.cumsum([len(group.cases) for group in groups])[:-1], axis=1)
 
 

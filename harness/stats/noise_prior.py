@@ -6,10 +6,13 @@ spreads give a prior for the standard deviation of the noise of a case, and Baye
 spread. This is the idea of moderated variances (Smyth 2004, "Linear models and empirical Bayes methods for assessing
 differential expression in microarray experiments", section 4), applied to the lower part of the trials.
 
-The prior is a Student t distribution of log σ, around a straight line over the log of the time. A case whose trials
-differ more than the prior lets expect keeps the interval that it has alone: the others say nothing about it. (The
-same reason leads to robust moderation in Phipson et al. 2016, "Robust hyperparameter estimation protects against
-hypervariable genes".) If the cases have nothing in common, the prior is wide and has no effect.
+The prior is a Student t distribution of log σ, around a straight line over the log of the time. Before a run shows
+anything, the noise of a machine is known as well: `USUAL` says 10 %, give or take a factor of 3.3. The more cases a run
+has, the more its own cases decide.
+
+A case whose trials differ more than the prior lets expect gets the interval that it has under `USUAL`: the others say
+nothing about it. (The same reason leads to robust moderation in Phipson et al. 2016, "Robust hyperparameter estimation
+protects against hypervariable genes".) If the cases have nothing in common, the prior is wide and has little effect.
 """
 
 import math
@@ -21,8 +24,6 @@ import numpy as np
 
 from harness.stats.interval import CONFIDENCE, FEWEST_FREE, Floats, Numbers, simulated
 
-# A prior from fewer cases would be too uncertain: in simulation, intervals with it covered 91 to 94 % with eight cases.
-FEWEST_CASES = 12
 # Cases of more trials are few, and their spread would have to be simulated.
 _MOST_TRIALS = 128
 # No more than this many cases are used, evenly spread over all. Further ones change nothing.
@@ -30,11 +31,13 @@ _MOST_CASES = 2_000
 _FREEDOM = 5
 # The log of the noise varies between cases by at least this much, whatever the run shows.
 _LEAST_SCALE = 0.25
-# Weak assumptions about the prior's own parameters: the noise hardly depends on the time, as a power of it, and
-# differs between cases by a factor of 1.5, give or take a factor of two.
+# Weak assumptions about the prior's own parameters: the noise is around the first value, known as a factor of e to the
+# second. It hardly depends on the time, as a power of it, and differs between cases by a factor of 1.5, give or take a
+# factor of two.
+_USUAL_NOISE, _NOISE_FACTOR = 0.1, 1.2
 _SLOPE_SCALE, _USUAL_SCALE, _SCALE_FACTOR = 0.3, 0.4, 0.7
 # Up to the first number of standard deviations above the expected log spread, the prior applies fully. From the second
-# one on, only the case's own interval counts. In between, the two are mixed linearly.
+# one on, `USUAL` does. In between, the two are mixed linearly.
 _EXPECTED, _UNEXPECTED = 1.0, 2.0
 # The table of distances holds log spreads this far from the centre of the prior.
 _FARTHEST = 4.0
@@ -70,21 +73,29 @@ class NoisePrior:
         distances = alone.copy()
         # Trials that all agree have a spread of 0, by chance or by rounding.
         spreads = np.maximum(spreads, np.exp(self.log_sigma(times_s) - _FARTHEST))
-        above = np.log(spreads) - self.log_sigma(times_s)
         for number in np.unique(numbers[(numbers > 1) & (numbers < FEWEST_FREE)]).tolist():
             here = numbers == number
-            at, factors = _table(number, round(self.scale, 2))
-            borrowed = [np.interp(above[here], at, one) * _INFLATION * spreads[here] for one in factors]
-            share = self._share_alone(above[here], number)
-            distances[:, here] = (1 - share) * np.array(borrowed) + share * distances[:, here]
+            borrowed, usual = (one._borrowed(number, spreads[here], times_s[here]) for one in (self, USUAL))
+            share = self._unexpected(np.log(spreads[here]) - self.log_sigma(times_s[here]), number)
+            distances[:, here] = (1 - share) * borrowed + share * usual
         return distances
 
-    def _share_alone(self, above: Floats, number: int) -> Floats:
-        """How far a case's own interval replaces the borrowed one, from 0 to 1, by the log spread (cases,)."""
+    def _borrowed(self, number: int, spreads: Floats, times_s: Floats) -> Floats:
+        """Distances under this prior (2, cases), for cases of one number of trials."""
+        at, factors = _table(number, round(self.scale, 2))
+        above = np.log(spreads) - self.log_sigma(times_s)
+        return _INFLATION * spreads * np.array([np.interp(above, at, one) for one in factors])
+
+    def _unexpected(self, above: Floats, number: int) -> Floats:
+        """How far log spreads (cases,) lie beyond what this prior lets expect: 0 to 1."""
         log_spreads = _log_spreads(number)
         deviation = math.sqrt(log_spreads.var() + self.scale**2 * _FREEDOM / (_FREEDOM - 2))
         share = ((above - log_spreads.mean()) / deviation - _EXPECTED) / (_UNEXPECTED - _EXPECTED)
         return np.clip(share, 0.0, 1.0)
+
+
+# The prior of a run that has shown nothing yet.
+USUAL = NoisePrior(math.log(_USUAL_NOISE), 0.0, 0.0, _NOISE_FACTOR)
 
 
 def _log_density(deviation: Floats, scale: float) -> Floats:
@@ -114,16 +125,16 @@ def _table(number: int, scale: float) -> tuple[Floats, Floats]:
     return at, found
 
 
-def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior | None:
+def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior:
     """Learn the prior from the spreads, numbers of trials and times of a run's cases; all are (cases,).
 
     The parameters have the largest marginal likelihood under weak assumptions (Smyth 2004, section 6.2, takes moments).
-    Returns None if fewer than `FEWEST_CASES` cases have a spread.
+    If no case has a spread, the prior is `USUAL`.
     """
     known = np.flatnonzero((numbers > 1) & (numbers <= _MOST_TRIALS) & (spreads > 0))
-    if len(known) < FEWEST_CASES:
-        return None
-    from scipy.optimize import minimize  # imported here: it takes 0.1 s, and small runs do not need it
+    if not len(known):
+        return USUAL
+    from scipy.optimize import minimize  # imported here: it takes 0.1 s
 
     known = known[np.linspace(0, len(known) - 1, min(len(known), _MOST_CASES)).astype(np.int64)]
     log_times = np.log(times_s[known])
@@ -136,7 +147,8 @@ def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior | No
         level, slope, log_scale = parameters
         log_densities = _log_density(log_sigmas - level - (slope * (log_times - middle))[:, None], math.exp(log_scale))
         likelihood = np.logaddexp.reduce(log_densities, axis=1).sum()
-        assumed = (slope / _SLOPE_SCALE) ** 2 + ((log_scale - math.log(_USUAL_SCALE)) / _SCALE_FACTOR) ** 2
+        assumed = ((level - USUAL.level) / _NOISE_FACTOR) ** 2 + (slope / _SLOPE_SCALE) ** 2
+        assumed += ((log_scale - math.log(_USUAL_SCALE)) / _SCALE_FACTOR) ** 2
         return float(assumed / 2 - likelihood)
 
     steps = {
@@ -146,7 +158,7 @@ def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior | No
     }
     level, slope, log_scale = minimize(loss, start, method="Nelder-Mead", options=steps).x
     # With few cases, the scale (first term) and the centre (second term) are uncertain themselves.
-    variance = math.exp(2 * log_scale) * (1 + 3 / len(known)) + 1 / len(known)
+    variance = math.exp(2 * log_scale) * (1 + 3 / len(known)) + _NOISE_FACTOR**2 / (len(known) + 1)
     return NoisePrior(float(level), float(slope), middle, max(_LEAST_SCALE, math.sqrt(variance)))
 
 

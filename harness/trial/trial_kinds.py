@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import platform
 import re
 import sys
 import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 from time import monotonic, perf_counter
@@ -130,14 +132,28 @@ def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     return ("unsupported", reason) if reason else None
 
 
-def describe_torch() -> dict[str, Any]:
-    """Return torch's version, build and thread settings, the GPU if any, and the location of this harness."""
+# The distributions that hold triton.
+_TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm")
+
+
+def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
+    """Return torch's version, build and thread settings, the GPU if any, and the location of this harness.
+
+    `packages` has the versions of the distributions that hold the top-level `modules`, where these are known.
+    """
     gpu = torch.cuda.is_available()
+    cudnn = None
+    with contextlib.suppress(RuntimeError):  # another version than torch was built with
+        cudnn = torch.backends.cudnn.version()
     return {
         "harness": str(background_process.PLACE),
         "version": torch.__version__,
         "git": torch.version.git_version,
         "cuda": torch.version.cuda,
+        "cudnn": cudnn,
+        "triton": next(filter(None, map(_version, _TRITON)), None),
+        "python": platform.python_version(),
+        "packages": _distributions(modules),
         "gpu": torch.cuda.get_device_name() if gpu else None,
         "gpu_memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
         "default_threads": torch.get_num_threads(),
@@ -146,6 +162,26 @@ def describe_torch() -> dict[str, Any]:
         "build": [line.strip(" -") for line in torch.__config__.show().splitlines() if line.strip()],
         "parallel": [line.strip() for line in torch.__config__.parallel_info().splitlines() if line.strip()],
     }
+
+
+def _distributions(modules: Sequence[str]) -> dict[str, str]:
+    """The versions of the distributions that hold these top-level modules, by distribution."""
+    if not modules:
+        return {}
+    holders = metadata.packages_distributions()
+    found = {}
+    for module in modules:
+        for name in holders.get(module, [module]):  # an editable install does not list its modules
+            if version := _version(name):
+                found[name] = version
+    return found
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 # Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below
@@ -233,7 +269,7 @@ def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
 
 # What each kind of trial does (see `harness.results.row.KINDS`). A trial about the machine has no case.
 HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
-    "machine": lambda request, case: describe_torch(),
+    "machine": lambda request, case: describe_torch(request.get("modules", ())),
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
     # `compiled` is whether anything was compiled for the verification.
@@ -241,6 +277,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
         **verify.verify(case, request["seed"]),
         "compiled": compilation.compilations() > 0,
     },
+    "reference": lambda request, case: verify.project_reference(case, request["seed"]),
     "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
     "facts": lambda request, case: collect_metrics(case, request["seed"]),
     "time": lambda request, case: measure_time(

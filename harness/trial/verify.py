@@ -237,6 +237,27 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     return result
 
 
+# The number of waves that `project_reference` multiplies the output by.
+_WAVES = 4
+
+
+def project_reference(case: Case, seed: int) -> dict[str, Any]:
+    """Return `projections` of the reference's output in float64: its norm, and its products with a few waves.
+
+    Two processes that compute the same output return the same numbers, up to rounding. The layer is never called.
+    """
+    case = replace(case, mode="forward", dtype="float32")
+    work = build(layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case), seed)
+    reference, _ = _reference(case, work.layer)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        y = _expected(reference, case, [tensor.detach().to(torch.float64, copy=True) for tensor in work.inputs])
+    real = workload.counted_tokens(work.layer, case)
+    y = (y if real is None else torch.where(real, y, 0)).flatten().cpu()
+    waves = torch.outer(torch.arange(_WAVES), torch.arange(len(y), dtype=torch.float64)).cos()
+    return {"projections": [float(y.norm()), *(waves @ y).tolist()]}
+
+
 def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
     """The reference in float64 with the layer's weights, and its name."""
     reference_class, options = layer_lookup.load_reference(case.impl), layer_lookup.reference_options(case.impl)

@@ -45,7 +45,6 @@ class Cases:
         self.numbers = np.concatenate([one.numbers for one in found])
         self.time_s = np.concatenate([one.time_s for one in found])
         prior = noise_prior.learn(self.spreads, self.numbers, self.time_s)
-        assert prior is not None
         self.prior = prior
         self.alone = np.concatenate([one.alone for one in found], axis=1)
         self.borrowed = prior.log_distances(self.spreads, self.numbers, self.time_s, self.alone)

@@ -1,4 +1,4 @@
-"""`compare` as it is used: two layers, or two states of one. How it decides is tested in tests/stats/paired."""
+"""`compare` as it is used: two layers, two commits or two sides. How it decides is tested in tests/stats/paired."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from functools import partial
 from pathlib import Path
@@ -210,6 +211,96 @@ def test_it_takes_ten_minutes_at_most_unless_told_otherwise() -> None:
 
     assert read_comparison_request(["impl=rnn.torch,rnn.elman"], None).minutes == 10
     assert read_comparison_request(["impl=rnn.torch,rnn.elman", "minutes=inf"], None).minutes == math.inf
+
+
+def test_an_environment_variable_reaches_the_processes_of_its_side_alone(
+    elsewhere: Path, capsys: pytest.CaptureFixture
+) -> None:
+    products = 'int(__import__("os").environ.get("PRODUCTS", 4))'
+    Path("compared_layer.py").write_text(LAYER.format(products=products).replace("return", f"return 1 / {products} *"))
+    sides = ["side=threads=1", "side=threads=1 env.PRODUCTS=12"]
+    others = [option for option in TINY if option != "threads=1"]
+    status = main(["compare", *sides, "impl=compared_layer:Layer", "seq_len=32", *others, "--json", "found.json"])
+    out, err = capsys.readouterr()
+    assert status == 1, err
+    (row,) = pd.read_csv("found/comparison.csv").itertuples()
+    assert (row.flops_verdict, row.flops_ratio, row.threads) == ("more", 3.0, 1)
+    assert row.control == "failed" or row.verdict == "slower"
+    assert (row.base_side, row.head_side) == ("threads=1", "threads=1 env.PRODUCTS=12")
+    assert row.base_versions == row.head_versions
+    assert f"Both sides run {row.base_versions}." in " ".join(out.split())
+    properties = json.loads(Path("found.json").read_text())["properties"]
+    assert properties["head"] == "threads=1 env.PRODUCTS=12"
+    recorded = [json.loads(Path("found", side, "machine.json").read_text())["environment"] for side in ("base", "head")]
+    assert ["PRODUCTS" in one for one in recorded] == [False, True]
+    assert properties["outputs in float64"] == "equal"
+
+
+def test_two_sides_of_one_axis_are_measured_in_interchangeable_processes(
+    elsewhere: Path, capsys: pytest.CaptureFixture
+) -> None:
+    sides = ["side=seq_len=16", "side=seq_len=64"]
+    assert main(["compare", *sides, "impl=rnn.elman", *TINY]) == 1, capsys.readouterr().err
+    (row,) = pd.read_csv("found/comparison.csv").itertuples()
+    assert (row.seq_len, row.flops_ratio, row.base_side) == (64, 4.0, "seq_len=16")
+    [base] = json.loads(Path("found/blocks.jsonl").read_text().splitlines()[0])["base"].split("seq_len=")[1:]
+    assert base.startswith("16 ")
+
+
+def test_sides_that_come_to_the_same_case_are_an_error(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
+    heads = [option for option in TINY if not option.startswith("num_heads")]
+    assert main(["compare", "side=h=1", "side=h=2", "impl=rnn.torch", "seq_len=16", *heads]) == 2
+    assert "both sides are the same case, rnn.torch n=16 d=16" in capsys.readouterr().err
+    assert not Path("found").exists()
+
+
+def environment(directory: Path, version: str, products: int) -> Path:
+    """A virtual environment with this process's packages, and with a package of its own that holds the layer."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    [packages] = directory.glob("lib/python*/site-packages")
+    (packages / "running.pth").write_text("\n".join({sysconfig.get_path(name) for name in ("purelib", "platlib")}))
+    (packages / "worked").mkdir()
+    (packages / "worked" / "__init__.py").write_text(LAYER.format(products=products))
+    metadata = packages / f"worked_layers-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: worked-layers\nVersion: {version}\n")
+    (metadata / "top_level.txt").write_text("worked\n")
+    return directory
+
+
+def test_an_environment_whose_package_does_twice_the_work_is_slower(
+    elsewhere: Path, capsys: pytest.CaptureFixture
+) -> None:
+    environment(Path("a"), "1.0", 8)
+    environment(Path("copy"), "1.0", 8)
+    environment(Path("b"), "2.0", 16)
+    command = ["compare", "impl=worked:Layer", "seq_len=32", *TINY]
+    assert main([*command, "env=a,b", "control=b"]) == 2
+    assert "worked-layers 2.0, and the base has python" in capsys.readouterr().err
+    status = main([*command, "env=a,b", "control=copy", "--markdown", "found.md"])
+    out, err = capsys.readouterr()
+    assert status == 1, err
+    (row,) = pd.read_csv("found/comparison.csv").itertuples()
+    assert (row.flops_verdict, row.flops_ratio) == ("more", 2.0)
+    assert row.control == "failed" or (row.verdict == "slower" and row.ratio > 1.3)
+    assert (row.base_side, row.head_side) == ("python=a", "python=b")
+    assert row.base_versions.endswith(", worked-layers 1.0")
+    assert row.head_versions.endswith(", worked-layers 2.0")
+    assert "compare worked:Layer: python=b with python=a" in out
+    assert f"The head runs {row.head_versions}." in Path("found.md").read_text()
+    assert "The outputs of both sides differ in float64" in Path("found.md").read_text()  # 16 sums, and 8
+    of_python = [json.loads(Path("found", side, "machine.json").read_text()) for side in ("base", "head")]
+    assert [machine["packages"] for machine in of_python] == [{"worked-layers": "1.0"}, {"worked-layers": "2.0"}]
+    assert {machine["trials_project"] for machine in of_python} == {str(ROOT)}
+
+
+def test_a_layer_that_one_environment_lacks_is_an_error(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
+    environment(Path("a"), "1.0", 8)
+    found = main(["compare", "side=", "side=python=a", "impl=worked:Layer", "seq_len=32", *TINY])
+    assert found == 2
+    assert "side 'the default': impl 'worked:Layer': ModuleNotFoundError: No module named 'worked'" in (
+        capsys.readouterr().err
+    )
 
 
 def test_ended_halfway_it_leaves_neither_worktree_nor_process(repository: Path) -> None:

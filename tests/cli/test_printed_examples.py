@@ -1,4 +1,4 @@
-"""Every example in a `--help` text survives a shell as it is printed, and its command accepts it."""
+"""Every example in a `--help` text or in the documentation survives a shell as printed, and its command accepts it."""
 
 import inspect
 import re
@@ -14,6 +14,8 @@ from harness.cli.commands import COMMANDS
 from harness.cli.parsers import parse_options
 
 PREFIX = "python -m harness "
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Without a match for a pattern, bash passes it on unless told otherwise, and zsh fails.
 SHELLS = {"bash": ["bash", "--norc", "-O", "failglob"], "zsh": ["zsh", "-f"]}
 
@@ -23,6 +25,13 @@ def examples() -> list[str]:
     texts = [inspect.getdoc(getattr(parsers, f"_{command.replace('-', '_')}")) or "" for command in COMMANDS]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     return [line.partition(" | ")[0] for line in lines if line.startswith(PREFIX)]
+
+
+def documented() -> list[str]:
+    """All command lines of the pages that stand on a line of their own and are complete."""
+    lines = [line.strip() for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()]
+    whole = [line for line in lines if line.startswith(PREFIX) and not re.search(r"…|\\\\$|[A-Z]{3,}|[>|&]", line)]
+    return list(dict.fromkeys(re.sub(r"\s+#.*", "", line) for line in whole))
 
 
 def test_every_command_with_options_of_its_own_has_an_example() -> None:
@@ -35,16 +44,17 @@ def test_no_shell_changes_an_example(shell: str, tmp_path: Path) -> None:
         pytest.skip(f"{shell} is not installed")
     for name in ("impl=rnn.torch", "seq_len=1", "attention.fused"):  # what an unquoted pattern could match
         (tmp_path / name).touch()
-    script = "\n".join(f"printf '%s\\n' {line} && echo END" for line in examples())
+    lines = [*examples(), *documented()]
+    script = "\n".join(f"printf '%s\\n' {line} && echo END" for line in lines)
     checked = subprocess.run([*SHELLS[shell], "-n", "-c", script], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (0, "")
     done = subprocess.run([*SHELLS[shell], "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     split = [words.strip("\n").split("\n") for words in done.stdout.split("END\n") if words]
-    assert split == [shlex.split(line) for line in examples()]
+    assert split == [shlex.split(line) for line in lines]
 
 
-@pytest.mark.parametrize("line", examples())
+@pytest.mark.parametrize("line", dict.fromkeys([*examples(), *documented()]))
 def test_an_example_is_parsed_by_its_command(line: str) -> None:
     command, *arguments = shlex.split(line.removeprefix(PREFIX))
     parse_options(command, arguments)

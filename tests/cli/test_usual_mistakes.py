@@ -121,6 +121,7 @@ def test_points_whose_braces_the_shell_expanded_are_to_be_quoted(words: list[str
         ("compare", ["--memory-limit", "8GB"], "--memory-limit is not a flag: write memory_limit=8GB"),
         ("sweep", ["seq_len", "=", "128"], "write seq_len=128, without spaces around '='"),
         ("sweep", ["seq_len=", "128"], "write seq_len=128, without spaces around '='"),
+        ("sweep", ["seq_len", "=128"], "write seq_len=128, without spaces around '='"),
     ],
 )
 def test_a_setting_is_neither_a_flag_nor_three_words(command: str, typed: list[str], said: str) -> None:

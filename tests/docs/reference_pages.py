@@ -100,7 +100,8 @@ def keys() -> str:
         )
         for axis in AXES.values()
     ]
-    settings = [(f"`{name}`", _default(name)) for name in schema.keys(for_sweep=True) if name not in AXES]
+    names = [name for name in schema.keys(for_sweep=True) if name not in AXES]
+    settings = [(f"`{name}`", _default(name), schema.HELP[name]) for name in names]
     groups = [
         (f"`{group}=`", " ".join(f"`{path.stem}`" for path in sorted((ROOT / "conf" / group).glob("*.yaml"))), about)
         for group, about in _GROUPS.items()
@@ -137,13 +138,7 @@ def keys() -> str:
             "",
             "## Settings",
             "",
-            *_table(("key", "default"), settings),
-            "",
-            _prose(schema.SweepConfig),
-            "",
-            "## Launchers",
-            "",
-            _prose(schema.Launcher),
+            *_table(("key", "default", "what it is"), settings),
             "",
         ]
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.measure.executor import Executor
+from harness.measure.fork_client import Runtime
 from harness.sweep_axes import Case
 from harness.trial.trial_kinds import is_on_gpu
 
@@ -38,7 +39,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runner(directory: Path) -> Iterator[Executor]:
     path = [*sys.path, str(directory)]
-    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, path=path) as started:
+    with Executor(seed=0, trial_s=0.01, timeout_s=30, memory_limit=2**29, runtime=Runtime(path=path)) as started:
         yield started
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pytest_plugin.suite import outcomes, pytest_in
 
-PAGE = Path(__file__).parents[2] / "docs" / "pytest.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pytest.md"
 LAYERS = '''
 from torch import nn
 

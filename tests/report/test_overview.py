@@ -48,7 +48,8 @@ def with_crossovers(*found: Crossover) -> Overview:
 
 def test_it_shows_time_memory_and_depth_of_the_fullest_panel_with_what_to_see() -> None:
     found = known_overview([with_depth(line) for line in usual_lines()])
-    assert found.title == "Cost per call at d = 256, h = 8"
+    assert found.title == "rnn.torch is the fastest above n = 750 (747 – 753)"
+    assert found.caption == "d = 256, h = 8; forward, float32, batch 1, cpu, 1 thread; bars: 95 % confidence intervals"
     assert {chart.title: chart.message for chart in found.charts} == {
         "Time per call": "At n = 2048, rnn.torch grows as n^1.0; attention.* grow as n^1.8.",
         "Peak memory per call": (
@@ -57,7 +58,7 @@ def test_it_shows_time_memory_and_depth_of_the_fullest_panel_with_what_to_see() 
         "Sequential depth": "rnn.torch runs 3n + 1 operations one after another; attention.* run 7 at every n.",
     }
     assert found.crossing is not None
-    assert found.crossing.sentence == "rnn.torch is the fastest above n = 750 (747 – 753)."
+    assert found.crossing.label == "n = 750 (747 – 753)"
 
 
 def test_a_cost_that_nobody_measured_has_no_chart() -> None:
@@ -70,7 +71,7 @@ def test_it_marks_from_which_n_on_one_layer_is_the_fastest() -> None:
         crossed("attention.fused", "rnn.torch", 812.0, 745.0, 887.0),
     )
     assert found.crossing is not None
-    assert found.crossing.sentence == "rnn.torch is the fastest above n = 812 (745 – 887)."
+    assert found.title == "rnn.torch is the fastest above n = 812 (745 – 887)"
     assert (found.crossing.impl, found.crossing.lo, found.crossing.hi) == ("rnn.torch", 745.0, 887.0)
 
 
@@ -80,10 +81,31 @@ def test_no_layer_is_called_the_fastest_while_one_comparison_is_open() -> None:
         crossed("attention.fused", "rnn.torch", None, 128.0, None),
     )
     assert found.crossing is not None
-    assert found.crossing.sentence == "rnn.torch is faster than attention.naive above n = 500 (450 – 560)."
+    assert found.title == "rnn.torch is faster than attention.naive above n = 500 (450 – 560)"
     undecided = with_crossovers(crossed("attention.fused", "rnn.torch", None, 128.0, None))
     assert undecided.crossing is None
-    assert undecided.charts[0].message.endswith("No layer is surely the fastest at n = 2048.")
+    assert undecided.title == "No clear winner at n = 2048"
+
+
+def test_without_a_clear_winner_the_title_names_the_layers_that_may_be_it() -> None:
+    found = with_crossovers(
+        crossed("attention.naive", "rnn.torch", 0.0, 0.0, 0.0),
+        crossed("attention.naive", "attention.fused", 0.0, 0.0, 0.0),
+        crossed("attention.fused", "rnn.torch", None, 128.0, None),
+    )
+    assert found.title == "No clear winner at n = 2048: attention.fused and rnn.torch are within measurement error"
+
+
+def test_a_single_layer_has_its_growth_as_title_and_not_twice() -> None:
+    found = known_overview([with_depth(line) for line in usual_lines() if line.family == "rnn"])
+    assert found.title == "From n = 64 to 2048, the time per call grows 32-fold"
+    assert found.title not in {chart.message.removesuffix(".") for chart in found.charts}
+
+
+def test_a_bar_wider_than_its_axis_is_told_in_the_caption() -> None:
+    lines = [replace(line, time_lo_s=1e-12) if line.seq_len == 64 else line for line in usual_lines()]
+    caption = known_overview(lines).caption
+    assert caption.endswith("; bars: 95 % confidence intervals (arrow heads: beyond the axis)")
 
 
 def test_a_layer_that_is_surely_the_fastest_at_the_end_has_no_crossing_where_noise_could_make_one() -> None:
@@ -92,16 +114,15 @@ def test_a_layer_that_is_surely_the_fastest_at_the_end_has_no_crossing_where_noi
         crossed("attention.fused", "rnn.torch", 0.0, 0.0, 0.0),
     )
     assert found.crossing is None
-    assert found.charts[0].message.endswith("rnn.torch is the fastest from n = 512 on; below that, this is not sure.")
+    assert found.title == "rnn.torch is the fastest from n = 512 on; below that, this is not sure"
     earlier = with_crossovers(
         crossed("attention.naive", "rnn.torch", None, 0.0, 512.0),
         crossed("attention.fused", "rnn.torch", 812.0, 745.0, 887.0),
     )
     assert earlier.crossing is not None
-    assert earlier.crossing.sentence == "rnn.torch is the fastest above n = 812 (745 – 887)."
+    assert earlier.title == "rnn.torch is the fastest above n = 812 (745 – 887)"
     everywhere = [crossed(f"attention.{name}", "rnn.torch", 0.0, 0.0, 0.0) for name in ("naive", "fused")]
-    message = with_crossovers(*everywhere).charts[0].message
-    assert message.endswith("rnn.torch is the fastest at every n measured.")
+    assert with_crossovers(*everywhere).title == "rnn.torch is the fastest at every n measured"
 
 
 def test_of_many_layers_the_fastest_of_each_family_are_shown() -> None:

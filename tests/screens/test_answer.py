@@ -1,7 +1,9 @@
 """The answer after a sweep: on the terminal, and in report.md."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from report.found import FORWARD, some_findings, some_lines, some_origin
@@ -12,7 +14,7 @@ from syrupy import SnapshotAssertion
 
 from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.crossovers import Crossover
-from harness.report.report_data import Contents, report_markdown, show_answer
+from harness.report.report_data import Contents, next_steps, report_markdown, show_answer
 from harness.results.columns import CaseResult
 
 ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chunked", "fused", "gqa", "window", "flex")]
@@ -94,6 +96,36 @@ def test_of_many_crossings_the_decided_ones_come_first_and_the_rest_is_counted(s
     }
     answers = {title: Contents(lines, Analysis(crossovers=of)).answers[0].sentences for title, of in screens.items()}
     assert titled({title: "\n".join(sentences) for title, sentences in answers.items()}) == snapshot
+
+
+@pytest.mark.parametrize(("width", "most"), [(80, 6), (60, 9)])
+def test_few_lines_of_sentences_follow_the_tables(width: int, most: int) -> None:
+    lines = many_lines(["rnn.torch", *ATTENTION])
+    wide = [replace(line, time_lo_s=(line.time_s or 1.0) / 2, time_hi_s=(line.time_s or 1.0) * 2) for line in lines]
+    pairs = [over(impl, None, hi=300.0) for impl in ATTENTION[:3]] + [over(impl, None) for impl in ATTENTION[3:]]
+    for of in (lines, wide, [*wide, *(replace(line, mode="train") for line in wide)]):
+        text = shown(Contents(of, replace(analyse(of), crossovers=pairs)), width)
+        sentences = text.rstrip().split("\n\n")[-1].splitlines()
+        assert 1 < len(sentences) <= most
+        assert sentences[-1].endswith("more: see report.md.")
+
+
+def test_an_undetermined_cost_model_has_no_exponent_and_an_empty_column_is_left_out() -> None:
+    two_sizes = [line for line in usual() if line.seq_len in (1024, 2048)]
+    assert "exponent" in answer(usual())
+    assert "exponent" not in answer(two_sizes)
+    assert "of peak" not in answer(usual(), 200), "the machine is not calibrated"
+    calibrated = [replace(line, of_peak=0.5, gb_per_s=12.0) for line in usual()]
+    assert {"GB/s", "of peak"} <= set(re.split(r"\s{2,}", answer(calibrated, 200).replace("\n", "  ")))
+
+
+def test_the_next_command_names_the_run_and_the_setting_of_the_first_answer() -> None:
+    lines = [*usual(), *(replace(line, mode="train") for line in usual())]
+    contents = Contents(lines, analyse(lines))
+    next_command = next_steps(contents, Path("my run"), Path("elsewhere"), ["summary.csv"])[-1]
+    assert next_command == (
+        "Next:   python -m harness recommend 'my run' seq_len=4096 d_model=256 num_heads=8 mode=forward"
+    )
 
 
 def test_report_md_is_the_answer_with_claims_failures_and_its_command(snapshot: SnapshotAssertion) -> None:

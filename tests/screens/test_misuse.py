@@ -135,6 +135,7 @@ MISUSE = {
                 "--json absent/x.json",
             )
         ),
+        *(f"compare impl=rnn.torch {wrong}" for wrong in ("side= side=", "side=thread=1 side=", "env=kept,absent")),
         *("compare ref=", "compare ref=main ref=HEAD", "compare ref=main", "compare impl=rnn.torch,./mine.py:Absent"),
     ],
     "calibrate": [

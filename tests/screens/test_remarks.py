@@ -128,5 +128,8 @@ def test_how_good_the_measurement_was_comes_first(snapshot: SnapshotAssertion) -
         "slower than at calibration": (measured(1.1, 0.0, probe_s=1.25e-4), best),
         "on a GPU, without a probe": (measured(1.1, None), best),
         "one trial a case": (one_trial, {}),
+        "disturbed although standard": (measured(1.4, 0.5), {}, "standard"),
+        "disturbed although strict": (measured(1.4, 0.5), {}, "strict"),
+        "too wide to compare": (measured(7e4, 0.5), {}),
     }
     assert titled({title: "\n".join(quality_sentences(*of)) for title, of in told.items()}) == snapshot

@@ -85,9 +85,8 @@ def population(
             np.concatenate([getattr(one, name) for one in found]) for name in ("spreads", "numbers", "time_s")
         )
         down, up = ends = np.concatenate([one.alone for one in found], axis=1)
-        prior = None if alone else noise_prior.learn(spreads, numbers, times_s)
-        if prior:
-            down, up = prior.log_distances(spreads, numbers, times_s, ends)
+        if not alone:
+            down, up = noise_prior.learn(spreads, numbers, times_s).log_distances(spreads, numbers, times_s, ends)
         error = np.log(times_s) - log_times - np.array([truth for *_, truth in drawn])
         held.append((error - down <= 0) & (error + up >= 0))
         widths.append(down + up)

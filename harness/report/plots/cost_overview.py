@@ -7,30 +7,27 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from harness.report.figure_panels import looks_of
 from harness.report.overview import CostChart, Crossing, Overview
-from harness.report.plots.curves import draw_curves, label_ends
-from harness.report.plots.style import bars_caption, canvas, log_axis, wrapped
+from harness.report.plots.curves import dense_places, draw_curves, label_ends
+from harness.report.plots.style import canvas, log_axis, wrapped
 
 # Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
 _WIDE, _HIGH, _AROUND = 4.7, 4.1, 1.25
-# The most characters in a line of a message, and of the crossing's sentence.
-_MESSAGE, _SENTENCE = 60, 26
+# The most characters in a line of a message.
+_MESSAGE = 60
 _POWER = re.compile(r"\bn\^(-?[\d.]*\d)")
-# Approximate size of a character of the crossing's sentence, as shares of the axes' width and height.
+# Approximate size of a character of the crossing's label, as shares of the axes' width and height.
 _SIGN_WIDE, _SIGN_HIGH = 0.024, 0.053
 
 
 def cost_overview(overview: Overview) -> Figure:
     """Draw the charts of an overview in one row."""
     style = looks_of(curve.impl for chart in overview.charts for curve in chart.curves)
-    bars = next(filter(None, (bars_caption(chart.curves, chart.axis) for chart in overview.charts)), "")
-    caption = "; ".join(filter(None, (overview.caption, bars)))
-    with canvas(_WIDE * len(overview.charts), _HIGH, overview.title, caption, style="ticks") as figure:
+    with canvas(_WIDE * len(overview.charts), _HIGH, overview.title, overview.caption, style="ticks") as figure:
         row = figure.subplots(1, len(overview.charts), squeeze=False)[0]
         lines = [wrapped(chart.message, _MESSAGE) for chart in overview.charts]
         most = max(map(len, lines))
@@ -53,18 +50,16 @@ def cost_overview(overview: Overview) -> Figure:
 
 
 def _mark(axes: Axes, crossing: Crossing, chart: CostChart, colour: str) -> None:
-    """Mark a crossing with a line, its interval with a shade, and write its sentence where the fewest curves run."""
+    """Mark a crossing with a line, its interval with a shade, and write its n where the fewest curves run."""
     axes.axvspan(crossing.lo, crossing.hi, color=colour, alpha=0.13, lw=0, zorder=0.5)
     axes.axvline(crossing.n, color=colour, ls=":", lw=1.4, zorder=0.6)
-    text = wrapped(crossing.sentence.removesuffix("."), _SENTENCE)
-    wide, high = _SIGN_WIDE * max(map(len, text)), _SIGN_HIGH * len(text)
-    to_share = axes.transScale + axes.transLimits
-    taken = [np.asarray(Path(to_share.transform(curve.points())).interpolated(20).vertices) for curve in chart.curves]
-    x = float(to_share.transform((crossing.n, chart.curves[0].value[0]))[0])
+    wide = _SIGN_WIDE * len(crossing.label)
+    taken = dense_places(axes, (curve.points() for curve in chart.curves))
+    x = float((axes.transScale + axes.transLimits).transform((crossing.n, chart.curves[0].value[0]))[0])
     left = min(max(x - wide / 2, 0.02), 0.98 - wide)
-    boxes = [Bbox.from_bounds(left, bottom, wide, high) for bottom in np.linspace(0.03, 0.97 - high, 12)]
+    boxes = [Bbox.from_bounds(left, bottom, wide, _SIGN_HIGH) for bottom in np.linspace(0.03, 0.97 - _SIGN_HIGH, 12)]
     best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
     ink = tuple(0.72 * part for part in to_rgb(colour))
     halo = [withStroke(linewidth=3, foreground="white")]
     place: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "ha": "center", "fontsize": 8.5, "zorder": 5}
-    axes.text(best.x0 + wide / 2, best.y0, "\n".join(text), color=ink, path_effects=halo, **place)
+    axes.text(best.x0 + wide / 2, best.y0, crossing.label, color=ink, path_effects=halo, **place)

@@ -35,7 +35,7 @@ from harness.report.figure_panels import (
     cost_curves,
     looks_of,
 )
-from harness.report.plots.style import GUIDE, bars_caption, canvas, error_bars, log_axis
+from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.report.text.growth import depth_sentence, ratio_sentence
 
@@ -81,8 +81,8 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
         return None
     rows = _rows_of_families(panels, cost) if crowded else _rows_of_widths(panels, cost)
     cells = [cell for row in rows for cell in row]
-    guides = ((1, "∝ n"), (2, "∝ n²"))
-    handles = [Line2D([], [], color=GUIDE, ls=_DASHES[n], lw=1, label=label) for n, label in guides]
+    guides = _guides_of(cost)
+    handles = [Line2D([], [], color=GUIDE, ls=_DASHES[n], lw=1, label=label) for n, label in guides.items()]
     if len({cell.families for cell in cells}) > 1:
         handles.append(Line2D([], [], color=_OTHERS, lw=1, label="the other layers"))
     if any(line.status != "ok" for panel in panels for line in panel.lines):
@@ -93,7 +93,9 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     across = max(map(len, rows))
     title = cost_title(parts.fullest_panel(panels), cost, several=len(cells) > 1 and len(panels) > 1)
     of_panels = [] if crowded else [curve for panel in panels for curve in cost_curves(panel, cost)]
-    caption = "; ".join(filter(None, (setting.title, bars_caption(of_panels, frame))))
+    bars = parts.bars_caption((end for curve in of_panels for end in curve.ends()), frame)
+    lines = f"grey: {' and '.join(guides.values())}, back from the highest cost at the largest n"
+    caption = "; ".join(filter(None, (setting.title, bars, lines)))
     with canvas(max(_LEAST_WIDE, _WIDE * across), high * len(rows) + _AROUND, title, caption) as figure:
         grid = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
         log_axis(grid[0][0], "x", parts.size_axis(line.seq_len for panel in panels for line in panel.lines))
@@ -188,7 +190,7 @@ def _draw(axes: Axes, cell: Cell, cost: Cost, crowded: bool, high: float) -> Non
         if curve not in own:
             axes.plot(curve.n, curve.value, color=_OTHERS, lw=0.8, zorder=1.5)
     draw_curves(axes, own, style, crowded)
-    _guides(axes)
+    _draw_guides(axes, own, _guides_of(cost))
     failed = [case for case in parts.failed_cases(cell.panel, cost) if case.impl in cell.impls]
     mark_failures(axes, failed, found, style)
     if own:
@@ -202,22 +204,30 @@ def draw_curves(axes: Axes, found: Iterable[Curve], style: Mapping[str, Look], c
         colour, marker, dash = style[curve.impl]
         axes.plot(curve.n, curve.value, color=colour, ls=(0, dash), marker=marker, mec="white", zorder=3, **size)
         if not crowded:
-            error_bars(axes, curve, colour)
+            error_bars(axes, curve.n, curve.ends(), colour)
 
 
 # Dashes by power. The legend names them, since a label beside a line seldom has free space.
 _DASHES = {1: (0, (6, 3)), 2: (0, (1.5, 2))}
 
 
-def _guides(axes: Axes) -> None:
-    """Draw grey lines of slope 1 and 2 from the lower left corner to the frame, to compare growth with.
+def _guides_of(cost: Cost) -> dict[int, str]:
+    """The names of a cost's guides by power. No layer has a sequential depth that grows as n²."""
+    return {1: "∝ n"} if cost is DEPTH else {1: "∝ n", 2: "∝ n²"}
 
-    Only their slope has a meaning.
+
+def _draw_guides(axes: Axes, own: Sequence[Curve], powers: Iterable[int]) -> None:
+    """Draw grey lines as powers of n back from the highest cost at the largest n, to compare growth with.
+
+    They are above the curves: a curve that grows as a power of n would hide its line.
     """
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    for power, dashes in _DASHES.items():
-        end = min(right, left * (top / bottom) ** (1 / power))
-        axes.plot([left, end], [bottom, bottom * (end / left) ** power], color=GUIDE, ls=dashes, lw=0.8, zorder=1)
+    if not own:
+        return
+    last, most = max(curve.points()[-1] for curve in own)
+    for power in powers:
+        first = max(axes.get_xlim()[0], last * (axes.get_ylim()[0] / most) ** (1 / power))
+        values = [most * (first / last) ** power, most]
+        axes.plot([first, last], values, color=GUIDE, ls=_DASHES[power], lw=0.9, zorder=3.5)
 
 
 # Inches: height of a name at the end of a curve, and the part of the axes' height that names cannot use.
@@ -267,7 +277,8 @@ _NEAR = 0.08
 # Height of a cross without a cost, as a share of the panel's height from below.
 _TOP = 0.94
 # Approximate width and height of a panel, in characters of a label.
-_SIGNS_WIDE, _SIGNS_HIGH = 58, 15
+_SIGNS = (58, 15)
+_Place = tuple[float, float]
 
 
 def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curve], style: Mapping[str, Look]) -> None:
@@ -275,8 +286,7 @@ def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curv
 
     The limits of the axes are final. Labels avoid the curves in `found`.
     """
-    # Points so dense that no curve can cross a label unnoticed.
-    taken = [np.asarray(Path(_shares(axes, curve.points())).interpolated(20).vertices) for curve in found]
+    taken = dense_places(axes, (curve.points() for curve in found))
     texts_at: dict[int, set[str]] = {}
     for group in failures_by_size(axes, failed):
         colours = [style[case.impl].colour for case, _, _ in group]
@@ -291,7 +301,7 @@ def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curv
         # A label that the previous n already has is not repeated.
         before = max((size for size in texts_at if size < first.n), default=None)
         if before is None or text not in texts_at[before]:
-            _write_label(axes, text, x, y, taken, colours[0] if len(set(colours)) == 1 else "0.2")
+            write_label(axes, text, (x, y), taken, colours[0] if len(set(colours)) == 1 else "0.2")
         texts_at.setdefault(first.n, set()).add(text)
 
 
@@ -310,21 +320,24 @@ def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tupl
     return groups
 
 
-def _write_label(axes: Axes, text: str, x: float, y: float, taken: Sequence[NDArray], colour: str) -> None:
-    """Write a label near the cross at `(x, y)`, inside the panel, where the fewest curves run."""
-    wide, high = len(text) / _SIGNS_WIDE, 1 / _SIGNS_HIGH
+def dense_places(axes: Axes, curves: Iterable[Sequence[tuple[float, float]]]) -> list[NDArray]:
+    """The places of curves in axes with final limits, so dense that no curve can cross a label unnoticed."""
+    return [np.asarray(Path(_shares(axes, points)).interpolated(20).vertices) for points in curves]
+
+
+def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour: str, signs: _Place = _SIGNS) -> None:
+    """Write a label near the place `at`, inside the panel, where the fewest `taken` places are, and take its own too.
+
+    `signs` is how many characters the panel is wide and high.
+    """
+    (x, y), wide, high = at, len(text) / signs[0], 1 / signs[1]
     left = min(max(x - wide / 2, 0.02), 0.98 - wide)
     around = [(left, y + step * high) for step in (-1.6, 0.6, -2.6, 1.6, -3.6, 2.6, -4.6, 3.6)]
     beside = [(x - wide - 0.03, y - high / 2), (x + 0.03, y - high / 2)]
     boxes = [Bbox.from_bounds(*corner, wide, high) for corner in (*around, *beside)]
     inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0.01 and box.y1 <= 0.99]
     best = min(inside or boxes[:1], key=lambda box: sum(box.count_contains(curve) for curve in taken))
-    axes.text(
-        *(best.x0, best.y0, text),
-        transform=axes.transAxes,
-        fontsize=8,
-        va="bottom",
-        color=colour,
-        zorder=5,
-        path_effects=[withStroke(linewidth=2.5, foreground="white")],
-    )
+    taken.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
+    look: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "va": "bottom", "zorder": 5}
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    axes.text(best.x0, best.y0, text, color=colour, path_effects=halo, **look)

@@ -14,12 +14,11 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from harness import formatting, layer_lookup
-from harness.analysis.crossovers import CostRatio, ratio_at
+from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
@@ -27,8 +26,8 @@ from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
 from harness.report.overview import Overview
 from harness.report.plots import style
 from harness.report.plots.cost_overview import cost_overview
-from harness.report.plots.curves import curves
-from harness.report.plots.style import GUIDE, canvas, layer_handles, legend_columns, log_axis
+from harness.report.plots.curves import curves, dense_places, write_label
+from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.results.columns import CaseResult
 
@@ -93,9 +92,7 @@ def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Ma
     for curve in sorted(parts.cost_curves(panel, cost), key=lambda curve: rows[curve.impl]):
         row, colours = rows[curve.impl], [shades[n] for n in curve.n]
         axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
-        lo, hi = curve.lo[-1], curve.hi[-1]
-        if lo is not None and hi is not None:
-            axes.plot([lo, hi], [row, row], color=colours[-1], lw=1.2, alpha=0.45, zorder=2, solid_capstyle="butt")
+        error_bars(axes, [row], curve.ends()[-1:], colours[-1], "x", lw=1.2, alpha=0.45, zorder=2)
         axes.scatter(curve.value, [row] * len(colours), s=34, c=colours, edgecolors="white", linewidths=0.5, zorder=3)
     axes.grid(axis="y", visible=False)
     axes.set_title(cost.label)
@@ -190,13 +187,17 @@ def speed_ratios(setting: PanelSetting, baseline: str = BASELINE) -> _Ratios:
 
 
 def _speedup_title(ratios: _Ratios, baseline: str) -> str:
-    """The range of the ratios that are surely not 1."""
-    sure = {key: one for key, one in ratios.items() if not one.lo <= 0 <= one.hi}
+    """The largest ratio and, if it is below 1, the smallest, with their layers: of the ratios that are surely not 1."""
+    base = formatting.printable(baseline)
+    sure = [(one.value, one.ratio[0], key[1]) for key, one in ratios.items() if not one.lo <= 0 <= one.hi]
     if not sure:
-        return f"No layer is surely faster or slower than {formatting.printable(baseline)}"
-    least, most = min(sure, key=lambda key: sure[key].value), max(sure, key=lambda key: sure[key].value)
-    ends = [f"{_ratio_text(sure[key].ratio[0])} ({formatting.printable(key[1])})" for key in (least, most)]
-    return f"Times as fast as {formatting.printable(baseline)}: from {ends[0]} to {ends[1]}"
+        return f"No layer is surely faster or slower than {base}"
+    (least, down, slowest), (most, up, fastest) = min(sure), max(sure)
+    of_slowest = f"down to {_ratio_text(down)} times{{}} ({formatting.printable(slowest)})"
+    if most < 0:
+        return f"Never surely faster than {base}, {of_slowest.format(' as fast')}"
+    of_fastest = f"Up to {_ratio_text(up)} times as fast as {base} ({formatting.printable(fastest)})"
+    return f"{of_fastest}, {of_slowest.format('')}" if least < 0 else of_fastest
 
 
 def _write_ratios(axes: Axes, found: Sequence[Sequence[CostRatio | None]]) -> None:
@@ -218,30 +219,30 @@ def _ratio_text(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 0.95 else f"{ratio:.2f}"
 
 
-# Height of the roofline, in inches.
-_HEIGHT = 4.8
+# Width and height of the roofline, in inches.
+_ROOFLINE = (7.6, 4.8)
+# Approximate width and height of its axes, in characters of a name.
+_SIGNS = (105, 26)
 
 
 def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
-    """Draw the roofline of one setting; None if the setting has no roof or no points under it."""
-    roof = parts.roof_of_setting(roofs, setting)
-    own = [p for p in points if all(getattr(p.line, axis) == value for axis, value in setting.at.items())]
+    """Draw the roofline of a setting's fullest panel; None if the setting has no roof or no points under it."""
+    roof, panel = parts.roof_of_setting(roofs, setting), parts.fullest_panel(setting.panels)
+    facets = parts.by_facet(points, layers_without_heads([point.line for point in points]))
+    own = parts.of_panel(facets, setting, panel)
     if roof is None or not own:
         return None
-    growing = tuple(Line2D([], [], color="0.4", marker="o", ms=size, ls="") for size in (3, 5, 7))
-    layers = layer_handles((point.line.impl for point in own), lw=0.8)
-    handles: list[Any] = [*layers, growing]
-    texts = [*(str(one.get_label()) for one in layers), "small n to large n"]
-    columns, room = legend_columns(len(handles), _HEIGHT)
     best = max(own, key=lambda point: point.share)
-    title = (
-        f"{formatting.printable(best.line.impl)} comes nearest to the roof: {formatting.share(best.share)} "
-        f"(n = {best.line.seq_len}, d = {best.line.d_model}, h = {best.line.num_heads})"
+    nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
+    frame = parts.roofline_frame(roof, own)
+    curves = {impl: parts.roofline_curve(of_impl) for impl, of_impl in grouped(own, lambda p: p.line.impl).items()}
+    bars = parts.bars_caption(
+        (end for curve in curves.values() for end in zip(curve["lo"], curve["hi"], strict=True)), frame["y"]
     )
-    caption = f"{setting.title}; a line for each layer, d and h; bars: 95 % confidence intervals"
-    with canvas(6.4 + room, _HEIGHT, title, caption) as figure:
+    captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n", bars
+    title = f"{nearest}: {formatting.share(best.share)} (n = {best.line.seq_len})"
+    with canvas(*_ROOFLINE, title, "; ".join(filter(None, captions))) as figure:
         axes = figure.subplots()
-        frame = parts.roofline_frame(roof, own)
         for which in ("x", "y"):
             log_axis(axes, which, frame[which])
         limit = frame["roof"]
@@ -251,29 +252,25 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
         beside: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 9}
         axes.annotate(limit["compute"], (limit["x"][-1], top), xytext=(-4, 3), ha="right", **beside)
         axes.annotate(limit["memory"], (limit["x"][0], top), xytext=(6, 3), ha="left", **beside)
-        _points(axes, own)
+        _draw_under_roof(axes, curves, limit)
         axes.set(xlabel="arithmetic intensity (FLOP/byte, minimum traffic)", ylabel="FLOP/s")
-        sizes = {tuple: HandlerTuple(ndivide=None, pad=0.9)}
-        place: dict[str, Any] = {"loc": "outside right center", "frameon": False, "borderaxespad": 1.0}
-        figure.legend(handles, texts, ncols=columns, handler_map=sizes, **place)
     return figure
 
 
-def _points(axes: Axes, points: Sequence[RoofPoint]) -> None:
-    """Draw one line for each layer, width and number of heads, in ascending n; the markers grow with n."""
-    style = parts.looks_of(point.line.impl for point in points)
-    sizes = {point.line.seq_len for point in points}
-    groups = grouped(points, lambda point: (point.line.impl, point.line.d_model, point.line.num_heads))
-    for (impl, _, _), members in groups.items():
-        curve = parts.roofline_curve(members)
+def _draw_under_roof(axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], roof: Mapping[str, Any]) -> None:
+    """Draw a curve for each layer, with its name near the largest n, off the roof. The markers grow with n."""
+    style = parts.looks_of(curves)
+    sizes = [n for curve in curves.values() for n in curve["n"]]
+    taken = dense_places(axes, (list(zip(one["x"], one["y"], strict=True)) for one in (*curves.values(), roof)))
+    ends = [(float(x), float(y)) for x, y in (places[-1] for places in taken[:-1])]
+    for (impl, curve), end in zip(curves.items(), ends, strict=True):
         colour, marker, dash = style[impl]
         x, y = curve["x"], curve["y"]
         axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
         area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
         axes.scatter(x, y, s=area, color=colour, marker=marker, alpha=0.85, lw=0, zorder=3)
-        # Without both ends, an interval is not drawn.
-        lo, hi = np.array([curve["lo"], curve["hi"]], dtype=float)
-        axes.vlines(x, lo, hi, color=colour, alpha=0.35, lw=1.2)
+        error_bars(axes, x, zip(curve["lo"], curve["hi"], strict=True), colour, alpha=0.35)
+        write_label(axes, formatting.shortened(impl), end, taken, colour, _SIGNS)
 
 
 def _grown(n: int, first: int, last: int) -> float:

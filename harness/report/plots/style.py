@@ -3,20 +3,18 @@
 import re
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import seaborn as sns
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
-
-from harness.formatting import shortened
-from harness.report.figure_panels import Curve, looks_of
+from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, MarkerStyle
 
 GUIDE = "0.45"
 _THEME = {
@@ -69,47 +67,26 @@ def wrapped(text: str, room: int) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-BARS = "bars: 95 % confidence intervals"
+# Matplotlib's arrow heads for the lower and the upper end of a bar along an axis, with the tip at the end.
+_HEADS = {"x": (CARETLEFT, CARETRIGHT), "y": (CARETDOWN, CARETUP)}
+_Ends = Iterable[tuple[float | None, float | None]]
 
 
-def bars_caption(curves: Iterable[Curve], axis: Mapping[str, Any]) -> str:
-    """What to say about the error bars of some curves; empty if there are none."""
-    ends = [end for curve in curves for end in zip(curve.lo, curve.hi, strict=True)]
-    drawn = [within(lo, hi, axis["range"]) is not None for lo, hi in ends if lo is not None and hi is not None]
-    return f"{BARS}{'' if all(drawn) else ' (not where wider than the axis)'}" if any(drawn) else ""
+def error_bars(axes: Axes, places: Iterable[float], ends: _Ends, colour: str, along: str = "y", **line: Any) -> None:
+    """Draw the interval at each place along the axis `along`, `x` or `y`, as a bar, if both ends are known.
 
-
-def within(lo: float, hi: float, limits: Sequence[float]) -> tuple[float, float] | None:
-    """The part of an interval that a bar shows; None if it is outside, or if both ends are beyond the axis."""
-    bottom, top = limits
-    if hi <= bottom or lo >= top or (lo <= bottom and hi >= top):
-        return None
-    return max(lo, bottom), min(hi, top)
-
-
-def error_bars(axes: Axes, curve: Curve, colour: str) -> None:
-    """Draw the interval of each point of a curve as a bar, cut at the limits of the axes."""
-    for n, lo, hi in zip(curve.n, curve.lo, curve.hi, strict=True):
-        if lo is not None and hi is not None and (ends := within(lo, hi, axes.get_ylim())):
-            axes.vlines(n, *ends, color=colour, lw=1.1, alpha=0.75, zorder=2.5)
-
-
-# Inches: height of one entry of a legend, width of one column.
-_ENTRY, _COLUMN = 0.215, 2.2
-
-
-def legend_columns(entries: int, height: float) -> tuple[int, float]:
-    """The columns that `entries` of a legend need beside axes `height` inches high, and their width in inches."""
-    columns = -(-entries // max(1, int((height - 0.5) / _ENTRY)))
-    return columns, columns * _COLUMN
-
-
-def layer_handles(impls: Iterable[str], **line: Any) -> list[Line2D]:
-    """The entries of a legend for some layers."""
-    return [
-        Line2D([], [], color=look.colour, ls=(0, look.dash), marker=look.marker, ms=6, label=shortened(impl), **line)
-        for impl, look in looks_of(impls).items()
-    ]
+    The axes have final limits and cut the bars. An arrow head shows where a bar goes on beyond the axes.
+    """
+    limits = getattr(axes, f"get_{along}lim")()
+    draw = axes.vlines if along == "y" else axes.hlines
+    for place, (lo, hi) in zip(places, ends, strict=True):
+        if lo is None or hi is None:
+            continue
+        draw(place, *np.clip([lo, hi], *limits), **{"color": colour, "lw": 1.1, "alpha": 0.75, "zorder": 2.5, **line})
+        for limit, head, goes_on in zip(limits, _HEADS[along], (lo < limits[0], hi > limits[1]), strict=True):
+            if goes_on:
+                x, y = (place, limit) if along == "y" else (limit, place)
+                axes.scatter([x], [y], marker=MarkerStyle(head), s=40, lw=0, color=colour, zorder=2.6, clip_on=False)
 
 
 def log_axis(axes: Axes, which: str, axis: dict[str, Any]) -> None:

@@ -53,30 +53,45 @@ def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]
 _MUCH_DISTURBED, _MUCH_SLOWER = 0.1, 0.15
 
 
-def quality_sentences(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+# Intervals wider than this factor in the median case say that nothing can be compared.
+_WIDEST = 10.0
+# The precisions that a user can ask for, the strictest last.
+_PRECISIONS = ("quick", "standard", "strict")
+
+
+def quality_sentences(
+    lines: Iterable[CaseResult], machine: Mapping[str, Any], precision: str = _PRECISIONS[0]
+) -> list[str]:
     """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
 
-    The best known state of the machine is that of its calibration, in `machine`.
+    The best known state of the machine is that of its calibration, in `machine`. The run had this `precision`.
     """
     timed = [line for line in lines if line.time_s is not None]
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
     text = []
     if widths:
-        reasons = [line.stop_reason for line in timed if line.stop_reason]
+        reasons, nine_in_ten = (
+            [line.stop_reason for line in timed if line.stop_reason],
+            math.ceil(0.9 * len(widths)) - 1,
+        )
         precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
         text.append(
-            f"Measurement: the 95 % interval of a time spans a factor of {median(widths):.2f} in the median case, and "
-            f"at most {widths[math.ceil(0.9 * len(widths)) - 1]:.2f} in nine of ten.{precise if reasons else ''}"
+            f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
+            f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{precise if reasons else ''}"
         )
+        if median(widths) > _WIDEST:
+            text.append("Do not compare these times: measure again on a machine that does nothing else.")
     if len(widths) < len(timed):
         number = f"{len(timed) - len(widths)} of {len(timed)} times"
         text.append(f"Measurement: {number} have no interval. An interval needs two trials of a case.")
     probed = [line for line in timed if line.disturbed_share is not None]
     share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(sum(o.trials for o in probed), 1)
     if share > _MUCH_DISTURBED:
+        stricter = _PRECISIONS[_PRECISIONS.index(precision) + 1 :] if precision in _PRECISIONS else ()
+        asked = ", ".join(f"precision={name}" for name in stricter)
+        more = f", or ask for more trials ({asked})" if stricter else ""
         text.append(
-            f"The machine was slow in {formatting.share(share)} of the trials. Stop other work and measure again, or "
-            "ask for more trials (precision=standard, precision=strict)."
+            f"The machine was slow in {formatting.share(share)} of the trials. Stop other work and measure again{more}."
         )
     calibration = machine.get("calibration") or {}
     best_s = calibration.get("best_probe_s")
@@ -87,6 +102,10 @@ def quality_sentences(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -
             "calibration. The machine was slower than it can be, and so are the times; their ratios are affected less."
         )
     return text
+
+
+def _factor(width: float) -> str:
+    return f"{width:.2f}" if width <= _WIDEST else f"over {_WIDEST:.0f}"
 
 
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.

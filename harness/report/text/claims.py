@@ -16,13 +16,13 @@ from harness.report.text.costs import setting_label
 from harness.sweep_axes import LETTERS
 
 QUANTITIES = {
-    "work": "work, forward",
-    "work_train": "work, training",
-    "work_backward": "work, backward",
-    "work_decode": "work, one token",
+    "work": "FLOPs, forward",
+    "work_train": "FLOPs, training",
+    "work_backward": "FLOPs, backward",
+    "work_decode": "FLOPs, one token",
     "memory": "memory",
-    "depth": "sequential operations",
-    "path": "longest path",
+    "depth": "sequential depth",
+    "path": "maximum path length",
     "time": "time",
 }
 
@@ -39,7 +39,7 @@ def refuted_sentences(verdicts: Iterable[ClaimVerdict]) -> list[str]:
     where = setting_label((one.setting for one in among), but="mode")
     found = []
     for one in (one for one in among if one.verdict == REFUTED):
-        # The mode is in brackets: `work, forward` would give it twice.
+        # The mode is in brackets: `FLOPs, forward` would give it twice.
         quantity = claim_name(one.quantity).partition(",")[0]
         of_what = f"{one.impl} ({', '.join(filter(None, (one.setting.mode, where(one.setting))))})"
         reason = f"measured {one.measured}: {one.reason.rstrip('.')}."

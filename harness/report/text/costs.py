@@ -21,7 +21,7 @@ from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_pan
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, SETTINGS, Setting
 
-METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "work", "depth": "sequential depth"}
+METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "FLOPs", "depth": "sequential depth"}
 # A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`.
 COST_TEXTS: dict[str, Callable[[float], str]] = {
     "time": formatting.seconds,
@@ -81,7 +81,7 @@ def crossover_sentence(c: Crossover) -> str:
     return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
 
 
-SCALING_EXPONENT = "exponent: doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
+SCALING_EXPONENT = "doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
 
 # The most layers named where none is the fastest.
 _MOST_NAMED = 4
@@ -153,18 +153,26 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
     close = {line.impl for line in close_to_fastest(at_n)} if not baseline else set()
     whole_s = next((line.time_s for line in at_n if line.time_s and baseline in (line.impl, "")), None)
     ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in at_n}
-    return Table(
-        {**columns, speed: "n optional", "exponent": "n optional", "GB/s, at least": "n report", "of peak": "n report"},
-        [_cost_row(panel, line, laws, ratios[line.impl], line.impl in close, is_tera) for line in at_n],
+    columns |= dict.fromkeys((speed, "exponent", "GB/s", "of peak"), "n optional")
+    rows = [_cost_row(panel, line, laws, ratios[line.impl], line.impl in close, is_tera) for line in at_n]
+    table = Table(
+        columns,
+        rows,
         title=f"Cost of one call at n={at_n[0].seq_len} d={panel.d_model} h={panel.num_heads}",
         about=", ".join(filter(None, [setting.title, head_dim])),
-        note=f"ratio: to {baseline or 'the fastest'}; {SCALING_EXPONENT}",
+        explained={
+            "ratio": f"to {baseline or 'the fastest'}",
+            "exponent": SCALING_EXPONENT,
+            "GB/s": "at least, by the least traffic",
+        },
     )
+    return table.without_empty("exponent", "GB/s", "of peak")
 
 
 def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
     fitted = laws.get((line.impl, Setting.of(line), "time"))
-    exponent = fitted and exponent_of(fitted.law, "n", line.seq_len, line.d_model, line.num_heads, line.batch_size)
+    size = "n", line.seq_len, line.d_model, line.num_heads, line.batch_size
+    exponent = exponent_of(fitted.law, *size) if fitted and fitted.law.determined else None
     speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
     ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
     return (
@@ -227,9 +235,14 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     a_token = {line.impl: line.time_s / line.seq_len for line in panel.lines if line.time_s}
     rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)
     pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
-    surest = sorted(pairs, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))[:_MOST_PAIRS]
-    left = len(pairs) - len(surest)
+    open_pairs = [c for c in pairs if not c.decided and c.seq_len_hi is None and not c.seq_len_lo]
+    others = [c for c in pairs if c not in open_pairs]
+    surest = sorted(others, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))[:_MOST_PAIRS]
+    left = len(others) - len(surest)
     more = [f"And {left} more pair{'s' if left > 1 else ''}: see crossovers.csv."] if left else []
+    if open_pairs:
+        names = " and ".join(filter(None, (", ".join(c.slower for c in open_pairs[:-1]), open_pairs[-1].slower)))
+        more.append(f"Undecided at every n: {rnn} against {names}.")
     return [*map(crossover_sentence, surest), *more]
 
 

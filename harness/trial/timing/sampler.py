@@ -63,8 +63,11 @@ def take_samples(
     renew: Callable[[], None] = lambda: None,
     singly: bool = False,
     between: Callable[[], None] = lambda: None,
+    called_s: float = 0.0,
 ) -> Samples:
     """Take samples of `call` for about `budget_s` seconds, and at least `MIN_SAMPLES`.
+
+    An earlier call took `called_s` seconds. If that is as long as a whole warm-up, it was one.
 
     `sync` waits until a call's work is done. Before each sample, `renew` changes the input; this is not timed. With
     `singly`, each sample is one call, however short. Between two samples of at least `LONG_SAMPLE_S`, `between` is
@@ -73,10 +76,11 @@ def take_samples(
     result = Samples(clock_s=clock_cost(clock))
     gc.disable()  # a collection inside a sample is Python's cost, not the layer's
     try:
-        times, result.warmup_s = warm_up(call, sync, steady_or_after(budget_s), clock)
-        result.first_call_s, result.warmup_calls = times[0], len(times)
+        is_warm = steady_or_after(budget_s)
+        times, result.warmup_s = ([], 0.0) if is_warm([], called_s) else warm_up(call, sync, is_warm, clock)
+        result.first_call_s, result.warmup_calls = (times or [called_s])[0], len(times)
         # Subtract the reading of the clock, which would make short calls look long, and then samples short.
-        per_call = max(median(times[-STEADY_CALLS:]) - result.clock_s, LEAST_CALL_S)
+        per_call = max(median(times[-STEADY_CALLS:] or [called_s]) - result.clock_s, LEAST_CALL_S)
         calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
         before, begin = count(), clock()
         start = end = begin
@@ -91,10 +95,12 @@ def take_samples(
             end = clock()
             result.samples_s.append((end - start) / calls)
             if len(result.samples_s) == 1 and result.samples_s[0] < STILL_WARMING * per_call:
-                # Warm-up spent its whole budget on the first call, which compiled and took longer than later calls.
-                per_call = max(result.samples_s.pop(), LEAST_CALL_S)
-                result.warmup_calls += calls
-                result.warmup_s += end - start
+                # The first call took the whole warm-up. It compiled, for example, and took longer than later calls.
+                result.samples_s.clear()
+                times, seconds = warm_up(call, sync, is_warm, clock)
+                per_call = max(median(times[-STEADY_CALLS:]) - result.clock_s, LEAST_CALL_S)
+                result.warmup_calls += calls + len(times)
+                result.warmup_s += end - start + seconds
                 calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
                 before, begin = count(), clock()
         result.calls_per_sample = calls

@@ -93,7 +93,7 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
     first_call_s = layer.settle()
     built = monotonic()
     made = compilations() if may_compile else 0
-    samples, extras = _on_gpu(layer, trial_s) if case.device == "cuda" else _on_cpu(layer, trial_s)
+    samples, extras = _on_gpu(layer, trial_s) if case.device == "cuda" else _on_cpu(layer, trial_s, first_call_s)
     samples.first_call_s = first_call_s
     last = layer.take_last_call(samples.calls_per_sample) if check else None
     if may_compile:
@@ -115,7 +115,7 @@ def _check_not_compiled_since(made: int) -> None:
         raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")
 
 
-def _on_cpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples, dict[str, Any]]:
     work, renewal = layer.work, layer.renewal
     readings = probe_readings()
     samples = take_samples(
@@ -125,6 +125,7 @@ def _on_cpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
         renew=renewal,
         singly=renewal.restores,
         between=lambda: readings.extend(probe_readings()),
+        called_s=first_call_s,
     )
     return samples, {"probe_s": median([*readings, *probe_readings()]), "cpu_mhz": cpu_mhz()}
 

@@ -1,16 +1,18 @@
 """report.html in a real browser: it draws, filters and tells values."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.found import some_lines, some_origin
+from report.found import some_findings, some_lines, some_origin
 
 from harness.analysis.analyse import Analysis
 from harness.report.figure_panels import looks_of
 from harness.report.html.page import page
 from harness.report.report_data import Contents
+from harness.results.columns import CaseResult
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")
 
@@ -170,6 +172,72 @@ def test_a_run_of_failures_alone_complains_of_nothing(browser, written: Callable
     lines = [replace(line, status="oom", reason="no", time_s=None, peak_bytes=None) for line in some_lines()]
     browser.open(written(page(Contents(lines, Analysis(), some_origin()))))
     assert browser.complaints() == []
+
+
+def test_a_bar_wider_than_the_frame_ends_in_an_arrow_head_and_a_caption_says_so(browser, written) -> None:
+    def one(line: CaseResult) -> CaseResult:
+        known = line.impl == "rnn.torch" and line.seq_len == 512 and line.mode == "forward"
+        return replace(line, time_lo_s=1e-12, time_hi_s=1e6) if known else line
+
+    lines = [one(line) for line in some_lines()]
+    browser.open(written(page(Contents(lines, some_findings(lines), some_origin()))))
+    for chart in ("chart-time", "chart-speedup", "overview-time"):
+        (heads,) = [trace for trace in browser.traces(chart) if trace["kind"] == "beyond"]
+        assert (heads["impl"], heads["x"]) == ("rnn.torch", [512, 512])
+        assert heads["symbol"] == ["arrow-down", "arrow-up"]
+        low, high = browser.run(f"return document.querySelector('#{chart} .plot')._fullLayout.yaxis.range")
+        assert low < math.log10(heads["y"][0]) < math.log10(heads["y"][1]) < high
+    said = "return [...document.querySelectorAll('.beyond')].filter((one) => !one.hidden).map((one) => one.textContent)"
+    assert browser.run(said) == ["Arrow heads: beyond the axis. "] * 2
+    browser.click("#filters input[value='rnn.torch']")
+    assert browser.run(said) == []
+
+
+GUIDES = """
+const plot = document.querySelector(`#${arguments[0]} .plot`), { xaxis, yaxis, _size: room } = plot._fullLayout;
+const curves = plot.data.filter((trace) => trace.meta.kind === "curve");
+const box = plot.getBoundingClientRect();
+return [...plot.querySelectorAll(".annotation-text")].map((text) => {
+  const own = text.getBoundingClientRect();
+  const inside = ([x, y]) => own.left < x && x < own.right && own.top < y && y < own.bottom;
+  const onCurve = curves.some((one) => one.x.slice(1).some((_, i) => [...Array(101).keys()].some((k) => {
+    const part = (axis, ends) => axis.d2p(ends[i]) + (k / 100) * (axis.d2p(ends[i + 1]) - axis.d2p(ends[i]));
+    return inside([box.x + room.l + part(xaxis, one.x), box.y + room.t + part(yaxis, one.y)]);
+  })));
+  return [text.textContent, onCurve];
+});
+"""
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_guides_start_at_a_measured_point_and_their_labels_lie_on_no_curve(browser, usual: Path, width: int) -> None:
+    browser.open(usual, width=width)
+    for chart in ("chart-time", "chart-memory"):
+        ends = [(one["x"][-1], one["y"][-1]) for one in browser.traces(chart) if one["kind"] == "guide"]
+        measured = [(one["x"][-1], one["y"][-1]) for one in browser.traces(chart) if one["kind"] == "curve"]
+        assert ends == [max(measured)] * 2
+        assert browser.run(GUIDES, chart) == [["∝ n", False], ["∝ n²", False]]
+
+
+def test_of_crossovers_only_the_sure_ones_are_drawn_and_the_others_are_named(browser, usual: Path) -> None:
+    browser.look(usual)
+    assert [one["x"][1] for one in browser.traces("chart-crossovers")] == [768]
+    said = browser.run("return document.getElementById('undecided').textContent")
+    assert said == "Undecided, since noise alone could make a crossing: attention.naive and rnn.torch."
+
+
+def test_the_first_screen_has_quality_charts_and_the_whole_table_and_on_a_phone_the_table_first(
+    browser, usual: Path
+) -> None:
+    places = "return ['.quality', '#overview .plot', '#overview tbody tr:last-child', '#overview tbody tr'].map("
+    places += "(one) => document.querySelector(one).getBoundingClientRect().bottom)"
+    browser.open(usual, width=1400)
+    quality, charts, table, _ = browser.run(places)
+    assert quality < charts < table < 900
+    browser.open(usual, width=420)
+    quality, charts, table, first_row = browser.run(places)
+    assert quality < first_row < 900
+    assert table < charts
 
 
 def test_many_widths_are_a_list_and_dtypes_a_choice_where_there_are_several(browser, written) -> None:

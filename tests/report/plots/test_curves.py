@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.figure import Figure
 from report.many import SIZES, many_lines, without
 
 from harness import layer_lookup
 from harness.report.figure_panels import DEPTH, MARKERS, TIME, panel_settings
 from harness.report.plots.curves import curves
+from harness.report.plots.style import GUIDE
 from harness.results.columns import CaseResult
 
 TEN, ELEVEN = layer_lookup.names()[:10], layer_lookup.names()[:11]
@@ -53,11 +55,34 @@ def test_all_lines_are_equally_wide() -> None:
         assert len(widths(drawn(many_lines(impls))[1])) == 1
 
 
-def test_an_interval_wider_than_the_axis_has_no_bar_and_the_caption_says_so() -> None:
+def test_a_bar_wider_than_the_axis_ends_there_with_arrow_heads_and_the_caption_says_so() -> None:
     first, *others = many_lines(TEN[:2])
     figure, axes, _ = drawn([replace(first, time_lo_s=1e-12, time_hi_s=1e6), *others])
-    assert bars(axes) == len(others)
-    assert "not where wider than the axis" in " ".join(figure.texts[1].get_text().split())
+    assert bars(axes) == 1 + len(others)
+    heads = [tuple(one.get_offsets()[0]) for one in axes.collections if isinstance(one, PathCollection)]
+    assert heads == [(first.seq_len, limit) for limit in axes.get_ylim()]
+    said = "bars: 95 % confidence intervals (arrow heads: beyond the axis)"
+    assert said in " ".join(figure.texts[1].get_text().split())
+    assert "arrow heads" not in " ".join(drawn([first, *others])[0].texts[1].get_text().split())
+
+
+def guides(axes: Axes) -> list[tuple[list[float], list[float]]]:
+    return [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines if line.get_color() == GUIDE]
+
+
+def test_guides_go_back_from_the_highest_cost_at_the_largest_n() -> None:
+    lines = many_lines(TEN[:2])
+    last = max(line.time_s for line in lines if line.seq_len == SIZES[-1])
+    for power, (n, values) in enumerate(guides(drawn(lines)[1]), start=1):
+        assert (n[-1], values[-1]) == (SIZES[-1], last)
+        assert values[0] / last == pytest.approx((n[0] / SIZES[-1]) ** power)
+
+
+def test_depth_has_no_guide_of_n_squared() -> None:
+    (setting,) = panel_settings([replace(line, depth=3 * line.seq_len) for line in many_lines(TEN[:2])])
+    figure = curves(setting, DEPTH)
+    assert len(guides(figure.axes[0])) == 1
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["∝ n"]
 
 
 def test_the_title_says_how_much_the_cost_grows() -> None:

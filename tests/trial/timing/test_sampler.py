@@ -48,6 +48,22 @@ def test_a_long_call_is_sampled_a_few_times_whatever_the_budget() -> None:
     assert result.warmup_calls == 1
 
 
+def test_an_earlier_call_as_long_as_a_warm_up_was_one() -> None:
+    time = FakeTime(0.5)
+    result = take_samples(time.call, nothing, 0.1, time.clock, called_s=0.8)
+    assert result.samples_s == pytest.approx([0.5] * MIN_SAMPLES)
+    assert (result.warmup_calls, result.warmup_s, time.calls) == (0, 0.0, MIN_SAMPLES)
+
+
+def test_an_earlier_call_that_took_longer_for_another_reason_does_not_replace_the_warm_up() -> None:
+    time = FakeTime(1.5e-5, 1.2e-5, 1e-5)
+    result = take_samples(time.call, nothing, 0.01, time.clock, called_s=20.0)
+    assert result.samples_s == pytest.approx([1e-5] * len(result.samples_s))
+    assert result.calls_per_sample == pytest.approx(MIN_SAMPLE_S / 1e-5, abs=1)
+    assert result.warmup_calls > sampler.STEADY_CALLS
+    assert result.warmup_calls + len(result.samples_s) * result.calls_per_sample == time.calls
+
+
 def test_warm_up_goes_on_until_calls_no_longer_get_faster() -> None:
     time = FakeTime(8e-4, 4e-4, 2e-4, 1e-4, 1e-4, 1e-4, 1e-4)
     result = take_samples(time.call, nothing, 1.0, time.clock)

@@ -1,10 +1,22 @@
 // From which n on one costs more than another: a row each.
 
 const LINE = 15, BAR = 28, GAP = 12; // CSS pixels
-const MOST_ROWS = 40; // sure ones come first
+const MOST_ROWS = 40;
+
+const pairs = (panel, shown, metric) =>
+  (panel.crossovers?.rows ?? []).filter((row) => row.metric === metric && shown(row.slower) && shown(row.faster));
+
+// Pairs without a sure crossing, in one sentence; empty without any.
+const MOST_UNDECIDED = 12;
+function undecidedPairs(panel, shown, metric) {
+  const names = pairs(panel, shown, metric).filter((row) => row.n === null).map((row) => `${row.slower} and ${row.faster}`);
+  const left = names.length - MOST_UNDECIDED;
+  const more = left > 0 ? `; and ${left} more: see crossovers.csv` : "";
+  return names.length ? `Undecided, since noise alone could make a crossing: ${names.slice(0, MOST_UNDECIDED).join("; ")}${more}.` : "";
+}
 
 function crossoversFigure(panel, looks, shown, metric) {
-  const every = (panel.crossovers?.rows ?? []).filter((row) => row.metric === metric && shown(row.slower) && shown(row.faster));
+  const every = pairs(panel, shown, metric).filter((row) => row.n !== null);
   if (!every.length) return null;
   const rows = every.slice(0, MOST_ROWS), left = every.length - rows.length;
   const frame = panel.crossovers.x;
@@ -42,12 +54,11 @@ function crossoversFigure(panel, looks, shown, metric) {
 // The interval as a line, open to the frame's end where it lies beyond what was measured; the n itself as a marker.
 function crossing(row, y, look, frame) {
   const lo = row.lo ?? frame.range[0], hi = row.hi ?? frame.range[1];
-  const middle = row.n ?? Math.sqrt(lo * hi);
   const hover = lines(row.sentence);
   return {
     type: "scatter", mode: "lines+markers", meta: { impl: row.slower, faster: row.faster, kind: "crossover" },
-    x: [lo, middle, hi], y: [y, y, y], customdata: [hover, hover, hover], hovertemplate: "%{customdata}<extra></extra>",
-    line: { color: faint(look.colour, 0.6), width: 3, dash: row.n === null ? "4px,4px" : "solid" },
-    marker: { color: look.colour, symbol: look.symbol, size: [0.1, row.n === null ? 0.1 : 10, 0.1] },
+    x: [lo, row.n, hi], y: [y, y, y], customdata: [hover, hover, hover], hovertemplate: "%{customdata}<extra></extra>",
+    line: { color: faint(look.colour, 0.6), width: 3 },
+    marker: { color: look.colour, symbol: look.symbol, size: [0.1, 10, 0.1] },
   };
 }

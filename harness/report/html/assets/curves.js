@@ -1,17 +1,20 @@
 // Time, memory and sequential depth against n.
 
-function curvesFigure(panel, cost, looks, shown) {
+function curvesFigure(panel, cost, looks, shown, powers = [1, 2]) {
   if (!cost) return null;
-  const traces = guides(panel.n, cost.y);
+  const traces = [];
   const visible = inOrder(cost.curves, looks).filter((one) => shown(one.impl));
   for (const one of visible) {
     const hover = one.text.map((text) => named(one.impl, plain(text)));
     const bars = crowded(visible) ? {} : { error_y: errorBars(one, looks[one.impl], cost.y) };
     traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, bars));
+    if (!crowded(visible)) traces.push(...arrowHeads(one.impl, one, looks[one.impl], cost.y));
   }
+  const lines = panel.n.ticks.length > 1 && visible.length ? powers.map((power) => guide(visible, panel.n, cost.y, power)) : [];
+  traces.push(...lines.map(guideTrace));
   traces.push(...failures({ ...cost, last: panel.n.ticks.at(-1)[0] }, looks, shown));
-  const labels = guideLabels(panel.n, cost.y);
-  return { traces, layout: layout(axisOfN(panel.n), axis(cost.y), { annotations: labels, ...uncrowded(visible) }) };
+  const annotations = lines.map((line) => guideLabel(line, [...visible, ...lines].filter((one) => one !== line), cost.y));
+  return { traces, layout: layout(axisOfN(panel.n), axis(cost.y), { annotations, ...uncrowded(visible) }) };
 }
 
 // Failed cases, each where it would have been; at the top where nobody knows.
@@ -49,26 +52,41 @@ function failureTexts(failed, y) {
   return texts;
 }
 
-// Lines of slope 1 and 2 from the lower left: only their slope means something.
-function guideEnds(n, y, power) {
-  const from = n.ticks[0][0], last = n.ticks.at(-1)[0], foot = y.range[0] * 1.1, top = y.range[1];
-  const to = Math.min(last, from * (top / foot) ** (1 / power));
-  return { x: [from, to], y: [foot, foot * (to / from) ** power] };
+// A power of n, back from the highest cost at the largest n. It is drawn over the curves: one that grows so would hide it.
+function guide(curves, n, y, power) {
+  const ends = curves.map((one) => [one.n.at(-1), one.value.at(-1)]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  const [last, most] = ends.at(-1), first = Math.max(n.range[0], last * (y.range[0] / most) ** (1 / power));
+  return { n: [first, last], value: [most * (first / last) ** power, most], text: power === 1 ? "∝ n" : "∝ n²" };
 }
 
-function guides(n, y) {
-  if (n.ticks.length < 2) return [];
-  return [1, 2].map((power) => ({
-    type: "scatter", mode: "lines", ...guideEnds(n, y, power), meta: { kind: "guide" }, hoverinfo: "skip", showlegend: false,
-    line: { color: GREY, width: 1, dash: "4px,4px" },
-  }));
+const guideTrace = (line) => ({
+  type: "scatter", mode: "lines", x: line.n, y: line.value, meta: { kind: "guide" }, hoverinfo: "skip", showlegend: false,
+  line: { color: GREY, width: 1, dash: line.text === "∝ n" ? "6px,4px" : "2px,3px" },
+});
+
+// The label above or below its line, where other curves leave it free, in shares of the frame's height: if none of
+// these places is free enough, where the nearest curve is farthest.
+const FREE = 0.065, ASIDE = [0.045, -0.045, 0.09, -0.09, 0.14, -0.14];
+function guideLabel(line, curves, y) {
+  const height = (value) => (log(value) - log(y.range[0])) / (log(y.range[1]) - log(y.range[0]));
+  let best = { free: -1 };
+  for (const side of ASIDE) {
+    for (let share = 0.06; share < 0.95; share += 0.04) {
+      const n = line.n[0] * (line.n[1] / line.n[0]) ** share;
+      const at = height(valueAt(line, n)) + side;
+      const around = curves.flatMap((one) => [n / 1.2, n, n * 1.2].map((x) => valueAt(one, x)).filter(Boolean).map((value) => Math.abs(height(value) - at)));
+      const free = Math.min(FREE, at, 1 - at, ...around);
+      if (free > best.free) best = { free, n, at };
+    }
+  }
+  const value = log(y.range[0]) + best.at * (log(y.range[1]) - log(y.range[0]));
+  return note(log(best.n), value, line.text, { xanchor: "center", yanchor: "middle" });
 }
 
-function guideLabels(n, y) {
-  if (n.ticks.length < 2) return [];
-  return [1, 2].map((power) => {
-    const ends = guideEnds(n, y, power);
-    const part = 0.86, between = (pair) => log(pair[0]) + part * (log(pair[1]) - log(pair[0]));
-    return note(between(ends.x), between(ends.y), power === 1 ? "∝ n" : "∝ n²", { xanchor: "left", yanchor: "top", xshift: 2 });
-  });
+// A curve's cost at n, on the straight line between the two nearest points; null beyond its ends.
+function valueAt(one, n) {
+  const i = one.n.findIndex((after) => after >= n);
+  if (i < 1) return i === 0 && one.n[0] === n ? one.value[0] : null;
+  const share = log(n / one.n[i - 1]) / log(one.n[i] / one.n[i - 1]);
+  return one.value[i - 1] * (one.value[i] / one.value[i - 1]) ** share;
 }

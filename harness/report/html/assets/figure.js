@@ -48,18 +48,32 @@ function curve(impl, look, x, y, hover, more = {}) {
   };
 }
 
-// Bars from lo to hi at each point, cut at the frame. No bar where an end is not known, or where both are beyond the frame.
+// Bars from lo to hi at each point, cut at the frame. No bar where an end is not known.
 function errorBars(one, look, frame) {
   const [low, high] = frame.range;
   const ends = one.value.map((value, i) => {
     const lo = one.lo[i], hi = one.hi[i];
-    if (lo === null || hi === null || (lo <= low && hi >= high)) return [value, value];
-    return [Math.max(lo, low), Math.min(hi, high)];
+    return lo === null || hi === null ? [value, value] : [Math.max(lo, low), Math.min(hi, high)];
   });
   return {
     type: "data", symmetric: false, color: faint(look.colour, 0.7), thickness: 1.3, width: 3,
     array: ends.map(([, hi], i) => Math.max(hi - one.value[i], 0)), arrayminus: ends.map(([lo], i) => Math.max(one.value[i] - lo, 0)),
   };
+}
+
+// Arrow heads at the frame where bars go on beyond it: no trace if there are none. They lie a little inside, since the
+// library leaves out a marker that rounding puts outside.
+const INSIDE = 1.001;
+function arrowHeads(impl, one, look, frame, x = one.n) {
+  const [low, high] = frame.range;
+  const known = x.map((_, i) => i).filter((i) => one.lo[i] !== null && one.hi[i] !== null);
+  const below = known.filter((i) => one.lo[i] < low), above = known.filter((i) => one.hi[i] > high);
+  if (!below.length && !above.length) return [];
+  return [{
+    type: "scatter", mode: "markers", meta: { impl, kind: "beyond" }, hoverinfo: "skip", showlegend: false, cliponaxis: false,
+    x: [...below, ...above].map((i) => x[i]), y: [...below.map(() => low * INSIDE), ...above.map(() => high / INSIDE)],
+    marker: { color: look.colour, size: 9, symbol: [...below.map(() => "arrow-down"), ...above.map(() => "arrow-up")] },
+  }];
 }
 
 const note = (x, y, text, more = {}) => ({ x, y, text: plain(text), showarrow: false, font: { size: 11 }, ...more });
@@ -68,6 +82,8 @@ const note = (x, y, text, more = {}) => ({ x, y, text: plain(text), showarrow: f
 function draw(id, figure) {
   const place = document.querySelector(`#${id} .plot`);
   const empty = document.querySelector(`#${id} .empty`);
+  const beyond = document.querySelector(`#${id} .beyond`);
+  if (beyond) beyond.hidden = !figure?.traces.some((trace) => trace.meta?.kind === "beyond");
   place.hidden = !figure;
   if (empty) empty.hidden = Boolean(figure);
   // Without a picture and without a word on why, there is nothing to set a heading over.

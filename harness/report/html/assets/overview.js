@@ -1,6 +1,6 @@
 // Time, peak memory and sequential depth of the opening setting, each curve with its name at its end.
 
-const OVERVIEW_HEIGHT = 300, NAME_LINE = 14; // CSS pixels
+const OVERVIEW_HEIGHT = 215, NAME_LINE = 14; // CSS pixels
 const NAME_WIDTH = 17; // characters of a line of a name
 
 function overviewFigure(overview, chart, looks) {
@@ -12,6 +12,7 @@ function overviewFigure(overview, chart, looks) {
   for (const one of curves) {
     const hover = one.text.map((text) => named(one.impl, plain(text)));
     traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, { error_y: errorBars(one, looks[one.impl], chart.axis) }));
+    traces.push(...arrowHeads(one.impl, one, looks[one.impl], chart.axis));
   }
   const annotations = endNames(curves, names, chart.axis, OVERVIEW_HEIGHT - margin.t - margin.b, looks);
   const more = { annotations, showlegend: false, height: OVERVIEW_HEIGHT, margin };

@@ -10,13 +10,14 @@ function predictionFigure(chart, looks) {
     if (!own.length) continue;
     const column = (name) => own.map((one) => one[name]);
     const hover = own.map((one) => `<b>${lines(impl)}</b><br>${lines(one.text)}`);
-    traces.push(curve(impl, looks[impl], column("x"), column("y"), hover, {
-      mode: "markers", error_y: errorBars({ value: column("y"), lo: column("lo"), hi: column("hi") }, looks[impl], chart.axis),
-    }));
+    const ends = { value: column("y"), lo: column("lo"), hi: column("hi") };
+    const bars = { mode: "markers", error_y: errorBars(ends, looks[impl], chart.axis) };
+    traces.push(curve(impl, looks[impl], column("x"), column("y"), hover, bars));
+    traces.push(...arrowHeads(impl, ends, looks[impl], chart.axis, column("x")));
   }
   const title = (text) => ({ title: { text, standoff: 8 } });
   const x = axis(chart.axis, title("measured")), y = axis(chart.axis, title("predicted"));
-  const many = traces.length > MANY ? { showlegend: false } : {};
+  const many = new Set(chart.points.map((one) => one.impl)).size > MANY ? { showlegend: false } : {};
   return { traces, layout: layout(x, y, { hovermode: "closest", margin: { l: 62, r: 30, t: 14, b: 48 }, ...many }) };
 }
 

@@ -19,15 +19,13 @@ function rooflineFigure(panel, looks, shown) {
   for (const one of visible) {
     const look = looks[one.impl];
     const hover = one.text.map((text) => `<b>${plain(one.impl)}</b><br>${lines(text)}`);
+    const bars = crowded(visible) ? {} : { error_y: errorBars({ ...one, value: one.y }, look, found.y) };
     traces.push(curve(one.impl, look, one.x, one.y, hover, {
       line: { color: faint(look.colour, 0.55), width: 1 },
       marker: { color: look.colour, symbol: look.symbol, size: one.n.map((n) => 6 + 5 * grown(n, panel.n)) },
-      error_y: {
-        type: "data", symmetric: false, color: faint(look.colour, 0.45), thickness: 1.5, width: 0,
-        array: one.hi.map((hi, i) => (hi === null ? 0 : hi - one.y[i])),
-        arrayminus: one.lo.map((lo, i) => (lo === null ? 0 : one.y[i] - lo)),
-      },
+      ...bars,
     }));
+    if (!crowded(visible)) traces.push(...arrowHeads(one.impl, one, look, found.y, one.x));
   }
   const top = log(Math.max(...roof.hi)), corner = { yanchor: "bottom", bgcolor: "rgba(255,255,255,0.8)", borderpad: 1 };
   const annotations = [

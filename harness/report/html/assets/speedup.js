@@ -15,6 +15,7 @@ function speedupFigure(panel, looks, shown, baseline) {
     const hover = one.value.map((value, i) => named(one.impl, times(value) + between(one, i)));
     const bars = crowded(found) ? {} : { error_y: errorBars(one, looks[one.impl], y) };
     traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, bars));
+    if (!crowded(found)) traces.push(...arrowHeads(one.impl, one, looks[one.impl], y));
   }
   return { traces, layout: layout(axisOfN(panel.n), axis(y), uncrowded(found)) };
 }
