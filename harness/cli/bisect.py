@@ -33,7 +33,7 @@ def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
     names = [key.name for key in _KEYS]
     own = read_keys([text for text in texts if text.partition("=")[0] in names], _KEYS)
     rest = [text for text in texts if text.partition("=")[0] not in names]
-    config = compose(rest, None, usual=("allocator=steady",))
+    config = compose(rest, options.config_dir, usual=("allocator=steady",))
     several = [name for name, values in config.axes.items() if len(values) != 1]
     if several:
         raise UsageError(f"bisect takes one case: give one value of {', '.join(several)}")
@@ -96,9 +96,8 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
     if found.why == TWO_STEPS and answer.pair is not None:
         say(f"two steps: at {name(answer.pair[0], answer.pair[0])} and at {name(answer.pair[1], answer.pair[1])}.")
         return DONE
-    say(
-        f"The time changes by {_interval(Step(answer.step, answer.lo, answer.hi))} at {name(answer.best.first, answer.best.last)}."
-    )
+    step, at = Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
+    say(f"The time changes by {_interval(step)} at {at}.")
     if found.neighbours is not None:
         say(f"Side by side with the commit before, the change is {_interval(found.neighbours)}.")
     return DONE

@@ -237,25 +237,19 @@ def _compare(parser: argparse.ArgumentParser) -> None:
 
 
 def _bisect(parser: argparse.ArgumentParser) -> None:
-    """Find the commit at which a layer became slower or faster, or its FLOPs, memory or depth changed.
+    """Find the commit at which a layer's FLOPs, memory or depth changed or, if no fact differs, its time.
 
-    settings:
-      impl=module:Class                      a layer of this repository
-      seq_len=… d_model=… and other axes     one case: one value of each axis
-      threshold=0.03                         the smallest change of the time that matters
-      minutes=10                             stop searching after 10 minutes of blocks
-      out=DIR                                where to write; an interrupted search in DIR continues
-
-    Facts are compared first, without a clock. The time is measured only if no fact differs.
+    settings, beside one value of each axis:
+      threshold=0.03  minutes=10             the smallest change of the time that matters; end its search by then
 
     examples:
       python -m harness bisect v1.0..main impl=my.module:MyLayer seq_len=512 d_model=64 num_heads=4 threads=1
 
-    exit status: 0 found, or no difference to look for; 2 usage error; 3 undecided, or it could not be measured;
-    130 interrupted
+    exit status: 0 found, or nothing to look for; 2 usage error; 3 undecided, or not measurable; 130 interrupted
     """
-    parser.add_argument("span", metavar="GOOD..BAD", help="two commits; the change lies after GOOD, up to BAD")
+    parser.add_argument("span", metavar="GOOD..BAD", help="two commits; the first may not have the change")
     _add_overrides(parser)
+    _add_out(parser, "where to write, or to continue; default: results/bisect_<time>", kind=str)
     parser.add_argument("--time", action="store_true", help="search for a change of the time even if a fact differs")
 
 

@@ -27,6 +27,7 @@ from harness.gate.first_change import FirstChange, first_change
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Runtime
 from harness.measure.interleaved import Side, Timing, take_block
+from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
 from harness.stats.paired_evidence import Rules
@@ -37,10 +38,10 @@ from harness.worktree import Commit, worktree
 ROWS = "bisect.jsonl"
 FACTS = {
     "flops": "FLOPs",
-    "ops": "operations",
-    "depth": "sequential depth",
-    "peak_bytes": "peak memory",
-    "backend": "backend",
+    "ops": "Operations",
+    "depth": "Sequential depth",
+    "peak_bytes": "Peak memory in bytes",
+    "backend": "Backends",
 }
 _CONFIRM, _NEIGHBOURS = 12, 8  # generations
 
@@ -149,13 +150,12 @@ class _Search:
         return row
 
     @contextmanager
-    def _executor(self, at: int) -> Iterator[Executor]:
+    def _executor(self, at: int) -> Iterator[tuple[Executor, Path]]:
         with worktree(self.request.commits[at].hash) as tree:
-            session = session_of_side(
-                self.request.config, self.out / "compile-cache" / tree.commit, Runtime(path=tree.path(sys.path))
-            )
+            cache = self.out / COMPILE_CACHE / tree.commit
+            session = session_of_side(self.request.config, cache, Runtime(path=tree.path(sys.path)))
             with session:
-                yield session.executor
+                yield session.executor, tree.at
 
     def facts(self, at: int) -> Mapping[str, Any] | None:
         """The facts of a commit; None if it cannot be measured. A failure is retried once."""
@@ -169,10 +169,15 @@ class _Search:
     def fact(self, at: int, name: str) -> Any:
         """One fact of a commit; None if the commit cannot be measured."""
         known = self.facts(at)
-        return None if known is None else known[name] or "none"
+        return None if known is None else "none" if known[name] is None else known[name]
 
     def _measure_facts(self, at: int) -> dict[str, Any]:
-        with self._executor(at) as executor:
+        with self._executor(at) as (executor, top):
+            described = executor.ask("describe", Case(self.request.case.impl, 1, 1, 1))
+            file = described.values.get("file")
+            if described.ok and not (file and Path(file).resolve().is_relative_to(top)):
+                impl = self.request.case.impl
+                raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
             for _ in range(2):
                 done = executor.ask("facts", self.request.case)
                 if done.ok:
@@ -201,14 +206,17 @@ class _Search:
         self._blocks[base, head] = begin + 1
         commits = self.request.commits
         key = f"blocks {commits[base].hash} {commits[head].hash} {begin}"
-        ratios, failed = [], 0
+        ratios: list[float] = []
+        failed = 0
         with ExitStack() as stack:
             sides: list[Side] = []
 
             def measure() -> dict[str, Any]:
                 if not sides:
                     for name, at in (("base", base), ("head", head)):
-                        sides.append(Side(name, self.request.case, stack.enter_context(self._executor(at))))
+                        executor, _ = stack.enter_context(self._executor(at))
+                        executor.run("machine")  # its fork server is ready then
+                        sides.append(Side(name, self.request.case, executor))
                 rng = random.Random(f"{key} {len(ratios)} {failed}")
                 try:
                     return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}

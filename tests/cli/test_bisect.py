@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.commands import main
+from harness.gate import bisect as bisection
 from tests.cli.test_compare import LAYER
 
 TINY = ["impl=bisected_layer:Layer", "seq_len=32", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
@@ -19,7 +20,7 @@ def git(*arguments: str) -> str:
 
 def commit(text: str, subject: str) -> None:
     Path("bisected_layer.py").write_text(text)
-    git("add", ".")
+    git("add", "bisected_layer.py")
     git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--allow-empty", "-m", subject)
 
 
@@ -37,15 +38,16 @@ def test_a_change_of_flops_is_found_without_a_clock(capsys: pytest.CaptureFixtur
     for number in range(8):
         text = "import not_installed\n" if number == 3 else ""
         commit(text + LAYER.format(products=4 if number < 5 else 6), f"commit {number}")
-    command = ["bisect", "HEAD~7..HEAD", *TINY, "out=../found"]
+    command = ["bisect", "HEAD~7..HEAD", *TINY, "out=found"]
     assert main(command) == 0
     out, err = capsys.readouterr()
+    assert "commit 3" not in out
     assert "FLOPs change from" in out, err
     assert "(commit 5)." in out
-    rows = Path("../found/bisect.jsonl").read_text()
+    rows = Path("found/bisect.jsonl").read_text()
     assert "blocks" not in rows
     assert main(command) == 0
-    assert Path("../found/bisect.jsonl").read_text() == rows
+    assert Path("found/bisect.jsonl").read_text() == rows
     assert main([*command, "threshold=0.1"]) == 2
     assert "is another search" in capsys.readouterr().err
     assert len(git("worktree", "list").splitlines()) == 1
@@ -55,10 +57,39 @@ def test_a_change_of_flops_is_found_without_a_clock(capsys: pytest.CaptureFixtur
 def test_identical_commits_have_no_difference(capsys: pytest.CaptureFixture) -> None:
     for number in range(3):
         commit(LAYER.format(products=4), f"commit {number}")
-    assert main(["bisect", "HEAD~2..HEAD", *TINY, "threshold=0.3", "out=../found"]) == 0
+    assert main(["bisect", "HEAD~2..HEAD", *TINY, "threshold=0.3", "out=found"]) == 0
     assert "no difference of 30 % to look for" in capsys.readouterr().out
 
 
 def test_several_sizes_are_an_error(capsys: pytest.CaptureFixture) -> None:
     assert main(["bisect", "HEAD~2..HEAD", *TINY, "batch_size=1,2"]) == 2
     assert "bisect takes one case: give one value of batch_size" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_slower_commit_is_found_by_time_and_an_interrupted_search_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    for number in range(5):
+        commit(LAYER.format(products=4 if number < 3 else 12), f"commit {number}")
+    command = ["bisect", "HEAD~4..HEAD", *TINY, "--time", "out=found"]
+    with monkeypatch.context() as patched:
+        take, taken = bisection.take_block, []
+
+        def interrupted(*arguments: object) -> object:
+            if len(taken) == 5:
+                raise KeyboardInterrupt
+            taken.append(arguments)
+            return take(*arguments)
+
+        patched.setattr(bisection, "take_block", interrupted)
+        assert main(command) == 130
+    assert "repeat the command with 'out=found' to continue" in capsys.readouterr().err
+    before = Path("found/bisect.jsonl").read_text()
+    status = main(command)
+    out, err = capsys.readouterr()
+    assert status == 0, out + err
+    assert "The time changes by +" in out
+    assert "(commit 3)." in out
+    assert "Side by side" in out
+    assert Path("found/bisect.jsonl").read_text().startswith(before)
