@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import formatting
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.config import compose
 from harness.errors import UsageError
@@ -49,7 +50,7 @@ def run_bisect(options: argparse.Namespace) -> int:
     out = request.config.out or run_directory.unused_path("bisect_")
     console = Console()
     try:
-        found = bisect(request, out)
+        found = bisect(request, out, lambda line: console.out(formatting.printable(line), highlight=False))
     except KeyboardInterrupt:
         print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
         return INTERRUPTED
@@ -77,7 +78,7 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
         again = "; it changes again later" if change.returns else ""
         say(f"{FACTS[fact]} change from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
     if found.failure:
-        say(f"The time cannot be measured: {found.failure}")
+        say(f"not measurable: {found.failure}")
         return CASES_FAILED
     answer = found.answer
     if answer is None:

@@ -24,10 +24,11 @@ from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.gate.compared_sides import read_rows, session_of_side
 from harness.gate.first_change import FirstChange, first_change
+from harness.machine import unlike
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Runtime
 from harness.measure.interleaved import Side, Timing, take_block
-from harness.measure.session import COMPILE_CACHE
+from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
 from harness.stats.paired_evidence import Rules
@@ -95,18 +96,22 @@ class Findings:
     failure: str = ""
 
 
-def bisect(request: BisectRequest, out: Path) -> Findings:
-    """Search for the change. Raises UsageError if GOOD or BAD cannot be measured, or if `out` holds other rows."""
+def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Findings:
+    """Search for the change. `tell` receives a line of progress after each measurement.
+
+    Raises UsageError if `out` holds another search, or the same from another machine.
+    """
     if not (out / ROWS).exists():
         run_directory.check_new(out)
     with ExitStack() as stack:
         out.mkdir(parents=True, exist_ok=True)
         stack.enter_context(run_directory.Lock(out))
-        search = _Search(request, out)
+        search = _Search(request, out, tell)
         last, found = len(request.commits) - 1, Findings()
         for at in (0, last):
             if search.facts(at) is None:
-                raise UsageError(f"{request.commits[at].hash[:10]} cannot be measured: {search.failures[at]}")
+                found.failure = f"{request.commits[at].hash[:10]}: {search.failures[at]}"
+                return found
         for name in FACTS:
             change = first_change(last, lambda at, name=name: search.fact(at, name))  # type: ignore[misc]
             if change is not None:
@@ -122,20 +127,25 @@ def bisect(request: BisectRequest, out: Path) -> Findings:
 class _Search:
     """Measures commits, or reads what an interrupted command measured."""
 
-    def __init__(self, request: BisectRequest, out: Path) -> None:
-        self.request, self.out = request, out
+    def __init__(self, request: BisectRequest, out: Path, tell: Callable[[str], None]) -> None:
+        self.request, self.out, self.tell = request, out, tell
         self.failures: dict[int, str] = {}
         self.used_s = 0.0
         self._known: dict[str, list[Mapping[str, Any]]] = {}
         self._facts: dict[int, Mapping[str, Any] | None] = {}
         self._blocks: dict[tuple[int, int], int] = {}
         rows = read_rows(out / ROWS)
-        if rows and (found := differences(rows[0]["settings"], request.settings)):
+        with Session.of(request.config) as session:
+            machine = session.machine()
+        found = (
+            [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)] if rows else []
+        )
+        if found:
             raise UsageError(f"out={out} is another search ({'; '.join(found)}): name a new directory")
         for row in rows[1:]:
             self._known.setdefault(row["key"], []).append(row)
         if not rows:
-            self._write({"settings": request.settings})
+            self._write({"settings": request.settings, "machine": machine})
 
     def _write(self, row: Mapping[str, Any]) -> None:
         with (self.out / ROWS).open("a", encoding="utf-8") as file:
@@ -164,6 +174,8 @@ class _Search:
             self._facts[at] = row.get("facts")
             if "failure" in row:
                 self.failures[at] = row["failure"]
+            commit = self.request.commits[at]
+            self.tell(f"{commit.hash[:10]} ({commit.subject}): {row.get('failure', 'facts taken')}")
         return self._facts[at]
 
     def fact(self, at: int, name: str) -> Any:
@@ -213,10 +225,10 @@ class _Search:
 
             def measure() -> dict[str, Any]:
                 if not sides:
-                    for name, at in (("base", base), ("head", head)):
+                    for at in (base, head):
                         executor, _ = stack.enter_context(self._executor(at))
                         executor.run("machine")  # its fork server is ready then
-                        sides.append(Side(name, self.request.case, executor))
+                        sides.append(Side(commits[at].hash[:10], self.request.case, executor))
                 rng = random.Random(f"{key} {len(ratios)} {failed}")
                 try:
                     return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}
@@ -236,4 +248,7 @@ class _Search:
                     raise BlockFailed(row["failure"])
                 else:
                     failed += 1
-        return statistics.mean(ratios)
+        found = statistics.mean(ratios)
+        pair = f"{commits[head].hash[:10]} ({commits[head].subject}) against {commits[base].hash[:10]}"
+        self.tell(f"{pair}: {100 * math.expm1(found):+.1f} % after {self.used_s:.0f} s")
+        return found

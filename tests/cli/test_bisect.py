@@ -41,7 +41,6 @@ def test_a_change_of_flops_is_found_without_a_clock(capsys: pytest.CaptureFixtur
     command = ["bisect", "HEAD~7..HEAD", *TINY, "out=found"]
     assert main(command) == 0
     out, err = capsys.readouterr()
-    assert "commit 3" not in out
     assert "FLOPs change from" in out, err
     assert "(commit 5)." in out
     rows = Path("found/bisect.jsonl").read_text()
@@ -59,6 +58,14 @@ def test_identical_commits_have_no_difference(capsys: pytest.CaptureFixture) -> 
         commit(LAYER.format(products=4), f"commit {number}")
     assert main(["bisect", "HEAD~2..HEAD", *TINY, "threshold=0.3", "out=found"]) == 0
     assert "no difference of 30 % to look for" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_end_that_does_not_import_is_3(capsys: pytest.CaptureFixture) -> None:
+    commit("import not_installed\n", "broken")
+    commit(LAYER.format(products=4), "whole")
+    assert main(["bisect", "HEAD~1..HEAD", *TINY, "out=found"]) == 3
+    assert "not measurable: " in capsys.readouterr().out
 
 
 def test_several_sizes_are_an_error(capsys: pytest.CaptureFixture) -> None:
