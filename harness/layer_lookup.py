@@ -397,9 +397,7 @@ def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
         raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")
     for claim, text in stated.items():
         if claim not in CLAIMS:
-            raise UsageError(
-                f"unknown claim '{claim}'{did_you_mean(str(claim), CLAIMS)} (there are {', '.join(CLAIMS)})"
-            )
+            raise UsageError(f"unknown claim '{claim}'{did_you_mean(str(claim), CLAIMS)}")
         claims[claim] = _claimed(claim, str(text), letters)
     return claims
 

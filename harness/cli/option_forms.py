@@ -19,10 +19,12 @@ _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~
 
 
 def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments with the flag `--out` for a key `out=`, for commands that have a flag only."""
+    """The arguments with flags for the keys `out=` and `baseline=`, for commands that have a flag only."""
     given = [text for text in arguments if re.match(r"out=|-o|--out\b", text)]
     if command in (*_OUT_OVERRIDES, *_OUT_KEYS, *_OUT_FLAGS) and len(given) > 1:
         raise UsageError(f"{given[0]} {given[-1]}: out is given twice")
+    if command == "report":
+        arguments = [f"--{text}" if text.startswith("baseline=") else text for text in arguments]
     if command not in _OUT_FLAGS:
         return list(arguments)
     if "out=" in arguments:

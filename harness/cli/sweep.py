@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import math
 import sys
 from collections import Counter
 
@@ -88,11 +89,22 @@ def plan_parts(plan: Plan) -> list[Table | str]:
     """A dry run in words: the grid as a table of axes, what cannot be measured, and the expected time."""
     values = {name: list(dict.fromkeys(getattr(case, name) for case in plan.cases)) for name in AXES}
     shown = {name: found for name, found in values.items() if len(found) > 1 or name in _ALWAYS}
-    rows = [(f"{name} ({AXES[name].letter})".replace(" ()", ""), ", ".join(map(str, shown[name]))) for name in shown]
+    of_impl = grouped(plan.cases, lambda case: case.impl)
+    headless = [impl for impl, cases in of_impl.items() if {case.num_heads for case in cases} == {1}]
+    texts = {name: ", ".join(map(str, found)) for name, found in shown.items()}
+    if headless and len(headless) < len(of_impl):
+        heads = dict.fromkeys(str(case.num_heads) for case in plan.cases if case.impl not in headless)
+        texts["num_heads"] = f"{', '.join(heads)}; layers without heads: 1"
+    rows = [(f"{name} ({AXES[name].letter})".replace(" ()", ""), text) for name, text in texts.items()]
+    combined = [math.prod(len({getattr(case, name) for case in cases}) for name in AXES) for cases in of_impl.values()]
     settings = dict.fromkeys(setting_text(Setting.of(case).as_dict()) for case in plan.cases)
     return [
         Table({"axis": "", "values": ""}, rows),
         *([f"Everything else: {', '.join(settings)}."] if len(settings) == 1 else []),
+        *(
+            ["Not all combinations of these values are measured: -v lists the cases."]
+            * (sum(combined) > len(plan.cases))
+        ),
         *_refusals(plan),
         *plan.expected.timeouts(plan.left),
         _summary(plan),

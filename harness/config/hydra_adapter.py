@@ -293,6 +293,8 @@ def _mistake(argument: str) -> str:
         if bare.count(opening) != bare.count(closing):
             lacks = closing if bare.count(opening) > bare.count(closing) else opening
             return f"a '{lacks}' is missing; put the whole option in quotes"
+    if bare.endswith(","):
+        return "write the values without spaces after the commas: impl=A,B"
     if key_of(argument) == "points" and re.search(r"\{[^}]*=", bare):
         return "a point takes ':' after a name: 'points=[{seq_len:512}]'"
     return ""

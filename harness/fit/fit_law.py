@@ -3,7 +3,8 @@
 1. Every law of up to four terms is fitted. Errors are relative: 1 % weighs the same at every size.
 2. The laws that explain the points as well as the best one are the rivals.
 3. Each rival predicts sizes left out of its fit, a whole n at a time. Of the rivals within one standard error of the
-   best prediction, the one with the fewest terms is the law (Breiman et al. 1984, section 3.4.3).
+   best prediction, those with the fastest-growing expected terms come first, then the one with the fewest terms
+   (Breiman et al. 1984, section 3.4.3).
 4. The law is determined if all rivals have the same leading term along n, no faster term can hide in the points, and
    the law does not miss them.
 """

@@ -1,12 +1,13 @@
 """How long a sweep takes: from the exact facts of its calls, the machine's rates, and the trials measured so far.
 
-A call of `c` seconds is made at least seven times in a timed trial and in the trial of its facts. Before any trial, `c`
-follows from FLOPs, operations and bytes, which are known from facts, or from the claims of theory. As trials end, their
-times correct the prediction.
+A timed trial makes about five calls of `c` seconds or more, and the trial of its facts makes eight. Before any trial,
+`c` follows from FLOPs, operations and bytes, which are known from facts, or from the claims of theory. As trials end,
+their times correct the prediction.
 """
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from harness import layer_lookup
@@ -64,6 +65,7 @@ def costs_of_facts(facts: Mapping[str, Any]) -> CallCosts | None:
     return None if ops is None else CallCosts(flops or 0.0, ops, least_bytes or 0.0)
 
 
+@cache
 def claimed_costs(case: Case) -> CallCosts:
     """The costs by the claims of the layer. A layer without claims counts as attention: 8nd² + 4n²d FLOPs."""
     sizes = case.seq_len, case.d_model, case.num_heads
@@ -136,8 +138,8 @@ class ExpectedTime:
     ) -> None:
         self._precision, self._rates, self._costs = precision, rates or {}, dict(costs or {})
         self._walls: dict[Case, list[float]] = {}
-        # For each kind of trial, the seconds that were expected and those that it took. The first two seconds have
-        # little weight.
+        # For each kind of trial, the seconds that were expected and those that it took. Both start at two seconds, so
+        # that the first short trials hardly change their ratio.
         self._sums: dict[str, list[float]] = {}
 
     def call_s(self, case: Case) -> float:
@@ -148,7 +150,12 @@ class ExpectedTime:
         return computing + costs.bytes / (_OF_BYTES * share * rates.bytes_per_s) + costs.ops * _OPERATION_S
 
     def least_call_s(self, case: Case) -> float:
-        """A lower bound of the time of one call: its FLOPs at the machine's peak rate; 0 if either is unknown."""
+        """A lower bound of the time of one call: its FLOPs at the machine's peak rate; 0 if either is unknown.
+
+        The FLOPs of a user's own layer are unknown until they are counted.
+        """
+        if case not in self._costs and layer_lookup.is_foreign(case.impl):
+            return 0.0
         costs, _ = self._known(case)
         rates = self._rates.get((case.dtype, case.device, case.threads))
         return costs.flops / rates.flops_per_s if rates else 0.0
@@ -211,9 +218,8 @@ class ExpectedTime:
         return measured / expected
 
     def _known(self, case: Case) -> tuple[CallCosts, Rates]:
-        if case not in self._costs:
-            self._costs[case] = claimed_costs(case)
-        return self._costs[case], self._rates.get((case.dtype, case.device, case.threads), USUAL_RATES)
+        rates = self._rates.get((case.dtype, case.device, case.threads), USUAL_RATES)
+        return self._costs.get(case) or claimed_costs(case), rates
 
     def _trial_s(self, case: Case) -> float:
         call_s = self.call_s(case)

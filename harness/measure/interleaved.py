@@ -1,8 +1,7 @@
 """Measure two sides, base and head, at the same time in interleaved turns. Each side has its own processes.
 
-Both sides therefore meet the same machine, and drift affects both alike. Noise only adds time, so the fastest turn of
-each side counts. In a trial, likewise, the fastest sample counts (`harness.stats.estimate`). Interleaving gives both
-sides the same chances of a quiet moment.
+Both sides therefore meet the same machine, and drift affects both alike. Noise mostly adds time, so the fastest turn of
+each side counts. Both sides have equally many turns, and interleaving gives them the same chances of a quiet moment.
 
 As a test, the same code was measured against itself: twelve cases on two shared cores. The ratios varied by 2.6 % from
 block to block. With two whole trials, one after the other, they varied by 9 %.

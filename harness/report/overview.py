@@ -6,7 +6,6 @@ The static picture and the page draw the same overview. It is plain data, so tha
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 from harness.analysis.crossovers import Crossover
@@ -30,7 +29,7 @@ from harness.report.figure_panels import (
     of_panel,
     size_axis,
 )
-from harness.report.text.costs import law_formula
+from harness.report.text.costs import law_formula, near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 from harness.sweep_axes import Setting
 
@@ -100,7 +99,8 @@ def overview(setting: PanelSetting, laws: Laws, crossovers: Mapping[Facet, list[
         return None
     own = [c for c in of_panel(crossovers, setting, whole) if c.metric == "time" and {c.slower, c.faster} <= {*impls}]
     timed = next((chart.curves for chart in drawn if chart.metric == "time"), [])
-    crossing, fastest = _fastest(timed, own, " of these" if selection else "")
+    last = max((curve.n[-1] for curve in timed), default=0)
+    crossing, fastest = _fastest(timed, own, near_fastest(panel.lines, last), " of these" if selection else "")
     first = drawn[0]
     title = (
         fastest or ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time") or "Cost per call"
@@ -183,7 +183,9 @@ def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]
     return found, f"From n = {sizes[0]} to {sizes[1]}"
 
 
-def _fastest(timed: Sequence[Curve], found: Sequence[Crossover], of_these: str) -> tuple[Crossing | None, str]:
+def _fastest(
+    timed: Sequence[Curve], found: Sequence[Crossover], near: Sequence[str], of_these: str
+) -> tuple[Crossing | None, str]:
     """A sentence about the fastest at the largest n, and the crossing from which on it is the fastest, if one is sure.
 
     If no layer is surely the fastest there, it is the last crossing of a layer that may be. The sentence is empty if
@@ -203,10 +205,7 @@ def _fastest(timed: Sequence[Curve], found: Sequence[Crossover], of_these: str) 
         latest = max(crossings, key=lambda c: c.seq_len or 0.0)
         names = f"{printable(latest.faster)} is faster than {printable(latest.slower)}"
         return _crossing(latest, latest.seq_len_hi or 0.0, names)
-    near = [impl for impl in impls if impl not in slower]
-    compared = {frozenset((c.slower, c.faster)) for c in found}
-    every = all(map(compared.__contains__, map(frozenset, combinations(near, 2))))
-    names = f": {names_of(near, impls)} are within measurement error" if every and len(near) > 1 else ""
+    names = f": {names_of(near, impls)} are within measurement error" if len(near) > 1 else ""
     return None, f"No clear winner{of_these} at n = {last}{names}." if found else ""
 
 

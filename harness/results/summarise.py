@@ -306,7 +306,8 @@ def _half_widths(found: TrialStatistics) -> list[float]:
 def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:
     """The stop reason of each case, judged by the best probe time of the run (`best_probe_s`).
 
-    The best probe time seen so far may have stopped a case that counts as disturbed by the best of the whole run.
+    The sweep judged each case by the best probe time so far. If the rule would not stop a case by the best of the whole
+    run, it is applied with the case's own best probe time. If that stops the case, the reason is `disturbed`.
     """
     values_s = group.column("value_s").tolist()
     walls_s = group.column("wall_s").sum(axis=1).tolist()

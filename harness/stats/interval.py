@@ -4,7 +4,7 @@ Few trials cannot show their own distribution. The ends are then multiples of on
 lowest trial, on a logarithmic scale. The multiples hold for log-normal noise. `harness.stats.noise_prior` improves them
 by the noise of a run's other cases.
 
-From `FEWEST_FREE` trials on, the ends are order statistics, which hold for any noise.
+From `FEWEST_FREE` trials on, the ends lie between order statistics, and hold for any noise.
 
 Either way, only the lower part of the trials is used. Bursts and a second, slower cluster change the upper part, but
 not the position of the fast trials.
@@ -40,7 +40,7 @@ PEEKING_INFLATION = 1.03
 _MOST_LOG = math.log(np.finfo(float).max)
 
 
-# Fewer quiet trials than this do not count alone.
+# Two or three quiet trials may agree by chance, so fewer than this do not count alone.
 FEWEST_ALONE = 4
 
 
@@ -91,7 +91,7 @@ def end_ranks(number: int) -> tuple[float, float]:
     """The ranks of the lower and the upper end of the interval, among at least `FEWEST_FREE` trials.
 
     The number of trials below the quantile is binomial, whatever the noise (David and Nagaraja 2003, "Order
-    Statistics", section 7.1). Each end is missed in at most 2.5 % of cases. Between two ranks, the probability to miss
+    Statistics", section 7.1). Each end is missed in about 2.5 % of cases. Between two ranks, the probability to miss
     is interpolated.
     """
     from scipy.stats import binom  # imported here: it takes 0.2 s, and only many trials need it

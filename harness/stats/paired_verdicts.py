@@ -8,9 +8,9 @@ therefore run the same code as real comparisons.
 
 Blocks of one generation share the memory layout of its fork servers, so they are not independent. The unit of the test
 is therefore the mean of a generation. The exact signed-rank test assumes only that these means are independent and
-symmetric about the true value. This holds for log(B's time / A's time), under any noise, if the order of the sides
-within a block is random, and if new servers favour neither side. If noise has two levels, bursts and drifts, a t-test
-needs many more blocks to be reliable.
+symmetric about the true value. With identical code, the random order of the sides within a block makes them symmetric,
+if new servers favour neither side. With different code, the noise of both sides must also have a similar shape. If
+noise has two levels, bursts and drifts, a t-test needs many more blocks to be reliable.
 """
 
 import math
@@ -220,9 +220,10 @@ class PairedResult:
     """The verdict on a case, its reason, and the evidence for it.
 
     If a case was measured twice, the evidence is that of the second measurement alone. The first one selected the case
-    for its large change, so its estimate is biased. The interval agrees with the deciding test. It lies above the
-    threshold if slower, and below the reciprocal of the threshold if faster. If the change was not confirmed, it does
-    neither. The count of `blocks` includes both measurements.
+    for its large change, so its estimate is biased. The interval of such a case agrees with the deciding test. It lies
+    above the threshold if slower, and below the reciprocal of the threshold if faster. If the change was not confirmed,
+    it does neither. The interval of a case measured once need not agree with the verdict, which is also corrected for
+    the number of cases. The count of `blocks` includes both measurements.
     """
 
     verdict: Verdict
@@ -319,13 +320,19 @@ def _verdict(
     if side is not None:
         if confirmed:
             return side, f"by more than {100 * rules.threshold:g} %, and so again in new processes"
-        why = "not so in new processes"
+        why = "not confirmed in new processes"
         if blocks.given_up or len(blocks.again) < rules.fewest_blocks:
-            why = "time was up before new processes could tell"
+            why = "time ran out before new processes confirmed it"
         return Verdict.UNDECIDED, f"{side.time} at first, and {why}"
     if shown.p_equivalent <= rules.alpha:
         return Verdict.EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
     number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
     if blocks.given_up:
-        return Verdict.UNDECIDED, f"given up after {number}: a decision was unlikely in the time left"
-    return Verdict.UNDECIDED, f"after {number} its interval is neither within ±{100 * rules.threshold:g} % nor beyond"
+        return (
+            Verdict.UNDECIDED,
+            f"given up after {number}: a decision was unlikely in the time left; allow more minutes=",
+        )
+    return (
+        Verdict.UNDECIDED,
+        f"after {number}, neither a change beyond {100 * rules.threshold:g} % nor equivalence is certain",
+    )

@@ -51,6 +51,19 @@ def test_a_dry_run_prints_the_grid_as_a_table_of_axes_and_writes_nothing(
     assert list(elsewhere.iterdir()) == []
 
 
+def test_a_dry_run_tells_layers_without_heads_and_points_from_a_whole_grid(capsys: pytest.CaptureFixture) -> None:
+    assert (
+        main(["sweep", "impl=rnn.torch,attention.fused", "seq_len=8", "head_dim=4", "num_heads=2,4", "--dry-run"]) == 0
+    )
+    printed = capsys.readouterr().out
+    assert "2, 4; layers without heads: 1" in printed
+    assert "Not all combinations" in printed, "each number of heads has its own width"
+    assert main(["sweep", "impl=attention.fused", "seq_len=8,16", "d_model=8", "num_heads=2,4", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "without heads" not in printed
+    assert "Not all combinations" not in printed
+
+
 def test_a_verbose_dry_run_lists_each_case_on_a_line_to_paste(capsys: pytest.CaptureFixture) -> None:
     assert (
         main(["sweep", "--dry-run", "-v", "impl=attention.fused", "seq_len=8,16", "d_model=10", "num_heads=2,3"]) == 0

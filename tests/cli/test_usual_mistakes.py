@@ -75,6 +75,10 @@ def test_keys_outside_of_sweeps_take_the_same_words() -> None:
             "cannot read 'seq_len=range(64,128': a ')' is missing; put the whole option in quotes",
         ),
         ("seq_len=[64,128", "cannot read 'seq_len=[64,128': a ']' is missing; put the whole option in quotes"),
+        (
+            "impl=sdpa.fused,",
+            "cannot read 'impl=sdpa.fused,': write the values without spaces after the commas: impl=A,B",
+        ),
         ("seq_len=64)", "cannot read 'seq_len=64)': a '(' is missing; put the whole option in quotes"),
         (
             "points=[{seq_len=512}]",
@@ -128,6 +132,10 @@ def test_a_setting_is_neither_a_flag_nor_three_words(command: str, typed: list[s
     with pytest.raises(UsageError) as caught:
         parse_options(command, typed)
     assert str(caught.value) == said
+
+
+def test_report_takes_its_baseline_as_a_key_too() -> None:
+    assert parse_options("report", ["run", "baseline=sdpa.fused"]).baseline == "sdpa.fused"
 
 
 @pytest.mark.parametrize("typed", [[], ["mask=causal"], ["", "mask=causal"]])

@@ -44,6 +44,14 @@ def test_without_known_rates_no_timeout_is_certain() -> None:
     assert not ExpectedTime(PRECISION).times_out(CASE.at("seq_len", 2**20))
 
 
+def test_no_timeout_is_certain_of_an_own_layer_whose_flops_are_not_counted() -> None:
+    own = replace(CASE, impl="mine:LinearTime", seq_len=2**20)
+    expected = ExpectedTime(PRECISION, RATES)
+    assert expected.call_s(own) > 60, "it counts as attention until its FLOPs are counted"
+    assert not expected.times_out(own)
+    assert ExpectedTime(PRECISION, RATES, {own: CallCosts(1e13, 10, 1e9)}).times_out(own)
+
+
 def test_measured_trials_replace_the_prediction_of_their_case_and_correct_that_of_others() -> None:
     expected, other = ExpectedTime(PRECISION, RATES), replace(CASE, d_model=512)
     before = expected.trial_s(other)

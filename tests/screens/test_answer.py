@@ -110,6 +110,15 @@ def test_few_lines_of_sentences_follow_the_tables(width: int, most: int) -> None
         assert sentences[-1].endswith("more: see report.md.")
 
 
+def test_ratios_to_a_baseline_are_marked_where_noise_alone_could_explain_them() -> None:
+    lines = [replace(line, time_lo_s=line.time_s / 2, time_hi_s=line.time_s * 2) for line in usual()]
+    sure = Contents(usual(), analyse(usual()), baseline="attention.fused")
+    vague = Contents(lines, analyse(lines), baseline="attention.fused")
+    marks = [[row[3] for row in contents.answers[0].table.rows] for contents in (sure, vague)]
+    assert [sum(mark.startswith("~") for mark in of_run) for of_run in marks] == [0, 2]
+    assert marks[1].count("1.00") == 1, "the baseline itself is not marked"
+
+
 def test_an_undetermined_cost_model_has_no_exponent_and_an_empty_column_is_left_out() -> None:
     two_sizes = [line for line in usual() if line.seq_len in (1024, 2048)]
     assert "exponent" in answer(usual())

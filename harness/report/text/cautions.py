@@ -75,12 +75,16 @@ def quality_sentences(
             math.ceil(0.9 * len(widths)) - 1,
         )
         precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
-        text.append(
-            f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
-            f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{precise if reasons else ''}"
-        )
         if median(widths) > _WIDEST:
-            text.append("Do not compare these times: measure again on a machine that does nothing else.")
+            text.append(
+                f"Measurement: the 95 % interval of a time spans a factor of over {_WIDEST:.0f} in most cases. "
+                "Do not compare these times: measure again on a machine that does nothing else."
+            )
+        else:
+            text.append(
+                f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
+                f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{precise if reasons else ''}"
+            )
     if len(widths) < len(timed):
         number = f"{len(timed) - len(widths)} of {len(timed)} times"
         text.append(f"Measurement: {number} have no interval. An interval needs two trials of a case.")

@@ -138,10 +138,29 @@ def _rank(line: CaseResult) -> float:
     return math.inf if known is None else known[0]
 
 
+def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
+    """The fastest layer at this n, and those whose times cannot be told from its time."""
+    at_n = sorted((line for line in lines if line.seq_len == n and line.best_known_time is not None), key=_rank)
+    return [line.impl for line in (*at_n[:1], *close_to_fastest(at_n))]
+
+
 def close_to_fastest(at_n: Sequence[CaseResult]) -> list[CaseResult]:
-    """The lines whose times cannot be told from that of the first line, the fastest. Noise alone could explain why."""
-    timed = [(line, known) for line in at_n if (known := line.best_known_time) is not None]
-    return [line for line, known in timed[1:] if ratio_at(line.seq_len, known, timed[0][1]).lo <= 0]
+    """The lines whose times cannot be told from that of the first line, the fastest."""
+    timed = [line for line in at_n if line.best_known_time is not None]
+    return close_to(timed[0], timed) if timed else []
+
+
+def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
+    """The other lines whose times cannot be told from that of this one: noise alone could explain the difference."""
+    own = one.best_known_time
+    return [
+        line
+        for line in at_n
+        if line is not one
+        and own is not None
+        and (known := line.best_known_time) is not None
+        and (gap := ratio_at(line.seq_len, known, own)).lo <= 0 <= gap.hi
+    ]
 
 
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws, baseline: str) -> Table:
@@ -150,8 +169,9 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
     widths = {line.head_dim for line in at_n} - {None}
     head_dim = f"head_dim {widths.pop()}" if len(widths) == 1 else ""
     columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", "ratio": "n", "peak\nmemory": "n optional"}
-    close = {line.impl for line in close_to_fastest(at_n)} if not baseline else set()
-    whole_s = next((line.time_s for line in at_n if line.time_s and baseline in (line.impl, "")), None)
+    whole = next((line for line in at_n if line.time_s and baseline in (line.impl, "")), None)
+    close = {line.impl for line in close_to(whole, at_n)} if whole else set()
+    whole_s = whole.time_s if whole else None
     ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in at_n}
     columns |= dict.fromkeys((speed, "exponent", "GB/s", "of peak"), "n optional")
     rows = [_cost_row(panel, line, laws, ratios[line.impl], line.impl in close, is_tera) for line in at_n]

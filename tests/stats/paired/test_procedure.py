@@ -110,7 +110,7 @@ def test_cases_that_all_changed_are_decided_together_at_the_first_look() -> None
 def test_what_is_not_so_again_is_undecided() -> None:
     found = verdicts_of(Script([0.0, 0.3, -0.3], again=[0.0, 0.0, 0.3]).measure(), RULES)
     assert [one.verdict for one in found] == [Verdict.EQUIVALENT, Verdict.UNDECIDED, Verdict.UNDECIDED]
-    assert "slower at first, and not so in new processes" in found[1].reason
+    assert "slower at first, and not confirmed in new processes" in found[1].reason
 
 
 @pytest.mark.parametrize("shift", [n / 2000 for n in range(-100, 101, 4)])
