@@ -88,6 +88,39 @@ def worktree(ref: str) -> Iterator[Worktree]:
         _remove(top, at)
 
 
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a range: its full hash, and the first line of its message."""
+
+    hash: str
+    subject: str
+
+
+def commits_between(span: str) -> list[Commit]:
+    """The commits of `GOOD..BAD` in the repository of the current directory, the oldest first; GOOD itself is first.
+
+    At a merge, only the first parent is followed: a merged branch counts as one commit. Raises UsageError outside a git
+    repository, for another form, for an unknown commit, and if the first parents of BAD do not lead to GOOD.
+    """
+    good, dots, bad = span.partition("..")
+    if not (good and dots and bad) or bad.startswith("."):
+        raise UsageError(f"'{span}' is not of the form GOOD..BAD, such as v1.0..main")
+    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{span} needs a git repository"))
+    ends = []
+    for ref in (good, bad):
+        unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
+        ends.append(
+            _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+        )
+    log = _git(top, "log", "--first-parent", "--format=%H%x00%s", f"{ends[0]}..{ends[1]}", refused=span)
+    newest_first = [line.split("\0", 1) for line in log.splitlines()]
+    before = _git(top, "rev-list", "--first-parent", ends[1], refused=span).splitlines()
+    if not newest_first or ends[0] not in before:
+        raise UsageError(f"{span}: the first parents of {bad} do not lead back to {good}: name an earlier commit first")
+    subject = _git(top, "log", "-1", "--format=%s", ends[0], refused=span)
+    return [Commit(ends[0], subject), *(Commit(*one) for one in reversed(newest_first))]
+
+
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
     """Write the submodules of `commit` into `at`, recursively. git leaves their directories empty in a new worktree.
 

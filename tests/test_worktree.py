@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.worktree import worktree
+from harness.worktree import commits_between, worktree
 
 
 def git(*arguments: str) -> str:
@@ -236,3 +236,32 @@ def test_without_git_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UsageError, match="there is no git here"), worktree("HEAD"):
         pass
+
+
+def test_a_range_is_a_list_of_commits_with_the_good_one_first() -> None:
+    git("commit", "-a", "-m", "third")
+    assert [one.subject for one in commits_between("HEAD~2..main")] == ["first", "second", "third"]
+    assert [one.hash for one in commits_between("HEAD~1..HEAD")] == [
+        git("rev-parse", "HEAD~1"),
+        git("rev-parse", "HEAD"),
+    ]
+
+
+def test_a_merged_branch_counts_as_one_commit() -> None:
+    git("stash")
+    git("checkout", "-b", "side", "HEAD~1")
+    for name in ("a", "b"):
+        git("commit", "--allow-empty", "-m", name)
+    git("checkout", "main")
+    git("merge", "--no-ff", "-m", "merge", "side")
+    assert [one.subject for one in commits_between("HEAD~2..HEAD")] == ["first", "second", "merge"]
+    with pytest.raises(UsageError, match="do not lead back to side"):
+        commits_between("side..main")
+
+
+@pytest.mark.parametrize(
+    "span", ["main", "main..", "..main", "main...HEAD", "main..nothing", "main..HEAD~1", "main..main"]
+)
+def test_a_range_that_is_none_is_refused(span: str) -> None:
+    with pytest.raises(UsageError):
+        commits_between(span)

@@ -29,6 +29,7 @@ GROUPS = {
     "Gate pull requests": {
         "baseline": "write what a run found to a file to commit, which `check` reads",
         "check": "measure a baseline's cases again and report what got worse: for CI",
+        "bisect": "find the commit at which a layer's time, FLOPs or memory changed",
     },
     "Explore": {
         "list": "list the layers that can be measured, or describe one of them",

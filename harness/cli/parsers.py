@@ -236,6 +236,22 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     _add_outputs(parser)
 
 
+def _bisect(parser: argparse.ArgumentParser) -> None:
+    """Find the commit at which a layer's FLOPs, memory or depth changed or, if no fact differs, its time.
+
+    Give one value of each axis. threshold=0.03 is the smallest change of the time; minutes=10 limits its search.
+
+    examples:
+      python -m harness bisect v1.0..main impl=my.module:MyLayer seq_len=512 d_model=64 num_heads=4 threads=1
+
+    exit status: 0 found, or nothing to look for; 2 usage error; 3 undecided, or not measurable; 130 interrupted
+    """
+    parser.add_argument("span", metavar="GOOD..BAD", help="two commits; the first may not have the change")
+    _add_overrides(parser)
+    _add_out(parser, "where to write, or to continue; default: results/bisect_<time>", kind=str)
+    parser.add_argument("--time", action="store_true", help="search for a change of the time even if a fact differs")
+
+
 def _report(parser: argparse.ArgumentParser) -> None:
     """Rebuild the tables and plots of a run from its rows. Measures nothing.
 

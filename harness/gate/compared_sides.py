@@ -177,10 +177,10 @@ def _begin(
         found += [f"{impl} was changed in {', '.join(files)}"] if files else []
     if found:
         raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")
-    return _read_blocks(out / BLOCKS)
+    return read_rows(out / BLOCKS)
 
 
-def _read_blocks(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there."""
     if not path.exists():
         return []
@@ -217,8 +217,8 @@ def _open_sides(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides]:
             yield opened
         return
     with worktree(request.ref) as tree:
-        base = _session(request.config, out / COMPILE_CACHE / "base", Runtime(path=tree.path(sys.path)))
-        head = _session(request.config, out / COMPILE_CACHE / "head", Runtime(path=tree.own_path(sys.path)))
+        base = session_of_side(request.config, out / COMPILE_CACHE / "base", Runtime(path=tree.path(sys.path)))
+        head = session_of_side(request.config, out / COMPILE_CACHE / "head", Runtime(path=tree.own_path(sys.path)))
         with Sides(base.executor, head.executor) as sides:
             head.check_devices(request.config)
             yield _of_two_trees(request, _OpenSides(sides, base, head, properties={"base": tree.commit}), tree)
@@ -232,12 +232,12 @@ def _open_runtimes(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides
         check_interpreter(python)
     alike, control = runtimes[0] == runtimes[1] and request.control is None, None
     if alike:
-        base = _session(request.config, out / COMPILE_CACHE, runtimes[0])
+        base = session_of_side(request.config, out / COMPILE_CACHE, runtimes[0])
         head = Session(base.executor.twin(), base.precision, base.seed)
         head.traits = base.traits
     else:
         base, head = (
-            _session(request.config, out / COMPILE_CACHE / name, runtime)
+            session_of_side(request.config, out / COMPILE_CACHE / name, runtime)
             for name, runtime in zip(("base", "head"), runtimes, strict=True)
         )
         control = base.executor.twin(request.control)
@@ -293,7 +293,7 @@ def _compare_references(case: Case, opened: _OpenSides) -> dict[str, str]:
     return {FLOAT64: "equal" if alike else "different"}
 
 
-def _session(config: SweepConfig, cache: Path, runtime: Runtime) -> Session:
+def session_of_side(config: SweepConfig, cache: Path, runtime: Runtime) -> Session:
     session = Session.of(config, cache, runtime)
     if config.memory_limit is None:
         session.executor.memory_limit //= 2  # a trial of each side runs at the same time

@@ -1,0 +1,104 @@
+"""The command `bisect`: find the commit at which a layer became slower or faster, or its FLOPs or memory changed."""
+
+import argparse
+import math
+import shlex
+import sys
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness import formatting
+from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
+from harness.config import compose
+from harness.errors import UsageError
+from harness.gate.bisect import FACTS, BisectRequest, Findings, Step, bisect
+from harness.key_value_options import Key, present_option, read_keys
+from harness.layer_lookup import is_foreign, is_in_a_file
+from harness.results import run_directory
+from harness.stats.change_position import TIME_IS_UP, TWO_STEPS
+from harness.sweep_axes import Case
+from harness.worktree import commits_between
+
+_KEYS = (
+    Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes="a number from 0.001 on and below 1"),
+    Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
+)
+_MOST_SHOWN = 5
+
+
+def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
+    """Check the command line. Raises UsageError for invalid arguments, and for more than one case."""
+    texts = [present_option(text) for text in options.overrides]
+    names = [key.name for key in _KEYS]
+    own = read_keys([text for text in texts if text.partition("=")[0] in names], _KEYS)
+    rest = [text for text in texts if text.partition("=")[0] not in names]
+    config = compose(rest, options.config_dir, usual=("allocator=steady",))
+    several = [name for name, values in config.axes.items() if len(values) != 1]
+    if several:
+        raise UsageError(f"bisect takes one case: give one value of {', '.join(several)}")
+    case = Case(**{name: values[0] for name, values in config.axes.items()})
+    if not is_foreign(case.impl) or is_in_a_file(case.impl):
+        raise UsageError(f"impl={case.impl}: bisect needs a layer of this repository, as module:Class")
+    return BisectRequest(config, case, commits_between(options.span), own["threshold"], own["minutes"], options.time)
+
+
+def run_bisect(options: argparse.Namespace) -> int:
+    """Search for the commit and return the exit status."""
+    request = read_bisect_request(options)
+    out = request.config.out or run_directory.unused_path("bisect_")
+    console = Console()
+    try:
+        found = bisect(request, out, lambda line: console.out(formatting.printable(line), highlight=False))
+    except KeyboardInterrupt:
+        print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
+        return INTERRUPTED
+    return _show(request, found, str(out), console)
+
+
+def _percent(log_ratio: float) -> str:
+    return f"{100 * math.expm1(log_ratio):+.1f} %"
+
+
+def _interval(step: Step) -> str:
+    return f"{_percent(step.middle)} (95 % interval {_percent(step.lo)} – {_percent(step.hi)})"
+
+
+def _show(request: BisectRequest, found: Findings, out: str, console: Console) -> int:
+    def name(first: int, last: int) -> str:
+        commit = request.commits[last]
+        more = f", or at one of {last - first} before it that cannot be measured" if last > first else ""
+        return f"{commit.hash[:10]} ({commit.subject}){more}"
+
+    def say(text: str) -> None:
+        console.print(Text(text))
+
+    for fact, change in found.facts.items():
+        again = "; it changes again later" if change.returns else ""
+        say(f"{FACTS[fact]} change from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
+    if found.failure:
+        say(f"not measurable: {found.failure}")
+        return CASES_FAILED
+    answer = found.answer
+    if answer is None:
+        if found.difference is not None:
+            say(f"There is no difference of {100 * request.threshold:g} % to look for: {_interval(found.difference)}.")
+        return DONE
+    table = Table("commit", "subject", "probability")
+    for one in sorted(answer.candidates, key=lambda one: -one.probability)[:_MOST_SHOWN]:
+        commit = request.commits[one.last]
+        table.add_row(commit.hash[:10], Text(commit.subject), f"{one.probability:.2f}")
+    console.print(table)
+    if found.why == TIME_IS_UP:
+        longer = shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
+        say(f"undecided: the time is up. Repeat the command with {longer}")
+        return CASES_FAILED
+    if found.why == TWO_STEPS and answer.pair is not None:
+        say(f"two steps: at {name(answer.pair[0], answer.pair[0])} and at {name(answer.pair[1], answer.pair[1])}.")
+        return DONE
+    step, at = Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
+    say(f"The time changes by {_interval(step)} at {at}.")
+    if found.neighbours is not None:
+        say(f"Side by side with the commit before, the change is {_interval(found.neighbours)}.")
+    return DONE

@@ -1,0 +1,254 @@
+"""Find the commit at which a layer's facts or its time changed: `bisect GOOD..BAD`.
+
+Each fact is searched for without a clock. The time is searched for only if no fact differs, or on request. Every block
+and every fact is a row of `bisect.jsonl`. A command that continues reads these rows first, and so decides as before.
+"""
+
+import json
+import math
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from scipy.stats import t as student
+
+from harness.config import SweepConfig
+from harness.config.compose import differences
+from harness.errors import UsageError
+from harness.gate.compared_sides import read_rows, session_of_side
+from harness.gate.first_change import FirstChange, first_change
+from harness.machine import unlike
+from harness.measure.executor import Executor
+from harness.measure.fork_client import Runtime
+from harness.measure.interleaved import Side, Timing, take_block
+from harness.measure.session import COMPILE_CACHE, Session
+from harness.results import run_directory
+from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
+from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import BlockFailed
+from harness.sweep_axes import Case
+from harness.worktree import Commit, worktree
+
+ROWS = "bisect.jsonl"
+FACTS = {
+    "flops": "FLOPs",
+    "ops": "Operations",
+    "depth": "Sequential depth",
+    "peak_bytes": "Peak memory in bytes",
+    "backend": "Backends",
+}
+_CONFIRM, _NEIGHBOURS = 12, 8  # generations
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """What to look for: a change of the case between the first and the last of `commits`."""
+
+    config: SweepConfig
+    case: Case
+    commits: list[Commit]
+    threshold: float
+    minutes: float
+    always_time: bool
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What an interrupted command must have in common with one that continues it; it may get more minutes."""
+        ends = {"good": self.commits[0].hash, "bad": self.commits[-1].hash}
+        return {**yaml.safe_load(self.config.yaml), **ends, "threshold": self.threshold, "time": self.always_time}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A ratio of times as a log ratio, and its 95 % interval."""
+
+    middle: float
+    lo: float
+    hi: float
+
+    @classmethod
+    def of(cls, observed: list[float]) -> "Step":
+        """The mean of generations, with Student's interval."""
+        middle = statistics.mean(observed)
+        half = float(student.ppf(0.975, len(observed) - 1)) * statistics.stdev(observed) / math.sqrt(len(observed))
+        return cls(middle, middle - half, middle + half)
+
+
+@dataclass
+class Findings:
+    """What the search found: the change of each fact, and the answer about the time.
+
+    `answer` is None if there is no step of time to look for, or if `failure` says why the time was not measured.
+    """
+
+    facts: dict[str, FirstChange[Any]] = field(default_factory=dict)
+    difference: Step | None = None
+    answer: Answer | None = None
+    why: str = ""
+    neighbours: Step | None = None
+    failure: str = ""
+
+
+def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Findings:
+    """Search for the change. `tell` receives a line of progress after each measurement.
+
+    Raises UsageError if `out` holds another search, or the same from another machine.
+    """
+    if not (out / ROWS).exists():
+        run_directory.check_new(out)
+    with ExitStack() as stack:
+        out.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(run_directory.Lock(out))
+        search = _Search(request, out, tell)
+        last, found = len(request.commits) - 1, Findings()
+        for at in (0, last):
+            if search.facts(at) is None:
+                found.failure = f"{request.commits[at].hash[:10]}: {search.failures[at]}"
+                return found
+        for name in FACTS:
+            change = first_change(last, lambda at, name=name: search.fact(at, name))  # type: ignore[misc]
+            if change is not None:
+                found.facts[name] = change
+        if request.always_time or not found.facts:
+            try:
+                search.time(found)
+            except BlockFailed as error:
+                found.failure = str(error)
+        return found
+
+
+class _Search:
+    """Measures commits, or reads what an interrupted command measured."""
+
+    def __init__(self, request: BisectRequest, out: Path, tell: Callable[[str], None]) -> None:
+        self.request, self.out, self.tell = request, out, tell
+        self.failures: dict[int, str] = {}
+        self.used_s = 0.0
+        self._known: dict[str, list[Mapping[str, Any]]] = {}
+        self._facts: dict[int, Mapping[str, Any] | None] = {}
+        self._blocks: dict[tuple[int, int], int] = {}
+        rows = read_rows(out / ROWS)
+        with Session.of(request.config) as session:
+            machine = session.machine()
+        found = (
+            [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)] if rows else []
+        )
+        if found:
+            raise UsageError(f"out={out} is another search ({'; '.join(found)}): name a new directory")
+        for row in rows[1:]:
+            self._known.setdefault(row["key"], []).append(row)
+        if not rows:
+            self._write({"settings": request.settings, "machine": machine})
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        with (self.out / ROWS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def _row(self, key: str, measure: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
+        known = self._known.get(key)
+        if known:
+            return known.pop(0)
+        row = {"key": key, "at": round(time.time(), 3), **measure()}
+        self._write(row)
+        return row
+
+    @contextmanager
+    def _executor(self, at: int) -> Iterator[tuple[Executor, Path]]:
+        with worktree(self.request.commits[at].hash) as tree:
+            cache = self.out / COMPILE_CACHE / tree.commit
+            session = session_of_side(self.request.config, cache, Runtime(path=tree.path(sys.path)))
+            with session:
+                yield session.executor, tree.at
+
+    def facts(self, at: int) -> Mapping[str, Any] | None:
+        """The facts of a commit; None if it cannot be measured. A failure is retried once."""
+        if at not in self._facts:
+            row = self._row(f"facts {self.request.commits[at].hash}", lambda: self._measure_facts(at))
+            self._facts[at] = row.get("facts")
+            if "failure" in row:
+                self.failures[at] = row["failure"]
+            commit = self.request.commits[at]
+            self.tell(f"{commit.hash[:10]} ({commit.subject}): {row.get('failure', 'facts taken')}")
+        return self._facts[at]
+
+    def fact(self, at: int, name: str) -> Any:
+        """One fact of a commit; None if the commit cannot be measured."""
+        known = self.facts(at)
+        return None if known is None else "none" if known[name] is None else known[name]
+
+    def _measure_facts(self, at: int) -> dict[str, Any]:
+        with self._executor(at) as (executor, top):
+            described = executor.ask("describe", Case(self.request.case.impl, 1, 1, 1))
+            file = described.values.get("file")
+            if described.ok and not (file and Path(file).resolve().is_relative_to(top)):
+                impl = self.request.case.impl
+                raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
+            for _ in range(2):
+                done = executor.ask("facts", self.request.case)
+                if done.ok:
+                    return {"facts": {name: done.values.get(name) for name in FACTS}}
+        return {"failure": f"{done.status}: {done.reason}"}
+
+    def time(self, found: Findings) -> None:
+        """Search for a step of the time. Raises BlockFailed if an end cannot be measured."""
+        last, apart = len(self.request.commits) - 1, math.log1p(self.request.threshold)
+        of_bad = [self._generation(0, last) for _ in range(_CONFIRM)]
+        found.difference = Step.of(of_bad)
+        sure = found.difference.lo > 0 or found.difference.hi < 0
+        if abs(found.difference.middle) < apart or not sure:
+            return
+        limit_s = 60 * self.request.minutes
+        found.answer, found.why = search_step(
+            last, of_bad, apart, lambda at: self._generation(0, at), lambda: self.used_s < limit_s
+        )
+        if found.why not in (TIME_IS_UP, TWO_STEPS):
+            best = found.answer.best
+            found.neighbours = Step.of([self._generation(best.first - 1, best.last) for _ in range(_NEIGHBOURS)])
+
+    def _generation(self, base: int, head: int) -> float:
+        """The mean log ratio of a generation of blocks, in new processes. A failed block is retried once."""
+        begin = self._blocks.get((base, head), 0)
+        self._blocks[base, head] = begin + 1
+        commits = self.request.commits
+        key = f"blocks {commits[base].hash} {commits[head].hash} {begin}"
+        ratios: list[float] = []
+        failed = 0
+        with ExitStack() as stack:
+            sides: list[Side] = []
+
+            def measure() -> dict[str, Any]:
+                if not sides:
+                    for at in (base, head):
+                        executor, _ = stack.enter_context(self._executor(at))
+                        executor.run("machine")  # its fork server is ready then
+                        sides.append(Side(commits[at].hash[:10], self.request.case, executor))
+                rng = random.Random(f"{key} {len(ratios)} {failed}")
+                try:
+                    return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}
+                except BlockFailed as error:
+                    return {"failure": str(error)}
+
+            def timed() -> dict[str, Any]:
+                began = time.monotonic()
+                return {**measure(), "took_s": round(time.monotonic() - began, 3)}
+
+            while len(ratios) < Rules().generation:
+                row = self._row(key, timed)
+                self.used_s += row["took_s"]
+                if "failure" not in row:
+                    ratios.append(row["log_ratio"])
+                elif failed:
+                    raise BlockFailed(row["failure"])
+                else:
+                    failed += 1
+        found = statistics.mean(ratios)
+        pair = f"{commits[head].hash[:10]} ({commits[head].subject}) against {commits[base].hash[:10]}"
+        self.tell(f"{pair}: {100 * math.expm1(found):+.1f} % after {self.used_s:.0f} s")
+        return found

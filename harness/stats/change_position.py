@@ -1,0 +1,222 @@
+"""Find the commit at which a time stepped up or down, from log ratios of each commit's time to the first commit's.
+
+The commits are numbered from 0 (good) to `last` (bad). One step of unknown size lies at an unknown position: the
+commits before it have the log ratio 0, and the others that of the step. Bayes' rule gives the probability of each
+position. The posterior stays valid whichever commit is measured next, and whenever the measuring stops.
+
+The noise is Student's t around the log ratio of the commit, so that a burst of noise counts little. Its scale is
+unknown: it is averaged over a grid, like the size of the step. Each commit may also differ from its neighbours by a
+small effect of its own, such as another layout of its code, which does not average out.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from harness.stats.paired_verdicts import BlockFailed
+
+Floats = NDArray[np.float64]
+
+# Degrees of freedom of the noise, and the grid of its scale: log ratios of one observation, a generation's mean.
+_FREEDOM = 5.0
+_SCALES = np.geomspace(0.003, 0.06, 9)
+# The standard deviation of a commit's own effect, as a log ratio.
+_OWN_EFFECT = 0.0015
+_LEVELS = 181
+# The grid of log ratios, in multiples of the step between good and bad.
+_LOWEST, _HIGHEST = -1.25, 2.25
+# The probability of two steps before anything is measured.
+_TWO_STEPS = 0.1
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The commits `first` to `last`, and the probability that the step is at one of them.
+
+    They are several if all but the last were skipped: nothing can tell them apart.
+    """
+
+    first: int
+    last: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the observations tell.
+
+    - `candidates`: in the order of the commits, if there is one step.
+    - `step`, `lo`, `hi`: the log ratio of the step, and the ends of its 95 % credible interval.
+    - `two_steps`: the probability that there are two steps, not one.
+    - `pair`: the most probable two positions, as the last commits of their candidates; None if only one is possible.
+    - `pair_probability`: the probability of `pair`, if there are two steps.
+    """
+
+    candidates: tuple[Candidate, ...]
+    step: float
+    lo: float
+    hi: float
+    two_steps: float
+    pair: tuple[int, int] | None
+    pair_probability: float
+
+    @property
+    def best(self) -> Candidate:
+        """The most probable candidate."""
+        return max(self.candidates, key=lambda one: one.probability)
+
+
+@dataclass
+class ChangePosition:
+    """Collects observations of the commits 0 to `last`, and finds the position of the step.
+
+    `expected` is the log ratio between good and bad, as first measured: it sets the range of possible steps. `apart` is
+    the least log ratio between two levels that count as different.
+    """
+
+    last: int
+    expected: float
+    apart: float
+    skipped: set[int] = field(default_factory=set)
+    counts: dict[int, int] = field(default_factory=dict)
+    _likelihoods: dict[int, Floats] = field(default_factory=dict)  # by commit: scale × own effect × level
+
+    def __post_init__(self) -> None:
+        self._levels = np.linspace(_LOWEST, _HIGHEST, _LEVELS) * self.expected
+        nodes, weights = np.polynomial.hermite_e.hermegauss(5)
+        self._effects, self._log_weights = nodes * _OWN_EFFECT, np.log(weights / weights.sum())
+
+    def add(self, commit: int, log_ratio: float) -> None:
+        """Count an observation: the mean log ratio of a generation of blocks, the commit's time over the good one's."""
+        scale = _SCALES[:, None, None]
+        distance = (log_ratio - self._levels - self._effects[:, None]) / scale
+        constant = gammaln((_FREEDOM + 1) / 2) - gammaln(_FREEDOM / 2) - math.log(_FREEDOM * math.pi) / 2
+        found = constant - np.log(scale) - (_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM)
+        self._likelihoods[commit] = self._likelihoods.get(commit, 0.0) + found
+        self.counts[commit] = self.counts.get(commit, 0) + 1
+
+    def skip(self, commit: int) -> None:
+        """Leave out a commit that cannot be measured. A step there counts as one at the next commit that can be."""
+        self.skipped.add(commit)
+
+    def answer(self) -> Answer:
+        """The posterior, from all observations so far."""
+        ends = [commit for commit in range(1, self.last + 1) if commit not in self.skipped]
+        firsts = [1, *(end + 1 for end in ends[:-1])]
+        prior = np.log([end - first + 1 for first, end in zip(firsts, ends, strict=True)]) - math.log(self.last)
+        sums = self._sums(ends)  # scale × commits before the candidate × level
+        zero = int(np.argmin(np.abs(self._levels)))
+        # A step of less than `apart` is none.
+        is_step = np.abs(self._levels) >= self.apart
+        of_level = np.where(is_step, -math.log(is_step.sum()), -np.inf)
+        before, total = sums[:, :-1, zero], sums[:, -1, :]
+        after = total[:, None, :] - sums[:, :-1, :] + of_level  # the likelihood of the commits from the candidate on
+        joint = before[:, :, None] + after + prior[None, :, None]
+        one = float(logsumexp(joint))
+        of_position = np.exp(logsumexp(joint, axis=(0, 2)) - one)
+        of_step = np.exp(logsumexp(joint, axis=(0, 1)) - one)
+        step, lo, hi = self._summary(of_step)
+        two, pair, chance = self._two_steps(sums, before, after, prior, ends)
+        candidates = tuple(Candidate(*each) for each in zip(firsts, ends, map(float, of_position), strict=True))
+        log_odds = two - one + math.log(_TWO_STEPS / (1 - _TWO_STEPS)) if pair is not None else -math.inf
+        return Answer(candidates, step, lo, hi, 1 / (1 + math.exp(min(-log_odds, 700.0))), pair, chance)
+
+    def next_commit(self, answer: Answer) -> int:
+        """The commit whose next observation is expected to tell most about the position.
+
+        An observation of a commit tells only whether the step is at or before that commit. Its expected information is
+        therefore the largest where the probability of that is nearest to one half. Among equals, the commit with the
+        fewest observations comes first: its own effect is known least.
+        """
+        reached, options = 0.0, []
+        for candidate in answer.candidates:
+            reached += candidate.probability
+            options.append((round(abs(reached - 0.5), 9), self.counts.get(candidate.last, 0), candidate.last))
+        return min(options)[2]
+
+    def _sums(self, ends: list[int]) -> Floats:
+        """The log likelihood of all commits before each candidate, then that of all commits, by scale and level."""
+        each = np.zeros((len(_SCALES), len(ends) + 1, _LEVELS))
+        for at, commit in enumerate(ends):
+            if commit in self._likelihoods:
+                weighted = self._likelihoods[commit] + self._log_weights[:, None]
+                each[:, at + 1] = logsumexp(weighted, axis=1)
+        return np.cumsum(each, axis=1)
+
+    def _summary(self, of_step: Floats) -> tuple[float, float, float]:
+        order = np.argsort(self._levels)
+        levels, cumulative = self._levels[order], np.cumsum(of_step[order]) - of_step[order] / 2
+        lo, middle, hi = (float(np.interp(share, cumulative, levels)) for share in (0.025, 0.5, 0.975))
+        return middle, lo, hi
+
+    def _two_steps(
+        self, sums: Floats, before: Floats, after: Floats, prior: Floats, ends: list[int]
+    ) -> tuple[float, tuple[int, int] | None, float]:
+        """The log evidence of two steps, the most probable pair of positions, and its probability.
+
+        The level between the steps differs from 0 and from the level at the end by `apart` at least.
+        """
+        differs = (np.abs(self._levels) >= self.apart) & (np.abs(self._levels - self.expected) >= self.apart)
+        number = len(ends)
+        pairs = np.triu_indices(number, 1)
+        if not differs.any() or not len(pairs[0]):
+            return -math.inf, None, 0.0
+        # Candidates between the same measured commits have the same sums, so these are compared only once.
+        measured = np.array([0, *(commit in self._likelihoods for commit in ends[:-1])])
+        rows = np.cumsum(measured)
+        middle = sums[:, np.unique(rows, return_index=True)[1]][:, :, differs]
+        each = logsumexp(middle[:, None] - middle[:, :, None], axis=3) - math.log(differs.sum())
+        within = each[:, rows[pairs[0]], rows[pairs[1]]]
+        final = logsumexp(after, axis=2)[:, pairs[1]]
+        weights = prior[pairs[0]] + prior[pairs[1]]
+        weights = weights - logsumexp(weights)
+        joint = logsumexp(before[:, pairs[0]] + within + final, axis=0) + weights
+        evidence = float(logsumexp(joint))
+        best = int(np.argmax(joint))
+        return evidence, (ends[pairs[0][best]], ends[pairs[1][best]]), float(np.exp(joint[best] - evidence))
+
+
+# Why a search ended.
+FOUND, TWO_STEPS, TIME_IS_UP = "found", "two steps", "time is up"
+
+
+def search_step(
+    last: int,
+    of_bad: Sequence[float],
+    apart: float,
+    take: Callable[[int], float],
+    has_time: Callable[[], bool] = lambda: True,
+    sure: float = 0.95,
+) -> tuple[Answer, str]:
+    """Measure commits until a position, or that there are two steps, has the probability `sure`.
+
+    `of_bad` are observations of the commit `last`, which have confirmed a difference. `take` measures a commit and
+    returns the mean log ratio of a generation of its blocks against the good commit. A commit for which it raises
+    BlockFailed is skipped, unless an earlier observation of it succeeded. Returns the answer and why the search ended.
+    """
+    position = ChangePosition(last, float(np.median(of_bad)), apart)
+    for log_ratio in of_bad:
+        position.add(last, log_ratio)
+    failed: set[int] = set()
+    while True:
+        answer = position.answer()
+        if answer.two_steps >= sure:
+            return answer, TWO_STEPS
+        if answer.best.probability * (1 - answer.two_steps) >= sure:
+            return answer, FOUND
+        if not has_time():
+            return answer, TIME_IS_UP
+        commit = position.next_commit(answer)
+        try:
+            position.add(commit, take(commit))
+        except BlockFailed:
+            # A measured commit may fail once by chance: only a commit without observations is skipped at once.
+            if commit in failed and commit in position.counts:
+                raise
+            failed.add(commit)
+            if commit not in position.counts:
+                position.skip(commit)
