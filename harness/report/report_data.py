@@ -100,7 +100,7 @@ def show_answer(contents: Contents, console: Console) -> None:
 def _sentences(contents: Contents, width: int) -> list[str]:
     """The most important sentences, in the order: fastest, crossovers, claims, failures, remarks about the numbers.
 
-    If they take too many lines of this width, the first of each kind stay, a refuted claim before all others.
+    If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
     """
     several = len(contents.answers) > 1
     paper = contents.findings.published
@@ -117,16 +117,18 @@ def _sentences(contents: Contents, width: int) -> list[str]:
     room = _MOST_LINES if width >= _NARROW else _MOST_NARROW_LINES
     if sum(map(sum, lines)) > room:
         room -= 1  # for the line that counts the others
-    number, fitting = [0] * len(kinds), [at for at, kind in enumerate(kinds) if kind]
-    while fitting:
-        kind = min(fitting, key=lambda at: (number[at], kinds[at] is not contents.refuted))
-        if number[kind] < len(kinds[kind]) and lines[kind][number[kind]] <= room:
-            room -= lines[kind][number[kind]]
-            number[kind] += 1
-        else:
-            fitting.remove(kind)
-    left = sum(map(len, kinds)) - sum(number)
-    shown = [sentence for kind, most in zip(kinds, number, strict=True) for sentence in kind[:most]]
+    chosen: list[list[str]] = [[] for _ in kinds]
+    waiting = [at for at, kind in enumerate(kinds) if kind]
+    while waiting:
+        at = min(waiting, key=lambda one: (len(chosen[one]), kinds[one] is not contents.refuted))
+        sentence, needed = kinds[at][-len(lines[at])], lines[at].pop(0)
+        if needed <= room:
+            room -= needed
+            chosen[at].append(sentence)
+        if not lines[at]:
+            waiting.remove(at)
+    shown = [sentence for of_kind in chosen for sentence in of_kind]
+    left = sum(map(len, kinds)) - len(shown)
     return [*shown, f"And {left} more: see report.md."] if left else shown
 
 
