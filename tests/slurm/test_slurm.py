@@ -96,7 +96,7 @@ def test_two_nodes_finish_a_sweeps_shards_and_the_run_is_as_one_of_this_machine(
     before = len(cluster.jobs())
     said = sweep.to_its_end(*TINY)
     assert "run: 2 shards; 0 have ended, 0 are under way" in said
-    assert "Cost of one call at n = 16, d = 8" in said
+    assert "Cost of one call at n=16 d=8" in said
     sweep.is_whole()
     assert len(sweep.lines()) == 2
     until(lambda: {state for _, state, _ in cluster.jobs()[before:]} == {"COMPLETED"})
