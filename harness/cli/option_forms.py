@@ -1,4 +1,4 @@
-"""The forms of an option that mean the same, and forms of other tools that get a hint.
+"""Options that several commands have, the forms that mean the same, and forms of other tools that get a hint.
 
 Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
 """
@@ -6,6 +6,7 @@ Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
 import argparse
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness.errors import UsageError
 from harness.former_names import FORMER
@@ -16,6 +17,37 @@ _OUT_OVERRIDES, _OUT_KEYS = ("sweep", "compare", "check", "bisect"), ("attention
 _OUT_FLAGS = ("report", "baseline", "export", "calibrate")
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
+
+
+def add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help=what)
+
+
+def add_keys(parser: argparse.ArgumentParser, dest: str = "keys", help: str | None = None) -> None:
+    parser.add_argument(dest, nargs="*", metavar="key=value", help=help)
+
+
+def add_overrides(parser: argparse.ArgumentParser, help: str | None = None) -> None:
+    add_keys(parser, "overrides", help)
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
+
+
+def add_out(
+    parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
+) -> None:
+    """Add `-o`, `--out`. The key `out=` is the same."""
+    help = f"{help}; or out={metavar}"
+    parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
+
+
+def add_open(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--open", action="store_true", help="open report.html in a browser at the end")
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per verdict")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every verdict as JSON")
 
 
 def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:

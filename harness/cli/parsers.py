@@ -1,16 +1,26 @@
 """The options of each command, and its `--help`. Importing this file loads nothing that measures.
 
 The function `_x_y` adds the options of the command `x-y` to a parser. Its docstring is the text of its `--help`, where
-the names in `_FILLED` stand for longer texts.
+the names in `_FILLED` stand for longer texts. `harness.cli.gate_parsers` has the commands that judge pull requests.
 """
 
 import argparse
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from harness.cli.option_forms import check_spelling, with_output_flag, with_output_key
+from harness.cli import gate_parsers
+from harness.cli.option_forms import (
+    add_keys,
+    add_open,
+    add_out,
+    add_overrides,
+    add_run,
+    check_spelling,
+    with_output_flag,
+    with_output_key,
+)
 from harness.errors import UsageError
 from harness.sweep_axes import AXES, SETTINGS
 
@@ -40,9 +50,16 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
+def adder_of(command: str) -> Callable[[argparse.ArgumentParser], None]:
+    """The function that adds a command's options; its docstring is the command's help."""
+    name = f"_{command.replace('-', '_')}"
+    found: Callable[[argparse.ArgumentParser], None] = globals().get(name) or getattr(gate_parsers, name)
+    return found
+
+
 def parser_of(command: str) -> argparse.ArgumentParser:
     """The parser of a command's options."""
-    add_options = globals()[f"_{command.replace('-', '_')}"]
+    add_options = adder_of(command)
     text = inspect.getdoc(add_options) or ""
     for name, filling in _FILLED.items():
         text = text.replace(f"{{{name}}}", filling)
@@ -66,37 +83,6 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of(command)
     check_spelling(arguments, parser)
     return with_output_key(command, parser.parse_intermixed_args(with_output_flag(command, arguments)))
-
-
-def _add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help=what)
-
-
-def _add_keys(parser: argparse.ArgumentParser, dest: str = "keys", help: str | None = None) -> None:
-    parser.add_argument(dest, nargs="*", metavar="key=value", help=help)
-
-
-def _add_overrides(parser: argparse.ArgumentParser, help: str | None = None) -> None:
-    _add_keys(parser, "overrides", help)
-    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
-
-
-def _add_out(
-    parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
-) -> None:
-    """Add `-o`, `--out`. The key `out=` is the same."""
-    help = f"{help}; or out={metavar}"
-    parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
-
-
-def _add_open(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--open", action="store_true", help="open report.html in a browser at the end")
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per verdict")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every verdict as JSON")
 
 
 def _sweep(parser: argparse.ArgumentParser) -> None:
@@ -132,124 +118,15 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
     """
-    _add_overrides(parser)
-    _add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
+    add_overrides(parser)
+    add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
     parser.add_argument("--dry-run", action="store_true", help="print the grid and the expected time; time nothing")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --dry-run: list every case")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
     parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`, which saves seconds")
-    _add_open(parser)
+    add_open(parser)
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
-
-
-def _check(parser: argparse.ArgumentParser) -> None:
-    """Measure the cases of a baseline again, and report what got worse.
-
-    settings:
-      impl=… seq_len=… and the other axes    choose among the file's cases: a value, a list, Hydra's grammar or a
-                                             pattern: 'impl=rnn.*'
-      head_dim=64                            choose the cases with d_model = num_heads × 64
-      seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict  as in sweep; seed as in FILE
-      out=DIR                                keep the new measurement in DIR, as a run like that of a sweep
-
-    what is judged:
-      flops, operations, depth               must not increase at all; a decrease is reported and passes
-      peak memory                            must not grow by more than 1 %
-      the kernel that ran                    must stay fused if it was fused
-      how memory, flops, depth and time grow the exponents of their cost models must not lie above their intervals
-                                             (memory: by more than 0.1)
-      claims of theory                       none may be newly refuted
-    The command never compares two times. It judges how time grows where both cost models are determined. Growth that
-    seems worse is measured a second time in new processes before it counts.
-
-    examples:
-      python -m harness check baseline.json --exact
-      python -m harness check baseline.json 'impl=attention.*' seq_len=256,512 --junit check.xml
-
-    exit status: 0 nothing got worse; 1 something did; 2 usage error, or an unreadable file; 3 something could not be
-    measured; 130 interrupted
-    """
-    parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
-    _add_keys(parser, "overrides")
-    _add_out(parser, "keep the new measurement here, as a run", kind=str)
-    parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
-    _add_outputs(parser)
-
-
-def _baseline(parser: argparse.ArgumentParser) -> None:
-    """Write what a run found to a file that `check` reads. Measures nothing.
-
-    The file is JSON with one entry per line, always in the same order. Commit it, and read its diff.
-    `python -m harness check FILE` measures its cases again and reports what got worse. The times in the file are for
-    information only.
-
-    examples:
-      python -m harness baseline results/latest -o baseline.json
-      python -m harness baseline results/latest | diff baseline.json -
-
-    exit status: 0 done; 2 usage error, or a run without any case that could be measured
-    """
-    _add_run(parser)
-    _add_out(parser, "where to write; default: standard output", "FILE")
-
-
-def _compare(parser: argparse.ArgumentParser) -> None:
-    """Measure two layers side by side, or one layer at two commits, in two environments or with two settings.
-
-    what is compared:
-      impl=A,B                               layer B with layer A, at every size
-      ref=main                               the layers of the working tree with those of a branch, tag or commit, which
-                                             is checked out beside it; impl=… chooses layers, including your own
-      side='threads=1' side='threads=8'      a layer with two settings, the base first. A side holds axes, environment
-                                             variables as env.NAME=VALUE, and python=ENVIRONMENT; it may be empty
-      env=.venv-a,.venv-b                    a layer in two virtual environments, which need only torch and numpy
-      control=.venv-a2                       with env=: a copy of the first environment, for the control
-
-    settings:
-      seq_len=… d_model=… and other axes     the axes, as in sweep; allocator=steady by default, without page faults
-      head_dim=64                            sets d_model = num_heads × head_dim
-      preset=… shape=… device=… precision=…  as in sweep; of the precision, only timeout_s applies
-      threshold=0.03                         the smallest change that matters
-      blocks=120                             a case that is undecided after 120 blocks stays undecided; a slower or
-                                             faster case may get as many again
-      minutes=10                             end the timing after 10 minutes, of which 4 confirm slower and faster
-                                             cases; a case that is unlikely to be decided by then is given up early
-      out=DIR                                where to write; an interrupted comparison in DIR continues
-      seed=N  memory_limit=8GiB  compile_timeout_s=900
-
-    Each case ends as slower, faster, equivalent or undecided. Slower and faster cases are measured a second time in new
-    processes. Each comparison also measures some cases against themselves, as a control. If the control shows a
-    difference, nothing is concluded.
-
-    examples:
-      python -m harness compare impl=attention.naive,attention.fused seq_len=256,1024
-      python -m harness compare ref=origin/main impl=my.module:MyLayer seq_len=128,512 --markdown comparison.md
-      python -m harness compare side= side='env.OMP_WAIT_POLICY=passive' impl=rnn.torch threads=2
-      python -m harness compare env=.venv-torch26,.venv-torch213 impl=attention.fused seq_len=1024
-
-    exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something does; 2 usage error; 3 something could
-    not be measured, or the control failed; 130 interrupted
-    """
-    _add_overrides(parser)
-    _add_out(parser, "where to write; default: results/compare_<time>", kind=str)
-    _add_outputs(parser)
-
-
-def _bisect(parser: argparse.ArgumentParser) -> None:
-    """Find the commit at which a layer's FLOPs, memory or depth changed or, if no fact differs, its time.
-
-    Give one value of each axis. threshold=0.03 is the smallest change of the time; minutes=10 limits its search.
-
-    examples:
-      python -m harness bisect v1.0..main impl=my.module:MyLayer seq_len=512 d_model=64 num_heads=4 threads=1
-
-    exit status: 0 found, or nothing to look for; 2 usage error; 3 undecided, or not measurable; 130 interrupted
-    """
-    parser.add_argument("span", metavar="GOOD..BAD", help="two commits; the first may not have the change")
-    _add_overrides(parser)
-    _add_out(parser, "where to write, or to continue; default: results/bisect_<time>", kind=str)
-    parser.add_argument("--time", action="store_true", help="search for a change of the time even if a fact differs")
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -261,11 +138,11 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error
     """
-    _add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    _add_out(parser, "where to write; default: into the run")
+    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    add_out(parser, "where to write; default: into the run")
     parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
     parser.add_argument("--baseline", metavar="LAYER", help="give times relative to this layer too")
-    _add_open(parser)
+    add_open(parser)
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
@@ -283,9 +160,9 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or a run with nothing to export
     """
-    _add_run(parser)
+    add_run(parser)
     parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
-    _add_out(parser, "where to write; default: standard output", "FILE")
+    add_out(parser, "where to write; default: standard output", "FILE")
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
@@ -327,7 +204,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error; 3 some case failed
     """
-    _add_overrides(parser, "the axes of sweep, such as impl=… dtype=…")
+    add_overrides(parser, "the axes of sweep, such as impl=… dtype=…")
     parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
 
 
@@ -348,8 +225,8 @@ def _calibrate(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done, whatever the verdict; 2 usage error; 130 interrupted
     """
-    _add_overrides(parser, "as in sweep: precision=… threads=… device=…")
-    _add_out(parser, f"where to save the result; default: {_CALIBRATION}", "FILE", default=_CALIBRATION)
+    add_overrides(parser, "as in sweep: precision=… threads=… device=…")
+    add_out(parser, f"where to save the result; default: {_CALIBRATION}", "FILE", default=_CALIBRATION)
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
@@ -363,7 +240,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0, whatever the progress; 2 usage error, or a directory that is not a run
     """
-    _add_run(parser)
+    add_run(parser)
 
 
 def _predict(parser: argparse.ArgumentParser) -> None:
@@ -379,8 +256,8 @@ def _predict(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or the run allows no prediction at any of the sizes
     """
-    _add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    _add_keys(parser)
+    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    add_keys(parser)
 
 
 def _recommend(parser: argparse.ArgumentParser) -> None:
@@ -396,8 +273,8 @@ def _recommend(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or no layer fits
     """
-    _add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    _add_keys(parser)
+    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    add_keys(parser)
 
 
 def _attention_map(parser: argparse.ArgumentParser) -> None:
@@ -420,8 +297,8 @@ def _attention_map(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error, or a layer without attention weights
     """
     parser.add_argument("sentence", nargs="?", default="", help="words, in quotes")
-    _add_keys(parser)
-    _add_out(parser, "where to write; default: results/<time>", kind=str)
+    add_keys(parser)
+    add_out(parser, "where to write; default: results/<time>", kind=str)
 
 
 def _gradient_reach(parser: argparse.ArgumentParser) -> None:
@@ -446,5 +323,5 @@ def _gradient_reach(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error, or no layer could be measured;
     3 done, but a layer was incorrect, in error or killed
     """
-    _add_keys(parser)
-    _add_out(parser, "where to write; default: results/<time>", kind=str)
+    add_keys(parser)
+    add_out(parser, "where to write; default: results/<time>", kind=str)

@@ -1,0 +1,118 @@
+"""The options of the commands that judge pull requests, and their `--help`: `check`, `baseline`, `compare`, `bisect`.
+
+`harness.cli.parsers` finds these functions by name.
+"""
+
+import argparse
+from pathlib import Path
+
+from harness.cli.option_forms import add_keys, add_out, add_outputs, add_overrides, add_run
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
+    """Measure the cases of a baseline again, and report what got worse.
+
+    settings:
+      impl=… seq_len=… and the other axes    choose among the file's cases: a value, a list, Hydra's grammar or a
+                                             pattern: 'impl=rnn.*'
+      head_dim=64                            choose the cases with d_model = num_heads × 64
+      seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict  as in sweep; seed as in FILE
+      out=DIR                                keep the new measurement in DIR, as a run like that of a sweep
+
+    what is judged:
+      flops, operations, depth               must not increase at all; a decrease is reported and passes
+      peak memory                            must not grow by more than 1 %
+      the kernel that ran                    must stay fused if it was fused
+      how memory, flops, depth and time grow the exponents of their cost models must not lie above their intervals
+                                             (memory: by more than 0.1)
+      claims of theory                       none may be newly refuted
+    The command never compares two times. It judges how time grows where both cost models are determined. Growth that
+    seems worse is measured a second time in new processes before it counts.
+
+    examples:
+      python -m harness check baseline.json --exact
+      python -m harness check baseline.json 'impl=attention.*' seq_len=256,512 --junit check.xml
+
+    exit status: 0 nothing got worse; 1 something did; 2 usage error, or an unreadable file; 3 something could not be
+    measured; 130 interrupted
+    """
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
+    add_keys(parser, "overrides")
+    add_out(parser, "keep the new measurement here, as a run", kind=str)
+    parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
+    add_outputs(parser)
+
+
+def _baseline(parser: argparse.ArgumentParser) -> None:
+    """Write what a run found to a file that `check` reads. Measures nothing.
+
+    The file is JSON with one entry per line, always in the same order. Commit it, and read its diff.
+    `python -m harness check FILE` measures its cases again and reports what got worse. The times in the file are for
+    information only.
+
+    examples:
+      python -m harness baseline results/latest -o baseline.json
+      python -m harness baseline results/latest | diff baseline.json -
+
+    exit status: 0 done; 2 usage error, or a run without any case that could be measured
+    """
+    add_run(parser)
+    add_out(parser, "where to write; default: standard output", "FILE")
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    """Measure two layers side by side, or one layer at two commits, in two environments or with two settings.
+
+    what is compared:
+      impl=A,B                               layer B with layer A, at every size
+      ref=main                               the layers of the working tree with those of a branch, tag or commit, which
+                                             is checked out beside it; impl=… chooses layers, including your own
+      side='threads=1' side='threads=8'      a layer with two settings, the base first. A side holds axes, environment
+                                             variables as env.NAME=VALUE, and python=ENVIRONMENT; it may be empty
+      env=.venv-a,.venv-b                    a layer in two virtual environments, which need only torch and numpy
+      control=.venv-a2                       with env=: a copy of the first environment, for the control
+
+    settings:
+      seq_len=… d_model=… and other axes     the axes, as in sweep; allocator=steady by default, without page faults
+      head_dim=64                            sets d_model = num_heads × head_dim
+      preset=… shape=… device=… precision=…  as in sweep; of the precision, only timeout_s applies
+      threshold=0.03                         the smallest change that matters
+      blocks=120                             a case that is undecided after 120 blocks stays undecided; a slower or
+                                             faster case may get as many again
+      minutes=10                             end the timing after 10 minutes, of which 4 confirm slower and faster
+                                             cases; a case that is unlikely to be decided by then is given up early
+      out=DIR                                where to write; an interrupted comparison in DIR continues
+      seed=N  memory_limit=8GiB  compile_timeout_s=900
+
+    Each case ends as slower, faster, equivalent or undecided. Slower and faster cases are measured a second time in new
+    processes. Each comparison also measures some cases against themselves, as a control. If the control shows a
+    difference, nothing is concluded.
+
+    examples:
+      python -m harness compare impl=attention.naive,attention.fused seq_len=256,1024
+      python -m harness compare ref=origin/main impl=my.module:MyLayer seq_len=128,512 --markdown comparison.md
+      python -m harness compare side= side='env.OMP_WAIT_POLICY=passive' impl=rnn.torch threads=2
+      python -m harness compare env=.venv-torch26,.venv-torch213 impl=attention.fused seq_len=1024
+
+    exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something does; 2 usage error; 3 something could
+    not be measured, or the control failed; 130 interrupted
+    """
+    add_overrides(parser)
+    add_out(parser, "where to write; default: results/compare_<time>", kind=str)
+    add_outputs(parser)
+
+
+def _bisect(parser: argparse.ArgumentParser) -> None:
+    """Find the commit at which a layer's FLOPs, memory or depth changed or, if no fact differs, its time.
+
+    Give one value of each axis. threshold=0.03 is the smallest change of the time; minutes=10 limits its search.
+
+    examples:
+      python -m harness bisect v1.0..main impl=my.module:MyLayer seq_len=512 d_model=64 num_heads=4 threads=1
+
+    exit status: 0 found, or nothing to look for; 2 usage error; 3 undecided, or not measurable; 130 interrupted
+    """
+    parser.add_argument("span", metavar="GOOD..BAD", help="two commits; the first may not have the change")
+    add_overrides(parser)
+    add_out(parser, "where to write, or to continue; default: results/bisect_<time>", kind=str)
+    parser.add_argument("--time", action="store_true", help="search for a change of the time even if a fact differs")
