@@ -138,8 +138,7 @@ class ExpectedTime:
     ) -> None:
         self._precision, self._rates, self._costs = precision, rates or {}, dict(costs or {})
         self._walls: dict[Case, list[float]] = {}
-        # For each kind of trial, the seconds that were expected and those that it took. Both start at two seconds, so
-        # that the first short trials hardly change their ratio.
+        # For each kind of trial, the seconds that were expected and those that it took.
         self._sums: dict[str, list[float]] = {}
 
     def call_s(self, case: Case) -> float:
@@ -205,7 +204,7 @@ class ExpectedTime:
         expected = {"time": self._trial_s, "facts": self._facts_s, "verify": self._verify_s}.get(purpose)
         if expected is None:
             return
-        sums = self._sums.setdefault(purpose, [2.0, 2.0])
+        sums = self._sums.setdefault(purpose, [0.0, 0.0])
         sums[0] += expected(case)
         sums[1] += wall_s
         if purpose == "time":
@@ -213,9 +212,17 @@ class ExpectedTime:
         if purpose == "facts" and (costs := costs_of_facts(values)):
             self._costs[case] = costs
 
+    def patience_s(self) -> float:
+        """The longest time that a sweep waits for quiet moments at its end."""
+        return self._precision.patience_s
+
     def _correction(self, purpose: str) -> float:
-        expected, measured = self._sums.get(purpose, (1.0, 1.0))
-        return measured / expected
+        """How much longer the trials of this kind take than expected.
+
+        Trials of the other kinds count as two seconds of this kind, since a busy machine slows down all of them.
+        """
+        others = _ratio([sums for kind, sums in self._sums.items() if kind != purpose], 1.0)
+        return _ratio([self._sums.get(purpose, (0.0, 0.0))], others)
 
     def _known(self, case: Case) -> tuple[CallCosts, Rates]:
         rates = self._rates.get((case.dtype, case.device, case.threads), USUAL_RATES)
@@ -235,6 +242,14 @@ class ExpectedTime:
         counting = self._known(case)[0].ops * _VERIFIED_OPERATION_S
         once = _VERIFY_S + _compile_s(case) + counting
         return once + min(self._precision.timeout_s, _VERIFY_CALLS * self.call_s(case))
+
+
+def _ratio(sums: Iterable[Sequence[float]], before: float) -> float:
+    """Measured over expected seconds. Two seconds with the ratio `before` are added: a few short trials say little."""
+    expected, measured = 2.0, 2.0 * before
+    for one in sums:
+        expected, measured = expected + one[0], measured + one[1]
+    return measured / expected
 
 
 def _compile_s(case: Case) -> float:

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness.formatting import duration
-from harness.measure.expected_time import REPORT_S, ExpectedTime, kinds_of
+from harness.measure.expected_time import REPORT_S, START_S, ExpectedTime, kinds_of
 from harness.measure.outcome import TrialOutcome
 from harness.stats.paired_evidence import Rules, ratio_text
 from harness.stats.paired_verdicts import Standing
@@ -25,6 +25,8 @@ from harness.sweep_axes import Case
 # Drawing takes a millisecond. More frequent updates would not be visible.
 _REDRAW_S = 0.2
 _PLAIN_LINE_S = 10.0
+# With fewer trials, the time between them is not known yet.
+_FEW_TRIALS = 20
 _BAR = 12
 # The phases as the reader counts them. The last one is the report, which this screen does not show.
 _PHASES = {"verify": "1/4 verify", "compile": "1/4 compile", "facts": "2/4 count"}
@@ -56,6 +58,8 @@ class Screen:
         self._to_count = set(cases).difference(counted)
         self._timed = {case: timed.get(case, 0) for case in cases} if times else {}  # trials of each open case
         self._ended = self._again = 0  # timed trials of finished cases, and cases to repeat
+        self._trials, self._trials_s = 0, 0.0  # those of this command, and their time
+        self._again_since = 0.0
         self._live = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(min_width=_BAR)),
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
@@ -86,6 +90,7 @@ class Screen:
             self._to_count.clear()  # cases that continue have their facts already
             self._stage = f"round {number}" if phase == "round" else phase
             self._again = number if phase == "again" else 0
+            self._again_since = self._again_since or (time.monotonic() if self._again else 0.0)
         if not self._console.is_terminal:
             self._plain()
 
@@ -102,6 +107,7 @@ class Screen:
         is_timed = "samples_s" in outcome.values
         purpose = "time" if is_timed else "facts" if "peak_bytes" in outcome.values else "verify"
         kind = case.small() if purpose == "verify" else case
+        self._trials, self._trials_s = self._trials + 1, self._trials_s + (outcome.wall_s or 0.0)
         if outcome.wall_s is not None and (purpose != "verify" or kind in self._kinds):
             self._expected.learn(purpose, kind, outcome.values, outcome.wall_s)
         if purpose == "verify":
@@ -144,9 +150,11 @@ class Screen:
         """The share of the time that has passed, and the line: phase, trials, share, time left, failures, case."""
         still = {one: max(1, self._expected.trials(one) - number) for one, number in self._timed.items()}
         ended = self._ended + sum(self._timed.values())
+        elapsed = time.monotonic() - self._began
         left_s = sum(number * self._expected.trial_s(one) for one, number in still.items())
         left_s += sum(map(self._expected.facts_s, self._to_count)) + sum(map(self._expected.verify_s, self._kinds))
-        elapsed = time.monotonic() - self._began
+        trials_left = sum(still.values()) + len(self._to_count) + len(self._kinds)
+        left_s += trials_left * self._between_trials_s(elapsed) + self._repeats_s()
         share = elapsed / (elapsed + left_s + REPORT_S)
         failed = " ".join(f"{number} {status}" for status, number in sorted(self.failures.items()))
         trials = f"{ended}/{ended + sum(still.values()) + self._again} trials"
@@ -154,6 +162,18 @@ class Screen:
         left = f"{duration(left_s + REPORT_S)} left"
         parts = (f"[{self._phase}]", done, f"{100 * share:.0f} %", left, self._stage, failed, case)
         return share, "  ".join(filter(None, parts))
+
+    def _between_trials_s(self, elapsed: float) -> float:
+        """The mean time between two trials, in which rows are written and cases are judged."""
+        return max(0.0, elapsed - START_S - self._trials_s) / max(_FEW_TRIALS, self._trials)
+
+    def _repeats_s(self) -> float:
+        """The longest time that the repeats in quiet moments may still take, waiting included."""
+        if not self._again:
+            return 0.0
+        waited = time.monotonic() - self._again_since
+        repeats_s = self._again * self._trials_s / max(1, self._trials)
+        return repeats_s + max(0.0, self._expected.patience_s() - waited)
 
 
 class ComparisonScreen:

@@ -61,6 +61,18 @@ def test_measured_trials_replace_the_prediction_of_their_case_and_correct_that_o
     assert expected.trial_s(other) > 2 * before
 
 
+def test_slow_counting_says_that_the_machine_is_slow_and_so_lengthens_the_trials_to_come() -> None:
+    expected = ExpectedTime(PRECISION, RATES)
+    before, counting = expected.trial_s(CASE), expected.facts_s(CASE)
+    for _ in range(200):
+        expected.learn("facts", CASE, {}, 4 * counting)
+    assert 3 * before < expected.trial_s(CASE) < 4 * before
+    other = CASE.at("seq_len", 64)
+    for _ in range(200):
+        expected.learn("time", other, {}, ExpectedTime(PRECISION, RATES).trial_s(other))
+    assert expected.trial_s(CASE) < 2 * before, "timed trials soon count for more than those of other kinds"
+
+
 def test_counted_facts_replace_the_claims() -> None:
     expected = ExpectedTime(PRECISION, RATES)
     before = expected.call_s(CASE)

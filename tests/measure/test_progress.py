@@ -97,6 +97,18 @@ def test_measured_trials_set_the_time_left(monkeypatch: pytest.MonkeyPatch) -> N
     assert "95 s left" in file.getvalue()
 
 
+def test_repeats_in_quiet_moments_and_the_wait_for_them_count_as_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_sweep, file = screen(False, monkeypatch, counted=CASES)
+    with of_sweep:
+        of_sweep.starting("round", 1)
+        for case in CASES:
+            of_sweep.trial(case, TIMED)
+            of_sweep.finished(case, "ok")
+        of_sweep.starting("again", 2)
+    # Two repeats of ten seconds, a second of patience, and five for the report.
+    assert "26 s left" in file.getvalue().splitlines()[-1]
+
+
 def test_without_timing_no_trials_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     of_sweep, file = screen(False, monkeypatch, times=False)
     with of_sweep:
