@@ -8,7 +8,7 @@ their times correct the prediction.
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from harness import layer_lookup
 from harness.config import Precision
@@ -80,47 +80,67 @@ def claimed_costs(case: Case) -> CallCosts:
     return CallCosts(case.batch_size * flops, passes * (12 + 4 * steps), case.batch_size * passes * 16 * words)
 
 
-def costs_by_claims(case: Case, small: Case, facts: Mapping[str, Any]) -> CallCosts:
-    """The costs of a built-in layer's case: the facts of a small case, which grow as the layer's claims say.
+# Powers of n, d and h in the terms that costs are assumed to consist of.
+_Terms: TypeAlias = Sequence[tuple[int, int, int]]
+_FLOP_TERMS: _Terms = ((1, 2, 0), (2, 1, 0))
+_OPERATION_TERMS: _Terms = ((0, 0, 0), (1, 0, 0))
+# Gradients of weights, rows of the sequence, scores of attention.
+_BYTE_TERMS: _Terms = ((0, 2, 0), (1, 1, 0), (2, 0, 1))
+# The facts of a layer's small cases, which differ in length alone. Three lengths determine all terms.
+SmallFacts: TypeAlias = Sequence[tuple[Case, Mapping[str, Any]]]
 
-    FLOPs are those that the layer claims. Operations grow with the claimed depth, and bytes beyond weights with the
-    claimed memory.
+
+def costs_by_claims(case: Case, small: SmallFacts) -> CallCosts:
+    """The costs of a built-in layer's case, from its claims and the facts of small cases.
+
+    FLOPs are those that the layer claims, and operations grow with the claimed depth. Bytes are as in
+    `costs_by_growth`.
     """
-    claimed, claimed_small = claimed_costs(case), claimed_costs(small)
-    weights = facts.get("weights_bytes") or 0.0
-    moved = (facts.get("min_bytes") or 0.0) - weights
+    at, facts = small[-1]
+    claimed = claimed_costs(case)
+    return CallCosts(claimed.flops, facts["ops"] * claimed.ops / claimed_costs(at).ops, _grown_bytes(case, small))
+
+
+def costs_by_growth(case: Case, small: SmallFacts) -> CallCosts:
+    """The costs of a case, from the facts of small ones.
+
+    FLOPs are assumed to be a·nd² + b·n²d, operations a + b·n, and bytes a·d² + b·nd + c·n²h.
+    """
+    sequences = case.batch_size / small[0][0].batch_size
+    flops, ops = ([facts.get(name) or 0.0 for _, facts in small] for name in ("flops", "ops"))
     return CallCosts(
-        claimed.flops,
-        facts["ops"] * claimed.ops / claimed_small.ops,
-        weights * (case.d_model / small.d_model) ** 2 + moved * claimed.bytes / claimed_small.bytes,
+        sequences * sum(_grown(flops, case, small, _FLOP_TERMS)),
+        sum(_grown(ops, case, small, _OPERATION_TERMS)),
+        _grown_bytes(case, small),
     )
 
 
-def costs_by_growth(case: Case, ends: Sequence[tuple[Case, Mapping[str, Any]]]) -> CallCosts:
-    """The costs of a case, from the facts of two small ones that differ in length alone.
-
-    FLOPs are assumed to be a·nd² + b·n²d, operations a + b·n, and bytes a·nd + b·n²h.
-    """
-
-    def grown(name: str, lower: tuple[int, int, int], upper: tuple[int, int, int]) -> float:
-        (a, b, first), (c, d, second) = (
-            (_powers(at, lower), _powers(at, upper), facts.get(name) or 0.0) for at, facts in ends
-        )
-        determinant = a * d - b * c
-        parts = (first * d - second * b) / determinant, (second * a - first * c) / determinant
-        return max(0.0, parts[0]) * _powers(case, lower) + max(0.0, parts[1]) * _powers(case, upper)
-
-    sequences = case.batch_size / ends[0][0].batch_size
-    return CallCosts(
-        sequences * grown("flops", (1, 2, 0), (2, 1, 0)),
-        grown("ops", (0, 0, 0), (1, 0, 0)),
-        sequences * grown("min_bytes", (1, 1, 0), (2, 0, 1)),
-    )
+def _grown_bytes(case: Case, small: SmallFacts) -> float:
+    terms = _BYTE_TERMS if _may_hold_scores(case) else _BYTE_TERMS[:2]
+    of_weights, *of_tokens = _grown([facts.get("min_bytes") or 0.0 for _, facts in small], case, small, terms)
+    return of_weights + sum(of_tokens) * case.batch_size / small[0][0].batch_size
 
 
-def _powers(case: Case, powers: tuple[int, int, int]) -> float:
-    n, d, h = powers
-    return float(case.seq_len**n * case.d_model**d * case.num_heads**h)
+def _may_hold_scores(case: Case) -> bool:
+    """Whether memory may grow as n²; False if the layer claims less."""
+    if layer_lookup.is_foreign(case.impl):
+        return True
+    words = layer_lookup.claims_of_impl(case.impl, case).get("memory")
+    n, d, h = case.seq_len, case.d_model, case.num_heads
+    return words is None or float(words(16 * n, d, h)) > 64 * float(words(n, d, h))
+
+
+def _grown(values: Sequence[float], case: Case, small: SmallFacts, terms: _Terms) -> list[float]:
+    """Each term of a value at the case. Their factors, none negative, fit the values at the small cases best."""
+    from scipy.optimize import nnls  # slow to import, and only a dry run needs it
+
+    def powers(at: Case) -> list[float]:
+        return [float(at.seq_len**n * at.d_model**d * at.num_heads**h) for n, d, h in terms]
+
+    scale = powers(small[-1][0])  # without it, terms of very different size spoil the fit
+    known = [[value / unit for value, unit in zip(powers(at), scale, strict=True)] for at, _ in small]
+    factors, _ = nnls(known, values)
+    return [float(factor) * value / unit for factor, value, unit in zip(factors, powers(case), scale, strict=True)]
 
 
 class ExpectedTime:

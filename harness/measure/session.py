@@ -57,9 +57,11 @@ def describe_impl(impl: str, executor: Executor) -> Traits:
 
 # How long to measure each of the machine's rates, in seconds.
 _RATE_S = 0.2
-_RATE_TRIALS = ("flops", "bandwidth")
+_RATE_TRIALS = {"flops": "flops_per_s", "bandwidth": "bandwidth_bytes_per_s"}
+# A rate is measured until it rises by less than this factor, and at most so often.
+_HIGHER, _MOST_RATES = 1.2, 4
 # Lengths at which a dry run counts what calls do, to extrapolate to the cases.
-_SMALL_LENGTHS = (32, 64)
+_SMALL_LENGTHS = (32, 64, 128)
 
 
 @dataclass(frozen=True)
@@ -140,16 +142,25 @@ class Session:
         """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured lack."""
         found = {}
         for kind, case in {(case.dtype, case.device, case.threads): case for case in cases}.items():
-            flops, memory = (self.executor.ask(purpose, case, {"trial_s": _RATE_S}) for purpose in _RATE_TRIALS)
-            flops_per_s, bytes_per_s = flops.values.get("flops_per_s"), memory.values.get("bandwidth_bytes_per_s")
+            flops_per_s, bytes_per_s = (self._rate(case, purpose, name) for purpose, name in _RATE_TRIALS.items())
             if flops_per_s and bytes_per_s:
                 found[kind] = Rates(flops_per_s, bytes_per_s).at_least(LEAST_RATES)
         return found
 
+    def _rate(self, case: Case, purpose: str, name: str) -> float | None:
+        """The best of a few measurements of a rate, until it stops rising: one alone may meet a busy moment."""
+        best = self.executor.ask(purpose, case, {"trial_s": _RATE_S}).values.get(name)
+        for _ in range(_MOST_RATES - 1):
+            again = self.executor.ask(purpose, case, {"trial_s": _RATE_S}).values.get(name)
+            if not (best and again) or again <= _HIGHER * best:
+                return max(best or 0.0, again or 0.0) or None
+            best = again
+        return best
+
     def plan(self, cases: Sequence[Case], finished: Collection[Case]) -> Plan:
         """What a sweep of the cases would measure, and how long that would take. Nothing is timed.
 
-        To know what calls do, this counts the facts of each layer at two small sizes.
+        To know what calls do, this counts the facts of each layer at three small sizes.
         """
         refused = self.refused(cases, finished)
         left = [case for case in cases if case not in finished and case not in refused]
@@ -159,7 +170,7 @@ class Session:
     def _extrapolated(self, cases: Sequence[Case]) -> dict[Case, CallCosts]:
         """What a call does, from the facts of small calls; nothing for a layer that compiles or fails.
 
-        For a built-in layer one small case is enough, as its claims tell how the costs grow.
+        The claims of a built-in layer tell how its FLOPs and operations grow.
         """
         found: dict[Case, CallCosts] = {}
         alike: dict[Case, list[Case]] = {}
@@ -167,19 +178,19 @@ class Session:
             alike.setdefault(replace(case, seq_len=1, d_model=1, num_heads=1, batch_size=1), []).append(case)
         for of_setting in alike.values():
             first = min(of_setting)
+            batch_size = min(case.batch_size for case in of_setting)
             if layer_lookup.is_compiled(first.impl) or first.kv_len:
                 continue
             most_heads = max(case.num_heads for case in of_setting if case.d_model == first.d_model)
             ends = []
-            for n in _SMALL_LENGTHS if layer_lookup.is_foreign(first.impl) else _SMALL_LENGTHS[-1:]:
-                small = replace(first, seq_len=n, num_heads=most_heads, batch_size=1)
+            for n in _SMALL_LENGTHS:
+                small = replace(first, seq_len=n, num_heads=most_heads, batch_size=batch_size)
                 facts = self.executor.ask("facts", small)
                 if facts.values.get("ops"):
                     ends.append((small, facts.values))
             if len(ends) == len(_SMALL_LENGTHS):
-                found |= {case: costs_by_growth(case, ends) for case in of_setting}
-            elif ends and not layer_lookup.is_foreign(first.impl):
-                found |= {case: costs_by_claims(case, *ends[0]) for case in of_setting}
+                costs_of = costs_by_growth if layer_lookup.is_foreign(first.impl) else costs_by_claims
+                found |= {case: costs_of(case, ends) for case in of_setting}
         return found
 
     def check_devices(self, config: SweepConfig) -> None:

@@ -95,22 +95,22 @@ def test_claims_give_the_exact_flops_and_a_loop_its_operations() -> None:
     assert claimed_costs(replace(loop, mode="train")).flops > claimed_costs(loop).flops
 
 
-def test_the_facts_of_a_small_call_grow_as_the_claims_say() -> None:
-    small = Case("rnn.elman", 64, 256, 1)
-    facts = {"flops": 0, "ops": 200, "min_bytes": 300_000, "weights_bytes": 100_000}
-    costs = costs_by_claims(replace(small, seq_len=1024), small, facts)
-    assert costs.ops == pytest.approx(200 * 16, rel=0.1)
-    assert costs.bytes == pytest.approx(100_000 + 16 * 200_000, rel=0.01)
+def test_facts_of_small_calls_grow_as_the_claims_say() -> None:
+    small = [
+        (Case("rnn.elman", n, 256, 1), {"flops": 0, "ops": 3 * n, "min_bytes": 100_000 + 3000 * n})
+        for n in (32, 64, 128)
+    ]
+    costs = costs_by_claims(Case("rnn.elman", 1024, 256, 1), small)
+    assert costs.ops == pytest.approx(3 * 1024, rel=0.1)
+    assert costs.bytes == pytest.approx(100_000 + 3000 * 1024, rel=0.01)
 
 
-def test_two_small_calls_of_a_layer_without_claims_tell_how_it_grows() -> None:
-    def facts(n: int, d: int, h: int) -> dict[str, float]:
-        return {"flops": 3 * n * d * d + 2 * n * n * d, "ops": 7 + 5 * n, "min_bytes": 4 * n * d + 8 * n * n * h}
+def test_three_small_calls_of_a_layer_without_claims_tell_how_it_grows() -> None:
+    def facts(n: int, d: int, h: int, b: int = 1) -> dict[str, float]:
+        flops = b * (3 * n * d * d + 2 * n * n * d)
+        return {"flops": flops, "ops": 7 + 5 * n, "min_bytes": 16 * d * d + b * (4 * n * d + 8 * n * n * h)}
 
-    small, large = (Case("their:Layer", n, 64, 4) for n in (32, 64))
-    costs = costs_by_growth(
-        replace(small, seq_len=4096, d_model=128, num_heads=8, batch_size=2),
-        [(small, facts(32, 64, 4)), (large, facts(64, 64, 4))],
-    )
-    exact = facts(4096, 128, 8)
-    assert costs == pytest.approx(CallCosts(2 * exact["flops"], exact["ops"], 2 * exact["min_bytes"]))
+    small = [(Case("their:Layer", n, 64, 4), facts(n, 64, 4)) for n in (32, 64, 128)]
+    large = Case("their:Layer", 4096, 128, 8, batch_size=2)
+    exact = facts(4096, 128, 8, 2)
+    assert costs_by_growth(large, small) == pytest.approx(CallCosts(exact["flops"], exact["ops"], exact["min_bytes"]))
