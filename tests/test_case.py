@@ -17,6 +17,7 @@ AXIS_VALUES = {
     "padding_fraction": (0.0,),
     "kv_len": (0,),
     "num_kv_heads": (0,),
+    "env": ("default",),
 }
 
 
