@@ -1,6 +1,6 @@
 """Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome.
 
-The module also has the rules for layers that compile.
+The module also has the rules for layers that compile, and describes layers by such trials.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import psutil
 from harness import layer_lookup
 from harness.background_process import interpreter_of
 from harness.errors import UsageError
+from harness.layer_lookup import Traits
 from harness.measure.fork_client import (
     OF_DRIVER,
     ForkServer,
@@ -92,6 +93,7 @@ _FREE_SHARE = 0.1
 _SLOW_IMPORT_S = 0.2
 # A cold compilation takes half a minute. A large layer on a slow machine takes some minutes.
 COMPILE_TIMEOUT_S = 900.0
+# The key of a fork server.
 _Which = tuple[str, bool, str]
 # A socket passes about 36 KiB with descriptors at once. A case takes some 300 bytes without its layer.
 _CASES_PER_REQUEST = 50
@@ -292,3 +294,29 @@ class Executor:
     def _drop_server(self, which: _Which) -> None:
         if which in self._servers:  # the start may have failed
             self._servers.pop(which).close()
+
+
+def describe_impl(impl: str, executor: Executor) -> Traits:
+    """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
+
+    Raises UsageError if the module or the class cannot be loaded, if its claims are not valid, or if its traits differ
+    between environments.
+    """
+    if not layer_lookup.is_foreign(impl):
+        return layer_lookup.traits(impl)
+    found = {environment: _describe_within(environment, impl, executor) for environment in executor.environments}
+    (first, traits), *others = found.items()
+    for environment, other in others:
+        if other != traits:
+            text = f"impl '{impl}' has another family or other heads in env={environment} than in env={first}"
+            raise UsageError(f"{text}: sweep each environment by itself")
+    return replace(traits, files={file: digest for one in found.values() for file, digest in one.files.items()})
+
+
+def _describe_within(environment: str, impl: str, executor: Executor) -> Traits:
+    found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=environment))
+    refused = found.values.get("claims_refused") if found.ok else found.reason
+    if refused:
+        where = "" if tuple(executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
+        raise UsageError(f"{where}impl '{impl}': {refused}")
+    return Traits(found.values["family"], found.values["has_heads"], found.values["files"])

@@ -26,7 +26,7 @@ from harness.config.schema import HERE
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
 from harness.machine import ENVIRONMENTS, describe_machine, unlike, versions_text
-from harness.measure.executor import Executor
+from harness.measure.executor import Executor, describe_impl
 from harness.measure.expected_time import LEAST_RATES, CallCosts, ExpectedTime, Rates, costs_by_claims, costs_by_growth
 from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.progress import Screen
@@ -40,32 +40,6 @@ from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, grid
 COMPILE_CACHE = "compile-cache"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
-
-
-def describe_impl(impl: str, executor: Executor) -> Traits:
-    """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
-
-    Raises UsageError if the module or the class cannot be loaded, if its claims are not valid, or if its traits differ
-    between environments.
-    """
-    if not layer_lookup.is_foreign(impl):
-        return layer_lookup.traits(impl)
-    found = {environment: _describe_within(environment, impl, executor) for environment in executor.environments}
-    (first, traits), *others = found.items()
-    for environment, other in others:
-        if other != traits:
-            text = f"impl '{impl}' has another family or other heads in env={environment} than in env={first}"
-            raise UsageError(f"{text}: sweep each environment by itself")
-    return replace(traits, files={file: digest for one in found.values() for file, digest in one.files.items()})
-
-
-def _describe_within(environment: str, impl: str, executor: Executor) -> Traits:
-    found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=environment))
-    refused = found.values.get("claims_refused") if found.ok else found.reason
-    if refused:
-        where = "" if environment == OWN_ENVIRONMENT else f"env={environment}: "
-        raise UsageError(f"{where}impl '{impl}': {refused}")
-    return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
 
 
 # How long to measure each of the machine's rates, in seconds.
