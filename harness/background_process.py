@@ -6,12 +6,14 @@ or multiplied matrices. `multiprocessing` would run the caller's main module a s
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from harness.errors import UsageError
+from harness.sweep_axes import OWN_ENVIRONMENT
 
 # The directory that holds the packages `harness` and `impls`.
 PLACE = Path(__file__).resolve().parents[1]
@@ -35,12 +37,18 @@ def search_path(path: Sequence[str]) -> list[str]:
 
 # What trials need in an environment besides the standard library.
 _NEEDED = ("torch", "numpy")
-_OLDEST = (3, 11)
-# This runs under any Python 3: it prints the version, and the needed packages that are missing.
+_OLDEST, _OLDEST_TORCH = (3, 11), (2, 6)
+# This runs under any Python 3: it prints its version, the needed packages that are missing, and the version of torch.
 _EXAMINE = f"""
 import importlib.util, json, sys
 sys.path[:] = [entry for entry in sys.path if entry]
-print(json.dumps([sys.version_info[:2], [name for name in {_NEEDED!r} if importlib.util.find_spec(name) is None]]))
+try:
+    from importlib.metadata import version
+    torch = version("torch")
+except ImportError:
+    torch = ""
+lacking = [name for name in {_NEEDED!r} if importlib.util.find_spec(name) is None]
+print(json.dumps([sys.version_info[:2], lacking, torch]))
 """
 
 
@@ -56,20 +64,34 @@ def interpreter_of(environment: str) -> str:
     return str(python)
 
 
+def check_environments(environments: Sequence[str]) -> None:
+    """Raise UsageError if one of a sweep's environments has no interpreter, or if two names are of the same one."""
+    names: dict[tuple[Path, Path], str] = {}
+    for name in environments:
+        python = Path(sys.executable if name == OWN_ENVIRONMENT else interpreter_of(name))
+        # The interpreter itself is shared: that of a virtual environment is mostly a link.
+        other = names.setdefault((python.parent.resolve(), python.resolve()), name)
+        if other != name or list(environments).count(name) > 1:
+            text = f"{other} and {name} are the same environment" if other != name else f"{name} is given twice"
+            raise UsageError(f"env={','.join(environments)}: {text}: leave one of them out")
+
+
 def check_interpreter(python: str) -> None:
     """Raise UsageError unless trials can run under the interpreter: what it lacks, and where to install it."""
     import subprocess
 
     try:
         done = subprocess.run([python, "-c", _EXAMINE], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        version, lacking = json.loads(done.stdout)
+        version, lacking, torch = json.loads(done.stdout)
     except (OSError, ValueError) as error:
         raise UsageError(f"{python} cannot be run as a Python interpreter") from error
     if tuple(version) < _OLDEST:
-        found, needed = (".".join(map(str, one)) for one in (version, _OLDEST))
-        raise UsageError(f"{python} is Python {found}: trials need {needed} or newer")
+        own, needed = (".".join(map(str, one)) for one in (version, _OLDEST))
+        raise UsageError(f"{python} is Python {own}: trials need {needed} or newer")
     if lacking:
         raise UsageError(f"{python} has no {' and no '.join(lacking)}: install it there")
+    if (found := re.match(r"(\d+)\.(\d+)", torch)) and (int(found[1]), int(found[2])) < _OLDEST_TORCH:
+        raise UsageError(f"{python} has torch {torch}: trials need {'.'.join(map(str, _OLDEST_TORCH))} or newer")
 
 
 # `os._exit` skips the cleanup of torch and the plotting libraries, which takes half a second. The kernel frees their

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from harness import layer_lookup
+from harness import background_process, layer_lookup
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.former_names import FORMER, complement, present
@@ -223,6 +223,8 @@ def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
             values = [name for value in values for name in matching(str(value))]
         if not values:
             raise UsageError(f"{axis} is an empty list: give at least one value")
+        if axis == "env":
+            background_process.check_environments([str(value) for value in values])
         return tuple(dict.fromkeys(_checked(axis, value) for value in values))
 
 
@@ -278,7 +280,7 @@ def _checked(axis: str, value: Any) -> Any:
 
 
 # Axes that a sweep must know before it builds cases, or that one trial cannot vary.
-_NOT_IN_POINTS = ("impl", "device", "threads")
+_NOT_IN_POINTS = ("impl", "device", "threads", "env")
 _ALLOWED = tuple(axis for axis in AXES if axis not in _NOT_IN_POINTS)
 
 Point = dict[str, Any]

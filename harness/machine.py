@@ -32,6 +32,8 @@ _DECISIVE = (
     ("GPU", "torch", "gpu"),
     ("torch", "torch", "version"),
 )
+# Part of the description of a run in several environments: the versions in each, by its name.
+ENVIRONMENTS = "environments"
 
 
 def usable_cpus() -> int | None:
@@ -98,7 +100,9 @@ def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         then, today = (part(one, of).get(key) for one in (before, now))
         if then != today:
             found.append(f"{name} {then} before and {today} now")
-    return found
+    then, today = (part(one, ENVIRONMENTS) for one in (before, now))
+    changed = [name for name in then if name in today and then[name] != today[name]]
+    return [*found, *(f"env={name} {then[name]} before and {today[name]} now" for name in changed)]
 
 
 def versions_text(machine: Mapping[str, Any]) -> str:

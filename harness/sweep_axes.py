@@ -95,6 +95,8 @@ class Case:
     `kv_len` is the length of a source that is attended to. At 0 a layer attends to its own input.
 
     `num_kv_heads` is the number of heads of keys and values, g. At 0 a layer has its own number, which is h for most.
+
+    `env` is the virtual environment that runs the trials, by its path as given, or `default` for the command's own.
     """
 
     impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
@@ -168,6 +170,14 @@ class Case:
         own="h",
         divides="num_heads",
         help="grouped-query attention: heads of keys and values; 0: the layer's own",
+    )
+    env: str = _axis(
+        "default",
+        label="environment",
+        phrase=lambda env: "the default environment" if env == "default" else env,
+        quiet=("default",),
+        is_setting=True,
+        help="virtual environments that run the trials; default: the command's own",
     )
 
     @property
@@ -251,6 +261,8 @@ GROWING = ("seq_len", "d_model", "batch_size")
 FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 # The value of an axis that is not given.
 DEFAULTS: dict[str, Any] = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
+# The environment of the command itself.
+OWN_ENVIRONMENT: str = DEFAULTS["env"]
 # The axis of each letter: `n` is short for `seq_len`.
 LETTERS = {axis.letter: name for name, axis in AXES.items() if axis.letter}
 
@@ -263,7 +275,7 @@ def present_axis(name: Any) -> Any:
 # Those of the axes along which a cost model can be fitted.
 SIZES = {letter: name for letter, name in LETTERS.items() if not AXES[name].is_setting}
 # Titles name what is computed first, then how. Names of cases begin with n and m.
-_HOW = ("dtype", "batch_size", "device", "threads", "allocator")
+_HOW = ("dtype", "batch_size", "device", "threads", "allocator", "env")
 _TITLE_ORDER = (*(name for name in AXES if name not in _HOW), *_HOW)
 _READABLE_ORDER = tuple(dict.fromkeys(("seq_len", "kv_len", *LETTERS.values(), *AXES)))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from harness.sweep_axes import AXES, Case, grid
+from harness.sweep_axes import AXES, Case, Setting, grid, setting_text
 
 AXIS_VALUES = {
     "impl": ("attention.fused", "rnn.elman"),
@@ -17,6 +17,7 @@ AXIS_VALUES = {
     "padding_fraction": (0.0,),
     "kv_len": (0,),
     "num_kv_heads": (0,),
+    "env": ("default",),
 }
 
 
@@ -78,3 +79,10 @@ def test_a_case_survives_its_row() -> None:
 def test_the_small_case_of_a_kind_has_a_small_n_as_often_even_and_keeps_the_rest(n: int, small: int) -> None:
     case = Case("attention.fused", n, 512, 8, batch_size=16, dtype="bfloat16")
     assert case.small() == Case("attention.fused", small, 512, 8, batch_size=2, dtype="bfloat16")
+
+
+def test_names_and_titles_have_the_environment_only_where_it_is_another_than_the_commands_own() -> None:
+    own, other = (Case("rnn.elman", 8, 4, 1, env=env) for env in ("default", "/opt/venv"))
+    assert (str(own), str(other)) == ("rnn.elman n=8 d=4 h=1", "rnn.elman n=8 d=4 h=1 /opt/venv")
+    titles = [setting_text(Setting.of(case).as_dict()) for case in (own, other)]
+    assert titles == ["forward, float32, cpu, 1 thread", "forward, float32, cpu, 1 thread, /opt/venv"]

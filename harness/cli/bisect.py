@@ -18,7 +18,7 @@ from harness.key_value_options import Key, present_option, read_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS
-from harness.sweep_axes import Case
+from harness.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.worktree import commits_between
 
 _KEYS = (
@@ -39,6 +39,8 @@ def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
     if several:
         raise UsageError(f"bisect takes one case: give one value of {', '.join(several)}")
     case = Case(**{name: values[0] for name, values in config.axes.items()})
+    if case.env != OWN_ENVIRONMENT:
+        raise UsageError(f"env={case.env}: bisect compares commits in its own environment: leave env out")
     if not is_foreign(case.impl) or is_in_a_file(case.impl):
         raise UsageError(f"impl={case.impl}: bisect needs a layer of this repository, as module:Class")
     return BisectRequest(config, case, commits_between(options.span), own["threshold"], own["minutes"], options.time)

@@ -33,6 +33,7 @@ from harness.gate.side_settings import SideSettings, read_sides
 from harness.key_value_options import Key, present_option, read_keys, whole
 from harness.results import run_directory, stored_run
 from harness.stats.paired_evidence import Rules
+from harness.sweep_axes import OWN_ENVIRONMENT
 
 _RULES = Rules()
 # No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
@@ -163,6 +164,8 @@ def run_baseline(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.run} has no case that could be measured: its baseline would be empty")
     if all(line.flops is None and line.ops is None and line.peak_bytes is None for line in stored.lines):
         raise UsageError(f"{options.run} has only times: a baseline needs facts, which `sweep` measures")
+    if named := sorted({line.env for line in stored.lines} - {OWN_ENVIRONMENT}):
+        raise UsageError(f"{options.run} was measured in env={','.join(named)}: a baseline is of one environment")
     for line in stored.lines:
         if line.status in _BY_CHANCE:
             text = f"{line.case}: {line.status}: `check` never judges this case; measure it again"

@@ -23,7 +23,7 @@ _DEFAULTS = (
     "d_model=256",
     "num_heads=8",
 )
-_ONE_VALUE = ("device", "threads", "dtype")
+_ONE_VALUE = ("device", "threads", "dtype", "env")
 
 
 # Small, quick and the same for every user; any axis can be overridden. `train` checks gradients too.

@@ -88,6 +88,7 @@ def _parsed(text: str) -> tuple[str, dict[str, str], Runtime]:
         raise UsageError(f'side="{text}": a quote is missing') from error
     for option in map(present_option, options):
         key, equals, value = option.partition("=")
+        key = _PYTHON if key == "env" else key
         if not equals:
             raise UsageError(f"side='{text}': '{option}' is not of the form key=value")
         if key in seen:

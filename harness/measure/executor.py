@@ -1,11 +1,11 @@
 """Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome.
 
-The module also has the rules for layers that compile.
+The module also has the rules for layers that compile, and describes layers by such trials.
 """
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any
 import psutil
 
 from harness import layer_lookup
+from harness.background_process import interpreter_of
 from harness.errors import UsageError
+from harness.layer_lookup import Traits
 from harness.measure.fork_client import (
     OF_DRIVER,
     ForkServer,
@@ -27,7 +29,7 @@ from harness.measure.fork_client import (
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
 from harness.results.row import KINDS
-from harness.sweep_axes import Case
+from harness.sweep_axes import OWN_ENVIRONMENT, Case
 
 
 class CompilePolicy:
@@ -91,6 +93,8 @@ _FREE_SHARE = 0.1
 _SLOW_IMPORT_S = 0.2
 # A cold compilation takes half a minute. A large layer on a slow machine takes some minutes.
 COMPILE_TIMEOUT_S = 900.0
+# The key of a fork server.
+_Which = tuple[str, bool, str]
 # A socket passes about 36 KiB with descriptors at once. A case takes some 300 bytes without its layer.
 _CASES_PER_REQUEST = 50
 
@@ -101,7 +105,8 @@ class Executor:
     Weights and inputs are drawn from `seed`. `trial_s` is the sampling time of a timed trial. A trial may take
     `timeout_s`, and one that compiles `compile_timeout_s`. All three are in seconds. A trial may allocate
     `memory_limit` bytes (None: 90 % of the memory that is free now). Compiled code is kept under `compile_cache`, or in
-    torch's own directory. Trials run in `runtime`.
+    torch's own directory. Trials run in `runtime`. A case in another environment has that environment's interpreter
+    instead. The first of `environments` runs the trials without a case.
 
     Trials that compile have a separate fork server. With the compiler imported, a server is half as large again, and
     every trial forked from it would bear that cost. A user's module that is slow to import also has a separate server.
@@ -118,16 +123,18 @@ class Executor:
         compile_timeout_s: float = COMPILE_TIMEOUT_S,
         compile_cache: Path | None = None,
         runtime: Runtime = OF_DRIVER,
+        environments: Sequence[str] = (OWN_ENVIRONMENT,),
     ) -> None:
         self.seed = seed
+        self.environments = environments
         self.trial_s = trial_s
         self.runtime = runtime
         self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
         self._compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
         self._slow_imports: set[str] = set()  # layers whose module is imported in a separate fork server
-        # The keys: whether the trials compile, and the slow module (empty for all other modules).
-        self._servers: dict[tuple[bool, str], ForkServer] = {}
+        # The keys: the environment, whether the trials compile, and the slow module (empty for all other modules).
+        self._servers: dict[_Which, ForkServer] = {}
 
     def __enter__(self) -> "Executor":
         return self
@@ -150,13 +157,20 @@ class Executor:
         other.runtime = replace(self.runtime, python=python or self.runtime.python)
         return other
 
+    def within(self, environment: str) -> "Executor":
+        """This executor and its fork servers, with trials without a case in that environment."""
+        other = copy(self)
+        other.environments = (environment,)
+        return other
+
     def start(self) -> None:
-        """Start the fork server without waiting for it: its imports take a second.
+        """Start a fork server in each environment without waiting for it: its imports take a second.
 
         Raises UsageError if the system cannot start a process.
         """
         try:
-            self._server(False, "")
+            for environment in self.environments:
+                self._server((environment, False, ""))
         except NoProcess as error:
             raise UsageError(str(error)) from error
 
@@ -215,10 +229,10 @@ class Executor:
         cases are refused.
         """
         found: dict[Case, tuple[str, str]] = {}
-        of_impl: dict[str, list[Case]] = {}
+        of_layer: dict[tuple[str, str], list[Case]] = {}
         for case in cases:
-            of_impl.setdefault(case.impl, []).append(case)
-        for group in of_impl.values():
+            of_layer.setdefault((case.impl, case.env), []).append(case)
+        for group in of_layer.values():
             for start in range(0, len(group), _CASES_PER_REQUEST):
                 part = group[start : start + _CASES_PER_REQUEST]
                 outcome = self.ask("refusals", part[0], {"cases": [{**case.as_dict(), "impl": ""} for case in part]})
@@ -230,10 +244,11 @@ class Executor:
                         found[case] = refusal[0], printable_reason(refusal[1])
         return found
 
-    def _which(self, purpose: str, case: Case | None) -> tuple[bool, str]:
+    def _which(self, purpose: str, case: Case | None) -> _Which:
         """The key of the fork server for these trials."""
         own = case.impl if case is not None and case.impl in self._slow_imports else ""
-        return self._compiling.is_due(purpose, case), own.partition(":")[0]
+        environment = self.environments[0] if case is None else case.env
+        return environment, self._compiling.is_due(purpose, case), own.partition(":")[0]
 
     def _request(self, purpose: str, case: Case | None, extra: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -251,25 +266,57 @@ class Executor:
             **extra,
         }
 
-    def _server(self, compiles: bool, module: str) -> ForkServer:
-        """The fork server with this key, started if necessary."""
-        if (compiles, module) not in self._servers:
-            self._servers[compiles, module] = ForkServer(self.runtime)
-        return self._servers[compiles, module]
+    def _runtime(self, environment: str) -> Runtime:
+        if environment == OWN_ENVIRONMENT:
+            return self.runtime
+        return replace(self.runtime, python=interpreter_of(environment))
 
-    def _warm_server(self, which: tuple[bool, str]) -> ForkServer:
+    def _server(self, which: _Which) -> ForkServer:
+        """The fork server with this key, started if necessary."""
+        if which not in self._servers:
+            self._servers[which] = ForkServer(self._runtime(which[0]))
+        return self._servers[which]
+
+    def _warm_server(self, which: _Which) -> ForkServer:
         """The fork server with this key, once it accepts requests."""
-        server = self._server(*which)
+        server = self._server(which)
         try:
             server.wait_until_ready()
         except (NoAnswer, NoProcess):  # only this trial is lost
             raise
         except ForkServerLost as error:
             del self._servers[which]
-            by = f" by {self.runtime.python}" if self.runtime.python else ""
+            python = self._runtime(which[0]).python
+            by = f" by {python}" if python else ""
             raise UsageError(f"the fork server did not start: can torch be imported{by}?") from error
         return server
 
-    def _drop_server(self, which: tuple[bool, str]) -> None:
+    def _drop_server(self, which: _Which) -> None:
         if which in self._servers:  # the start may have failed
             self._servers.pop(which).close()
+
+
+def describe_impl(impl: str, executor: Executor) -> Traits:
+    """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
+
+    Raises UsageError if the module or the class cannot be loaded, if its claims are not valid, or if its traits differ
+    between environments.
+    """
+    if not layer_lookup.is_foreign(impl):
+        return layer_lookup.traits(impl)
+    found = {environment: _describe_within(environment, impl, executor) for environment in executor.environments}
+    (first, traits), *others = found.items()
+    for environment, other in others:
+        if other != traits:
+            text = f"impl '{impl}' has another family or other heads in env={environment} than in env={first}"
+            raise UsageError(f"{text}: sweep each environment by itself")
+    return replace(traits, files={file: digest for one in found.values() for file, digest in one.files.items()})
+
+
+def _describe_within(environment: str, impl: str, executor: Executor) -> Traits:
+    found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=environment))
+    refused = found.values.get("claims_refused") if found.ok else found.reason
+    if refused:
+        where = "" if tuple(executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
+        raise UsageError(f"{where}impl '{impl}': {refused}")
+    return Traits(found.values["family"], found.values["has_heads"], found.values["files"])

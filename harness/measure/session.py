@@ -19,40 +19,27 @@ import yaml
 from rich.console import Console
 
 from harness import file_io, former_names, layer_lookup
+from harness.background_process import check_interpreter, interpreter_of
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.config.schema import HERE
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
-from harness.machine import describe_machine, unlike
-from harness.measure.executor import Executor
+from harness.machine import ENVIRONMENTS, describe_machine, unlike, versions_text
+from harness.measure.executor import Executor, describe_impl
 from harness.measure.expected_time import LEAST_RATES, CallCosts, ExpectedTime, Rates, costs_by_claims, costs_by_growth
 from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.sweep_axes import DEFAULTS, Case, grid
+from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, grid
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
 COMPILE_CACHE = "compile-cache"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
-
-
-def describe_impl(impl: str, executor: Executor) -> Traits:
-    """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
-
-    Raises UsageError if the module or the class cannot be loaded, or if its claims are not valid.
-    """
-    if not layer_lookup.is_foreign(impl):
-        return layer_lookup.traits(impl)
-    found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-    refused = found.values.get("claims_refused") if found.ok else found.reason
-    if refused:
-        raise UsageError(f"impl '{impl}': {refused}")
-    return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
 
 
 # How long to measure each of the machine's rates, in seconds.
@@ -93,7 +80,14 @@ class Session:
 
     @classmethod
     def of(cls, config: SweepConfig, compile_cache: Path | None = None, runtime: Runtime = OF_DRIVER) -> "Session":
-        """A session as configured, whose trials run in `runtime`."""
+        """A session as configured, whose trials run in `runtime`, or in the environments of their cases.
+
+        Raises UsageError if trials cannot run in one of them.
+        """
+        environments = config.axes["env"]
+        for environment in environments:
+            if environment != OWN_ENVIRONMENT:
+                check_interpreter(interpreter_of(environment))
         executor = Executor(
             seed=config.seed,
             trial_s=config.precision.trial_s,
@@ -102,6 +96,7 @@ class Session:
             compile_timeout_s=config.compile_timeout_s,
             compile_cache=compile_cache,
             runtime=runtime,
+            environments=environments,
         )
         return cls(executor, config.precision, config.seed)
 
@@ -195,17 +190,27 @@ class Session:
 
     def check_devices(self, config: SweepConfig) -> None:
         """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
-        if "cuda" in config.axes["device"] and not self.executor.ask("machine").values.get("gpu"):
-            instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
-            raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}")
+        for environment in self.executor.environments if "cuda" in config.axes["device"] else ():
+            if not self.executor.within(environment).ask("machine").values.get("gpu"):
+                where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
+                instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
+                raise UsageError(f"device=cuda: torch sees no CUDA device {where}{instead}")
 
     def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
         """The description of the machine, with `usable` CPUs and the packages of the layers `impls`.
 
-        Raises UsageError if torch cannot report it.
+        If the cases name environments, the first describes the machine, with the versions in each. The layers are then
+        those described so far. Raises UsageError if torch cannot report it.
         """
+        environments = self.executor.environments
+        if tuple(environments) == (OWN_ENVIRONMENT,):
+            return self._machine_within(OWN_ENVIRONMENT, usable, impls)
+        found = {one: self._machine_within(one, usable, self.traits) for one in environments}
+        return {**found[environments[0]], ENVIRONMENTS: {name: versions_text(one) for name, one in found.items()}}
+
+    def _machine_within(self, environment: str, usable: int | None, impls: Iterable[str]) -> dict[str, Any]:
         modules = [package for package in map(layer_lookup.package_of, impls) if package]
-        facts = self.executor.ask("machine", extra={"modules": modules})
+        facts = self.executor.within(environment).ask("machine", extra={"modules": modules})
         if not facts.ok:
             raise UsageError(f"the machine could not be described ({facts.status}: {facts.reason}): try again")
         return describe_machine(facts.values, usable, self.executor.runtime.variables)

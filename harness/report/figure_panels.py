@@ -6,6 +6,7 @@ logarithmic.
 """
 
 import math
+import re
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,8 +66,9 @@ def panel_settings(lines: Sequence[CaseResult]) -> list[PanelSetting]:
     found = []
     for values, members in sorted(groups.items()):
         at = dict(zip(SETTING_AXES, values, strict=True))
-        # Safe in a file name: `train_threads2`. The name of its axis precedes a number.
+        # Safe in a file name: `train_threads2`. The name of its axis precedes a number. An environment may be a path.
         name = "_".join(f"{axis}{at[axis]}" if isinstance(at[axis], int | float) else str(at[axis]) for axis in varying)
+        name = re.sub(r"[^\w.+-]", "-", name)
         found.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without))))
     return found
 

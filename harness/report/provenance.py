@@ -13,7 +13,7 @@ from harness.config.compose import as_list
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN, Launcher
 from harness.errors import UsageError
-from harness.machine import part
+from harness.machine import ENVIRONMENTS, part
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES
 
@@ -161,14 +161,17 @@ def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
     cpu, torch, libraries = (part(machine, name) for name in ("cpu", "torch", "libraries"))
     cores = f", {cpu['usable']} of {cpu['threads']} threads usable" if {"usable", "threads"} <= cpu.keys() else ""
     others = [f"{name} {version}" for name, version in libraries.items() if version and name != "torch"]
+    environments = part(machine, ENVIRONMENTS)
+    of_torch = ("version", "cpu_capability") if not environments else ()
     facts = {
         "host": machine.get("host"),
         "processor": f"{cpu.get('model') or ''}{cores}",
         "GPU": torch.get("gpu"),
         "memory": formatting.size(machine["memory_bytes"]) if machine.get("memory_bytes") else "",
         "system": ", ".join(str(machine[name]) for name in ("kernel", "libc") if machine.get(name)),
-        "Python": machine.get("python"),
-        "torch": ", ".join(str(torch[name]) for name in ("version", "cpu_capability") if torch.get(name)),
+        "Python": machine.get("python") if not environments else "",
+        "torch": ", ".join(str(torch[name]) for name in of_torch if torch.get(name)),
+        "environments": "; ".join(f"{name}: {versions}" for name, versions in environments.items()),
         "packages": ", ".join(others),
         "environment": " ".join(f"{name}={value}" for name, value in part(machine, "environment").items()),
         "commit": machine.get("project_commit"),

@@ -23,7 +23,7 @@ from harness.sweep_axes import SETTINGS
 
 NOWHERE = Provenance("", {}, "", {})
 # The facts about the machine that describe a run in a few words, and what precedes those unclear without their names.
-_ABOUT = {"processor": "", "GPU": "", "torch": "torch ", "commit": "commit "}
+_ABOUT = {"processor": "", "GPU": "", "torch": "torch ", "environments": "environments ", "commit": "commit "}
 
 
 # A commit is 40 digits; these are enough to find it.
@@ -144,10 +144,12 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
         largest = max(panel.lines, key=lambda line: line.seq_len)
         varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
         sizes = f"seq_len={2 * largest.seq_len} d_model={panel.d_model} num_heads={panel.num_heads}"
-        options = [sizes, *(f"{axis}={getattr(largest, axis)}" for axis in varying)]
+        others = [f"{axis}={getattr(largest, axis)}" for axis in varying]
         impls = {line.impl for line in panel.lines if line.time_s}
         command = "recommend" if len(impls) > 1 else "predict"
-        lines.append(f"Next:   python -m harness {command} {shlex.quote(str(run))} {' '.join(options)}")
+        lines.append(
+            f"Next:   python -m harness {command} {shlex.quote(str(run))} {sizes} {shlex.join(others)}".rstrip()
+        )
     return ["", *lines]
 
 

@@ -6,7 +6,7 @@ numbers, NaN marks a missing value. In the cells of a line, None does.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ Numbers = NDArray[np.int64]
 class Group:
     """Some cases with N trials each. Arrays are (cases, N), or (cases,) for one value per case.
 
-    `best_probe_s` is the best probe time of the run with the same number of threads; NaN without a probe.
+    `best_probe_s` is the best probe time of the run for the same `probe_kind`; NaN without a probe.
     """
 
     cases: Numbers
@@ -77,10 +77,10 @@ class Trials:
         self.counts = np.bincount(cases[self._rows], minlength=len(accumulated.cases))
         self._starts = np.cumsum(self.counts) - self.counts
 
-    def best_probes(self, threads: Sequence[int]) -> Floats:
-        """The best probe time with the number of `threads` of each case (cases,); NaN without a probe."""
-        kinds = {number: kind for kind, number in enumerate(dict.fromkeys(threads))}
-        kind = np.array([kinds[number] for number in threads], dtype=np.int64)
+    def best_probes(self, of_cases: Sequence[Hashable]) -> Floats:
+        """The best probe time of the kind of each case (cases,); NaN without a probe."""
+        kinds = {name: kind for kind, name in enumerate(dict.fromkeys(of_cases))}
+        kind = np.array([kinds[name] for name in of_cases], dtype=np.int64)
         best = np.full(len(kinds), np.nan)
         np.fmin.at(best, np.repeat(kind, self.counts), self._records[self._rows, RECORD.index("probe_s")])
         return best[kind]
@@ -91,6 +91,11 @@ class Trials:
             cases = np.flatnonzero(chosen & (self.counts == count))
             rows = self._rows[self._starts[cases][:, None] + np.arange(count)]
             yield Group(cases, best_probe_s[cases], self._records, rows)
+
+
+def probe_kind(case: Case) -> tuple[int, str]:
+    """What the probe's time depends on besides the machine: the number of threads, and the environment's torch."""
+    return case.threads, case.env
 
 
 def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
@@ -213,7 +218,7 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     """
     cases = [Case(*axes) for axes in accumulated.cases]
     ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
-    groups = list(trials.groups(ok, trials.best_probes([case.threads for case in cases])))
+    groups = list(trials.groups(ok, trials.best_probes([probe_kind(case) for case in cases])))
     found = [trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups]
     timed: dict[int, dict[str, Any]] = {}
     for group, of_group, ends in zip(

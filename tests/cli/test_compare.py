@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from planted_environments import plant_environment
 
 from harness.cli.commands import main
 from harness.measure import interleaved
@@ -254,26 +254,12 @@ def test_sides_that_come_to_the_same_case_are_an_error(elsewhere: Path, capsys: 
     assert not Path("found").exists()
 
 
-def environment(directory: Path, version: str, products: int) -> Path:
-    """A virtual environment with this process's packages, and with a package of its own that holds the layer."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
-    [packages] = directory.glob("lib/python*/site-packages")
-    (packages / "running.pth").write_text("\n".join({sysconfig.get_path(name) for name in ("purelib", "platlib")}))
-    (packages / "worked").mkdir()
-    (packages / "worked" / "__init__.py").write_text(LAYER.format(products=products))
-    metadata = packages / f"worked_layers-{version}.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: worked-layers\nVersion: {version}\n")
-    (metadata / "top_level.txt").write_text("worked\n")
-    return directory
-
-
 def test_an_environment_whose_package_does_twice_the_work_is_slower(
     elsewhere: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    environment(Path("a"), "1.0", 8)
-    environment(Path("copy"), "1.0", 8)
-    environment(Path("b"), "2.0", 16)
+    plant_environment(Path("a"), "1.0", LAYER.format(products=8))
+    plant_environment(Path("copy"), "1.0", LAYER.format(products=8))
+    plant_environment(Path("b"), "2.0", LAYER.format(products=16))
     command = ["compare", "impl=worked:Layer", "seq_len=32", *TINY]
     assert main([*command, "env=a,b", "control=b"]) == 2
     assert "worked-layers 2.0, and the base has python" in capsys.readouterr().err
@@ -295,7 +281,7 @@ def test_an_environment_whose_package_does_twice_the_work_is_slower(
 
 
 def test_a_layer_that_one_environment_lacks_is_an_error(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
-    environment(Path("a"), "1.0", 8)
+    plant_environment(Path("a"), "1.0", LAYER.format(products=8))
     found = main(["compare", "side=", "side=python=a", "impl=worked:Layer", "seq_len=32", *TINY])
     assert found == 2
     assert "side 'the default': impl 'worked:Layer': ModuleNotFoundError: No module named 'worked'" in (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_environments import packages_of, plant_environment, plant_version
 
 from harness.background_process import check_interpreter
 from harness.cli.gates import read_comparison_request
@@ -71,6 +72,10 @@ def test_env_names_two_environments_whose_links_are_not_followed(environments: P
     )
 
 
+def test_a_side_takes_env_for_python_as_a_sweep_does(environments: Path) -> None:
+    assert [side[2] for side in sides_of("side=env=a", "side=")] == [Runtime(f"{environments}/a/bin/python"), Runtime()]
+
+
 def test_a_control_is_a_third_environment(environments: Path) -> None:
     assert request_of("env=a,b", "control=an a").control == f"{environments}/an a/bin/python"
     assert request_of("env=a,b").control is None
@@ -90,7 +95,6 @@ def test_a_control_is_a_third_environment(environments: Path) -> None:
         (["side=", "side=threads=1,2"], "a side has one value of threads"),
         (["side=", "side=threads=0"], "threads=0: it takes whole numbers from 1 to 1024"),
         (["side=", "side=thread=1"], "unknown key 'thread'; did you mean 'threads'?"),
-        (["side=", "side=env=a"], "unknown key 'env'"),
         (["side=", "side=threads"], "'threads' is not of the form key=value"),
         (["side=", "side=threads=1 threads=2"], "threads is given twice"),
         (["side=", "side=env.X='1"], "a quote is missing"),
@@ -121,6 +125,20 @@ def test_sides_that_cannot_be_compared_are_errors_of_one_line(
 def test_two_settings_are_of_one_layer(impl: list[str]) -> None:
     with pytest.raises(UsageError, match="give impl=LAYER"):
         read_comparison_request(["side=", "side=threads=1", *impl], None)
+
+
+def test_an_environment_whose_torch_is_too_old_is_named(tmp_path: Path) -> None:
+    old = plant_environment(tmp_path / "old", "1.0", "")
+    packages = packages_of(old)
+    (packages / "running.pth").unlink()
+    for name in ("torch", "numpy"):
+        (packages / name).mkdir()
+    plant_version(packages, "torch", "2.5.1+cpu")
+    with pytest.raises(UsageError, match=r"old/bin/python has torch 2\.5\.1\+cpu: trials need 2\.6 or newer"):
+        check_interpreter(str(old / "bin" / "python"))
+    (packages / "torch-2.5.1+cpu.dist-info").rename(packages / "torch-2.10.0.dist-info")
+    (packages / "torch-2.10.0.dist-info" / "METADATA").write_text("Name: torch\nVersion: 2.10.0\n")
+    check_interpreter(str(old / "bin" / "python"))
 
 
 def test_an_environment_without_torch_is_named(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_a_twin_knows_what_is_learnt_of_layers_and_shares_no_process(runner: Exe
     twin = runner.twin()
     try:
         twin.run("machine")
-        assert twin._servers[False, ""] is not runner._servers[False, ""]
+        assert twin._servers["default", False, ""] is not runner._servers["default", False, ""]
         assert twin._compiling is runner._compiling
     finally:
         twin.drop()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,6 +193,15 @@ def test_patience_with_a_restless_machine_ends() -> None:
     sweep(runner)
     assert Counter(runner.order("time"))[CASES[0]] == PRECISION.max_rounds
     assert len(runner.order("probe")) == pytest.approx(PRECISION.patience_s / 0.25, abs=1)
+
+
+def test_another_environment_has_a_probe_of_its_own_and_is_verified_by_itself() -> None:
+    cases = [replace(CASES[0], env=env) for env in ("default", "a")]
+    runner = Pretender(lambda case, number: steady(case, number, probe_s=2.0 if case.env == "a" else 1.0))
+    sweep(runner, cases)
+    assert runner.order("verify") == sorted(cases)
+    assert runner.order("probe") == []
+    assert Counter(runner.order("time")) == dict.fromkeys(cases, CONFIRMED)
 
 
 def test_without_a_probe_nothing_counts_as_disturbed() -> None:
