@@ -29,6 +29,7 @@ from harness.report.figure_panels import (
     of_panel,
     size_axis,
 )
+from harness.report.layer_looks import Look
 from harness.report.text.costs import law_formula, near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 from harness.sweep_axes import Setting
@@ -68,7 +69,7 @@ class Crossing:
 class Overview:
     """The charts of one setting, its name in file names, the finding as title, and a caption about what is drawn.
 
-    `n` is the axis of all charts.
+    `n` is the axis of all charts. The looks are those of all layers of the run.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Overview:
     n: dict[str, Any]
     charts: list[CostChart]
     crossing: Crossing | None
+    looks: Mapping[str, Look]
 
 
 def overviews(
@@ -97,10 +99,7 @@ def overview(setting: PanelSetting, laws: Laws, crossovers: Mapping[Facet, list[
     drawn = [chart for chart in charts if chart is not None]
     if not drawn:
         return None
-    own = [c for c in of_panel(crossovers, setting, whole) if c.metric == "time" and {c.slower, c.faster} <= {*impls}]
-    timed = next((chart.curves for chart in drawn if chart.metric == "time"), [])
-    last = max((curve.n[-1] for curve in timed), default=0)
-    crossing, fastest = _fastest(timed, own, near_fastest(panel.lines, last), " of these" if selection else "")
+    crossing, fastest = _fastest(whole, of_panel(crossovers, setting, whole))
     first = drawn[0]
     title = (
         fastest or ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time") or "Cost per call"
@@ -114,6 +113,7 @@ def overview(setting: PanelSetting, laws: Laws, crossovers: Mapping[Facet, list[
         n=size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
         charts=[replace(chart, message="") if chart.message == title else chart for chart in drawn],
         crossing=crossing,
+        looks=setting.looks,
     )
 
 
@@ -183,30 +183,28 @@ def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]
     return found, f"From n = {sizes[0]} to {sizes[1]}"
 
 
-def _fastest(
-    timed: Sequence[Curve], found: Sequence[Crossover], near: Sequence[str], of_these: str
-) -> tuple[Crossing | None, str]:
+def _fastest(panel: Panel, found: Iterable[Crossover]) -> tuple[Crossing | None, str]:
     """A sentence about the fastest at the largest n, and the crossing from which on it is the fastest, if one is sure.
 
-    If no layer is surely the fastest there, it is the last crossing of a layer that may be. The sentence is empty if
-    nothing was compared.
+    Which layer is the fastest is decided as for the table below. The sentence is empty for a single layer.
     """
-    last = max((curve.n[-1] for curve in timed), default=0)
-    impls = [curve.impl for curve in timed if curve.n[-1] == last]
-    # Surely slower at the largest n.
-    over = {(c.slower, c.faster): c for c in found if c.seq_len_hi is not None and c.measured_to == last}
-    for winner in impls if len(impls) > 1 else ():
-        pairs = [over[impl, winner] for impl in impls if (impl, winner) in over]
-        if len(pairs) == len(impls) - 1:
-            return _from_where(pairs, f"{printable(winner)} is the fastest{of_these}")
-    slower = {pair[0] for pair in over}
-    crossings = [c for c in over.values() if c.seq_len and c.faster not in slower]
-    if crossings:
-        latest = max(crossings, key=lambda c: c.seq_len or 0.0)
-        names = f"{printable(latest.faster)} is faster than {printable(latest.slower)}"
-        return _crossing(latest, latest.seq_len_hi or 0.0, names)
-    names = f": {names_of(near, impls)} are within measurement error" if len(near) > 1 else ""
-    return None, f"No clear winner{of_these} at n = {last}{names}." if found else ""
+    last = max((line.seq_len for line in panel.lines if line.time_s is not None), default=0)
+    impls = [line.impl for line in panel.lines if line.seq_len == last and line.time_s is not None]
+    if len(impls) < 2:
+        return None, ""
+    winner, *close = near_fastest(panel.lines, last)
+    if close:
+        names = names_of([winner, *close], impls)
+        return None, f"No clear winner at n = {last}: {names} are within measurement error."
+    who = f"{printable(winner)} is the fastest"
+    # Surely slower at the largest n, even if all n and layers are considered together.
+    over = {
+        c.slower: c
+        for c in found
+        if c.metric == "time" and c.faster == winner and c.seq_len_hi is not None and c.measured_to == last
+    }
+    pairs = [over[impl] for impl in impls if impl in over]
+    return _from_where(pairs, who) if len(pairs) == len(impls) - 1 else (None, f"{who} at n = {last}.")
 
 
 def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None, str]:

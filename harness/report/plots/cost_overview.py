@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
-from harness.report.figure_panels import looks_of
 from harness.report.overview import CostChart, Crossing, Overview
 from harness.report.plots.curves import dense_places, draw_curves, label_ends
 from harness.report.plots.style import canvas, log_axis, wrapped
@@ -26,7 +25,6 @@ _SIGN_WIDE, _SIGN_HIGH = 0.024, 0.053
 
 def cost_overview(overview: Overview) -> Figure:
     """Draw the charts of an overview in one row."""
-    style = looks_of(curve.impl for chart in overview.charts for curve in chart.curves)
     with canvas(_WIDE * len(overview.charts), _HIGH, overview.title, overview.caption, style="ticks") as figure:
         row = figure.subplots(1, len(overview.charts), squeeze=False)[0]
         lines = [wrapped(chart.message, _MESSAGE) for chart in overview.charts]
@@ -42,10 +40,10 @@ def cost_overview(overview: Overview) -> Figure:
             below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
             says = _POWER.sub(r"$n^{\1}$", "\n".join(message).replace("$", r"\$"))
             axes.annotate(says, (0, 1), xytext=(0, 5 + 13 * most), fontsize=9, color="0.35", **below)
-            draw_curves(axes, chart.curves, style)
-            label_ends(axes, {curve.impl: curve for curve in chart.curves}, style, _HIGH - _AROUND)
+            draw_curves(axes, chart.curves, overview.looks)
+            label_ends(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
             if chart.metric == "time" and overview.crossing:
-                _mark(axes, overview.crossing, chart, style[overview.crossing.impl].colour)
+                _mark(axes, overview.crossing, chart, overview.looks[overview.crossing.impl].colour)
     return figure
 
 

@@ -9,8 +9,8 @@ import pytest
 from report.found import some_findings, some_lines, some_origin
 
 from harness.analysis.analyse import Analysis
-from harness.report.figure_panels import looks_of
 from harness.report.html.page import page
+from harness.report.layer_looks import looks_of
 from harness.report.report_data import Contents
 from harness.results.columns import CaseResult
 

@@ -4,10 +4,11 @@ function curvesFigure(panel, cost, looks, shown, powers = [1, 2]) {
   if (!cost) return null;
   const traces = [];
   const visible = inOrder(cost.curves, looks).filter((one) => shown(one.impl));
+  const turn = turns(visible, cost.y);
   for (const one of visible) {
     const hover = one.text.map((text) => named(one.impl, plain(text)));
     const bars = crowded(visible) ? {} : { error_y: errorBars(one, looks[one.impl], cost.y) };
-    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, bars));
+    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, { ...hollowed(one, looks[one.impl]), ...striped(turn[one.impl], looks[one.impl], one), ...bars }));
     if (!crowded(visible)) traces.push(...arrowHeads(one.impl, one, looks[one.impl], cost.y));
   }
   const lines = panel.n.ticks.length > 1 && visible.length ? powers.map((power) => guide(visible, panel.n, cost.y, power)) : [];
@@ -52,10 +53,11 @@ function failureTexts(failed, y) {
   return texts;
 }
 
-// A power of n, back from the highest cost at the largest n. It is drawn over the curves: one that grows so would hide it.
+// A power of n, back from above the highest cost at the largest n: a curve that grows so lies on a line through its end.
+const ABOVE = 1.3;
 function guide(curves, n, y, power) {
   const ends = curves.map((one) => [one.n.at(-1), one.value.at(-1)]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  const [last, most] = ends.at(-1), first = Math.max(n.range[0], last * (y.range[0] / most) ** (1 / power));
+  const [last, highest] = ends.at(-1), most = ABOVE * highest, first = Math.max(n.range[0], last * (y.range[0] / most) ** (1 / power));
   return { n: [first, last], value: [most * (first / last) ** power, most], text: power === 1 ? "∝ n" : "∝ n²" };
 }
 
