@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from harness.report.overview import CostChart, Crossing, Overview
-from harness.report.plots.curves import dense_places, draw_curves, label_ends
+from harness.report.plots.curves import dense_places, draw_curves, ink, label_ends
 from harness.report.plots.style import canvas, log_axis, wrapped
 
 # Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
@@ -57,7 +56,6 @@ def _mark(axes: Axes, crossing: Crossing, chart: CostChart, colour: str) -> None
     left = min(max(x - wide / 2, 0.02), 0.98 - wide)
     boxes = [Bbox.from_bounds(left, bottom, wide, _SIGN_HIGH) for bottom in np.linspace(0.03, 0.97 - _SIGN_HIGH, 12)]
     best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
-    ink = tuple(0.72 * part for part in to_rgb(colour))
     halo = [withStroke(linewidth=3, foreground="white")]
     place: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "ha": "center", "fontsize": 8.5, "zorder": 5}
-    axes.text(best.x0 + wide / 2, best.y0, crossing.label, color=ink, path_effects=halo, **place)
+    axes.text(best.x0 + wide / 2, best.y0, crossing.label, color=ink(colour), path_effects=halo, **place)

@@ -290,9 +290,13 @@ def label_ends(axes: Axes, own: Mapping[str, Curve], style: Mapping[str, Look], 
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.7, "alpha": 0.6, "shrinkA": 0, "shrinkB": 2}
         to: dict[str, Any] = {"xytext": (_TO, height), "textcoords": "axes fraction", "annotation_clip": False}
         axes.annotate("", end, arrowprops=arrow, **to)
-        # Darkened: a yellow line is visible on white, but yellow words are not readable.
-        ink = tuple(_INK * part for part in to_rgb(colour))
-        axes.text(_AT, height, shortened(name), transform=axes.transAxes, fontsize=_POINTS, va="center", color=ink)
+        place: dict[str, Any] = {"transform": axes.transAxes, "va": "center"}
+        axes.text(_AT, height, shortened(name), **place, fontsize=_POINTS, color=ink(colour))
+
+
+def ink(colour: str) -> tuple[float, ...]:
+    """A darker colour for words: a yellow line is visible on white, but yellow words are not readable."""
+    return tuple(_INK * part for part in to_rgb(colour))
 
 
 def spread_labels(wanted: NDArray[np.float64], apart: float) -> list[float]:
@@ -340,7 +344,7 @@ def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curv
         # A label that the previous n already has is not repeated.
         before = max((size for size in texts_at if size < first.n), default=None)
         if before is None or text not in texts_at[before]:
-            write_label(axes, text, (x, y), taken, colours[0] if len(set(colours)) == 1 else "0.2")
+            write_label(axes, text, (x, y), taken, colours[0] if len(set(colours)) == 1 else "black")
         texts_at.setdefault(first.n, set()).add(text)
 
 
@@ -379,4 +383,4 @@ def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour:
     taken.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
     look: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "va": "bottom", "zorder": 5}
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    axes.text(best.x0, best.y0, text, color=colour, path_effects=halo, **look)
+    axes.text(best.x0, best.y0, text, color=ink(colour), path_effects=halo, **look)

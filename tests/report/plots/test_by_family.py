@@ -122,3 +122,15 @@ def test_a_setting_without_a_value_of_one_kind_has_no_picture_of_it() -> None:
 )
 def test_names_keep_apart_and_as_near_to_their_curves_as_they_can(wanted: list[float], placed: list[float]) -> None:
     assert spread_labels(wanted, 0.1) == pytest.approx(placed)
+
+
+def test_a_layer_looks_the_same_in_a_picture_of_a_part_of_the_run() -> None:
+    whole = many_lines(LADDER[:12])
+    looks = looks_of(line.impl for line in whole)
+    part = [line for line in whole if line.impl == LADDER[9]]
+    (setting,) = panel_settings(part, looks)
+    figure = curves(setting, TIME)
+    assert figure is not None
+    colours = {line.get_color() for line in figure.axes[0].lines if line.get_marker() not in ("None", None, "")}
+    assert colours == {looks[LADDER[9]].colour}
+    assert colours != {looks_of([LADDER[9]])[LADDER[9]].colour}

@@ -41,7 +41,8 @@ const inOrder = (curves, looks) => Object.keys(looks).flatMap((impl) => curves.f
 
 // Cases whose intervals are too wide to compare them have hollow markers.
 const tooWide = (one, i) => one.lo[i] !== null && one.hi[i] !== null && one.hi[i] > data.widest * one.lo[i];
-const symbols = (one, look) => one.lo.map((_, i) => look.symbol + (tooWide(one, i) ? "-open" : ""));
+const anyTooWide = (one) => one.lo.some((_, i) => tooWide(one, i));
+const symbols = (one, look) => (anyTooWide(one) ? one.lo.map((_, i) => look.symbol + (tooWide(one, i) ? "-open" : "")) : look.symbol);
 
 // The turns of curves that lie on each other at every n: `{impl: [turn, number of curves]}`. They have dashes and
 // markers in turn, so that all of them are seen.
@@ -59,16 +60,21 @@ function turns(curves, frame) {
   return Object.fromEntries(groups.flatMap((group) => group.map((one, turn) => [one.impl, [turn, group.length]])));
 }
 
-const hollowed = (one, look) => ({ marker: { color: look.colour, symbol: symbols(one, look), size: 8 } });
-
 const STRIPE = 8; // CSS pixels
-function striped([turn, number], look, one) {
-  if (number === 1) return {};
+function striped([turn, number], look) {
   const dash = [0, turn, 1, number - 1 - turn].map((part) => `${part * STRIPE}px`).join(",");
-  return {
-    line: { color: look.colour, width: 2, dash },
-    marker: { color: look.colour, symbol: symbols(one, look), size: 8, opacity: one.n.map((_, i) => (i % number === turn ? 1 : 0)) },
-  };
+  return number === 1 ? {} : { line: { color: look.colour, width: 2, dash } };
+}
+
+// A measured curve: one that takes turns has dashes, and every so many of its markers. The legend shows the plain look,
+// by a curve without points if this one differs.
+function measured(one, look, hover, more, turn = [0, 1]) {
+  const opacity = turn[1] === 1 ? 1 : one.n.map((_, i) => (i % turn[1] === turn[0] ? 1 : 0));
+  const marker = { color: look.colour, symbol: symbols(one, look), size: 8, opacity };
+  const trace = curve(one.impl, look, one.n, one.value, hover, { marker, ...striped(turn, look), ...more });
+  if (turn[1] === 1 && !anyTooWide(one)) return [trace];
+  const entry = curve(one.impl, look, [null], [null], [""], { hoverinfo: "skip", hovertemplate: null, meta: { impl: one.impl, kind: "legend" } });
+  return [{ ...trace, showlegend: false }, entry];
 }
 
 // A line with markers, in the look of its impl.

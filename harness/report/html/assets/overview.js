@@ -11,9 +11,9 @@ function overviewFigure(overview, chart, looks) {
   const traces = chart.metric === "time" && overview.crossing ? crossingMark(overview.crossing, chart.axis, looks) : [];
   const turn = turns(curves, chart.axis);
   for (const one of curves) {
-    const look = looks[one.impl], marks = { ...hollowed(one, look), ...striped(turn[one.impl], look, one) };
+    const look = looks[one.impl];
     const hover = one.text.map((text) => named(one.impl, plain(text)));
-    traces.push(curve(one.impl, look, one.n, one.value, hover, { ...marks, error_y: errorBars(one, look, chart.axis) }));
+    traces.push(...measured(one, look, hover, { error_y: errorBars(one, look, chart.axis) }, turn[one.impl]));
     traces.push(...arrowHeads(one.impl, one, looks[one.impl], chart.axis));
   }
   const annotations = endNames(curves, names, chart.axis, OVERVIEW_HEIGHT - margin.t - margin.b, looks);
