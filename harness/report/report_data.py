@@ -200,8 +200,8 @@ def _short(contents: Contents) -> Iterator[Part]:
     yield Section("Claims", [Sentence(contents.verdicts), overview, contents.refuted[:_MOST]])
     yield from map(Sentence, contents.held_out)
     yield _listed("Crossovers", _crossovers(contents.findings.crossovers))
-    others = "The tables of every n of the other settings are in report.html." if several else ""
-    yield Section("Every n", [*contents.answers[0].by_size, Sentence(others)] if contents.answers else [])
+    elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
+    yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])
     left = _more(len(contents.failures.rows), "kinds of failure")
     yield Section("Failures", [replace(contents.failures, rows=contents.failures.rows[:_MOST]), left])
     yield _listed("What to know", [*contents.cautions, *contents.above_roof])

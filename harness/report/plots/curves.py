@@ -209,7 +209,13 @@ def draw_curves(axes: Axes, found: Iterable[Curve], style: Mapping[str, Look], c
                 dash = (_STRIPE, _STRIPE * (len(alike) - 1))
             own = list(range(turn, len(curve.n), len(alike)))
             look: dict[str, Any] = {"color": colour, "marker": marker, "ms": size, "zorder": 3}
-            line = {"ls": (-turn * _STRIPE, dash), "lw": width, "mec": "white", "mew": edge, "markevery": own}
+            line: dict[str, Any] = {
+                "ls": (-turn * _STRIPE, dash),
+                "lw": width,
+                "mec": "white",
+                "mew": edge,
+                "markevery": own,
+            }
             axes.plot(curve.n, curve.value, **look, **line)
             wide = [at for at in own if curve.too_wide()[at]]
             if wide:
