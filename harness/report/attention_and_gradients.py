@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from harness import file_io, formatting
 from harness.fit.gradient_decay import FLOOR, Decay, Rate, decay
 from harness.report.document import Table
-from harness.report.figure_panels import Look, nth_look
+from harness.report.layer_looks import Look, nth_look
 from harness.report.plots.style import canvas, save
 from harness.sweep_axes import Case
 

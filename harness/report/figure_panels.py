@@ -11,12 +11,13 @@ from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from harness import formatting, layer_lookup
+from harness import formatting
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.report.document import grouped
+from harness.report.layer_looks import Look, looks_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, setting_text
 
@@ -48,17 +49,22 @@ class Panel:
 class PanelSetting:
     """The value that all cases of a figure share on each of `SETTING_AXES`, and the panels of the figure.
 
-    The name has only those values in which the run's settings differ.
+    The name has only those values in which the run's settings differ. The looks are those of all layers of the run.
     """
 
     at: Mapping[str, Any]
     name: str
     title: str
     panels: tuple[Panel, ...]
+    looks: Mapping[str, Look]
 
 
-def panel_settings(lines: Sequence[CaseResult]) -> list[PanelSetting]:
-    """Group the run's lines by setting and divide each setting into panels."""
+def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None = None) -> list[PanelSetting]:
+    """Group the run's lines by setting and divide each setting into panels.
+
+    `looks` are those of a whole run, of which these lines are a part; without them, these lines are the run.
+    """
+    looks = looks_of(line.impl for line in lines) if looks is None else looks
     without = layers_without_heads(lines)
     groups = grouped(lines, lambda line: tuple(getattr(line, axis) for axis in SETTING_AXES))
     of_axis = dict(zip(SETTING_AXES, zip(*groups, strict=True), strict=False))
@@ -69,7 +75,7 @@ def panel_settings(lines: Sequence[CaseResult]) -> list[PanelSetting]:
         # Safe in a file name: `train_threads2`. The name of its axis precedes a number. An environment may be a path.
         name = "_".join(f"{axis}{at[axis]}" if isinstance(at[axis], int | float) else str(at[axis]) for axis in varying)
         name = re.sub(r"[^\w.+-]", "-", name)
-        found.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without))))
+        found.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without)), looks))
     return found
 
 
@@ -145,45 +151,6 @@ def roof_of_setting(roofs: Iterable[Roof], setting: PanelSetting) -> Roof | None
     """The roof of a setting, or None. A GPU's roof does not depend on how many CPU threads feed it."""
     alike = (roof for roof in roofs if (roof.dtype, roof.device) == (setting.at["dtype"], setting.at["device"]))
     return next((roof for roof in alike if roof.device != "cpu" or roof.threads == setting.at["threads"]), None)
-
-
-# seaborn's "colorblind" palette: readers with any common kind of colour blindness can tell its colours apart. Given by
-# value, so that the page needs no drawing library.
-PALETTE = (
-    *("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc"),
-    *("#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9"),
-)
-MARKERS = "osD^vP*Xph"
-# Lengths in points, on and off. A colour is used again only with another dash pattern.
-DASHES = ((), (5, 1.5), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
-# The layers of the default sweep get the first colours, since there are fewer colours than layers.
-FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")
-
-
-class Look(NamedTuple):
-    """How a layer is drawn: colour, matplotlib marker, and the dashes of its line. A solid line has no dashes."""
-
-    colour: str
-    marker: str
-    dash: tuple[float, ...] = ()
-
-
-def nth_look(i: int) -> Look:
-    """The look of the layer number `i`: the first ones have colours of their own."""
-    colour, marker = PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)]
-    return Look(colour, marker, DASHES[i // len(PALETTE) % len(DASHES)])
-
-
-def looks_of(impls: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each layer by name, in the order of the looks.
-
-    A built-in layer looks the same in every run, in every plot and on the page. The layers measured most often have
-    colours of their own.
-    """
-    wanted = set(impls)
-    ours = list(dict.fromkeys((*FIRST, *layer_lookup.names())))
-    order = [*ours, *sorted(wanted - set(ours))]
-    return {impl: nth_look(i) for i, impl in enumerate(order) if impl in wanted}
 
 
 # The most measured n that ticks name. Of more, every k-th is named, and always the largest.
@@ -289,17 +256,37 @@ class Curve:
         """The ends of each case's interval."""
         return list(zip(self.lo, self.hi, strict=True))
 
+    def too_wide(self) -> list[bool]:
+        """Whether the interval of each case is too wide to compare the case with others."""
+        return [too_wide(*ends) for ends in self.ends()]
+
+
+# The ends of an interval, None if they are not known.
+Ends = tuple[float | None, float | None]
+# An interval that spans more than this factor says that its value cannot be compared with others.
+WIDEST = 10.0
+
+
+def too_wide(lo: float | None, hi: float | None) -> bool:
+    """Whether an interval is known, and too wide to compare its value with others."""
+    return lo is not None and hi is not None and hi > WIDEST * lo
+
 
 BARS = "bars: 95 % confidence intervals"
 BEYOND = "arrow heads: beyond the axis"
+HOLLOW = f"hollow: not to be compared, the interval spans more than a factor of {WIDEST:.0f}"
 
 
-def bars_caption(ends: Iterable[tuple[float | None, float | None]], axis: Mapping[str, Any]) -> str:
-    """What to say about error bars with these ends along an axis; empty if no bar has both ends."""
+def bars_caption(ends: Iterable[Ends], axis: Mapping[str, Any], drawn: bool = True) -> str:
+    """What to say about intervals with these ends along an axis; empty if nothing is to be said.
+
+    Without `drawn` bars, only the markers tell which intervals are too wide.
+    """
     low, high = axis["range"]
     known = [(lo, hi) for lo, hi in ends if lo is not None and hi is not None]
     goes_on = any(lo < low or hi > high for lo, hi in known)
-    return f"{BARS}{f' ({BEYOND})' if goes_on else ''}" if known else ""
+    bars = f"{BARS}{f' ({BEYOND})' if goes_on else ''}" if known and drawn else ""
+    return "; ".join(filter(None, (bars, HOLLOW if any(too_wide(*one) for one in known) else "")))
 
 
 @dataclass(frozen=True)

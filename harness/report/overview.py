@@ -12,29 +12,15 @@ from harness.analysis.crossovers import Crossover
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import Range, exponent_of
 from harness.formatting import printable
+from harness.report import figure_panels as parts
 from harness.report.document import grouped
-from harness.report.figure_panels import (
-    DEPTH,
-    MANY,
-    MEMORY,
-    TIME,
-    Cost,
-    Curve,
-    Facet,
-    Panel,
-    PanelSetting,
-    bars_caption,
-    cost_curves,
-    fullest_panel,
-    of_panel,
-    size_axis,
-)
+from harness.report.layer_looks import Look
 from harness.report.text.costs import law_formula, near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 from harness.sweep_axes import Setting
 
 # The costs of the overview, from left to right, with their metrics.
-COSTS = {"time": TIME, "memory": MEMORY, "depth": DEPTH}
+COSTS = {"time": parts.TIME, "memory": parts.MEMORY, "depth": parts.DEPTH}
 
 Laws = Mapping[tuple[str, Setting, str], FittedLaw]
 
@@ -47,7 +33,7 @@ class CostChart:
     title: str
     message: str
     axis: dict[str, Any]
-    curves: list[Curve]
+    curves: list[parts.Curve]
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,7 @@ class Crossing:
 class Overview:
     """The charts of one setting, its name in file names, the finding as title, and a caption about what is drawn.
 
-    `n` is the axis of all charts.
+    `n` is the axis of all charts. The looks are those of all layers of the run.
     """
 
     name: str
@@ -77,10 +63,11 @@ class Overview:
     n: dict[str, Any]
     charts: list[CostChart]
     crossing: Crossing | None
+    looks: Mapping[str, Look]
 
 
 def overviews(
-    settings: Iterable[PanelSetting], laws: Iterable[FittedLaw], crossovers: Mapping[Facet, list[Crossover]]
+    settings: Iterable[parts.PanelSetting], laws: Iterable[FittedLaw], crossovers: Mapping[parts.Facet, list[Crossover]]
 ) -> list[Overview]:
     """The overview of each setting that has a cost to draw. `crossovers` is a result of `by_facet`."""
     known = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
@@ -88,36 +75,36 @@ def overviews(
     return [one for one in found if one is not None]
 
 
-def overview(setting: PanelSetting, laws: Laws, crossovers: Mapping[Facet, list[Crossover]]) -> Overview | None:
+def overview(
+    setting: parts.PanelSetting, laws: Laws, crossovers: Mapping[parts.Facet, list[Crossover]]
+) -> Overview | None:
     """The overview of the fullest panel; None if nothing is known to draw."""
-    whole = fullest_panel(setting.panels)
+    whole = parts.fullest_panel(setting.panels)
     impls, selection = overview_layers(whole)
     panel = replace(whole, lines=tuple(line for line in whole.lines if line.impl in impls))
     charts = [_chart(panel, metric, cost, laws) for metric, cost in COSTS.items()]
     drawn = [chart for chart in charts if chart is not None]
     if not drawn:
         return None
-    own = [c for c in of_panel(crossovers, setting, whole) if c.metric == "time" and {c.slower, c.faster} <= {*impls}]
-    timed = next((chart.curves for chart in drawn if chart.metric == "time"), [])
-    last = max((curve.n[-1] for curve in timed), default=0)
-    crossing, fastest = _fastest(timed, own, near_fastest(panel.lines, last), " of these" if selection else "")
+    crossing, fastest = _fastest(whole, parts.of_panel(crossovers, setting, whole))
     first = drawn[0]
     title = (
         fastest or ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time") or "Cost per call"
     )
-    bars = (bars_caption((end for curve in one.curves for end in curve.ends()), one.axis) for one in drawn)
+    bars = (parts.bars_caption((end for curve in one.curves for end in curve.ends()), one.axis) for one in drawn)
     captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, selection, *bars
     return Overview(
         name=setting.name,
         title=title.removesuffix("."),
         caption="; ".join(filter(None, captions)),
-        n=size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
+        n=parts.size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
         charts=[replace(chart, message="") if chart.message == title else chart for chart in drawn],
         crossing=crossing,
+        looks=setting.looks,
     )
 
 
-def overview_layers(panel: Panel) -> tuple[list[str], str]:
+def overview_layers(panel: parts.Panel) -> tuple[list[str], str]:
     """The layers to show, and how they were selected if they are not all.
 
     Of more than `MANY` layers, these are the fastest of each family at the largest n with a time.
@@ -125,19 +112,23 @@ def overview_layers(panel: Panel) -> tuple[list[str], str]:
     with_cost = [line for line in panel.lines if any(cost.value(line) is not None for cost in COSTS.values())]
     every = list(dict.fromkeys(line.impl for line in with_cost))
     times = {(line.impl, line.seq_len): line.time_s for line in with_cost if line.time_s is not None}
-    if len(every) <= MANY or not times:
-        return every[:MANY], "" if len(every) <= MANY else f"{MANY} of {len(every)} layers"
+    if len(every) <= parts.MANY or not times:
+        return every[: parts.MANY], "" if len(every) <= parts.MANY else f"{parts.MANY} of {len(every)} layers"
     last = max(n for _, n in times)
     family = {line.impl: line.family for line in with_cost}
     at_last = sorted((time_s, impl) for (impl, n), time_s in times.items() if n == last)
     fastest = [impls[0] for impls in grouped((impl for _, impl in at_last), lambda impl: family[impl]).values()]
-    chosen = fastest[:MANY]
-    which = "the fastest of each family" if chosen == fastest else f"the fastest of each of the {MANY} fastest families"
+    chosen = fastest[: parts.MANY]
+    which = (
+        "the fastest of each family"
+        if chosen == fastest
+        else f"the fastest of each of the {parts.MANY} fastest families"
+    )
     return [impl for impl in every if impl in chosen], f"{len(chosen)} of {len(every)} layers: {which} at n = {last}"
 
 
-def _chart(panel: Panel, metric: str, cost: Cost, laws: Laws) -> CostChart | None:
-    axis, curves = cost.axis_of([panel], room=1.4), cost_curves(panel, cost)
+def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> CostChart | None:
+    axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
     if axis is None:
         return None
     own = {line.impl: laws.get((line.impl, Setting.of(line), metric)) for line in panel.lines}
@@ -155,7 +146,9 @@ def _chart(panel: Panel, metric: str, cost: Cost, laws: Laws) -> CostChart | Non
     return CostChart(metric, cost.label.capitalize(), message, axis, curves)
 
 
-def _law_exponents(panel: Panel, curves: Sequence[Curve], fitted: Mapping[str, FittedLaw]) -> dict[str, Range]:
+def _law_exponents(
+    panel: parts.Panel, curves: Sequence[parts.Curve], fitted: Mapping[str, FittedLaw]
+) -> dict[str, Range]:
     """The scaling exponents of time at the largest n, by the cost models that are determined."""
     n = max(curve.n[-1] for curve in curves)
     batch = panel.lines[0].batch_size
@@ -169,7 +162,7 @@ def _law_exponents(panel: Panel, curves: Sequence[Curve], fitted: Mapping[str, F
     return found
 
 
-def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]:
+def _measured_exponents(curves: Sequence[parts.Curve]) -> tuple[dict[str, Range], str]:
     """The exact exponents of a cost between the two largest n, and these n in words; none if there is only one n."""
     sizes = sorted({n for curve in curves for n in curve.n})[-2:]
     if len(sizes) < 2:
@@ -183,30 +176,28 @@ def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]
     return found, f"From n = {sizes[0]} to {sizes[1]}"
 
 
-def _fastest(
-    timed: Sequence[Curve], found: Sequence[Crossover], near: Sequence[str], of_these: str
-) -> tuple[Crossing | None, str]:
+def _fastest(panel: parts.Panel, found: Iterable[Crossover]) -> tuple[Crossing | None, str]:
     """A sentence about the fastest at the largest n, and the crossing from which on it is the fastest, if one is sure.
 
-    If no layer is surely the fastest there, it is the last crossing of a layer that may be. The sentence is empty if
-    nothing was compared.
+    Which layer is the fastest is decided as for the table below. The sentence is empty for a single layer.
     """
-    last = max((curve.n[-1] for curve in timed), default=0)
-    impls = [curve.impl for curve in timed if curve.n[-1] == last]
-    # Surely slower at the largest n.
-    over = {(c.slower, c.faster): c for c in found if c.seq_len_hi is not None and c.measured_to == last}
-    for winner in impls if len(impls) > 1 else ():
-        pairs = [over[impl, winner] for impl in impls if (impl, winner) in over]
-        if len(pairs) == len(impls) - 1:
-            return _from_where(pairs, f"{printable(winner)} is the fastest{of_these}")
-    slower = {pair[0] for pair in over}
-    crossings = [c for c in over.values() if c.seq_len and c.faster not in slower]
-    if crossings:
-        latest = max(crossings, key=lambda c: c.seq_len or 0.0)
-        names = f"{printable(latest.faster)} is faster than {printable(latest.slower)}"
-        return _crossing(latest, latest.seq_len_hi or 0.0, names)
-    names = f": {names_of(near, impls)} are within measurement error" if len(near) > 1 else ""
-    return None, f"No clear winner{of_these} at n = {last}{names}." if found else ""
+    last = max((line.seq_len for line in panel.lines if line.time_s is not None), default=0)
+    impls = [line.impl for line in panel.lines if line.seq_len == last and line.time_s is not None]
+    if len(impls) < 2:
+        return None, ""
+    winner, *close = near_fastest(panel.lines, last)
+    if close:
+        names = names_of([winner, *close], impls)
+        return None, f"No clear winner at n = {last}: {names} are within measurement error."
+    who = f"{printable(winner)} is the fastest"
+    # Surely slower at the largest n, even if all n and layers are considered together.
+    over = {
+        c.slower: c
+        for c in found
+        if c.metric == "time" and c.faster == winner and c.seq_len_hi is not None and c.measured_to == last
+    }
+    pairs = [over[impl] for impl in impls if impl in over]
+    return _from_where(pairs, who) if len(pairs) == len(impls) - 1 else (None, f"{who} at n = {last}.")
 
 
 def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None, str]:

@@ -14,7 +14,7 @@ from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import points_above_roof
 from harness.formatting import code
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
-from harness.report.figure_panels import by_facet, panel_settings
+from harness.report.figure_panels import by_facet, panel_settings, too_wide
 from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, costs
@@ -92,6 +92,8 @@ def show_answer(contents: Contents, console: Console) -> None:
     parts: list[Table | str] = [about, *contents.quality, ""]
     for one in contents.answers:
         parts += (one.table, "")
+    if any(one.by_size for one in contents.answers):
+        parts += ("Every n: summary.csv, report.html", "")
     if not contents.answers:
         parts += ("Nothing was timed.", "")
     show([*parts, *_sentences(contents, console.width)], console)
@@ -139,7 +141,9 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
         f"Report: {directory / 'report.html'}",
         f"Tables: {tables}" + ("; pictures: plots/" if "plots/" in written else ""),
     ]
-    if contents.answers and contents.findings.laws:
+    if more_precise := _more_precise(contents):
+        lines.append(f"Next:   {more_precise}")
+    elif contents.answers and contents.findings.laws:
         panel = contents.answers[0].panel
         largest = max(panel.lines, key=lambda line: line.seq_len)
         varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
@@ -151,6 +155,21 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
             f"Next:   python -m harness {command} {shlex.quote(str(run))} {sizes} {shlex.join(others)}".rstrip()
         )
     return ["", *lines]
+
+
+# If a larger share of the times cannot be compared, measuring them again comes before anything else.
+_MANY_TOO_WIDE = 0.25
+
+
+def _more_precise(contents: Contents) -> str:
+    """The command of the run with the next precision; empty if few intervals are too wide, or if there is no such."""
+    wide = [too_wide(line.time_lo_s, line.time_hi_s) for line in contents.lines if line.time_s is not None]
+    origin = contents.provenance
+    stricter = cautions.stricter_precisions(origin.precision)
+    if not origin.command or not stricter or sum(wide) <= _MANY_TOO_WIDE * len(wide):
+        return ""
+    options = [option for option in shlex.split(origin.command) if not option.startswith("precision=")]
+    return shlex.join([*options, f"precision={stricter[0]}"])
 
 
 # The most entries of one kind in report.md; report.html has more.
@@ -183,6 +202,8 @@ def _short(contents: Contents) -> Iterator[Part]:
     yield Section("Claims", [Sentence(contents.verdicts), overview, contents.refuted[:_MOST]])
     yield from map(Sentence, contents.held_out)
     yield _listed("Crossovers", _crossovers(contents.findings.crossovers))
+    elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
+    yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])
     left = _more(len(contents.failures.rows), "kinds of failure")
     yield Section("Failures", [replace(contents.failures, rows=contents.failures.rows[:_MOST]), left])
     yield _listed("What to know", [*contents.cautions, *contents.above_roof])

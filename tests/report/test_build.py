@@ -15,7 +15,8 @@ from harness.config import compose
 from harness.errors import UsageError
 from harness.report.background_plots import BackgroundPlots
 from harness.report.build import build
-from harness.report.figure_panels import PALETTE, TIME, looks_of, panel_settings, readable_setting
+from harness.report.figure_panels import TIME, panel_settings, readable_setting
+from harness.report.layer_looks import PALETTE, looks_of
 from harness.report.plots.curves import curves
 from harness.report.plots.overviews import speedup
 from harness.report.report_data import Contents

@@ -137,6 +137,17 @@ def test_the_next_command_names_the_run_and_the_setting_of_the_first_answer() ->
     )
 
 
+def test_many_times_that_cannot_be_compared_are_measured_again_with_more_precision() -> None:
+    lines = [replace(line, time_lo_s=(line.time_s or 0.0) / 20) for line in usual()]
+    origin = replace(some_origin(), command="python -m harness sweep impl=rnn.torch precision=quick")
+    contents = Contents(lines, analyse(lines), origin)
+    assert next_steps(contents, Path("run"), Path("run"), [])[-1].endswith(
+        "python -m harness sweep impl=rnn.torch precision=standard"
+    )
+    strict = Contents(lines, analyse(lines), replace(origin, changed={"precision": "strict"}))
+    assert "harness recommend" in next_steps(strict, Path("run"), Path("run"), [])[-1]
+
+
 def test_report_md_is_the_answer_with_claims_failures_and_its_command(snapshot: SnapshotAssertion) -> None:
     lines = some_lines()
     machine = {"torch": {"version": "x.y.z"}, "cpu": {"model": "a processor"}}

@@ -5,7 +5,7 @@ Measured values come as numbers, for the chart, beside the text that a reader se
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from harness import formatting
@@ -15,6 +15,7 @@ from harness.analysis.roofline import Roof, RoofPoint
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
+from harness.report.layer_looks import looks_of
 from harness.report.overview import COSTS
 from harness.report.report_data import Contents
 from harness.report.text import cautions, costs
@@ -88,7 +89,7 @@ def marker_symbols(impls: Iterable[str]) -> dict[str, dict[str, str]]:
     These are the colour, marker and dash of the static plots, in the terms of the page's charts.
     """
     found = {}
-    for impl, look in parts.looks_of(impls).items():
+    for impl, look in looks_of(impls).items():
         symbol, path = _SHAPES[look.marker]
         dash = ",".join(f"{length * _PIXELS:g}px" for length in look.dash) or "solid"
         found[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
@@ -100,9 +101,9 @@ _SELECTORS = tuple(dict.fromkeys(("mode", "d_model", "num_heads", *SETTING_AXES)
 
 
 def chart_data(contents: Contents) -> dict[str, Any]:
-    """`{"looks": {impl: look}, "axes": [{name, label, values}], "panels": [...], "first": index}`.
+    """`{"looks": {impl: look}, "widest": factor, "axes": [{name, label, values}], "panels": [...], "first": index}`.
 
-    Each panel has:
+    An interval that spans more than the factor `widest` is too wide to compare its value. Each panel has:
 
     - `at`: its value on every axis
     - `title`
@@ -131,6 +132,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     first = _first(contents.settings, panels, contents.provenance.grid)
     return {
         "looks": marker_symbols(line.impl for line in contents.lines),
+        "widest": parts.WIDEST,
         "axes": [
             {"name": name, "label": AXES[name].label, "values": sorted({panel["at"][name] for panel in panels})}
             for name in _SELECTORS
@@ -146,7 +148,7 @@ def opening_overview(contents: Contents, at: Mapping[str, Any]) -> dict[str, Any
     """The overview of the setting that the page opens with; None if that setting has none."""
     names = {setting.name for setting in contents.settings if setting.at.items() <= at.items()}
     found = next((one for one in contents.overviews if one.name in names), None)
-    return asdict(found) if found is not None else None
+    return asdict(replace(found, looks={})) if found is not None else None
 
 
 # The most predictions of one cost in its chart: those with the largest errors.

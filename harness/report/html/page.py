@@ -21,7 +21,7 @@ from harness.analysis.predict import HeldOut
 from harness.errors import UsageError
 from harness.formatting import printable
 from harness.report.document import Cell, Table, grouped
-from harness.report.figure_panels import BEYOND
+from harness.report.figure_panels import BEYOND, HOLLOW
 from harness.report.html.chart_data import chart_data
 from harness.report.provenance import calibration
 from harness.report.report_data import Contents
@@ -114,6 +114,7 @@ def page(contents: Contents) -> str:
         "laws": costs.laws_table(found.laws),
         "predictions": costs.held_out_table(worst_predictions(found.held_out)),
         "beyond_axis": BEYOND.capitalize(),
+        "hollow": HOLLOW.capitalize(),
         "calibration": calibration(contents.provenance.machine),
     }
     return _environment().get_template("page.html").render(values)

@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
-from harness.report.figure_panels import looks_of
 from harness.report.overview import CostChart, Crossing, Overview
-from harness.report.plots.curves import dense_places, draw_curves, label_ends
+from harness.report.plots.curves import dense_places, draw_curves, ink, label_ends
 from harness.report.plots.style import canvas, log_axis, wrapped
 
 # Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
@@ -26,7 +24,6 @@ _SIGN_WIDE, _SIGN_HIGH = 0.024, 0.053
 
 def cost_overview(overview: Overview) -> Figure:
     """Draw the charts of an overview in one row."""
-    style = looks_of(curve.impl for chart in overview.charts for curve in chart.curves)
     with canvas(_WIDE * len(overview.charts), _HIGH, overview.title, overview.caption, style="ticks") as figure:
         row = figure.subplots(1, len(overview.charts), squeeze=False)[0]
         lines = [wrapped(chart.message, _MESSAGE) for chart in overview.charts]
@@ -42,10 +39,10 @@ def cost_overview(overview: Overview) -> Figure:
             below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
             says = _POWER.sub(r"$n^{\1}$", "\n".join(message).replace("$", r"\$"))
             axes.annotate(says, (0, 1), xytext=(0, 5 + 13 * most), fontsize=9, color="0.35", **below)
-            draw_curves(axes, chart.curves, style)
-            label_ends(axes, {curve.impl: curve for curve in chart.curves}, style, _HIGH - _AROUND)
+            draw_curves(axes, chart.curves, overview.looks)
+            label_ends(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
             if chart.metric == "time" and overview.crossing:
-                _mark(axes, overview.crossing, chart, style[overview.crossing.impl].colour)
+                _mark(axes, overview.crossing, chart, overview.looks[overview.crossing.impl].colour)
     return figure
 
 
@@ -59,7 +56,6 @@ def _mark(axes: Axes, crossing: Crossing, chart: CostChart, colour: str) -> None
     left = min(max(x - wide / 2, 0.02), 0.98 - wide)
     boxes = [Bbox.from_bounds(left, bottom, wide, _SIGN_HIGH) for bottom in np.linspace(0.03, 0.97 - _SIGN_HIGH, 12)]
     best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
-    ink = tuple(0.72 * part for part in to_rgb(colour))
     halo = [withStroke(linewidth=3, foreground="white")]
     place: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "ha": "center", "fontsize": 8.5, "zorder": 5}
-    axes.text(best.x0 + wide / 2, best.y0, crossing.label, color=ink, path_effects=halo, **place)
+    axes.text(best.x0 + wide / 2, best.y0, crossing.label, color=ink(colour), path_effects=halo, **place)

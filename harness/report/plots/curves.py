@@ -29,12 +29,11 @@ from harness.report.figure_panels import (
     Cost,
     Curve,
     FailedCase,
-    Look,
     Panel,
     PanelSetting,
     cost_curves,
-    looks_of,
 )
+from harness.report.layer_looks import Look
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.report.text.growth import depth_sentence, ratio_sentence
@@ -79,7 +78,7 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     frame = cost.axis_of(panels, room=_ROOM)
     if frame is None:
         return None
-    rows = _rows_of_families(panels, cost) if crowded else _rows_of_widths(panels, cost)
+    rows = _rows_of_families(panels, cost, setting.looks) if crowded else _rows_of_widths(panels, cost)
     cells = [cell for row in rows for cell in row]
     guides = _guides_of(cost)
     handles = [Line2D([], [], color=GUIDE, ls=_DASHES[n], lw=1, label=label) for n, label in guides.items()]
@@ -92,9 +91,9 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     high = max(_HIGH, _NAME_HIGH * max(len(c.impls) for c in cells) + _AROUND_NAMES)
     across = max(map(len, rows))
     title = cost_title(parts.fullest_panel(panels), cost, several=len(cells) > 1 and len(panels) > 1)
-    of_panels = [] if crowded else [curve for panel in panels for curve in cost_curves(panel, cost)]
-    bars = parts.bars_caption((end for curve in of_panels for end in curve.ends()), frame)
-    lines = f"grey: {' and '.join(guides.values())}, back from the highest cost at the largest n"
+    of_panels = [curve for panel in panels for curve in cost_curves(panel, cost)]
+    bars = parts.bars_caption((end for curve in of_panels for end in curve.ends()), frame, drawn=not crowded)
+    lines = f"grey: {' and '.join(guides.values())}, back from above the highest cost at the largest n"
     caption = "; ".join(filter(None, (setting.title, bars, lines)))
     with canvas(max(_LEAST_WIDE, _WIDE * across), high * len(rows) + _AROUND, title, caption) as figure:
         grid = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
@@ -109,7 +108,7 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
             axes.set(title=cell.title, xlabel="sequence length n" if lowest else "")
             axes.tick_params(labelbottom=lowest)
             if cell.panel.lines:
-                _draw(axes, cell, cost, crowded, high - _AROUND_NAMES)
+                _draw(axes, cell, cost, setting.looks, crowded, high - _AROUND_NAMES)
         figure.supylabel(cost.label)
         figure.legend(handles=handles, loc="outside lower center", frameon=False, ncols=len(handles))
     return figure
@@ -148,9 +147,9 @@ def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
     return f"d = {first.d_model}, h = {first.num_heads}" + (f", and {more} more alike" if more else "")
 
 
-def _rows_of_families(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
+def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]) -> list[list[Cell]]:
     """A row of families for each (d, h). A single (d, h) has up to two columns of families."""
-    groups = family_groups(panels, cost)
+    groups = family_groups(panels, cost, looks)
     rows = []
     for panel in panels:
         sizes = f", d = {panel.d_model}, h = {panel.num_heads}" if len(panels) > 1 else ""
@@ -161,13 +160,14 @@ def _rows_of_families(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
 _Group = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def family_groups(panels: Sequence[Panel], cost: Cost) -> list[_Group]:
+def family_groups(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]) -> list[_Group]:
     """(families, their layers that have a curve) for each pair of axes, in the order of the looks.
 
     Small families share axes, as far as these have room. They come last.
     """
     family = {line.impl: line.family for panel in panels for line in panel.lines}
-    drawn = looks_of(curve.impl for panel in panels for curve in cost_curves(panel, cost))
+    with_curve = {curve.impl for panel in panels for curve in cost_curves(panel, cost)}
+    drawn = [impl for impl in looks if impl in with_curve]
     of_family = {name: tuple(impls) for name, impls in grouped(drawn, lambda impl: family[impl]).items()}
     groups = [((name,), impls) for name, impls in of_family.items() if len(impls) >= _FEW]
     shared: list[_Group] = []
@@ -181,9 +181,8 @@ def family_groups(panels: Sequence[Panel], cost: Cost) -> list[_Group]:
     return [*groups, *shared]
 
 
-def _draw(axes: Axes, cell: Cell, cost: Cost, crowded: bool, high: float) -> None:
+def _draw(axes: Axes, cell: Cell, cost: Cost, style: Mapping[str, Look], crowded: bool, high: float) -> None:
     """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
-    style = looks_of(cell.panel.impls())
     found = cost_curves(cell.panel, cost)
     own = [curve for curve in found if curve.impl in cell.impls]
     for curve in found:
@@ -198,17 +197,62 @@ def _draw(axes: Axes, cell: Cell, cost: Cost, crowded: bool, high: float) -> Non
 
 
 def draw_curves(axes: Axes, found: Iterable[Curve], style: Mapping[str, Look], crowded: bool = False) -> None:
-    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded."""
-    size: dict[str, Any] = {"lw": 1.3, "ms": 5.5, "mew": 0.5} if crowded else {"lw": 1.8, "ms": 7, "mew": 0.75}
+    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
+
+    Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
+    """
+    width, size, edge = (1.3, 5.5, 0.5) if crowded else (1.8, 7, 0.75)
+    for alike in coinciding(axes, list(found)):
+        for turn, curve in enumerate(alike):
+            colour, marker, dash = style[curve.impl]
+            if len(alike) > 1:
+                dash = (_STRIPE, _STRIPE * (len(alike) - 1))
+            own = list(range(turn, len(curve.n), len(alike)))
+            look: dict[str, Any] = {"color": colour, "marker": marker, "ms": size, "zorder": 3}
+            line: dict[str, Any] = {
+                "ls": (-turn * _STRIPE, dash),
+                "lw": width,
+                "mec": "white",
+                "mew": edge,
+                "markevery": own,
+            }
+            axes.plot(curve.n, curve.value, **look, **line)
+            wide = [at for at in own if curve.too_wide()[at]]
+            if wide:
+                places = [curve.n[at] for at in wide], [curve.value[at] for at in wide]
+                axes.plot(*places, **look, ls="", mfc="white", mec=colour, mew=1.3)
+            if not crowded:
+                error_bars(axes, curve.n, curve.ends(), colour)
+
+
+# Length of a dash of curves that take turns, in widths of the line.
+_STRIPE = 4.0
+# Curves nearer to each other than this share of the axes' height lie on each other.
+_ON_EACH_OTHER = 0.008
+
+
+def coinciding(axes: Axes, found: Sequence[Curve]) -> list[list[Curve]]:
+    """Group curves that lie on each other at every n, in axes with final limits."""
+    groups: list[list[Curve]] = []
     for curve in found:
-        colour, marker, dash = style[curve.impl]
-        axes.plot(curve.n, curve.value, color=colour, ls=(0, dash), marker=marker, mec="white", zorder=3, **size)
-        if not crowded:
-            error_bars(axes, curve.n, curve.ends(), colour)
+        heights = _shares(axes, curve.points())[:, 1]
+        for group in groups:
+            if group[0].n == curve.n and np.allclose(
+                _shares(axes, group[0].points())[:, 1], heights, rtol=0, atol=_ON_EACH_OTHER
+            ):
+                group.append(curve)
+                break
+        else:
+            groups.append([curve])
+    return groups
 
 
 # Dashes by power. The legend names them, since a label beside a line seldom has free space.
 _DASHES = {1: (0, (6, 3)), 2: (0, (1.5, 2))}
+
+
+# How far above the highest cost the guides end, as a factor.
+_ABOVE = 1.3
 
 
 def _guides_of(cost: Cost) -> dict[int, str]:
@@ -217,13 +261,14 @@ def _guides_of(cost: Cost) -> dict[int, str]:
 
 
 def _draw_guides(axes: Axes, own: Sequence[Curve], powers: Iterable[int]) -> None:
-    """Draw grey lines as powers of n back from the highest cost at the largest n, to compare growth with.
+    """Draw grey lines as powers of n back from above the highest cost at the largest n, to compare growth with.
 
-    They are above the curves: a curve that grows as a power of n would hide its line.
+    Beside the highest curve: one that grows as a power of n lies on a line through its end.
     """
     if not own:
         return
-    last, most = max(curve.points()[-1] for curve in own)
+    last, highest = max(curve.points()[-1] for curve in own)
+    most = _ABOVE * highest
     for power in powers:
         first = max(axes.get_xlim()[0], last * (axes.get_ylim()[0] / most) ** (1 / power))
         values = [most * (first / last) ** power, most]
@@ -251,9 +296,13 @@ def label_ends(axes: Axes, own: Mapping[str, Curve], style: Mapping[str, Look], 
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.7, "alpha": 0.6, "shrinkA": 0, "shrinkB": 2}
         to: dict[str, Any] = {"xytext": (_TO, height), "textcoords": "axes fraction", "annotation_clip": False}
         axes.annotate("", end, arrowprops=arrow, **to)
-        # Darkened: a yellow line is visible on white, but yellow words are not readable.
-        ink = tuple(_INK * part for part in to_rgb(colour))
-        axes.text(_AT, height, shortened(name), transform=axes.transAxes, fontsize=_POINTS, va="center", color=ink)
+        place: dict[str, Any] = {"transform": axes.transAxes, "va": "center"}
+        axes.text(_AT, height, shortened(name), **place, fontsize=_POINTS, color=ink(colour))
+
+
+def ink(colour: str) -> tuple[float, ...]:
+    """A darker colour for words: a yellow line is visible on white, but yellow words are not readable."""
+    return tuple(_INK * part for part in to_rgb(colour))
 
 
 def spread_labels(wanted: NDArray[np.float64], apart: float) -> list[float]:
@@ -301,7 +350,7 @@ def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curv
         # A label that the previous n already has is not repeated.
         before = max((size for size in texts_at if size < first.n), default=None)
         if before is None or text not in texts_at[before]:
-            write_label(axes, text, (x, y), taken, colours[0] if len(set(colours)) == 1 else "0.2")
+            write_label(axes, text, (x, y), taken, colours[0] if len(set(colours)) == 1 else "black")
         texts_at.setdefault(first.n, set()).add(text)
 
 
@@ -340,4 +389,4 @@ def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour:
     taken.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
     look: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "va": "bottom", "zorder": 5}
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    axes.text(best.x0, best.y0, text, color=colour, path_effects=halo, **look)
+    axes.text(best.x0, best.y0, text, color=ink(colour), path_effects=halo, **look)

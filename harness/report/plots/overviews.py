@@ -23,6 +23,7 @@ from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
+from harness.report.layer_looks import Look
 from harness.report.overview import Overview
 from harness.report.plots import style
 from harness.report.plots.cost_overview import cost_overview
@@ -55,7 +56,9 @@ def ladder(setting: PanelSetting) -> Figure | None:
     failures = [failed_rows(panel, impl) for impl in impls]
     width = _WIDTH + _SIGN * max(map(len, failures))
     title = f"What each of {len(impls)} layers costs (d = {panel.d_model}, h = {panel.num_heads})"
-    with canvas(width, _ROW * len(impls) + _AROUND, title, setting.title) as figure:
+    hollow = any(wide for curve in parts.cost_curves(panel, parts.TIME) for wide in curve.too_wide())
+    caption = f"{setting.title}; {parts.HOLLOW}" if hollow else setting.title
+    with canvas(width, _ROW * len(impls) + _AROUND, title, caption) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, cost in ((left, parts.TIME), (right, parts.MEMORY)):
             _dots(axes, panel, impls, cost, shades)
@@ -93,7 +96,9 @@ def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Ma
         row, colours = rows[curve.impl], [shades[n] for n in curve.n]
         axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
         error_bars(axes, [row], curve.ends()[-1:], colours[-1], "x", lw=1.2, alpha=0.45, zorder=2)
-        axes.scatter(curve.value, [row] * len(colours), s=34, c=colours, edgecolors="white", linewidths=0.5, zorder=3)
+        inside = ["white" if wide else colour for wide, colour in zip(curve.too_wide(), colours, strict=True)]
+        edges = [colour if wide else "white" for wide, colour in zip(curve.too_wide(), colours, strict=True)]
+        axes.scatter(curve.value, [row] * len(colours), s=34, c=inside, edgecolors=edges, linewidths=0.8, zorder=3)
     axes.grid(axis="y", visible=False)
     axes.set_title(cost.label)
 
@@ -252,23 +257,25 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
         beside: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 9}
         axes.annotate(limit["compute"], (limit["x"][-1], top), xytext=(-4, 3), ha="right", **beside)
         axes.annotate(limit["memory"], (limit["x"][0], top), xytext=(6, 3), ha="left", **beside)
-        _draw_under_roof(axes, curves, limit)
+        _draw_under_roof(axes, curves, setting.looks, limit)
         axes.set(xlabel="arithmetic intensity (FLOP/byte, minimum traffic)", ylabel="FLOP/s")
     return figure
 
 
-def _draw_under_roof(axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], roof: Mapping[str, Any]) -> None:
+def _draw_under_roof(
+    axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Mapping[str, Look], roof: Mapping[str, Any]
+) -> None:
     """Draw a curve for each layer, with its name near the largest n, off the roof. The markers grow with n."""
-    style = parts.looks_of(curves)
     sizes = [n for curve in curves.values() for n in curve["n"]]
     taken = dense_places(axes, (list(zip(one["x"], one["y"], strict=True)) for one in (*curves.values(), roof)))
     ends = [(float(x), float(y)) for x, y in (places[-1] for places in taken[:-1])]
     for (impl, curve), end in zip(curves.items(), ends, strict=True):
-        colour, marker, dash = style[impl]
+        colour, marker, dash = looks[impl]
         x, y = curve["x"], curve["y"]
         axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
         area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
-        axes.scatter(x, y, s=area, color=colour, marker=marker, alpha=0.85, lw=0, zorder=3)
+        inside = ["white" if parts.too_wide(*ends) else colour for ends in zip(curve["lo"], curve["hi"], strict=True)]
+        axes.scatter(x, y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3)
         error_bars(axes, x, zip(curve["lo"], curve["hi"], strict=True), colour, alpha=0.35)
         write_label(axes, formatting.shortened(impl), end, taken, colour, _SIGNS)
 

@@ -12,6 +12,7 @@ from harness import formatting
 from harness.analysis.claim_rules import is_masked
 from harness.formatting import printable
 from harness.report.document import Cell, Table, grouped
+from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, FAILURES, GROWING, SIZES, Case
 
@@ -53,10 +54,13 @@ def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]
 _MUCH_DISTURBED, _MUCH_SLOWER = 0.1, 0.15
 
 
-# Intervals wider than this factor in the median case say that nothing can be compared.
-_WIDEST = 10.0
 # The precisions that a user can ask for, the strictest last.
 _PRECISIONS = ("quick", "standard", "strict")
+
+
+def stricter_precisions(precision: str) -> Sequence[str]:
+    """The precisions with more trials than this one; empty for one of the user's own."""
+    return _PRECISIONS[_PRECISIONS.index(precision) + 1 :] if precision in _PRECISIONS else ()
 
 
 def quality_sentences(
@@ -75,9 +79,9 @@ def quality_sentences(
             math.ceil(0.9 * len(widths)) - 1,
         )
         precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
-        if median(widths) > _WIDEST:
+        if median(widths) > WIDEST:
             text.append(
-                f"Measurement: the 95 % interval of a time spans a factor of over {_WIDEST:.0f} in most cases. "
+                f"Measurement: the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases. "
                 "Do not compare these times: measure again on a machine that does nothing else."
             )
         else:
@@ -91,7 +95,7 @@ def quality_sentences(
     probed = [line for line in timed if line.disturbed_share is not None]
     share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(sum(o.trials for o in probed), 1)
     if share > _MUCH_DISTURBED:
-        stricter = _PRECISIONS[_PRECISIONS.index(precision) + 1 :] if precision in _PRECISIONS else ()
+        stricter = stricter_precisions(precision)
         asked = ", ".join(f"precision={name}" for name in stricter)
         more = f", or ask for more trials ({asked})" if stricter else ""
         text.append(
@@ -109,7 +113,7 @@ def quality_sentences(
 
 
 def _factor(width: float) -> str:
-    return f"{width:.2f}" if width <= _WIDEST else f"over {_WIDEST:.0f}"
+    return f"{width:.2f}" if width <= WIDEST else f"over {WIDEST:.0f}"
 
 
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.

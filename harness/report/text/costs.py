@@ -18,6 +18,7 @@ from harness.fit.laws import exponent_of
 from harness.polynomial import sum_text
 from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel
+from harness.report.text.every_size import tables_by_size
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, SETTINGS, Setting
 
@@ -96,6 +97,7 @@ class Answer:
     """The answer for one setting: costs in its fullest panel at the largest n, fastest first, and sentences.
 
     `fastest` names the fastest layer, or those among which none is. `crossovers` tell which layer overtakes which.
+    `by_size` are tables of the same panel at every n.
     """
 
     title: str
@@ -103,6 +105,7 @@ class Answer:
     table: Table
     fastest: str
     crossovers: tuple[str, ...]
+    by_size: tuple[Table, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -129,13 +132,13 @@ def answers(
             at_n = sorted((one for one in panel.lines if one.seq_len == n), key=_rank)
             table = _cost_table(setting, panel, at_n, known, baseline)
             pairs = _overtaking(panel, of_panel(crossovers, setting, panel))
-            found.append(Answer(setting.title, panel, table, _fastest(at_n), tuple(pairs)))
+            by_size = tables_by_size(panel, [line.impl for line in at_n], setting.title, baseline)
+            found.append(Answer(setting.title, panel, table, _fastest(at_n), tuple(pairs), tuple(by_size)))
     return found
 
 
 def _rank(line: CaseResult) -> float:
-    known = line.best_known_time
-    return math.inf if known is None else known[0]
+    return math.inf if line.time_s is None else line.time_s
 
 
 def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from report.found import some_findings, some_lines, some_origin
 
 from harness.analysis.analyse import Analysis
-from harness.report.figure_panels import looks_of
 from harness.report.html.page import page
+from harness.report.layer_looks import looks_of
 from harness.report.report_data import Contents
 from harness.results.columns import CaseResult
 
@@ -193,6 +193,20 @@ def test_a_bar_wider_than_the_frame_ends_in_an_arrow_head_and_a_caption_says_so(
     assert browser.run(said) == []
 
 
+def test_curves_on_each_other_take_turns_and_cases_too_wide_are_hollow(browser, written: Callable[[str], Path]) -> None:
+    lines = [replace(line, peak_bytes=64 * line.seq_len) for line in some_lines() if line.mode == "forward"]
+    wide = [replace(line, time_lo_s=line.time_s / 20) if line.time_s and line.seq_len == 64 else line for line in lines]
+    browser.open(written(page(Contents(wide, Analysis(), some_origin()))))
+    of_memory = "return document.querySelector('#chart-memory .plot').data.filter((one) => one.meta.kind === 'curve')"
+    found = browser.run(f"{of_memory}.map((one) => [one.line.dash, one.marker.opacity])")
+    assert [dash for dash, _ in found] == ["0px,0px,8px,16px", "0px,8px,8px,8px", "0px,16px,8px,0px"]
+    assert all(sum(shares) == 1 for shares in zip(*(opacity for _, opacity in found), strict=True))
+    symbols = {one["impl"]: one["symbol"] for one in browser.traces("chart-time") if one["kind"] == "curve"}
+    assert symbols["rnn.torch"] == ["square-open", *["square"] * (len(symbols["rnn.torch"]) - 1)]
+    hollow = "return [...document.querySelectorAll('.hollow')].filter((one) => !one.hidden).length"
+    assert browser.run(hollow) > 0
+
+
 GUIDES = """
 const plot = document.querySelector(`#${arguments[0]} .plot`), { xaxis, yaxis, _size: room } = plot._fullLayout;
 const curves = plot.data.filter((trace) => trace.meta.kind === "curve");
@@ -210,12 +224,15 @@ return [...plot.querySelectorAll(".annotation-text")].map((text) => {
 
 
 @pytest.mark.parametrize("width", [420, 1280])
-def test_guides_start_at_a_measured_point_and_their_labels_lie_on_no_curve(browser, usual: Path, width: int) -> None:
+def test_guides_end_above_the_highest_cost_and_their_labels_lie_on_no_curve(browser, usual: Path, width: int) -> None:
     browser.open(usual, width=width)
     for chart in ("chart-time", "chart-memory"):
         ends = [(one["x"][-1], one["y"][-1]) for one in browser.traces(chart) if one["kind"] == "guide"]
         measured = [(one["x"][-1], one["y"][-1]) for one in browser.traces(chart) if one["kind"] == "curve"]
-        assert ends == [max(measured)] * 2
+        (last, highest), ((n, value), other) = max(measured), ends
+        assert (n, value) == other
+        assert n == last
+        assert highest < value < 1.5 * highest
         assert browser.run(GUIDES, chart) == [["∝ n", False], ["∝ n²", False]]
 
 

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from report.many import many_lines, without
 
 from harness import layer_lookup
-from harness.report.figure_panels import MEMORY, TIME, looks_of, panel_settings
+from harness.report.figure_panels import MEMORY, TIME, panel_settings
+from harness.report.layer_looks import looks_of
 from harness.report.plots.curves import curves, spread_labels
 from harness.results.columns import CaseResult
 
@@ -84,8 +85,22 @@ def test_no_two_layers_look_alike() -> None:
     every = looks_of(layer_lookup.names())
     assert len(set(every.values())) == len(every)
     for colour in {look.colour for look in every.values()}:
-        dashes = [look.dash for look in list(every.values())[:40] if look.colour == colour]
-        assert len(set(dashes)) == len(dashes)
+        alike = [look for look in every.values() if look.colour == colour][:4]
+        assert len({look.dash for look in alike}) == len({look.marker for look in alike}) == len(alike)
+
+
+def test_up_to_ten_layers_of_any_families_have_ten_colours() -> None:
+    names = layer_lookup.names()
+    for some in (names[:10], names[-10:], ["rnn.elman", *names[5:14]], ["own:A", "own:B", *names[20:28]]):
+        assert len({look.colour for look in looks_of(some).values()}) == 10
+
+
+def test_layers_of_one_family_share_a_colour_only_if_the_family_has_more_than_the_palette() -> None:
+    every = looks_of(layer_lookup.names())
+    rnn = [look.colour for impl, look in every.items() if impl.startswith("rnn.")]
+    conv = [look.colour for impl, look in every.items() if impl.startswith(("sdpa.", "conv."))]
+    assert len(set(rnn)) == 10
+    assert len(set(conv)) == len(conv)
 
 
 def test_a_setting_without_a_value_of_one_kind_has_no_picture_of_it() -> None:
@@ -107,3 +122,15 @@ def test_a_setting_without_a_value_of_one_kind_has_no_picture_of_it() -> None:
 )
 def test_names_keep_apart_and_as_near_to_their_curves_as_they_can(wanted: list[float], placed: list[float]) -> None:
     assert spread_labels(wanted, 0.1) == pytest.approx(placed)
+
+
+def test_a_layer_looks_the_same_in_a_picture_of_a_part_of_the_run() -> None:
+    whole = many_lines(LADDER[:12])
+    looks = looks_of(line.impl for line in whole)
+    part = [line for line in whole if line.impl == LADDER[9]]
+    (setting,) = panel_settings(part, looks)
+    figure = curves(setting, TIME)
+    assert figure is not None
+    colours = {line.get_color() for line in figure.axes[0].lines if line.get_marker() not in ("None", None, "")}
+    assert colours == {looks[LADDER[9]].colour}
+    assert colours != {looks_of([LADDER[9]])[LADDER[9]].colour}

@@ -4,16 +4,19 @@ function curvesFigure(panel, cost, looks, shown, powers = [1, 2]) {
   if (!cost) return null;
   const traces = [];
   const visible = inOrder(cost.curves, looks).filter((one) => shown(one.impl));
+  const turn = turns(visible, cost.y);
   for (const one of visible) {
     const hover = one.text.map((text) => named(one.impl, plain(text)));
     const bars = crowded(visible) ? {} : { error_y: errorBars(one, looks[one.impl], cost.y) };
-    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, bars));
+    traces.push(...measured(one, looks[one.impl], hover, bars, turn[one.impl]));
     if (!crowded(visible)) traces.push(...arrowHeads(one.impl, one, looks[one.impl], cost.y));
   }
   const lines = panel.n.ticks.length > 1 && visible.length ? powers.map((power) => guide(visible, panel.n, cost.y, power)) : [];
   traces.push(...lines.map(guideTrace));
-  traces.push(...failures({ ...cost, last: panel.n.ticks.at(-1)[0] }, looks, shown));
-  const annotations = lines.map((line) => guideLabel(line, [...visible, ...lines].filter((one) => one !== line), cost.y));
+  const failed = failures({ ...cost, last: panel.n.ticks.at(-1)[0] }, looks, shown);
+  traces.push(...failed);
+  const words = failed.filter((one) => one.text[0]).map((one) => wordsBelow(one.x[0], one.y[0], cost.y));
+  const annotations = lines.map((line) => guideLabel(line, [...visible, ...lines, ...words].filter((one) => one !== line), cost.y));
   return { traces, layout: layout(axisOfN(panel.n), axis(cost.y), { annotations, ...uncrowded(visible) }) };
 }
 
@@ -28,6 +31,12 @@ function failures(cost, looks, shown) {
     marker: { symbol: "x-thin", size: 10, color: looks[one.impl].colour, line: { width: 2.5, color: looks[one.impl].colour } },
     customdata: [named(one.impl, lines(one.text))], hovertemplate: "%{customdata}<extra></extra>",
   }));
+}
+
+// The place of the words below a cross, as a short level curve.
+function wordsBelow(n, value, y) {
+  const below = value / (y.range[1] / y.range[0]) ** FREE;
+  return { n: [n / 1.6, n * 1.6], value: [below, below] };
 }
 
 // Statuses of those that lie together are told once, by the lowest, and not again where they go on at the next n.
@@ -52,10 +61,11 @@ function failureTexts(failed, y) {
   return texts;
 }
 
-// A power of n, back from the highest cost at the largest n. It is drawn over the curves: one that grows so would hide it.
+// A power of n, back from above the highest cost at the largest n: a curve that grows so lies on a line through its end.
+const ABOVE = 1.3;
 function guide(curves, n, y, power) {
   const ends = curves.map((one) => [one.n.at(-1), one.value.at(-1)]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  const [last, most] = ends.at(-1), first = Math.max(n.range[0], last * (y.range[0] / most) ** (1 / power));
+  const [last, highest] = ends.at(-1), most = ABOVE * highest, first = Math.max(n.range[0], last * (y.range[0] / most) ** (1 / power));
   return { n: [first, last], value: [most * (first / last) ** power, most], text: power === 1 ? "∝ n" : "∝ n²" };
 }
 

@@ -39,6 +39,44 @@ const uncrowded = (curves) => (crowded(curves) ? { showlegend: false, hovermode:
 // Curves in the order in which the impls stand everywhere.
 const inOrder = (curves, looks) => Object.keys(looks).flatMap((impl) => curves.filter((one) => one.impl === impl));
 
+// Cases whose intervals are too wide to compare them have hollow markers.
+const tooWide = (one, i) => one.lo[i] !== null && one.hi[i] !== null && one.hi[i] > data.widest * one.lo[i];
+const anyTooWide = (one) => one.lo.some((_, i) => tooWide(one, i));
+const symbols = (one, look) => (anyTooWide(one) ? one.lo.map((_, i) => look.symbol + (tooWide(one, i) ? "-open" : "")) : look.symbol);
+
+// The turns of curves that lie on each other at every n: `{impl: [turn, number of curves]}`. They have dashes and
+// markers in turn, so that all of them are seen.
+const ON_EACH_OTHER = 0.008; // of the height
+function turns(curves, frame) {
+  const height = (value) => (log(value) - log(frame.range[0])) / (log(frame.range[1]) - log(frame.range[0]));
+  const groups = [];
+  for (const one of curves) {
+    const same = (other) => other.n.length === one.n.length && other.n.every((n, i) =>
+      n === one.n[i] && Math.abs(height(other.value[i]) - height(one.value[i])) <= ON_EACH_OTHER);
+    const group = groups.find((found) => same(found[0]));
+    if (group) group.push(one);
+    else groups.push([one]);
+  }
+  return Object.fromEntries(groups.flatMap((group) => group.map((one, turn) => [one.impl, [turn, group.length]])));
+}
+
+const STRIPE = 8; // CSS pixels
+function striped([turn, number], look) {
+  const dash = [0, turn, 1, number - 1 - turn].map((part) => `${part * STRIPE}px`).join(",");
+  return number === 1 ? {} : { line: { color: look.colour, width: 2, dash } };
+}
+
+// A measured curve: one that takes turns has dashes, and every so many of its markers. The legend shows the plain look,
+// by a curve without points if this one differs.
+function measured(one, look, hover, more, turn = [0, 1]) {
+  const opacity = turn[1] === 1 ? 1 : one.n.map((_, i) => (i % turn[1] === turn[0] ? 1 : 0));
+  const marker = { color: look.colour, symbol: symbols(one, look), size: 8, opacity };
+  const trace = curve(one.impl, look, one.n, one.value, hover, { marker, ...striped(turn, look), ...more });
+  if (turn[1] === 1 && !anyTooWide(one)) return [trace];
+  const entry = curve(one.impl, look, [null], [null], [""], { hoverinfo: "skip", hovertemplate: null, meta: { impl: one.impl, kind: "legend" } });
+  return [{ ...trace, showlegend: false }, entry];
+}
+
 // A line with markers, in the look of its impl.
 function curve(impl, look, x, y, hover, more = {}) {
   return {
@@ -83,6 +121,8 @@ function draw(id, figure) {
   const place = document.querySelector(`#${id} .plot`);
   const empty = document.querySelector(`#${id} .empty`);
   const beyond = document.querySelector(`#${id} .beyond`);
+  const hollow = document.querySelector(`#${id} .hollow`);
+  if (hollow) hollow.hidden = !figure?.traces.some((trace) => [trace.marker?.symbol].flat().some((name) => name?.endsWith("-open")));
   if (beyond) beyond.hidden = !figure?.traces.some((trace) => trace.meta?.kind === "beyond");
   place.hidden = !figure;
   if (empty) empty.hidden = Boolean(figure);

@@ -9,9 +9,11 @@ function overviewFigure(overview, chart, looks) {
   const longest = Math.max(...Object.values(names).flat().map((line) => plainLength(line)));
   const margin = { l: 58, r: 26 + 6.3 * longest, t: 8, b: 42 };
   const traces = chart.metric === "time" && overview.crossing ? crossingMark(overview.crossing, chart.axis, looks) : [];
+  const turn = turns(curves, chart.axis);
   for (const one of curves) {
+    const look = looks[one.impl];
     const hover = one.text.map((text) => named(one.impl, plain(text)));
-    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, { error_y: errorBars(one, looks[one.impl], chart.axis) }));
+    traces.push(...measured(one, look, hover, { error_y: errorBars(one, look, chart.axis) }, turn[one.impl]));
     traces.push(...arrowHeads(one.impl, one, looks[one.impl], chart.axis));
   }
   const annotations = endNames(curves, names, chart.axis, OVERVIEW_HEIGHT - margin.t - margin.b, looks);

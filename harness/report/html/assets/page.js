@@ -28,7 +28,7 @@ function redraw() {
   const shown = (impl) => !chosen.hidden.has(impl);
   showChoice(data.axes, panel.at);
   document.getElementById("selection").textContent = panel.title;
-  const timed = (panel.time?.curves ?? []).map((one) => one.impl);
+  const timed = inOrder(panel.time?.curves ?? [], data.looks).map((one) => one.impl);
   if (!timed.includes(chosen.baseline)) chosen.baseline = timed.includes(BASELINE) ? BASELINE : timed[0];
   fillSelect(document.getElementById("baseline"), timed, chosen.baseline);
   draw("chart-time", curvesFigure(panel, panel.time, data.looks, shown));

@@ -22,7 +22,7 @@ function rooflineFigure(panel, looks, shown) {
     const bars = crowded(visible) ? {} : { error_y: errorBars({ ...one, value: one.y }, look, found.y) };
     traces.push(curve(one.impl, look, one.x, one.y, hover, {
       line: { color: faint(look.colour, 0.55), width: 1 },
-      marker: { color: look.colour, symbol: look.symbol, size: one.n.map((n) => 6 + 5 * grown(n, panel.n)) },
+      marker: { color: look.colour, symbol: symbols(one, look), size: one.n.map((n) => 6 + 5 * grown(n, panel.n)) },
       ...bars,
     }));
     if (!crowded(visible)) traces.push(...arrowHeads(one.impl, one, look, found.y, one.x));

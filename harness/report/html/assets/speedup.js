@@ -14,7 +14,7 @@ function speedupFigure(panel, looks, shown, baseline) {
   for (const one of found) {
     const hover = one.value.map((value, i) => named(one.impl, times(value) + between(one, i)));
     const bars = crowded(found) ? {} : { error_y: errorBars(one, looks[one.impl], y) };
-    traces.push(curve(one.impl, looks[one.impl], one.n, one.value, hover, bars));
+    traces.push(...measured(one, looks[one.impl], hover, bars));
     if (!crowded(found)) traces.push(...arrowHeads(one.impl, one, looks[one.impl], y));
   }
   return { traces, layout: layout(axisOfN(panel.n), axis(y), uncrowded(found)) };

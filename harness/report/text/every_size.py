@@ -1,0 +1,51 @@
+"""Tables of what each layer of a panel costs at every n. The other tables show the largest n alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from harness import formatting
+from harness.report.document import Table
+from harness.report.figure_panels import Panel
+from harness.results.columns import CaseResult
+
+
+def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str = "") -> list[Table]:
+    """The time, its ratio, the speed and the share of the peak of each layer at every n; empty for a single n.
+
+    Ratios are to the layer `baseline` at the same n, or to the fastest there without one. The rows have the order of
+    `impls`. A table without any value is left out.
+    """
+    lines = {(line.impl, line.seq_len): line for line in panel.lines if line.time_s is not None}
+    sizes = sorted({n for _, n in lines})
+    if len(sizes) < 2:
+        return []
+    whole_s = {n: _whole_s([line for (_, at), line in lines.items() if at == n], baseline) for n in sizes}
+    is_tera = any((line.tflops_per_s or 0.0) >= 1 for line in lines.values())
+
+    def ratio(line: CaseResult) -> str:
+        whole, own = whole_s[line.seq_len], line.time_s
+        return formatting.three(own / whole) if whole and own else ""
+
+    def speed(line: CaseResult) -> str:
+        rate = line.tflops_per_s
+        return "" if rate is None else formatting.three(rate * (1 if is_tera else 1000))
+
+    values: Mapping[str, Callable[[CaseResult], str]] = {
+        "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
+        f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
+        "TFLOP/s" if is_tera else "GFLOP/s": speed,
+        "Share of the machine's peak": lambda line: "" if line.of_peak is None else formatting.share(line.of_peak),
+    }
+    columns = {"layer": "layer", **{f"n={n}": "n" for n in sizes}}
+    tables = []
+    for title, text in values.items():
+        found = {at: text(line) for at, line in lines.items()}
+        if any(found.values()):
+            rows = [(impl, *(found.get((impl, n), "") for n in sizes)) for impl in impls]
+            where = f"d={panel.d_model} h={panel.num_heads}, {about}"
+            tables.append(Table(columns, rows, title=title, about=where))
+    return tables
+
+
+def _whole_s(at_n: Sequence[CaseResult], baseline: str) -> float | None:
+    """The time that ratios at one n are relative to."""
+    return min((line.time_s for line in at_n if line.time_s and baseline in (line.impl, "")), default=None)
