@@ -92,8 +92,6 @@ def show_answer(contents: Contents, console: Console) -> None:
     parts: list[Table | str] = [about, *contents.quality, ""]
     for one in contents.answers:
         parts += (one.table, "")
-    if any(one.by_size for one in contents.answers):
-        parts += ("Every n: summary.csv, report.html", "")
     if not contents.answers:
         parts += ("Nothing was timed.", "")
     show([*parts, *_sentences(contents, console.width)], console)
@@ -138,7 +136,7 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
     """Where the report of the run is, which was written to `directory`, and a command to go on with."""
     tables = " ".join(name for name in written if name.endswith(".csv"))
     lines = [
-        f"Report: {directory / 'report.html'}",
+        f"Report: {directory / 'report.html'}" + (" (every n)" if any(one.by_size for one in contents.answers) else ""),
         f"Tables: {tables}" + ("; pictures: plots/" if "plots/" in written else ""),
     ]
     if more_precise := _more_precise(contents):
