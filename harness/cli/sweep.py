@@ -45,10 +45,12 @@ def run_sweep(options: argparse.Namespace) -> int:
         if not target.is_elsewhere:
             session.check_devices(config)
         if options.dry_run:
-            plan = session.plan(cases, target.finished())
+            finished = target.finished()
+            plan = session.plan(cases, finished)
             print(*(case_lines(plan) if options.verbose else ()), sep="\n", end="\n" * options.verbose)
             show(plan_parts(plan), console)
-            return DONE
+            ends = {*finished.values(), *(status for status, _ in plan.refused.values())}
+            return CASES_FAILED if ends.intersection(BAD_STATUSES) else DONE
         machine = session.machine()
         target.check_machine(machine)
         with run_directory.Lock(target.path, make=not target.continues) as lock:

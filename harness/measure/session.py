@@ -37,6 +37,7 @@ from harness.sweep_axes import DEFAULTS, Case, grid
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
 COMPILE_CACHE = "compile-cache"
+CPU_BUILD = "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
 
@@ -44,12 +45,12 @@ Phase = Literal["all", "prepare", "time"]
 def describe_impl(impl: str, executor: Executor) -> Traits:
     """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
 
-    Raises UsageError if the module or the class cannot be loaded, or if its claims are not valid.
+    Raises UsageError if the module, the class or its reference cannot be loaded, or if its claims are not valid.
     """
     if not layer_lookup.is_foreign(impl):
         return layer_lookup.traits(impl)
     found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1))
-    refused = found.values.get("claims_refused") if found.ok else found.reason
+    refused = found.values.get("refused") if found.ok else found.reason
     if refused:
         raise UsageError(f"impl '{impl}': {refused}")
     return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
@@ -184,9 +185,13 @@ class Session:
 
     def check_devices(self, config: SweepConfig) -> None:
         """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
-        if "cuda" in config.axes["device"] and not self.executor.ask("machine").values.get("gpu"):
+        if "cuda" not in config.axes["device"]:
+            return
+        torch = self.executor.ask("machine").values
+        if not torch.get("gpu"):
             instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
-            raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}")
+            build = "" if torch.get("cuda") else f"; {CPU_BUILD}"
+            raise UsageError(f"device=cuda: torch sees no CUDA device here{instead}{build}")
 
     def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
         """The description of the machine, with `usable` CPUs and the packages of the layers `impls`.
@@ -372,12 +377,11 @@ class OutputDirectory:
             console.out(text, highlight=False)
         return past.reopening(self.config.retry)
 
-    def finished(self) -> set[Case]:
-        """The cases of the run that will not be measured again."""
-        if not self.continues:
-            return set()
-        lines, _ = summarise.summarise_run(self.path, self.config.precision)
-        return {line.case for line in lines if line.stop_reason != UNFINISHED and line.status not in self.config.retry}
+    def finished(self) -> dict[Case, str]:
+        """The status of each case of the run that will not be measured again."""
+        lines = summarise.summarise_run(self.path, self.config.precision)[0] if self.continues else []
+        retry = self.config.retry
+        return {line.case: line.status for line in lines if line.stop_reason != UNFINISHED and line.status not in retry}
 
     def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> str:
         """Say how many cases have no stop reason and fewer trials than the sweep has measured; empty if none.

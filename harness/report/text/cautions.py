@@ -276,7 +276,7 @@ def verification_summary(found: VerificationResult) -> Iterator[str]:
     """Lines about the whole verification.
 
     First come the failed cases in full, then a line for each layer. Notes follow on what errors are relative to, and
-    on what layers without a reference were compared with.
+    on each layer without a reference.
     """
     bad = [(case, outcome) for case, outcome in found if outcome["status"] not in _FINE]
     yield from (*verification_lines(bad), *([""] if bad else []))
@@ -288,10 +288,12 @@ def verification_summary(found: VerificationResult) -> Iterator[str]:
     fine = [(outcome["against"], name) for name in of_impl for outcome in of_impl[name] if outcome["status"] == "ok"]
     if fine:
         yield from ("", "An error is relative to the reference's norm, beside what is tolerated.")
-    for against, alike in grouped(dict.fromkeys(fine), itemgetter(0)).items():
+    for against, name in dict.fromkeys(fine):
         if " " in against:  # a phrase, not the name of a reference class
-            names = ", ".join(name for _, name in alike)
-            yield from _wrapped(f"Without a reference, compared with {against}: {names}.")
+            yield from _wrapped(
+                f"{name} has no reference: compared with {against}, a wrong formula passes. "
+                "Write reference = OtherClass in its class: plain operations, the same weights."
+            )
 
 
 def verification_lines(found: VerificationResult) -> Iterator[str]:
