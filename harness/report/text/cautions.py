@@ -157,7 +157,7 @@ def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
         )
         cause = line.bimodal_cause or "nothing that was recorded tells them apart"
         text.append(f"bimodal: {_cases([line])}: {fast} in some trials, {slow} in others; {cause}.")
-    return _at_most(text, "bimodal cases")
+    return _at_most(text, "bimodal case")
 
 
 def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
@@ -195,7 +195,7 @@ def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
     ends = limits_reached(lines)
     shown = {line.case for alike in ends.values() for line in alike}
     failed = [line for line in lines if line.status != "ok" and line.case not in shown]
-    text = _at_most(list(ends), "ends of what was measured")
+    text = _at_most(list(ends), "layer with a limit")
     for status, alike in grouped(failed, lambda line: line.status).items():
         text += _joined(alike, "reason", status)
     return [*text, *filter(None, [absent])]
@@ -204,17 +204,17 @@ def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
 def _joined(lines: Sequence[CaseResult], column: str, kind: str) -> list[str]:
     """One sentence for each text in the column: `kind: the first case and how many more: text`."""
     groups = grouped(lines, lambda line: getattr(line, column) or "")
-    return _at_most([f"{kind}: {_cases(alike)}: {reason}" for reason, alike in groups.items()], "reasons")
+    return _at_most([f"{kind}: {_cases(alike)}: {reason}" for reason, alike in groups.items()], "reason")
 
 
-def _at_most(remarks: Sequence[str], of_what: str) -> list[str]:
-    more = [f"and {len(remarks) - _MOST} more {of_what}: see summary.csv"] if len(remarks) > _MOST else []
-    return [*remarks[:_MOST], *more]
+def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
+    left = formatting.counted(len(remarks) - _MOST, f"more {noun}")
+    return [*remarks[:_MOST], *([f"and {left}: see summary.csv"] if len(remarks) > _MOST else [])]
 
 
 def _cases(lines: Sequence[CaseResult]) -> str:
     """The first case and how many more."""
-    first, more = lines[0], f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    first, more = lines[0], f" and {formatting.counted(len(lines) - 1, 'more case')}" if len(lines) > 1 else ""
     return f"{first.impl} n={first.seq_len} d={first.d_model} h={first.num_heads}{more}"
 
 
@@ -236,7 +236,7 @@ def failures_table(lines: Iterable[CaseResult]) -> Table:
 def _named(lines: Sequence[CaseResult]) -> str:
     named = [f"n={line.seq_len} d={line.d_model} h={line.num_heads} {line.mode}" for line in lines[:_MOST_NAMED]]
     more = len(lines) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    return ", ".join(named) + (f" and {formatting.counted(more, 'more case')}" if more else "")
 
 
 def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
