@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from harness.fit.laws import Range
 from harness.layer_lookup import near_layer
 from harness.results.columns import CaseResult
+from harness.stats.interval import NORMAL
 from harness.sweep_axes import SETTINGS, Setting, setting_text
 
 Size = tuple[int, int, int, int]  # n, d, h, b
@@ -225,8 +226,6 @@ def scores(held_out: Sequence[HeldOut]) -> list[Score]:
     return found
 
 
-# A 95 % prediction interval reaches this many standard deviations to each side.
-_REACH = 1.96
 _DRAWS = 20_000
 # Thresholds for `how_sure`, on the share of draws in which the first layer is the fastest.
 SURE, LIKELY = 0.95, 0.75
@@ -346,6 +345,6 @@ def probabilities_of_least(costs: Sequence[Prediction]) -> tuple[float, ...]:
     up = np.array([log_distance(cost.value, cost.hi) for cost in costs])
     with np.errstate(invalid="ignore"):
         middle = np.log([cost.value for cost in costs]) + np.where(np.isfinite(down + up), (up - down) / 2, 0.0)
-        drawn = middle + normal * (down + up) / (2 * _REACH)
+        drawn = middle + normal * (down + up) / (2 * NORMAL)
     least = drawn == drawn.min(axis=1, keepdims=True)
     return tuple(map(float, np.mean(least / least.sum(axis=1, keepdims=True), axis=0)))

@@ -45,20 +45,23 @@ QUIET_PROBE = 1.15
 
 
 # The more samples, the faster the fastest one, and trials of short calls have more samples. The value of a trial
-# therefore uses the fastest sample of each block of this size, whatever the number of samples. A trial has at least one
-# block.
-BLOCK = 3
+# therefore uses the fastest sample of each stretch of so many, whatever the number of samples. A trial has at least
+# one stretch.
+STRETCH = 3
 
 
 def value_of_samples(samples_s: Floats) -> float:
-    """The value of a trial in seconds per call: the mean of the fastest samples of its blocks of `BLOCK` in a row.
+    """The value of a trial in seconds per call: the mean of the fastest samples of all stretches of `STRETCH`.
 
-    Samples beyond the last whole block do not count. Of fewer samples than a block, it is the fastest.
+    Samples beyond the last whole stretch do not count. Of fewer samples than a stretch, it is the fastest.
     """
-    blocks = len(samples_s) // BLOCK
-    if blocks < 2:
-        return float(np.minimum.reduce(samples_s[:BLOCK]))
-    return float(np.add.reduce(np.minimum.reduce(samples_s[: blocks * BLOCK].reshape(blocks, BLOCK), axis=1)) / blocks)
+    stretches = len(samples_s) // STRETCH
+    if stretches < 2:
+        return float(np.minimum.reduce(samples_s[:STRETCH]))
+    return float(
+        np.add.reduce(np.minimum.reduce(samples_s[: stretches * STRETCH].reshape(stretches, STRETCH), axis=1))
+        / stretches
+    )
 
 
 @dataclass(frozen=True)
@@ -107,14 +110,14 @@ class TrialStatistics:
     """What the trials of some cases say about their times; all arrays are (cases,).
 
     `time_s` is the low quantile of the trials that count, `numbers` how many those are, and `spreads` the distance from
-    the lowest of them to the k-th lowest, as logarithms. `alone` (2, cases) holds the log distances down and up to the
-    ends of the interval from these trials only. `medians_s` is the median over all trials.
+    the lowest of them to the k-th lowest, as logarithms. `own_distances` (2, cases) holds the log distances
+    down and up to the ends of the interval from these trials only. `medians_s` is the median over all trials.
     """
 
     time_s: Floats
     spreads: Floats
     numbers: NDArray[np.int64]
-    alone: Floats
+    own_distances: Floats
     medians_s: Floats
 
 
@@ -130,8 +133,8 @@ def trial_statistics(values_s: Floats, medians_s: Floats, quiet: Flags) -> Trial
     # Relative to the fastest, so that a time equal to the fastest is exact to the last digit.
     logs = np.log(ordered / fastest)
     time_s = fastest[:, 0] * np.exp(low_quantile(logs, numbers))
-    alone = np.array(log_distances_to_ends(logs, numbers))
-    return TrialStatistics(time_s, spread(logs, numbers), numbers, alone, np.median(medians_s, axis=1))
+    own_distances = np.array(log_distances_to_ends(logs, numbers))
+    return TrialStatistics(time_s, spread(logs, numbers), numbers, own_distances, np.median(medians_s, axis=1))
 
 
 def counted(quiet: Flags) -> Flags:
@@ -162,7 +165,7 @@ def estimates(found: TrialStatistics, distances: Floats | None = None) -> list[E
 
     Without `distances`, each case's interval is from its own trials.
     """
-    of_cases = (found.time_s, *(found.alone if distances is None else distances), found.medians_s)
+    of_cases = (found.time_s, *(found.own_distances if distances is None else distances), found.medians_s)
     return [_estimate(*of_case) for of_case in zip(*(values.tolist() for values in of_cases), strict=True)]
 
 

@@ -25,6 +25,8 @@ Numbers = NDArray[np.int64]
 
 LEVEL = 1 / 6
 CONFIDENCE = 0.95
+# A 95 % interval of normal noise ends this many standard errors to each side.
+NORMAL = 1.96
 # Share of the trials that form the lower part; at least `LEAST_AGREEMENT` trials, or all if there are fewer.
 LOWER_PART = 0.4
 LEAST_AGREEMENT = 3
