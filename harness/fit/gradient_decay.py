@@ -11,12 +11,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from harness.stats.interval import CONFIDENCE
-
-Floats = NDArray[np.float64]
+from harness.stats.interval import CONFIDENCE, Floats
 
 # Smaller float64 values lose digits before they become 0, so they are no longer measurements.
 FLOOR = 1e-290

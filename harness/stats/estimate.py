@@ -27,15 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.stats.interval import (
-    Floats,
-    count_alone,
-    exp_or_inf,
-    half_widths,
-    log_distances_to_ends,
-    low_quantile,
-    spread,
-)
+from harness.stats.interval import Floats, exp_or_inf, half_widths, log_distances_to_ends, low_quantile, spread, suffice
 
 Flags = NDArray[np.bool_]
 
@@ -138,12 +130,12 @@ def trial_statistics(values_s: Floats, medians_s: Floats, quiet: Flags) -> Trial
 
 
 def counted(quiet: Flags) -> Flags:
-    """Which trials count (cases, trials): the quiet ones if they `count_alone`, and otherwise all.
+    """Which trials count (cases, trials): the quiet ones if they `suffice`, and otherwise all.
 
     Time and interval are made of the same trials. Otherwise the interval would be too narrow on a machine that is
     disturbed most of the time: see `docs/explanation/estimator.md`.
     """
-    return quiet | ~count_alone(quiet.sum(axis=1), quiet.shape[1])[:, None]
+    return quiet | ~suffice(quiet.sum(axis=1), quiet.shape[1])[:, None]
 
 
 def estimate(trials: Sequence[Trial], best_probe_s: float | None = None) -> Estimate:
@@ -227,7 +219,7 @@ def reason_of(
     number, number_quiet = len(values_s), sum(quiet)
     if number and number_quiet >= limits.min_rounds and half_width <= limits.target:
         quiet_so_far = list(itertools.accumulate(quiet))
-        counted_so_far = [count if count_alone(count, i) else i for i, count in enumerate(quiet_so_far, start=1)]
+        counted_so_far = [count if suffice(count, i) else i for i, count in enumerate(quiet_so_far, start=1)]
         widths = zip(quiet_so_far, half_widths(values_s, quiet, limits.min_rounds), strict=True)
         narrow = (count >= limits.min_rounds and width <= limits.target for count, width in widths)
         if confirmed(zip(counted_so_far, narrow, strict=True), number, counted_so_far[-1], limits):
