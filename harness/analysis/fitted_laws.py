@@ -143,7 +143,7 @@ def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
 
 
 # A prediction says nothing if its interval exceeds this factor to either side.
-_SAYS_NOTHING = 100.0
+SAYS_NOTHING = 100.0
 # This many doublings or more outside the measured sizes, a prediction is a guess.
 FAR = 2.0
 
@@ -161,7 +161,7 @@ class Prediction:
     @property
     def too_uncertain(self) -> bool:
         """Whether the interval of a prediction is so wide that the prediction says nothing."""
-        is_wide = self.hi > _SAYS_NOTHING * self.value or self.value > _SAYS_NOTHING * self.lo
+        is_wide = self.hi > SAYS_NOTHING * self.value or self.value > SAYS_NOTHING * self.lo
         return is_wide and not self.measured
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from harness import formatting
 from harness.analysis import crossovers, predict
-from harness.analysis.fitted_laws import FittedLaw, Prediction, fit_laws
+from harness.analysis.fitted_laws import SAYS_NOTHING, FittedLaw, Prediction, fit_laws
 from harness.analysis.predict import Recommendation, SizeRequest
 from harness.analysis.smoothing import with_times_in_law
 from harness.cli.commands import DONE
@@ -159,7 +159,7 @@ def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) 
     else:
         second, ratio = found.ranked[1], found.ratio
         faster = f"{ratio.value:.2f} times as fast as {second.impl}"
-        if ratio.hi < math.inf and ratio.lo > 0:
+        if ratio.hi < SAYS_NOTHING * ratio.value < SAYS_NOTHING**2 * ratio.lo:
             faster += f" ({ratio.lo:.2f} to {ratio.hi:.2f})"
         if second.time.too_uncertain:
             faster = f"The time of {second.impl} is {_TOO_UNCERTAIN}"
