@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from harness.synonyms import MEANT
+from harness.synonyms import MEANT, OPTIONS
 
 # A message lists at most this many known names.
 _MOST_NAMED = 16
@@ -30,6 +30,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     meant = MEANT.get(name.lower())
+    option = OPTIONS.get(name.lower(), "")
+    if option.partition("=")[0] in names:
+        return f"; did you mean {option}?"
     near = [meant] if meant in names else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"

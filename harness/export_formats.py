@@ -24,6 +24,7 @@ from harness.results.accumulate_rows import read_run
 from harness.results.columns import COLUMNS, CaseResult, table
 from harness.results.stored_run import StoredRun
 from harness.results.summarise import Trials
+from harness.stats.interval import NORMAL
 from harness.sweep_axes import AXES, DEFAULTS, Case
 
 # Formats that a terminal cannot show.
@@ -221,10 +222,6 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-# Half the width of a 95 % interval, in standard errors.
-_ERRORS = 1.96
-
-
 def rounds_of(run: Path) -> dict[Case, list[float]]:
     """The value of every trial in a run's rows, by case, in the order they were taken."""
     accumulated, _ = read_run(run)
@@ -285,7 +282,7 @@ def statistics_of_interval(time_s: float, lo_s: float | None, hi_s: float | None
     return {
         **of_estimate,
         **dict.fromkeys(("max", "q3", "hd15iqr"), hi_s),
-        "stddev": (hi_s - lo_s) / 2 / _ERRORS * math.sqrt(rounds),
+        "stddev": (hi_s - lo_s) / 2 / NORMAL * math.sqrt(rounds),
         "rounds": rounds,
         "iqr": hi_s - time_s,
         "total": rounds * time_s,

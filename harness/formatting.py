@@ -44,6 +44,11 @@ def count(value: float, most: float = 2**53) -> str:
     return f"{value:,.0f}" if abs(value) < most else power_of_ten(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """The number with its noun in the singular or plural: `1 more case`, `3 more cases` for the noun `more case`."""
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
 def flops_rate(value: float) -> str:
     """FLOP/s in powers of 1000: `2.04e11` -> `204 GFLOP/s`."""
     return _scaled(value, [(scale, f"{prefix}FLOP/s") for scale, prefix in _MULTIPLES])

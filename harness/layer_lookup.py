@@ -32,6 +32,7 @@ from typing import Any
 import impls
 from harness.errors import UsageError, did_you_mean
 from harness.file_io import read_bytes
+from harness.layer_source import find_classes
 from harness.polynomial import Polynomial, constant, parse
 from harness.sweep_axes import AXES, LETTERS, SETTINGS, Case
 from impls.registry import IMPLS, Impl
@@ -98,6 +99,7 @@ def _is_file_of(module: ModuleType, file: Path) -> bool:
 
 # A message lists at most this many classes of a module.
 _MOST_NAMED = 12
+_REFERENCES = "Give a class, 'module:Class', or the name of a registered layer."
 
 
 def names() -> list[str]:
@@ -143,7 +145,25 @@ def check_name(name: str) -> None:
         if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
             raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif name not in IMPLS:
-        raise UsageError(f"unknown impl '{name}'{did_you_mean(name, IMPLS)} (your own layer: impl=module:Class)")
+        raise UsageError(f"unknown impl '{name}'{_instead(name)}")
+
+
+def _instead(name: str) -> str:
+    """What to type instead of an unknown name. No module of the user's is imported for that."""
+    if any(known.startswith(f"{name}.") for known in IMPLS):
+        return f"; did you mean 'impl={name}.*'?"
+    module, attribute, classes = find_classes(name)
+    near = difflib.get_close_matches(attribute, classes, n=1)
+    if near:
+        return f"; did you mean '{module}:{near[0]}'?"
+    is_class = attribute[:1].isupper() or (classes and not attribute)  # registered names are in small letters
+    if not is_class and (meant := difflib.get_close_matches(name, IMPLS, n=1)):
+        return f"; did you mean '{meant[0]}'? (your own layer: impl=module:Class)"
+    if classes:
+        return f"; give a class of that module as impl={module}:{classes[0]}: {_listed(classes)}"
+    if attribute:
+        return f"; did you mean '{module}:{attribute}'?"
+    return "; see `python -m harness list` (your own layer: impl=module:Class)"
 
 
 @dataclass(frozen=True)
@@ -193,12 +213,22 @@ def load_reference(name: str) -> type | None:
     """The class that defines what the layer must compute, with the same `state_dict`; None if the layer names none.
 
     The registry names the reference of a registered layer. A user's own layer may have an attribute `reference`: a
-    class, `module:Class`, or the name of a registered layer, whose reference then applies.
+    class, `module:Class`, or the name of a registered layer, whose reference then applies. Raises UsageError if no
+    class can be found.
     """
     found = _reference_entry(name)
+    if found is None or isinstance(found, type):
+        return found
     if isinstance(found, Impl):
-        found = found.reference
-    return _load(found) if isinstance(found, str) else found
+        return _load(found.reference)
+    if isinstance(found, str) and is_foreign(found):
+        try:
+            return _load(found)
+        except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
+            raise UsageError(f"reference = {found!r} cannot be loaded ({error}). {_REFERENCES}") from error
+    near = difflib.get_close_matches(str(found), IMPLS, n=1)
+    meant = f"; did you mean '{near[0]}'?" if near else "."
+    raise UsageError(f"reference = {found!r} is no layer{meant} {_REFERENCES}")
 
 
 def build_options(name: str) -> dict[str, Any]:
@@ -243,11 +273,13 @@ def _classes_in(module: ModuleType, near: str = "") -> str:
     """
     classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}
     names = [name for name, value in classes.items() if value.__module__ == module.__name__] or list(classes)
-    more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     meant = difflib.get_close_matches(near, classes, n=1)
-    if meant:
-        return f"did you mean '{meant[0]}'?"
-    return f"it has {', '.join(names[:_MOST_NAMED])}{more}" if names else "it has no class at all"
+    return f"did you mean '{meant[0]}'?" if meant else _listed(names)
+
+
+def _listed(classes: Sequence[str]) -> str:
+    more = f", … and {len(classes) - _MOST_NAMED} more" if len(classes) > _MOST_NAMED else ""
+    return f"it has {', '.join(classes[:_MOST_NAMED])}{more}" if classes else "it has no class at all"
 
 
 def indivisible_size(case: Case, has_heads: bool) -> str | None:

@@ -1,4 +1,4 @@
-"""What a registered layer's source says of it: its equation, and what its methods take. Imports no layer and no torch.
+"""What a layer's source says of it: its equation, and what its methods take. Imports no layer and no torch.
 
 The source of the class and of its base classes is parsed, which takes milliseconds. Importing torch takes a second.
 """
@@ -6,12 +6,16 @@ The source of the class and of its base classes is parsed, which takes milliseco
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from harness.file_io import read_bytes
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _RETURNS = re.compile(r"Return (why|None\b).*?(\.\s+|\.?$)", re.DOTALL)
@@ -73,6 +77,37 @@ def read_layer_source(target: str) -> LayerSource:
         flags=frozenset(name for name, value in flags.items() if value is True),
         limits=_limits(methods, flags, module),
     )
+
+
+def find_classes(name: str) -> tuple[str, str, list[str]]:
+    """Find the module of a user's own layer in a name without a colon, such as `their.module.Layer`.
+
+    Return the module as it is written before the colon, the rest of the name, and the module's public classes. The
+    module is empty if there is none. No package is imported, since it could import torch.
+    """
+    if name.endswith(".py"):
+        found = Path(name).is_file()
+        place = (name if "/" in name else f"./{name}") if found else ""
+        return place, "", _public_classes(Path(name)) if found else []
+    parts, path, file = name.split("."), None, None
+    for count, part in enumerate(parts, 1):
+        spec = PathFinder.find_spec(".".join(parts[:count]), path) if part.isidentifier() else None
+        if spec is None or parts[0] in sys.stdlib_module_names:
+            break
+        if spec.origin is not None and spec.origin.endswith(".py"):
+            module, rest, file = ".".join(parts[:count]), ".".join(parts[count:]), Path(spec.origin)
+        path = spec.submodule_search_locations
+        if path is None:
+            break
+    return ("", "", []) if file is None else (module, rest, _public_classes(file))
+
+
+def _public_classes(file: Path) -> list[str]:
+    try:
+        tree = ast.parse(read_bytes(file))
+    except (OSError, SyntaxError, ValueError):  # the error when the module is imported says what is wrong
+        return []
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ _NAMES = {
     "out": ("output", "output_dir", "outdir"),
     "points": ("zip",),
 }
+# Other tools' names of options that are a value of one of our axes.
+OPTIONS = {**dict.fromkeys(("causal", "is_causal"), "mask=causal")}
 # Our word for each word of other tools, for "did you mean".
 MEANT = {word: name for name, words in _NAMES.items() for word in words}
 MEANT |= {word: value for aliases in VALUES.values() for word, value in aliases.items()}

@@ -155,17 +155,17 @@ def judge_time(
     if found is None:
         return claimed, Judgement("", UNDETERMINED, "n was not varied")
     measured = f"n^{exponent_text(found)}"
+    if not fitted.law.determined:
+        return claimed, Judgement(measured, UNDETERMINED, f"its cost model is undetermined: {fitted.law.reason}")
     free = f" ({expected.lo:.2f} to {expected.hi:.2f} as constants are)" if expected.hi - expected.lo > 0.01 else ""
     allowed = f"{expected.value:.2f}{free}, {claim_rules.RESOLUTION:g} either way"
     text = f"measured exponent {exponent_text(found)} where the claim has {allowed}, {where}"
-    verdict, doubt = _compare_time(found, expected, fitted)
+    verdict, doubt = _compare_time(found, expected)
     return claimed, Judgement(measured, verdict, f"{text}: {doubt}" if doubt else text)
 
 
-def _compare_time(found: Range, expected: Range, fitted: FittedLaw) -> tuple[str, str]:
+def _compare_time(found: Range, expected: Range) -> tuple[str, str]:
     """The verdict on a measured exponent, and the reason for any doubt."""
-    if not fitted.law.determined:
-        return UNDETERMINED, f"its law is not determined, {fitted.law.reason}"
     if not found.hi - found.lo <= claim_rules.WIDEST:
         return UNDETERMINED, "the interval is too wide to tell"
     if found.lo <= expected.hi + claim_rules.RESOLUTION and found.hi >= expected.lo - claim_rules.RESOLUTION:

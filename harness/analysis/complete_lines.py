@@ -3,11 +3,12 @@
 measured times → bounds from physics → times with the cost model → speeds → ratios to a baseline
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.analysis.crossovers import layers_without_heads
+from harness.analysis.crossovers import layers_without_heads, ratio_at
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import roof_of, roofs, with_possible_times
 from harness.analysis.smoothing import with_times_in_law
@@ -50,9 +51,10 @@ def _with_speed(line: CaseResult, known: Sequence[Any], is_headless: bool) -> Ca
 
 
 def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
-    """The lines with the `ratio` of each time to that of the layer `baseline` at the same sizes and setting.
+    """The lines with the `ratio` of each time to that of the layer `baseline` at the same sizes, and its interval.
 
-    A baseline without heads is compared with layers of any number of heads. Raises UsageError for an unknown baseline.
+    The times are independent: their trials run in processes of their own, in random order. A baseline without heads is
+    compared with layers of any number of heads. Raises UsageError for an unknown baseline.
     """
     impls = list(dict.fromkeys(line.impl for line in lines))
     if baseline not in impls:
@@ -62,8 +64,17 @@ def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
     def place(line: CaseResult) -> Case:
         return replace(line.case, impl=baseline, num_heads=1 if any_heads else line.num_heads)
 
-    times_s = {line.case: line.time_s for line in lines if line.impl == baseline and line.time_s}
-    return [
-        replace(line, ratio=line.time_s / times_s[place(line)]) if line.time_s and place(line) in times_s else line
-        for line in lines
-    ]
+    timed = {line.case: line for line in lines if line.impl == baseline and line.time_s}
+    return [_with_ratio(line, timed[place(line)]) if place(line) in timed else line for line in lines]
+
+
+def _with_ratio(line: CaseResult, base: CaseResult) -> CaseResult:
+    """The line with the ratio of its time to that of `base`; unchanged without a time."""
+    if not line.time_s or not base.time_s:
+        return line
+    if line.case == base.case:
+        return replace(line, ratio=1.0, ratio_lo=1.0, ratio_hi=1.0)
+    with_ratio = replace(line, ratio=line.time_s / base.time_s)
+    own, other = ((one.time_s or 0.0, one.time_lo_s or 0.0, one.time_hi_s or math.inf) for one in (line, base))
+    _, lo, hi = ratio_at(line.seq_len, own, other).ratio
+    return replace(with_ratio, ratio_lo=lo, ratio_hi=hi) if lo > 0 and hi < math.inf else with_ratio

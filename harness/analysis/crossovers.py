@@ -15,9 +15,9 @@ import numpy as np
 
 from harness import layer_lookup
 from harness.analysis.fitted_laws import series_of
-from harness.fit.laws import NORMAL, Floats
+from harness.fit.laws import Floats
 from harness.results.columns import CaseResult
-from harness.stats.interval import CONFIDENCE
+from harness.stats.interval import CONFIDENCE, NORMAL
 from harness.sweep_axes import SETTINGS, Setting
 from impls.registry import IMPLS
 
@@ -156,8 +156,8 @@ class Crossover:
         if self.seq_len == 0:
             return f"at every n measured, {at_all}" if several else f"at {at_all}"
         if self.seq_len is not None:
-            reach = f" ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f})" if self.seq_len_lo != self.seq_len_hi else ""
-            return f"from n = {self.seq_len:.0f}{reach} on"
+            ends = f" ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f})" if self.seq_len_lo != self.seq_len_hi else ""
+            return f"from n = {self.seq_len:.0f}{ends} on"
         if self.seq_len_lo == self.measured_to:
             return f"not below {self.measured_to}" if several else f"not at {at_all}"
         if self.seq_len_hi is not None:
@@ -175,7 +175,7 @@ _DRAWS = 4_000
 _MOST_DRAWN = 3_000
 
 
-def simultaneous_reach(pairs: Sequence[tuple[int, int]], logs: Floats, deviations: Floats) -> float:
+def simultaneous_quantile(pairs: Sequence[tuple[int, int]], logs: Floats, deviations: Floats) -> float:
     """Return how many standard errors a ratio must be from 1 to be called above or below it: at least 1.96.
 
     With a probability of 95 %, no such call of any pair is wrong. Each pair holds two indices into the log costs `logs`
@@ -197,18 +197,18 @@ def simultaneous_reach(pairs: Sequence[tuple[int, int]], logs: Floats, deviation
         first, second, errors, scores = first[left], second[left], errors[left], scores[left]
         drawn = np.where(gaps[left] < 0, -1, 1) * (normal[:, first] - normal[:, second]) / errors
         left = np.ones(len(first), dtype=bool)
-    reach = math.inf
+    quantile = math.inf
     while left.any():
         if drawn is not None:
             step = float(np.quantile(drawn[:, left].max(axis=1), CONFIDENCE))
         else:
             step = -NormalDist().inv_cdf((1 - CONFIDENCE) / int(left.sum()))
         remaining = left & (scores <= step)
-        reach = max(step, NORMAL)
+        quantile = max(step, NORMAL)
         if remaining.sum() == left.sum():
             break
         left = remaining
-    return reach if math.isfinite(reach) else NORMAL
+    return quantile if math.isfinite(quantile) else NORMAL
 
 
 def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
@@ -281,7 +281,7 @@ def _factor(compared: Iterable[_Compared]) -> float:
         return 1.0
     middles = [(value if hi == math.inf or lo <= 0 else math.sqrt(lo * hi)) for value, lo, hi in known]
     reaches = [log_distance(lo, hi) / (2 * NORMAL) for _, lo, hi in known]
-    return simultaneous_reach(sorted(pairs), np.log(middles), np.array(reaches)) / NORMAL
+    return simultaneous_quantile(sorted(pairs), np.log(middles), np.array(reaches)) / NORMAL
 
 
 def _widened(gap: CostRatio, factor: float) -> CostRatio:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.fit.integer_laws import exact_pieces
-from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, shrunken_spreads, spreads_of
+from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, relative_errors_of, shrunken_errors
 from harness.fit.page_faults import PageFaults, page_faults
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
 from harness.polynomial import AXES, Term
@@ -77,11 +77,11 @@ class Series:
         return np.array([point.value for point in self.points], dtype=float)
 
     @property
-    def spreads(self) -> Floats | None:
+    def errors(self) -> Floats | None:
         """The relative standard errors of the points, shape (points,); None if the costs are exact."""
         if self.metric != "time":
             return None
-        return shrunken_spreads(spreads_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
+        return shrunken_errors(relative_errors_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
 
     @property
     def largest(self) -> Point:
@@ -142,6 +142,8 @@ def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
     )
 
 
+# A prediction says nothing if its interval exceeds this factor to either side.
+SAYS_NOTHING = 100.0
 # This many doublings or more outside the measured sizes, a prediction is a guess.
 FAR = 2.0
 
@@ -155,6 +157,12 @@ class Prediction:
     hi: float
     measured: bool
     warnings: tuple[str, ...] = ()
+
+    @property
+    def too_uncertain(self) -> bool:
+        """Whether the interval of a prediction is so wide that the prediction says nothing."""
+        is_wide = self.hi > SAYS_NOTHING * self.value or self.value > SAYS_NOTHING * self.lo
+        return is_wide and not self.measured
 
 
 @dataclass(frozen=True)
@@ -360,13 +368,13 @@ def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
     if not one.points or any(point.value <= 0 for point in one.points):
         return None
     if one.metric == "time":
-        return fit_pieces(one.sizes, one.values, one.spreads, expected, one.faults)
+        return fit_pieces(one.sizes, one.values, one.errors, expected, one.faults)
     return exact_pieces(one.sizes, [int(point.value) for point in one.points]) or fit_pieces(one.sizes, one.values)
 
 
 def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     """Return the predictor of the series at other sizes."""
-    found = predictor(one.sizes, one.values, one.spreads, expected if one.metric == "time" else (), law)
+    found = predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
     # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
     return replace(found, drift=0.0) if law.exact and one.metric in COUNTS else found
 

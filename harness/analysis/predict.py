@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from harness.fit.laws import Range
 from harness.layer_lookup import near_layer
 from harness.results.columns import CaseResult
+from harness.stats.interval import NORMAL
 from harness.sweep_axes import SETTINGS, Setting, setting_text
 
 Size = tuple[int, int, int, int]  # n, d, h, b
@@ -225,8 +226,6 @@ def scores(held_out: Sequence[HeldOut]) -> list[Score]:
     return found
 
 
-# A 95 % prediction interval reaches this many standard deviations to each side.
-_REACH = 1.96
 _DRAWS = 20_000
 # Thresholds for `how_sure`, on the share of draws in which the first layer is the fastest.
 SURE, LIKELY = 0.95, 0.75
@@ -249,17 +248,22 @@ class Candidate:
 class Recommendation:
     """The layers ranked by predicted time at a size.
 
-    The layers that fit into memory are `ranked`, the fastest first. Those that do not fit are `too_large`. Layers of
-    which time or memory cannot be predicted are `unknown`, each with the reason. The first layer is the fastest in a
-    fraction `share` of random draws. The second layer takes `ratio` times as long as the first. Both numbers are None
-    if fewer than two layers fit.
+    The layers that fit into memory are `ranked`, the fastest first; those too uncertain to predict come last. Layers
+    that do not fit are `too_large`. Layers of which time or memory cannot be predicted are `unknown`, each with the
+    reason. Each ranked layer is the fastest in a fraction of random draws, one of `shares`. The second layer takes
+    `ratio` times as long as the first. There is no share and no ratio if fewer than two layers fit.
     """
 
     ranked: tuple[Candidate, ...]
     too_large: tuple[Candidate, ...]
     unknown: tuple[tuple[str, str], ...]
-    share: float | None = None
+    shares: tuple[float, ...] = ()
     ratio: Range | None = None
+
+    @property
+    def share(self) -> float | None:
+        """The share of draws in which the first layer is the fastest; None if fewer than two layers fit."""
+        return self.shares[0] if self.shares else None
 
     @property
     def how_sure(self) -> str:
@@ -303,14 +307,15 @@ def recommend(
     if memory is not None:
         unfit = "its memory is not known, nor whether it fits"
         unknown += [(one.impl, unfit) for one in candidates if one.memory is None]
-    ranked = sorted((one for one in candidates if one.fits(memory)), key=lambda one: (one.time.value, one.impl))
+    fitting = (one for one in candidates if one.fits(memory))
+    ranked = sorted(fitting, key=lambda one: (one.time.too_uncertain, one.time.value, one.impl))
     too_large = tuple(one for one in candidates if one.memory is not None and not one.fits(memory))
     found = tuple(ranked), too_large, tuple(unknown)
     if len(ranked) < 2:
         return Recommendation(*found)
     costs = [one.time for one in ranked]
     first, second = ((cost.value, cost.lo, cost.hi) for cost in costs[:2])
-    return Recommendation(*found, probability_first_is_least(costs), Range(*ratio_at(0, second, first).ratio))
+    return Recommendation(*found, probabilities_of_least(costs), Range(*ratio_at(0, second, first).ratio))
 
 
 def _size(line: CaseResult) -> Size:
@@ -328,8 +333,8 @@ def _failed(lines: Iterable[CaseResult], where: SizeRequest, without_heads: Coll
     }
 
 
-def probability_first_is_least(costs: Sequence[Prediction]) -> float:
-    """Return the share of random draws in which the first cost is the smallest.
+def probabilities_of_least(costs: Sequence[Prediction]) -> tuple[float, ...]:
+    """Return for each cost the share of random draws in which it is the smallest.
 
     Log costs are drawn from normal distributions around the middle of each interval. With a separate spread to each
     side, a cost with a long interval downwards would be the smallest far too often. Ties are shared, so two equal costs
@@ -340,6 +345,6 @@ def probability_first_is_least(costs: Sequence[Prediction]) -> float:
     up = np.array([log_distance(cost.value, cost.hi) for cost in costs])
     with np.errstate(invalid="ignore"):
         middle = np.log([cost.value for cost in costs]) + np.where(np.isfinite(down + up), (up - down) / 2, 0.0)
-        drawn = middle + normal * (down + up) / (2 * _REACH)
+        drawn = middle + normal * (down + up) / (2 * NORMAL)
     least = drawn == drawn.min(axis=1, keepdims=True)
-    return float(np.mean(least[:, 0] / least.sum(axis=1)))
+    return tuple(map(float, np.mean(least / least.sum(axis=1, keepdims=True), axis=0)))

@@ -172,8 +172,8 @@ def _exponent(claim: Claim, points: _Points) -> Judgement:
         return Judgement("", UNDETERMINED, "one trial has no interval")
     gap = ratio_at(large, by_n[large], by_n[small])
     value, lo, hi = power = (gap.value / run, gap.lo / run, gap.hi / run)
-    reach = f" ({lo:.2f} to {hi:.2f})" if hi - lo > 0.005 else ""
-    text = f"n^{value:.2f}{reach} from n = {small} to {large}"
+    interval = f" ({lo:.2f} to {hi:.2f})" if hi - lo > 0.005 else ""
+    text = f"n^{value:.2f}{interval} from n = {small} to {large}"
     (wanted,) = claim.wanted
     sentence = f"{wanted:g} ± {claim.within:g}"
     verdict = _verdict(power, wanted - claim.within, wanted + claim.within)
@@ -206,8 +206,8 @@ def _overtakes(claim: Claim, points: _Points) -> Judgement:
 
 def _claim_at(line: CaseResult, known: Known, several: bool) -> str:
     value, lo, hi = known
-    reach = f" ({_number(lo)} to {_number(hi)})" if hi - lo > 0.005 * value else ""
-    return f"{_number(value)}{reach}" + (f" at n = {line.seq_len}" if several else "")
+    interval = f" ({_number(lo)} to {_number(hi)})" if hi - lo > 0.005 * value else ""
+    return f"{_number(value)}{interval}" + (f" at n = {line.seq_len}" if several else "")
 
 
 def _number(value: float) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+from harness.formatting import counted
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Setting
 
@@ -164,11 +165,12 @@ def points_above_roof(points: Iterable[RoofPoint]) -> list[str]:
 def _reason(point: RoofPoint, others: int) -> str:
     line = point.line
     which = f"{line.impl} n={line.seq_len} d={line.d_model} h={line.num_heads}"
+    more = f" and {counted(others, 'more case')}" if others else ""
     why = {
         "compute": "the peak of matrix products was measured too low, or the work is counted too high",
         "memory": "the bandwidth was measured too low, or more of its traffic stays in the cache than is reckoned with",
     }[point.bound]
     return (
-        f"above the roof: {which}{f' and {others} more' if others else ''} reaches {100 * point.share:.0f} % of what "
+        f"above the roof: {which}{more} reaches {100 * point.share:.0f} % of what "
         f"{point.bound} allows, {100 * point.share_lo:.0f} % at least: {why}. Calibrate on a quiet machine."
     )

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.fitted_laws import FittedLaw, Point
-from harness.fit.laws import NORMAL, Floats, Law, Sizes, design
+from harness.fit.laws import Floats, Law, Sizes, design
 from harness.results.columns import CaseResult
+from harness.stats.interval import NORMAL
 from harness.sweep_axes import Setting
 
 # The misfits that are tried, and the prior of their logarithm: about 5 %, give or take a factor of 3.3.

@@ -31,6 +31,7 @@ from harness.measure.scheduler import TrialExecutor, Watcher
 from harness.measure.session import Session
 from harness.results.row import trial_of_row
 from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
+from harness.stats.interval import CONFIDENCE
 from harness.sweep_axes import DTYPES, Case
 
 # Three copies give three pairs for the cost of three measurements. Each repeat has its own fork server.
@@ -139,8 +140,6 @@ def _gathered(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
     return result
 
 
-# Noise alone exceeds the noise floor once in twenty comparisons.
-CONFIDENCE = 0.95
 # A slow-down is visible if it exceeds the noise floor four times in five, with noise in either direction.
 POWER = 0.8
 _DRAWS = 1000

@@ -117,6 +117,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
       python -m harness sweep impl=my.module:MyLayer,attention.fused 'seq_len=range(256,2049,256)'
 
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
+    --dry-run exits with 3 too, if a case is known to fail
     """
     add_overrides(parser)
     add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)

@@ -6,14 +6,14 @@ Both take a size and one of the run's settings. Neither measures anything.
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 
 from harness import formatting
 from harness.analysis import crossovers, predict
-from harness.analysis.fitted_laws import FittedLaw, Prediction, fit_laws
+from harness.analysis.fitted_laws import SAYS_NOTHING, FittedLaw, Prediction, fit_laws
 from harness.analysis.predict import Recommendation, SizeRequest
 from harness.analysis.smoothing import with_times_in_law
 from harness.cli.commands import DONE
@@ -82,8 +82,7 @@ def run_recommend(options: argparse.Namespace) -> int:
 
 
 _SHOWN = {"time": formatting.seconds, "memory": formatting.size, "flops": formatting.count, "depth": formatting.count}
-# An interval that reaches further than this factor to either side is too wide to print its ends.
-_GUESS = 100
+_TOO_UNCERTAIN = "too uncertain to predict"
 # A layer that is the fastest with a lower probability is not recommended.
 _LEAST_SHARE = 0.5
 
@@ -107,8 +106,7 @@ def _cells(metric: str, found: Prediction) -> tuple[str, str, str]:
     kind = "measured" if found.measured else "exact law" if found.lo == found.hi else "predicted"
     if found.lo == found.hi:
         return shown(found.value), "", kind
-    between = "one trial" if found.hi == math.inf else f"{shown(found.lo)} to {shown(found.hi)}"
-    return shown(found.value), between, kind
+    return "" if found.too_uncertain else shown(found.value), _between(found, shown), kind
 
 
 def no_recommendation(found: Recommendation, memory: int | None) -> str:
@@ -123,27 +121,35 @@ def no_recommendation(found: Recommendation, memory: int | None) -> str:
 
 
 def recommendation(found: Recommendation, where: SizeRequest, memory: int | None) -> list[Table | str]:
-    """The recommended layer in words, all layers by their predicted time, and the warnings, each once."""
+    """The recommended layer in words, all layers by their predicted time, and the warnings, each once.
+
+    A layer beside others has the probability that it is the fastest.
+    """
     rows = []
     impls_of: dict[str, list[str]] = {}
-    for one in found.ranked:
+    for at, one in enumerate(found.ranked):
         needs = formatting.size(one.memory.value) if one.memory else ""
-        kind = "measured" if one.time.measured else "predicted"
-        rows.append((one.impl, formatting.seconds(one.time.value), _between(one.time), needs, kind))
+        share = f"{found.shares[at]:.2f}" if found.shares else ""
+        value, between, kind = _cells("time", one.time)
+        rows.append((one.impl, value, between, share, needs, kind))
         for what, cost in (("time", one.time), ("memory", one.memory)):
             for warning in cost.warnings if cost else ():
                 impls_of.setdefault(f"{what}: {warning}", []).append(one.impl)
         if not one.memory:
             impls_of.setdefault("its memory is not known", []).append(one.impl)
-    columns = {"impl": "layer", "time": "n", "between": "n", "memory": "n", "": ""}
+    columns = {"impl": "layer", "time": "n", "between": "n", "P(fastest)": "n", "memory": "n", "": ""}
     warnings = [f"{', '.join(impls)}: {warning}" for warning, impls in impls_of.items()]
-    return [*_recommended(found, where, memory), Table(columns, rows), *warnings]
+    table = Table(columns, rows, title="by expected time" if len(rows) > 1 else "").without_empty("P(fastest)")
+    return [*_recommended(found, where, memory), table, *warnings]
 
 
 def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:
     first = found.ranked[0]
-    text = [f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call ({_between(first.time)})."]
-    if found.share is not None and found.share < _LEAST_SHARE:
+    between = _between(first.time, formatting.seconds)
+    text = [f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call ({between})."]
+    if first.time.too_uncertain:
+        text = [f"No recommendation at {where}: every layer's time is {_TOO_UNCERTAIN}. Measure closer sizes."]
+    elif found.share is not None and found.share < _LEAST_SHARE:
         text = [
             f"No clear recommendation at {where}: {first.impl} has the lowest expected time, and is the fastest with "
             f"probability {found.share:.2f}."
@@ -151,12 +157,13 @@ def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) 
     elif found.share is None or found.ratio is None:
         text.append("It is the only one to choose from.")
     else:
-        value, lo, hi = found.ratio.value, found.ratio.lo, found.ratio.hi
-        reach = f" ({lo:.2f} to {hi:.2f})" if hi < _GUESS * value and value < _GUESS * lo else ""
-        text.append(
-            f"{value:.2f} times as fast as {found.ranked[1].impl}{reach}; {found.how_sure}: the "
-            f"fastest with probability {found.share:.2f}."
-        )
+        second, ratio = found.ranked[1], found.ratio
+        faster = f"{ratio.value:.2f} times as fast as {second.impl}"
+        if ratio.hi < SAYS_NOTHING * ratio.value < SAYS_NOTHING**2 * ratio.lo:
+            faster += f" ({ratio.lo:.2f} to {ratio.hi:.2f})"
+        if second.time.too_uncertain:
+            faster = f"The time of {second.impl} is {_TOO_UNCERTAIN}"
+        text.append(f"{faster}; {found.how_sure}: the fastest with probability {found.share:.2f}.")
     for one in found.too_large:
         if one.memory and memory is not None:
             needs = f"may need {formatting.size(one.memory.hi)}, more than {formatting.size(memory)}"
@@ -164,9 +171,7 @@ def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) 
     return text + [f"Left out: {impl}: {why}." for impl, why in found.unknown]
 
 
-def _between(cost: Prediction) -> str:
-    if cost.hi == math.inf:
-        return "one trial"
-    if cost.hi > _GUESS * cost.value or cost.value > _GUESS * cost.lo:
-        return f"± {_GUESS} times or more"
-    return f"{formatting.seconds(cost.lo)} to {formatting.seconds(cost.hi)}"
+def _between(cost: Prediction, shown: Callable[[float], str]) -> str:
+    if cost.too_uncertain:
+        return _TOO_UNCERTAIN
+    return "one trial" if cost.hi == math.inf else f"{shown(cost.lo)} to {shown(cost.hi)}"

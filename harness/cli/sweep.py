@@ -12,7 +12,7 @@ from harness.calibration import record
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.stored_runs import open_report, show_report, write_report
 from harness.config import compose
-from harness.formatting import duration
+from harness.formatting import counted, duration
 from harness.key_value_options import usable_cpus
 from harness.measure import cluster_launch
 from harness.measure.session import COMPILE_CACHE, OutputDirectory, Plan, Session
@@ -45,10 +45,12 @@ def run_sweep(options: argparse.Namespace) -> int:
         if not target.is_elsewhere:
             session.check_devices(config)
         if options.dry_run:
-            plan = session.plan(cases, target.finished())
+            finished = target.finished()
+            plan = session.plan(cases, finished)
             print(*(case_lines(plan) if options.verbose else ()), sep="\n", end="\n" * options.verbose)
             show(plan_parts(plan), console)
-            return DONE
+            ends = {*finished.values(), *(status for status, _ in plan.refused.values())}
+            return CASES_FAILED if ends.intersection(BAD_STATUSES) else DONE
         machine = session.machine()
         target.check_machine(machine)
         with run_directory.Lock(target.path, make=not target.continues) as lock:
@@ -118,7 +120,9 @@ _ALWAYS = ("impl", "seq_len", "d_model", "num_heads")
 def _refusals(plan: Plan) -> list[str]:
     alike = grouped(plan.refused, lambda case: (case.impl, *plan.refused[case]))
     return [
-        f"{status}: {cases[0]}" + (f" and {len(cases) - 1} more" if len(cases) > 1 else "") + f": {reason}"
+        f"{status}: {cases[0]}"
+        + (f" and {counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else "")
+        + f": {reason}"
         for (_, status, reason), cases in alike.items()
     ]
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
 from harness.fit import laws
-from harness.fit.laws import LAW_ERROR, Floats, KnownCost, Law, Sizes
+from harness.fit.laws import FEWEST_SIZES, LAW_ERROR, Floats, KnownCost, Law, Sizes
 from harness.polynomial import Term, leading
+from harness.stats.interval import CONFIDENCE
 
 MOST_TERMS = 4
 # Residuals below this share of the cost are rounding and count as none.
@@ -166,7 +167,6 @@ def subset_fits(
 REJECTED_BELOW = 1e-4
 # A hidden term is not ruled out if the points allow it to be more than this share of the cost at some size.
 HIDDEN_PART = 0.10
-CONFIDENCE = 0.95
 
 
 def minimal_plausible(fits: Fits) -> list[int]:
@@ -207,7 +207,6 @@ def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
     return float(projected[-1] / triangle[-1, -1]), noise / abs(float(triangle[-1, -1]))
 
 
-FEWEST_SIZES = 3
 # Points do not follow a law if they lie more than this many times their error from it. That error is the points'
 # standard error and `LAW_ERROR`, added as squares.
 FAR_OFF = 3.0
@@ -225,13 +224,13 @@ MOST_RIVALS = 12
 def fit_law(
     sizes: Sizes,
     costs: Floats,
-    spreads: Floats | None = None,
+    errors: Floats | None = None,
     expected: Sequence[Term] = (),
     known: KnownCost | None = None,
 ) -> Law:
     """Fit the law of `costs`, each above 0, at `sizes`. The terms are fitted to what the `known` cost leaves.
 
-    The relative standard errors of the costs are `spreads`, if known. The terms that a cost of this kind should
+    The relative standard errors of the costs are `errors`, if known. The terms that a cost of this kind should
     consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
     alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. No other term
     is then considered. This is what distinguishes n² from n log n with few points. Next come laws of any terms that
@@ -245,15 +244,15 @@ def fit_law(
     axes = laws.varying_axes(sizes)
     terms = laws.candidate_terms(axes)
     if expected:
-        law = _fit(_Problem(sizes, costs, spreads, tuple(dict.fromkeys(expected)), known), axes, presumed=True)
-        every = _Problem(sizes, costs, spreads, tuple(dict.fromkeys((*terms, *law.terms))), known)
+        law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known), axes, presumed=True)
+        every = _Problem(sizes, costs, errors, tuple(dict.fromkeys((*terms, *law.terms))), known)
         rivals = [set(every.terms_of(which)) for which in every.rivals]
         if law.noise <= LAW_ERROR or any(set(law.terms) >= rival for rival in rivals):
             return law
         slower = tuple(term for term in terms if term.growth() <= leading(expected, "n"))
         if any(rival <= set(slower) for rival in rivals):
             terms = slower
-    return _fit(_Problem(sizes, costs, spreads, terms, known), axes, presumed=False)
+    return _fit(_Problem(sizes, costs, errors, terms, known), axes, presumed=False)
 
 
 class _Problem:
@@ -263,10 +262,10 @@ class _Problem:
     """
 
     def __init__(
-        self, sizes: Sizes, costs: Floats, spreads: Floats | None, terms: tuple[Term, ...], known: KnownCost | None
+        self, sizes: Sizes, costs: Floats, errors: Floats | None, terms: tuple[Term, ...], known: KnownCost | None
     ) -> None:
-        self.sizes, self.costs, self.spreads, self.terms, self.known = sizes, costs, spreads, terms, known
-        added, uncertain = known_at(sizes, costs, spreads, known)
+        self.sizes, self.costs, self.errors, self.terms, self.known = sizes, costs, errors, terms, known
+        added, uncertain = known_at(sizes, costs, errors, known)
         raw = laws.design(terms, sizes)
         weights = laws.weights_of(costs, uncertain)
         # Errors are relative first to the measured costs, then to the law. Relative to the measured costs alone,
@@ -286,27 +285,27 @@ class _Problem:
 
 
 def known_at(
-    sizes: Sizes, costs: Floats, spreads: Floats | None, known: KnownCost | None
+    sizes: Sizes, costs: Floats, errors: Floats | None, known: KnownCost | None
 ) -> tuple[Floats, Floats | None]:
-    """Return the known part of each cost, at most nine tenths of it, and the spreads with its uncertainty added."""
+    """Return the known part of each cost, at most nine tenths of it, and the errors with its uncertainty added."""
     if known is None:
-        return np.zeros(len(costs)), spreads
+        return np.zeros(len(costs)), errors
     added = np.minimum(known(sizes), _MOST_KNOWN * costs)
-    return added, None if spreads is None else np.hypot(spreads, known.error * added / costs)
+    return added, None if errors is None else np.hypot(errors, known.error * added / costs)
 
 
 def _fit(problem: _Problem, axes: tuple[str, ...], presumed: bool) -> Law:
-    sizes, costs, spreads = problem.sizes, problem.costs, problem.spreads
+    sizes, costs, errors = problem.sizes, problem.costs, problem.errors
     axis = axes[0] if axes else "n"
     fastest = {each: leading(problem.terms, each) for each in axes} if presumed else {}
     chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
     hidden = _hidden(problem, chosen)
     law = _law(problem, chosen, axes)
-    if spreads is not None and law.noise > FAR_OFF * LAW_ERROR:
+    if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
     else:
         reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), hidden) or _missed(
-            float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2))), cv_error, spreads
+            float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2))), cv_error, errors
         )
     others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
     return replace(
@@ -320,9 +319,9 @@ def _fit(problem: _Problem, axes: tuple[str, ...], presumed: bool) -> Law:
     )
 
 
-def _missed(off: float, cv_error: float | None, spreads: Floats | None) -> str:
+def _missed(off: float, cv_error: float | None, errors: Floats | None) -> str:
     """Why a law that misses its points, or sizes left out of the fit, is not determined; empty if it misses neither."""
-    noisy = ": the times are too uncertain to tell" if spreads is not None and np.median(spreads) > MOST_OFF / 2 else ""
+    noisy = ": the times are too uncertain to tell" if errors is not None and np.median(errors) > MOST_OFF / 2 else ""
     if off > MOST_OFF:
         return f"it misses the points by {100 * off:.0f} %{noisy}"
     if cv_error is not None and cv_error > MOST_OFF_LEFT_OUT:
@@ -366,10 +365,12 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
     covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
     quantile = float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
-    reach = quantile * np.sqrt(np.diag(covariance))
+    half_width = quantile * np.sqrt(np.diag(covariance))
     order = sorted(range(len(terms)), key=terms.__getitem__)
     coefficients = tuple(
-        laws.Coefficient(terms[i], float(values[i]), max(0.0, float(values[i] - reach[i])), float(values[i] + reach[i]))
+        laws.Coefficient(
+            terms[i], float(values[i]), max(0.0, float(values[i] - half_width[i])), float(values[i] + half_width[i])
+        )
         for i in order
     )
     ordered = covariance[np.ix_(order, order)]
@@ -381,8 +382,10 @@ def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]
     """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
     off = problem.target - problem.fits.predicted(which, problem.columns)  # imprecise points count less
     slope, error = last_coefficient(np.stack([problem.whole, np.log(values) * problem.whole], axis=1), off)
-    reach = float(stdtrit(max(len(off) - int(problem.fits.size[which]) - 1, 1), (1 + CONFIDENCE) / 2)) * error
-    return (min(0.0, slope - reach), max(0.0, slope + reach)) if np.isfinite(reach) else (-np.inf, np.inf)
+    half_width = float(stdtrit(max(len(off) - int(problem.fits.size[which]) - 1, 1), (1 + CONFIDENCE) / 2)) * error
+    return (
+        (min(0.0, slope - half_width), max(0.0, slope + half_width)) if np.isfinite(half_width) else (-np.inf, np.inf)
+    )
 
 
 def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:

@@ -11,16 +11,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-Floats = NDArray[np.float64]
+from harness.stats.interval import CONFIDENCE, Floats
 
 # Smaller float64 values lose digits before they become 0, so they are no longer measurements.
 FLOOR = 1e-290
 # With fewer points, the fit cannot show whether they lie on a line.
 _LEAST_POINTS = 4
-_COVERAGE = 0.95
 # Two rates count as equal if their logarithms differ by less than this share of the larger one.
 _ALIKE = 0.2
 
@@ -89,9 +87,9 @@ def _slopes(logs: Floats) -> Floats:
 
 
 def _rate(slopes: Floats) -> Rate:
-    mean, reach = _mean(slopes)
+    mean, half_width = _mean(slopes)
     with np.errstate(over="ignore"):  # a value that overflows becomes infinite
-        value, lo, hi = np.exp([mean, mean - reach, mean + reach])
+        value, lo, hi = np.exp([mean, mean - half_width, mean + half_width])
     return Rate(float(value), float(lo), float(hi))
 
 
@@ -100,7 +98,7 @@ def _mean(values: Floats) -> tuple[float, float]:
     number = len(values)
     if number < 2:
         return float(values.mean()), math.inf
-    quantile = stdtrit(number - 1, (1 + _COVERAGE) / 2)
+    quantile = stdtrit(number - 1, (1 + CONFIDENCE) / 2)
     return float(values.mean()), float(quantile * values.std(ddof=1) / math.sqrt(number))
 
 
@@ -109,6 +107,6 @@ def _steady(near: Floats, far: Floats, fitted: int) -> bool:
 
     It does if the slopes differ only by chance, by less than a factor of 2 over one half, or by a small share.
     """
-    difference, reach = _mean(far - near)
-    by_chance, small = abs(difference) <= reach, abs(difference) * fitted / 2 < math.log(2)
+    difference, half_width = _mean(far - near)
+    by_chance, small = abs(difference) <= half_width, abs(difference) * fitted / 2 < math.log(2)
     return by_chance or small or abs(difference) < _ALIKE * max(abs(near.mean()), abs(far.mean()))

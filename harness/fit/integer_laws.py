@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from harness.fit.fit_law import subset_fits
-from harness.fit.laws import Break, Coefficient, Law, Sizes, design, varying_axes
+from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Law, Sizes, design, varying_axes
 from harness.polynomial import AXES, Polynomial, Term, leading
 
 # d/h is the width of a head.
@@ -25,10 +25,9 @@ _MOST_TERMS_ABOVE = 3
 _MOST_CANDIDATES = 40
 # Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2.
 _DENOMINATOR = 4
-FEWEST_SIZES = 3
 # A law of only the largest sizes needs at least two of them.
 _FEWEST_ABOVE = 2
-# At most this many starting sizes are tried, spread evenly over the measured n.
+# At most this many starting sizes are tried, chosen evenly over the measured n.
 _MOST_STARTS = 5
 # Such a law needs two points more than terms, because one of several starts may fit by chance.
 _SPARE_ABOVE = 2

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.polynomial import AXES, Polynomial, Term, sum_text
+from harness.stats.interval import NORMAL
 
 Floats = NDArray[np.float64]
 
@@ -131,7 +132,7 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Break:
-    """The `n` from which another law holds, or the size of the largest block in `bytes`; `n` is then its smallest n.
+    """The `n` from which another law holds, or the `bytes` of the largest memory block; `n` is then its smallest n.
 
     The cost there is `jump` times the prediction of the law below. `jump` is None if no law is known below.
     """
@@ -166,8 +167,8 @@ class KnownCost(Protocol):
     def exponents(self, axis: str, sizes: Sizes) -> Floats:
         """Return d log cost / d log axis at each size, shape (points,)."""
 
-    def largest_block(self, sizes: Sizes) -> Floats:
-        """Return the bytes of the largest block that a call allocates at each size, shape (points,)."""
+    def largest_memory_block(self, sizes: Sizes) -> Floats:
+        """Return the bytes of the largest memory block that a call allocates at each size, shape (points,)."""
 
 
 @dataclass(frozen=True)
@@ -201,9 +202,9 @@ class Law:
     known: KnownCost | None = field(default=None, compare=False)
 
     def position(self, sizes: Sizes) -> Floats:
-        """Return where each size lies among the breaks, shape (points,): its n, or the bytes of its largest block."""
-        of_blocks = self.known is not None and any(one.bytes is not None for one in self.breaks)
-        return self.known.largest_block(sizes) if of_blocks and self.known is not None else sizes.n
+        """Return where each size lies among the breaks, (points,): its n, or its largest memory block in bytes."""
+        of_memory = self.known is not None and any(one.bytes is not None for one in self.breaks)
+        return self.known.largest_memory_block(sizes) if of_memory and self.known is not None else sizes.n
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -259,34 +260,34 @@ def _coefficient_text(coefficient: Coefficient) -> str:
 LAW_ERROR = 0.02
 # No relative error is taken to be smaller than this.
 _LEAST = 1e-3
-# A 95 % interval reaches this many standard errors to each side.
-NORMAL = 1.96
+# A law needs at least this many sizes: with two, any law of two terms fits.
+FEWEST_SIZES = 3
 
 
-def weights_of(costs: Floats, spreads: Floats | None) -> Floats:
+def weights_of(costs: Floats, errors: Floats | None) -> Floats:
     """Return the factors by which to multiply costs in a fit: their reciprocals, reduced for imprecise points.
 
-    `spreads` holds the relative standard error of each cost, or is None if unknown.
+    `errors` holds the relative standard error of each cost, or is None if unknown.
     """
-    if spreads is None:
+    if errors is None:
         return 1 / costs
-    return LAW_ERROR / (costs * np.sqrt(np.minimum(spreads, 1.0) ** 2 + LAW_ERROR**2))
+    return LAW_ERROR / (costs * np.sqrt(np.minimum(errors, 1.0) ** 2 + LAW_ERROR**2))
 
 
-def spreads_of(lo: Floats, hi: Floats) -> Floats:
+def relative_errors_of(lo: Floats, hi: Floats) -> Floats:
     """Return the relative standard errors of 95 % intervals: at most 1, and 1 for an unbounded interval."""
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.log(np.asarray(hi, dtype=float) / np.asarray(lo, dtype=float)) / (2 * NORMAL)
     return np.where(np.isfinite(error), np.minimum(error, 1.0), 1.0)
 
 
-def shrunken_spreads(spreads: Floats) -> Floats:
-    """Move each spread halfway to the median of all, on a log scale.
+def shrunken_errors(errors: Floats) -> Floats:
+    """Move each error halfway to the median, on a log scale.
 
-    A spread estimated from a few trials is itself imprecise. Without this, a point whose four trials happen to agree
+    An error estimated from a few trials is itself imprecise. Without this, a point whose four trials happen to agree
     would outweigh all others.
     """
-    floored = np.maximum(spreads, _LEAST)
+    floored = np.maximum(errors, _LEAST)
     return np.sqrt(floored * np.median(floored))
 
 
@@ -321,12 +322,12 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     mean = (float((values * law.values) @ powers) + added * faster) / (cost + added)
     if law.exact:
         return Range(mean, mean, mean)
-    reach = law.error(values / (cost + added) * (powers - mean))
+    half_width = law.error(values / (cost + added) * (powers - mean))
     if added > 0 and law.known is not None:
         powers = np.append(powers, faster)
-        reach = math.hypot(reach, NORMAL * law.known.error * added / (cost + added) * abs(faster - mean))
+        half_width = math.hypot(half_width, NORMAL * law.known.error * added / (cost + added) * abs(faster - mean))
     if len(powers) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
-        return Range(mean, max(mean - reach, float(powers.min())), min(mean + reach, float(powers.max())))
+        return Range(mean, max(mean - half_width, float(powers.min())), min(mean + half_width, float(powers.max())))
     return Range(mean, mean, mean)
 
 

@@ -1,4 +1,4 @@
-"""What a call pays for new memory: the blocks that it allocates, at any size, and the cost of their page faults.
+"""What a call pays for new memory: the memory blocks that it allocates, at any size, and the cost of their page faults.
 
 The C library maps blocks above a threshold anew at every call, and each of their pages faults (mallopt(3),
 M_MMAP_THRESHOLD). Sizes below the threshold pay nothing and so cannot tell this cost. It therefore is not fitted: the
@@ -33,7 +33,7 @@ _POWERS = {"n": (0, 1, 2), "d": (0, 1, 2), "h": (0, 1, -1), "b": (0, 1)}
 _NUMBERS = (Term(), Term(h=1), Term(b=1), Term(h=1, b=1), Term(n=1))
 
 
-class Block(NamedTuple):
+class MemoryBlock(NamedTuple):
     """Blocks of `bytes_each · size` bytes each, of which a call allocates `times · number`."""
 
     bytes_each: float
@@ -42,7 +42,7 @@ class Block(NamedTuple):
     number: Term
 
 
-def block_laws(sizes: Sizes, blocks: Sequence[Mapping[int, int]]) -> tuple[Block, ...]:
+def memory_block_laws(sizes: Sizes, blocks: Sequence[Mapping[int, int]]) -> tuple[MemoryBlock, ...]:
     """Find the blocks that every call allocates, from the number of blocks of each size in bytes at each point.
 
     A block's size is a product of powers with a constant that gives a block at every point. If a point lists
@@ -58,7 +58,7 @@ def block_laws(sizes: Sizes, blocks: Sequence[Mapping[int, int]]) -> tuple[Block
     left = [dict(of_point) for of_point in blocks]
     smallest = [min(of_point) if len(of_point) >= RECORDED_SIZES else 0 for of_point in blocks]
     largest = max(range(len(left)), key=lambda i: max(left[i], default=0))
-    found: list[Block] = []
+    found: list[MemoryBlock] = []
     for size in sorted(left[largest], reverse=True):
         for term in terms:
             each = size / float(values[term][largest])
@@ -68,7 +68,7 @@ def block_laws(sizes: Sizes, blocks: Sequence[Mapping[int, int]]) -> tuple[Block
             ):
                 known = [i for i, one in enumerate(expected) if one in left[i]]
                 times, number = _number(sizes, known, [left[i][int(expected[i])] for i in known])
-                found.append(Block(each, term, times, number))
+                found.append(MemoryBlock(each, term, times, number))
                 break
     return tuple(found)
 
@@ -100,7 +100,7 @@ class PageFaults:
     page_s: float
     error: float
     mapped_from: float
-    blocks: tuple[Block, ...]
+    blocks: tuple[MemoryBlock, ...]
     kept_to: float = math.inf
     paid: bool = False
 
@@ -122,8 +122,8 @@ class PageFaults:
         every = self._seconds(sizes, max(self.kept_to + 1, KEPT_FROM_BYTES), self.mapped_from).sum(axis=0)
         return KEPT_SHARE * every, 0 * every, MOST_KEPT_SHARE * every
 
-    def largest_block(self, sizes: Sizes) -> Floats:
-        """Return the bytes of the largest block that a call allocates at each size, shape (points,)."""
+    def largest_memory_block(self, sizes: Sizes) -> Floats:
+        """Return the bytes of the largest memory block that a call allocates at each size, shape (points,)."""
         return np.max([one.bytes_each * one.size(sizes) + 0 * sizes.n for one in self.blocks], axis=0)
 
     def _seconds(self, sizes: Sizes, least: float, below: float) -> Floats:
@@ -149,7 +149,7 @@ def page_faults(
     are mapped; None means that the allocator keeps all memory. Returns None if no block has a law, and if the laws do
     not give the mapped bytes at every point.
     """
-    error, laws = math.hypot(LEAST_ERROR, price[1]), block_laws(sizes, blocks)
+    error, laws = math.hypot(LEAST_ERROR, price[1]), memory_block_laws(sizes, blocks)
     found = PageFaults(price[0], error, math.inf if mapped_from is None else mapped_from, laws)
     if not found.blocks or price[0] <= 0:
         return None

@@ -10,8 +10,8 @@ from scipy.special import fdtri, stdtrit
 
 from harness.fit.fit_law import ROUNDING, all_subsets, fit_law, known_at
 from harness.fit.laws import (
+    FEWEST_SIZES,
     LAW_ERROR,
-    NORMAL,
     Break,
     Floats,
     KnownCost,
@@ -24,6 +24,7 @@ from harness.fit.laws import (
     weights_of,
 )
 from harness.polynomial import Term
+from harness.stats.interval import CONFIDENCE, NORMAL
 
 # Significance level of a break. It is low and divided by the number of n, because many n are tried.
 _REJECTED_BELOW = 1e-4
@@ -32,92 +33,92 @@ _REJECTED_BELOW = 1e-4
 LEAST_JUMP = 0.03
 _SCATTERS = 3.0
 # Each piece needs at least this many sizes.
-FEWEST_SIZES = 2
-# At most this many sizes are tried as the break. If there are more, the tried ones are spread evenly.
+_FEWEST_OF_PIECE = 2
+# At most this many sizes are tried as the break. If there are more, the tried ones are chosen evenly.
 _MOST_TRIED = 24
 
 
 def fit_pieces(
     sizes: Sizes,
     costs: Floats,
-    spreads: Floats | None = None,
+    errors: Floats | None = None,
     expected: Sequence[Term] = (),
     known: KnownCost | None = None,
 ) -> Law:
     """Fit the law of the largest sizes: of all points, or of those from the last break on.
 
-    At a break, one law ends and another begins. The cause may be another kernel, or blocks that the C library returns
+    At a break, one law ends and another begins. The cause may be another kernel, or memory that the C library returns
     to the system. An average of both laws would describe neither.
 
     The law's `breaks` lists all breaks. For the arguments see `fit_law`.
     """
     terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
-    breaks = _breaks(sizes, costs, spreads, terms, known, along_blocks=False)
+    breaks = _breaks(sizes, costs, errors, terms, known, along_memory=False)
     if breaks and known is not None:
-        # Where blocks grow with the heads, a jump of large blocks is at another n for each number of heads.
-        of_blocks = _breaks(sizes, costs, spreads, terms, known, along_blocks=True)
-        breaks = of_blocks if 0 < len(of_blocks) < len(breaks) else breaks
+        # Where memory blocks grow with the heads, large ones cause a jump at another n for each number of heads.
+        of_memory = _breaks(sizes, costs, errors, terms, known, along_memory=True)
+        breaks = of_memory if 0 < len(of_memory) < len(breaks) else breaks
     elif known is not None:
-        breaks = _breaks(sizes, costs, spreads, terms, known, along_blocks=True)
+        breaks = _breaks(sizes, costs, errors, terms, known, along_memory=True)
     if not breaks:
-        return fit_law(sizes, costs, spreads, expected, known)
+        return fit_law(sizes, costs, errors, expected, known)
     position = _position(sizes, known, breaks[-1].bytes is not None)
-    law = fit_law(*_chosen(position >= breaks[-1].position, sizes, costs, spreads), expected, known)
+    law = fit_law(*_chosen(position >= breaks[-1].position, sizes, costs, errors), expected, known)
     return replace(law, breaks=breaks)
 
 
 def _chosen(
-    which: NDArray[np.bool], sizes: Sizes, costs: Floats, spreads: Floats | None
+    which: NDArray[np.bool], sizes: Sizes, costs: Floats, errors: Floats | None
 ) -> tuple[Sizes, Floats, Floats | None]:
-    return sizes[which], costs[which], None if spreads is None else spreads[which]
+    return sizes[which], costs[which], None if errors is None else errors[which]
 
 
 def _breaks(
     sizes: Sizes,
     costs: Floats,
-    spreads: Floats | None,
+    errors: Floats | None,
     terms: Sequence[Term],
     known: KnownCost | None,
-    along_blocks: bool,
+    along_memory: bool,
 ) -> tuple[Break, ...]:
     """Every break in ascending order, found by splitting the points at the best break and searching both sides."""
-    found = find_break(sizes, costs, terms, spreads, known, along_blocks)
+    found = find_break(sizes, costs, terms, errors, known, along_memory)
     if found is None:
         return ()
-    position = _position(sizes, known, along_blocks)
+    position = _position(sizes, known, along_memory)
     sides = (position < found.position, position >= found.position)
-    below, above = (_breaks(*_chosen(side, sizes, costs, spreads), terms, known, along_blocks) for side in sides)
+    below, above = (_breaks(*_chosen(side, sizes, costs, errors), terms, known, along_memory) for side in sides)
     return (*below, found, *above)
 
 
-def _position(sizes: Sizes, known: KnownCost | None, along_blocks: bool) -> Floats:
-    return known.largest_block(sizes) if known is not None and along_blocks else sizes.n
+def _position(sizes: Sizes, known: KnownCost | None, along_memory: bool) -> Floats:
+    return known.largest_memory_block(sizes) if known is not None and along_memory else sizes.n
 
 
 def find_break(
     sizes: Sizes,
     costs: Floats,
     terms: Sequence[Term],
-    spreads: Floats | None = None,
+    errors: Floats | None = None,
     known: KnownCost | None = None,
-    along_blocks: bool = False,
+    along_memory: bool = False,
 ) -> Break | None:
-    """Find the n, or the size of the largest block, at which a second law begins; None if there is no break.
+    """Find the n, or the size of the largest memory block, at which a second law begins; None if there is no break.
 
     Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, and
-    the cost jumps there instead of bending. Both laws consist of `terms`. For `spreads` see `fit_law`.
+    the cost jumps there instead of bending. Both laws consist of `terms`. For `errors` see `fit_law`.
     """
-    added, spreads = known_at(sizes, costs, spreads, known)
-    weights = weights_of(costs, spreads)
+    added, errors = known_at(sizes, costs, errors, known)
+    weights = weights_of(costs, errors)
     columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
     whole = all_subsets(columns, target)
     found: list[tuple[float, Break]] = []
-    position = _position(sizes, known, along_blocks)
+    position = _position(sizes, known, along_memory)
     distinct = np.unique(position)
-    inner = distinct[FEWEST_SIZES : len(distinct) - FEWEST_SIZES + 1]
+    inner = distinct[_FEWEST_OF_PIECE : len(distinct) - _FEWEST_OF_PIECE + 1]
     for start in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
         above = position >= start
-        if min(len(np.unique(sizes.n[side])) for side in (above, ~above)) < FEWEST_SIZES:
+        if min(len(np.unique(sizes.n[side])) for side in (above, ~above)) < _FEWEST_OF_PIECE:
             continue
         left, right = (all_subsets(columns[part], target[part]) for part in (~above, above))
         used = int(left.size[left.best] + right.size[right.best]) + 1  # the break itself is one more parameter
@@ -137,26 +138,23 @@ def find_break(
             off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
         least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
-            found.append((rss, Break(float(sizes.n[above].min()), jump, float(start) if along_blocks else None)))
+            found.append((rss, Break(float(sizes.n[above].min()), jump, float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
-CONFIDENCE = 0.95
 # A doubling beyond the measured sizes adds an error of this share, as far as nothing is known of the series. It counts
-# as so many trials. In default sweeps of two noisy cores, laws of n ≤ 512 missed n = 2048 by 3 to 6 % per doubling.
+# as so many checks. In default sweeps of two noisy cores, laws of n ≤ 512 missed n = 2048 by 3 to 6 % per doubling.
 # Where the page faults of larger sizes are not known, the error is larger and less certain.
 PRIOR_DRIFT, _PRIOR_WEIGHT = 0.045, 16.0
 UNKNOWN_DRIFT, _UNKNOWN_WEIGHT = 0.10, 2.0
 # The same for the peak of memory, which another phase of a layer may take over.
 _PEAK_DRIFT = 0.10
-# A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
-_FEWEST_SIZES = 3
 # The law's uncertainty widens an interval by this factor at most. Unknown coefficients would make it infinite.
 _FARTHEST = 100.0
 # At most this many cuts between smaller and larger sizes are tried.
 _MOST_CUTS = 8
 # A law fitted below a cut is tested up to this many times the n of the cut.
-_REACH = 4
+_TESTED_UP_TO = 4
 
 
 @dataclass(frozen=True)
@@ -168,14 +166,14 @@ class Predictor:
     measured sizes, because caches overflow or other kernels take over: this is the drift.
 
     The distance of the points from the law is `scatter`. The error of the law per doubling outside the measured sizes
-    is `drift`, estimated from `trials` trials. Both are standard deviations of log cost. The measured range of each
-    axis runs from `lowest` to `highest`, over this many `points`.
+    is `drift`, estimated from `checks` predictions. Both are standard deviations of log cost. The measured range of
+    each axis runs from `lowest` to `highest`, over this many `points`.
     """
 
     law: Law
     scatter: float
     drift: float
-    trials: float
+    checks: float
     lowest: dict[str, float]
     highest: dict[str, float]
     points: int
@@ -197,9 +195,9 @@ class Predictor:
             self.drift * self.outside(n, d, h, b),
             self._error_of_known(size) / value,
         )
-        reach = min(float(stdtrit(self.trials, (1 + CONFIDENCE) / 2)) * deviation, math.log(_FARTHEST))
-        down = math.hypot(reach, math.log(value / (fitted + least)))
-        up = math.hypot(reach, math.log((fitted + most) / value))
+        half_width = min(float(stdtrit(self.checks, (1 + CONFIDENCE) / 2)) * deviation, math.log(_FARTHEST))
+        down = math.hypot(half_width, math.log(value / (fitted + least)))
+        up = math.hypot(half_width, math.log((fitted + most) / value))
         return Range(value, value * math.exp(-down), value * math.exp(up))
 
     def _unmeasured(self, size: Sizes) -> tuple[float, float, float]:
@@ -252,26 +250,26 @@ class Predictor:
 
 
 def predictor(
-    sizes: Sizes, costs: Floats, spreads: Floats | None = None, expected: Sequence[Term] = (), law: Law | None = None
+    sizes: Sizes, costs: Floats, errors: Floats | None = None, expected: Sequence[Term] = (), law: Law | None = None
 ) -> Predictor:
     """Return the predictor of a series.
 
     Pass `law` if it is already fitted. For the other arguments see `fit_law`. The measured range starts at the law's
     last break. The drift is estimated from all sizes.
     """
-    law = law or fit_pieces(sizes, costs, spreads, expected)
+    law = law or fit_pieces(sizes, costs, errors, expected)
     own = law.position(sizes) >= law.breaks[-1].position if law.breaks else np.full(len(costs), True)
     off = np.log(costs[own] / law(sizes[own]))
     # An uncertain point says little about the scatter around the law.
-    weights = 1 / (LAW_ERROR**2 + (0.0 if spreads is None else spreads[own] ** 2) + 0 * off)
+    weights = 1 / (LAW_ERROR**2 + (0.0 if errors is None else errors[own] ** 2) + 0 * off)
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
-    drift, trials = (_PEAK_DRIFT, math.inf) if law.exact else _drift(sizes, costs, spreads, expected, law.known)
+    drift, checks = (_PEAK_DRIFT, math.inf) if law.exact else _drift(sizes, costs, errors, expected, law.known)
     ends = {axis: sizes[own].axis(axis) for axis in law.varied}
     return Predictor(
         law,
         scatter=float(np.sqrt(weights @ off**2 / weights.sum())),
         drift=drift,
-        trials=trials,
+        checks=checks,
         lowest={axis: float(values.min()) for axis, values in ends.items()},
         highest={axis: float(values.max()) for axis, values in ends.items()},
         points=int(own.sum()),
@@ -279,24 +277,25 @@ def predictor(
 
 
 def _drift(
-    sizes: Sizes, costs: Floats, spreads: Floats | None, expected: Sequence[Term], known: KnownCost | None
+    sizes: Sizes, costs: Floats, errors: Floats | None, expected: Sequence[Term], known: KnownCost | None
 ) -> tuple[float, float]:
-    """The error per doubling of laws fitted to smaller n at the next larger n, and the number of trials.
+    """The error per doubling of laws fitted to smaller n at the next larger n, and the number of these checks.
 
     This error is taken as the error per doubling of the full law beyond the largest size.
     """
-    drift, trials = (PRIOR_DRIFT, _PRIOR_WEIGHT) if known is not None else (UNKNOWN_DRIFT, _UNKNOWN_WEIGHT)
-    total = trials * drift**2
-    cuts = np.unique(sizes.n)[_FEWEST_SIZES - 1 : -1]
+    drift, checks = (PRIOR_DRIFT, _PRIOR_WEIGHT) if known is not None else (UNKNOWN_DRIFT, _UNKNOWN_WEIGHT)
+    total = checks * drift**2
+    # A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
+    cuts = np.unique(sizes.n)[FEWEST_SIZES - 1 : -1]
     for cut in cuts[:: -(-len(cuts) // _MOST_CUTS) or 1]:
         kept = sizes.n <= cut
-        tried = (sizes.n > cut) & (sizes.n <= _REACH * cut)
+        tried = (sizes.n > cut) & (sizes.n <= _TESTED_UP_TO * cut)
         if not tried.any():
             continue
-        law = fit_pieces(*_chosen(kept, sizes, costs, spreads), expected, known)
+        law = fit_pieces(*_chosen(kept, sizes, costs, errors), expected, known)
         off, doublings = np.log(costs[tried] / law(sizes[tried])), np.log2(sizes.n[tried] / cut)
         # What the points themselves are uncertain by is no error of the law.
-        excess = np.maximum(off**2 - (0.0 if spreads is None else spreads[tried] ** 2), 0.0)
+        excess = np.maximum(off**2 - (0.0 if errors is None else errors[tried] ** 2), 0.0)
         total += float(np.mean(excess / doublings**2))
-        trials += 1
-    return math.sqrt(total / trials), trials
+        checks += 1
+    return math.sqrt(total / checks), checks

@@ -299,8 +299,8 @@ class Executor:
 def describe_impl(impl: str, executor: Executor) -> Traits:
     """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
 
-    Raises UsageError if the module or the class cannot be loaded, if its claims are not valid, or if its traits differ
-    between environments.
+    Raises UsageError if the module, the class or its reference cannot be loaded, if its claims are not valid, or if its
+    traits differ between environments.
     """
     if not layer_lookup.is_foreign(impl):
         return layer_lookup.traits(impl)
@@ -315,7 +315,7 @@ def describe_impl(impl: str, executor: Executor) -> Traits:
 
 def _describe_within(environment: str, impl: str, executor: Executor) -> Traits:
     found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=environment))
-    refused = found.values.get("claims_refused") if found.ok else found.reason
+    refused = found.values.get("refused") if found.ok else found.reason
     if refused:
         where = "" if tuple(executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
         raise UsageError(f"{where}impl '{impl}': {refused}")

@@ -38,6 +38,7 @@ from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, grid
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
 COMPILE_CACHE = "compile-cache"
+CPU_BUILD = "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
 
@@ -191,10 +192,12 @@ class Session:
     def check_devices(self, config: SweepConfig) -> None:
         """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
         for environment in self.executor.environments if "cuda" in config.axes["device"] else ():
-            if not self.executor.within(environment).ask("machine").values.get("gpu"):
+            torch = self.executor.within(environment).ask("machine").values
+            if not torch.get("gpu"):
                 where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
                 instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
-                raise UsageError(f"device=cuda: torch sees no CUDA device {where}{instead}")
+                build = "" if torch.get("cuda") else f"; {CPU_BUILD}"
+                raise UsageError(f"device=cuda: torch sees no CUDA device {where}{instead}{build}")
 
     def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
         """The description of the machine, with `usable` CPUs and the packages of the layers `impls`.
@@ -388,12 +391,11 @@ class OutputDirectory:
             console.out(text, highlight=False)
         return past.reopening(self.config.retry)
 
-    def finished(self) -> set[Case]:
-        """The cases of the run that will not be measured again."""
-        if not self.continues:
-            return set()
-        lines, _ = summarise.summarise_run(self.path, self.config.precision)
-        return {line.case for line in lines if line.stop_reason != UNFINISHED and line.status not in self.config.retry}
+    def finished(self) -> dict[Case, str]:
+        """The status of each case of the run that will not be measured again."""
+        lines = summarise.summarise_run(self.path, self.config.precision)[0] if self.continues else []
+        retry = self.config.retry
+        return {line.case: line.status for line in lines if line.stop_reason != UNFINISHED and line.status not in retry}
 
     def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> str:
         """Say how many cases have no stop reason and fewer trials than the sweep has measured; empty if none.

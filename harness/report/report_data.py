@@ -3,7 +3,7 @@
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.analysis.analyse import Analysis
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import points_above_roof
-from harness.formatting import code
+from harness.formatting import code, counted
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
 from harness.report.figure_panels import by_facet, panel_settings, too_wide
 from harness.report.overview import overviews
@@ -103,16 +103,18 @@ def _sentences(contents: Contents, width: int) -> list[str]:
     If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
     """
     several = len(contents.answers) > 1
-    paper = contents.findings.published
-    kinds = [
-        [f"{one.title}: {one.fastest}" if several else one.fastest for one in contents.answers if one.fastest],
-        [sentence for one in contents.answers for sentence in one.crossovers],
-        [claims.claim_count(paper.claims), *map(claims.claim_sentence, paper.claims)] if paper else [],
-        [*filter(None, [contents.verdicts])],
-        contents.refuted,
-        contents.failed,
-        [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
-    ]
+    published = contents.findings.published.claims if contents.findings.published else []
+    answers = contents.answers
+    by_kind = {
+        "fastest layer": [f"{one.title}: {one.fastest}" if several else one.fastest for one in answers if one.fastest],
+        "crossover": [sentence for one in answers for sentence in one.crossovers],
+        "published claim": [claims.claim_count(published), *map(claims.claim_sentence, published)] if published else [],
+        "count of claims": [*filter(None, [contents.verdicts])],
+        "refuted claim": contents.refuted,
+        "failure": contents.failed,
+        "caution": [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
+    }
+    kinds = list(by_kind.values())
     lines = [[len(textwrap.wrap(sentence, width)) for sentence in kind] for kind in kinds]
     room = _MOST_LINES if width >= _NARROW else _MOST_NARROW_LINES
     if sum(map(sum, lines)) > room:
@@ -128,8 +130,15 @@ def _sentences(contents: Contents, width: int) -> list[str]:
         if not lines[at]:
             waiting.remove(at)
     shown = [sentence for of_kind in chosen for sentence in of_kind]
-    left = sum(map(len, kinds)) - len(shown)
-    return [*shown, f"And {left} more: see report.md."] if left else shown
+    left = {kind: len(found) - len(one) for (kind, found), one in zip(by_kind.items(), chosen, strict=True)}
+    return [*shown, _left_out(left, width)] if any(left.values()) else shown
+
+
+def _left_out(number_of: Mapping[str, int], width: int) -> str:
+    """How many sentences of each kind a terminal leaves out, in one line; the number of all if that is too long."""
+    parts = [counted(number, kind) for kind, number in number_of.items() if number]
+    text = f"Left out: {', '.join(parts)}: see report.md."
+    return text if len(text) <= width else f"Left out: {counted(sum(number_of.values()), 'finding')}: see report.md."
 
 
 def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence[str]) -> list[str]:
@@ -191,7 +200,8 @@ def _short(contents: Contents) -> Iterator[Part]:
         first, *others = one.sentences or ("",)
         yield Section(one.title if several else "", [Sentence(first, "lede"), others, one.table])
     if len(contents.answers) > _MOST_SETTINGS:
-        yield Sentence(f"… and {len(contents.answers) - _MOST_SETTINGS} more settings: see report.html.")
+        settings = counted(len(contents.answers) - _MOST_SETTINGS, "more setting")
+        yield Sentence(f"… and {settings}: see report.html.")
     tables = [one.table for one in contents.answers[:_MOST_SETTINGS]]
     yield from (Sentence(note, "note") for note in dict.fromkeys(table.note(table.columns) for table in tables))
     if not tables:
@@ -199,12 +209,14 @@ def _short(contents: Contents) -> Iterator[Part]:
     overview = claims.claims_overview(contents.findings.verdicts)
     yield Section("Claims", [Sentence(contents.verdicts), overview, contents.refuted[:_MOST]])
     yield from map(Sentence, contents.held_out)
-    yield _listed("Crossovers", _crossovers(contents.findings.crossovers))
+    crossings = _crossovers(contents.findings.crossovers)
+    joint = Sentence(costs.CROSSOVER_INTERVALS if crossings else "")
+    yield Section("Crossovers", [joint, *_listed(crossings, "crossover")])
     elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
     yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])
-    left = _more(len(contents.failures.rows), "kinds of failure")
+    left = _more(len(contents.failures.rows), "failure")
     yield Section("Failures", [replace(contents.failures, rows=contents.failures.rows[:_MOST]), left])
-    yield _listed("What to know", [*contents.cautions, *contents.above_roof])
+    yield Section("What to know", _listed([*contents.cautions, *contents.above_roof], "remark"))
 
 
 def _crossovers(found: Sequence[Crossover]) -> list[str]:
@@ -219,9 +231,9 @@ def _crossovers(found: Sequence[Crossover]) -> list[str]:
     return text
 
 
-def _listed(heading: str, sentences: Sequence[str]) -> Section:
-    return Section(heading, [sentences[:_MOST], _more(len(sentences), "of them")])
+def _listed(sentences: Sequence[str], noun: str) -> list[Part]:
+    return [sentences[:_MOST], _more(len(sentences), noun)]
 
 
-def _more(number: int, of_what: str) -> Sentence:
-    return Sentence(f"… and {number - _MOST} more {of_what}: see report.html." if number > _MOST else "")
+def _more(number: int, noun: str) -> Sentence:
+    return Sentence(f"… and {counted(number - _MOST, f'more {noun}')}: see report.html." if number > _MOST else "")

@@ -148,6 +148,12 @@ class CaseResult(Case):
     )
     of_peak: float | None = _column("the speed as a share of the calibrated peak of matrix products in this dtype", "1")
     ratio: float | None = _column("`time_s` over that of the layer `baseline=LAYER` at the same sizes", "1")
+    ratio_lo: float | None = _column(
+        "the lower end of its 95 % confidence interval, from the intervals of both times as of independent ones; empty "
+        "if a time has no interval",
+        "1",
+    )
+    ratio_hi: float | None = _column("the upper end", "1")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

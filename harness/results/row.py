@@ -227,7 +227,7 @@ KINDS: dict[str, TrialKind] = {
             "import_s": _at_least_0,
             **dict.fromkeys(("forkable", "has_heads", "compiled"), _flag),
             "family": _text,
-            **dict.fromkeys(("claims_refused", "file"), _none_or(_text)),
+            **dict.fromkeys(("refused", "file"), _none_or(_text)),
             "files": _digests,
         },
         builds_layer=False,

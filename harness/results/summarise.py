@@ -250,7 +250,7 @@ def _distances_to_ends(
     spreads = np.concatenate([one.spreads for one in found])
     numbers = np.concatenate([one.numbers for one in found])
     times_s = np.concatenate([one.time_s for one in found])
-    ends = np.concatenate([one.alone for one in found], axis=1)
+    ends = np.concatenate([one.own_distances for one in found], axis=1)
     for places in alike.values():
         of_machine = spreads[places], numbers[places], times_s[places]
         ends[:, places] = noise_prior.learn(*of_machine).log_distances(*of_machine, ends[:, places])

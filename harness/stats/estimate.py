@@ -27,15 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.stats.interval import (
-    Floats,
-    count_alone,
-    exp_or_inf,
-    half_widths,
-    log_distances_to_ends,
-    low_quantile,
-    spread,
-)
+from harness.stats.interval import Floats, exp_or_inf, half_widths, log_distances_to_ends, low_quantile, spread, suffice
 
 Flags = NDArray[np.bool_]
 
@@ -45,20 +37,23 @@ QUIET_PROBE = 1.15
 
 
 # The more samples, the faster the fastest one, and trials of short calls have more samples. The value of a trial
-# therefore uses the fastest sample of each block of this size, whatever the number of samples. A trial has at least one
-# block.
-BLOCK = 3
+# therefore uses the fastest sample of each stretch of so many, whatever the number of samples. A trial has at least
+# one stretch.
+STRETCH = 3
 
 
 def value_of_samples(samples_s: Floats) -> float:
-    """The value of a trial in seconds per call: the mean of the fastest samples of its blocks of `BLOCK` in a row.
+    """The value of a trial in seconds per call: the mean of the fastest samples of all stretches of `STRETCH`.
 
-    Samples beyond the last whole block do not count. Of fewer samples than a block, it is the fastest.
+    Samples beyond the last whole stretch do not count. Of fewer samples than a stretch, it is the fastest.
     """
-    blocks = len(samples_s) // BLOCK
-    if blocks < 2:
-        return float(np.minimum.reduce(samples_s[:BLOCK]))
-    return float(np.add.reduce(np.minimum.reduce(samples_s[: blocks * BLOCK].reshape(blocks, BLOCK), axis=1)) / blocks)
+    stretches = len(samples_s) // STRETCH
+    if stretches < 2:
+        return float(np.minimum.reduce(samples_s[:STRETCH]))
+    return float(
+        np.add.reduce(np.minimum.reduce(samples_s[: stretches * STRETCH].reshape(stretches, STRETCH), axis=1))
+        / stretches
+    )
 
 
 @dataclass(frozen=True)
@@ -107,14 +102,14 @@ class TrialStatistics:
     """What the trials of some cases say about their times; all arrays are (cases,).
 
     `time_s` is the low quantile of the trials that count, `numbers` how many those are, and `spreads` the distance from
-    the lowest of them to the k-th lowest, as logarithms. `alone` (2, cases) holds the log distances down and up to the
-    ends of the interval from these trials only. `medians_s` is the median over all trials.
+    the lowest of them to the k-th lowest, as logarithms. `own_distances` (2, cases) holds the log distances
+    down and up to the ends of the interval from these trials only. `medians_s` is the median over all trials.
     """
 
     time_s: Floats
     spreads: Floats
     numbers: NDArray[np.int64]
-    alone: Floats
+    own_distances: Floats
     medians_s: Floats
 
 
@@ -130,17 +125,17 @@ def trial_statistics(values_s: Floats, medians_s: Floats, quiet: Flags) -> Trial
     # Relative to the fastest, so that a time equal to the fastest is exact to the last digit.
     logs = np.log(ordered / fastest)
     time_s = fastest[:, 0] * np.exp(low_quantile(logs, numbers))
-    alone = np.array(log_distances_to_ends(logs, numbers))
-    return TrialStatistics(time_s, spread(logs, numbers), numbers, alone, np.median(medians_s, axis=1))
+    own_distances = np.array(log_distances_to_ends(logs, numbers))
+    return TrialStatistics(time_s, spread(logs, numbers), numbers, own_distances, np.median(medians_s, axis=1))
 
 
 def counted(quiet: Flags) -> Flags:
-    """Which trials count (cases, trials): the quiet ones if they `count_alone`, and otherwise all.
+    """Which trials count (cases, trials): the quiet ones if they `suffice`, and otherwise all.
 
     Time and interval are made of the same trials. Otherwise the interval would be too narrow on a machine that is
     disturbed most of the time: see `docs/explanation/estimator.md`.
     """
-    return quiet | ~count_alone(quiet.sum(axis=1), quiet.shape[1])[:, None]
+    return quiet | ~suffice(quiet.sum(axis=1), quiet.shape[1])[:, None]
 
 
 def estimate(trials: Sequence[Trial], best_probe_s: float | None = None) -> Estimate:
@@ -162,7 +157,7 @@ def estimates(found: TrialStatistics, distances: Floats | None = None) -> list[E
 
     Without `distances`, each case's interval is from its own trials.
     """
-    of_cases = (found.time_s, *(found.alone if distances is None else distances), found.medians_s)
+    of_cases = (found.time_s, *(found.own_distances if distances is None else distances), found.medians_s)
     return [_estimate(*of_case) for of_case in zip(*(values.tolist() for values in of_cases), strict=True)]
 
 
@@ -224,7 +219,7 @@ def reason_of(
     number, number_quiet = len(values_s), sum(quiet)
     if number and number_quiet >= limits.min_rounds and half_width <= limits.target:
         quiet_so_far = list(itertools.accumulate(quiet))
-        counted_so_far = [count if count_alone(count, i) else i for i, count in enumerate(quiet_so_far, start=1)]
+        counted_so_far = [count if suffice(count, i) else i for i, count in enumerate(quiet_so_far, start=1)]
         widths = zip(quiet_so_far, half_widths(values_s, quiet, limits.min_rounds), strict=True)
         narrow = (count >= limits.min_rounds and width <= limits.target for count, width in widths)
         if confirmed(zip(counted_so_far, narrow, strict=True), number, counted_so_far[-1], limits):

@@ -25,6 +25,8 @@ Numbers = NDArray[np.int64]
 
 LEVEL = 1 / 6
 CONFIDENCE = 0.95
+# A 95 % interval of normal noise ends this many standard errors to each side.
+NORMAL = 1.96
 # Share of the trials that form the lower part; at least `LEAST_AGREEMENT` trials, or all if there are fewer.
 LOWER_PART = 0.4
 LEAST_AGREEMENT = 3
@@ -40,16 +42,16 @@ PEEKING_INFLATION = 1.03
 _MOST_LOG = math.log(np.finfo(float).max)
 
 
-# Two or three quiet trials may agree by chance, so fewer than this do not count alone.
-FEWEST_ALONE = 4
+# Two or three quiet trials may agree by chance, so fewer than this do not suffice.
+FEWEST_SUFFICIENT = 4
 
 
-def count_alone(quiet: Any, number: int) -> Any:
-    """Whether the `quiet` trials (…) of a `number` of trials count alone.
+def suffice(quiet: Any, number: int) -> Any:
+    """Whether the `quiet` trials (…) of a `number` of trials suffice, so that no others count.
 
-    There must be at least `FEWEST_ALONE` of them, and at least half of all trials.
+    There must be at least `FEWEST_SUFFICIENT` of them, and at least half of all trials.
     """
-    return quiet >= max(FEWEST_ALONE, number / 2)
+    return quiet >= max(FEWEST_SUFFICIENT, number / 2)
 
 
 def low_quantile(ordered: Floats, numbers: Numbers | None = None) -> Floats:
@@ -157,7 +159,7 @@ def exp_or_inf(log: float) -> float:
 def half_widths(values: Iterable[float], quiet: Iterable[bool], least: int) -> Iterator[float]:
     """Yield the half-width of the interval, as a share, of the first one, two, three … values.
 
-    Only those of quiet trials count if `count_alone` says so. The half-width is infinite for one value, and for fewer
+    Only those of quiet trials count if `suffice` says so. The half-width is infinite for one value, and for fewer
     than `least`.
     """
     every: list[float] = []
@@ -168,7 +170,7 @@ def half_widths(values: Iterable[float], quiet: Iterable[bool], least: int) -> I
         if number < max(2, least):
             yield math.inf
         else:
-            ordered = of_quiet if count_alone(len(of_quiet), number) else every
+            ordered = of_quiet if suffice(len(of_quiet), number) else every
             yield exp_or_inf(_farther_end(ordered)) - 1
 
 

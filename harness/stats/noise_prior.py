@@ -26,7 +26,7 @@ from harness.stats.interval import CONFIDENCE, FEWEST_FREE, Floats, Numbers, sim
 
 # Cases of more trials are few, and their spread would have to be simulated.
 _MOST_TRIALS = 128
-# No more than this many cases are used, evenly spread over all. Further ones change nothing.
+# No more than this many cases are used, at even distances among all. Further ones change nothing.
 _MOST_CASES = 2_000
 _FREEDOM = 5
 # The log of the noise varies between cases by at least this much, whatever the run shows.
@@ -64,13 +64,13 @@ class NoisePrior:
         """The centre of the prior of log σ at these times (cases,)."""
         return self.level + self.slope * (np.log(times_s) - self.middle)
 
-    def log_distances(self, spreads: Floats, numbers: Numbers, times_s: Floats, alone: Floats) -> Floats:
+    def log_distances(self, spreads: Floats, numbers: Numbers, times_s: Floats, own_distances: Floats) -> Floats:
         """Log distances down and up to the ends of the 95 % interval (2, cases).
 
-        `alone` (2, cases) holds those from each case's own trials; the other arrays are (cases,). Cases of at least
-        `FEWEST_FREE` trials know their noise, and borrow nothing.
+        `own_distances` (2, cases) holds those from each case's own trials; the other arrays are (cases,). Cases of at
+        least `FEWEST_FREE` trials know their noise, and borrow nothing.
         """
-        distances = alone.copy()
+        distances = own_distances.copy()
         # Trials that all agree have a spread of 0, by chance or by rounding.
         spreads = np.maximum(spreads, np.exp(self.log_sigma(times_s) - _FARTHEST))
         for number in np.unique(numbers[(numbers > 1) & (numbers < FEWEST_FREE)]).tolist():
@@ -131,16 +131,16 @@ def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior:
     The parameters have the largest marginal likelihood under weak assumptions (Smyth 2004, section 6.2, takes moments).
     If no case has a spread, the prior is `USUAL`.
     """
-    known = np.flatnonzero((numbers > 1) & (numbers <= _MOST_TRIALS) & (spreads > 0))
-    if not len(known):
+    usable = np.flatnonzero((numbers > 1) & (numbers <= _MOST_TRIALS) & (spreads > 0))
+    if not len(usable):
         return USUAL
     from scipy.optimize import minimize  # imported here: it takes 0.1 s
 
-    known = known[np.linspace(0, len(known) - 1, min(len(known), _MOST_CASES)).astype(np.int64)]
-    log_times = np.log(times_s[known])
+    usable = usable[np.linspace(0, len(usable) - 1, min(len(usable), _MOST_CASES)).astype(np.int64)]
+    log_times = np.log(times_s[usable])
     middle = float(log_times.mean())
     # log σ of each case for each quantile of the spread at σ = 1: (cases, quantiles)
-    log_sigmas = np.log(spreads[known])[:, None] - np.stack([_log_spreads(n) for n in numbers[known].tolist()])
+    log_sigmas = np.log(spreads[usable])[:, None] - np.stack([_log_spreads(n) for n in numbers[usable].tolist()])
     start = np.array([float(np.median(log_sigmas)), 0.0, math.log(_USUAL_SCALE)])
 
     def loss(parameters: Iterable[float]) -> float:
@@ -158,7 +158,7 @@ def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior:
     }
     level, slope, log_scale = minimize(loss, start, method="Nelder-Mead", options=steps).x
     # With few cases, the scale (first term) and the centre (second term) are uncertain themselves.
-    variance = math.exp(2 * log_scale) * (1 + 3 / len(known)) + _NOISE_FACTOR**2 / (len(known) + 1)
+    variance = math.exp(2 * log_scale) * (1 + 3 / len(usable)) + _NOISE_FACTOR**2 / (len(usable) + 1)
     return NoisePrior(float(level), float(slope), middle, max(_LEAST_SCALE, math.sqrt(variance)))
 
 

@@ -255,13 +255,13 @@ def chance_of_decision(found: Evidence, more: float, cases: int, rules: Rules) -
         return 1.0  # nothing is known yet
     final = error * math.sqrt(now / last)
     steps = math.sqrt(error**2 - final**2)
-    alone, among = (-ndtri(alpha / len(rules.looks)) * final for alpha in (rules.alpha, rules.alpha / cases))
+    of_one, of_all = (-ndtri(alpha / len(rules.looks)) * final for alpha in (rules.alpha, rules.alpha / cases))
     log_ratio, threshold = math.log(found.ratio), rules.log_threshold
     below = lambda value: float(ndtr((value - log_ratio) / max(steps, math.ulp(0.0))))  # noqa: E731
-    within = max(0.0, below(threshold - alone) - below(alone - threshold))
+    within = max(0.0, below(threshold - of_one) - below(of_one - threshold))
     if not _can_call(last, cases, rules):
         return within
-    return within + below(-threshold - among) + 1 - below(threshold + among)
+    return within + below(-threshold - of_all) + 1 - below(threshold + of_all)
 
 
 def _can_call(generations: float, cases: int, rules: Rules) -> bool:

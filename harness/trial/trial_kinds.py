@@ -88,25 +88,26 @@ def describe_layer(case: Case) -> dict[str, Any]:
       the constructor.
     - `import_s`: seconds that importing the layer's module takes.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
-    - `claims_refused`: what is wrong with the layer's claims, or None.
+    - `refused`: what is wrong with the layer's claims or its reference, or None.
     - `file`: the file of the module, or None if it has none.
     - `files`: the layer's code, as returned by `layer_lookup.files_of_class`.
     """
     began = perf_counter()
     layer_class = layer_lookup.load_class(case.impl)
     import_s, forkable = perf_counter() - began, not _left_running()
-    claims_refused = None
+    refused = None
     try:  # before anything is measured, because an invalid claim would cost a trial all its facts
         layer_lookup.claims_of_class(layer_class, case)
+        layer_lookup.load_reference(case.impl)
     except UsageError as error:
-        claims_refused = str(error)
+        refused = str(error)
     return {
         "import_s": import_s,
         "forkable": forkable,
         "family": str(getattr(layer_class, "family", "own")),
         "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
         "compiled": bool(getattr(layer_class, "compiled", False)),
-        "claims_refused": claims_refused,
+        "refused": refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
         "files": layer_lookup.files_of_class(layer_class),
     }

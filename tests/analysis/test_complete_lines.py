@@ -1,5 +1,6 @@
 """Columns that follow from other lines and from the machine: speeds, shares of the peak, ratios to a baseline."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,18 @@ def test_a_ratio_is_to_the_baseline_at_the_same_sizes() -> None:
     other = replace(naive, seq_len=4096)
     found = with_ratios([naive, fused, other], "attention.fused")
     assert [line.ratio for line in found] == [pytest.approx(4.0), 1.0, None]
+
+
+def test_a_ratio_has_the_interval_of_two_independent_times() -> None:
+    fused = replace(line_of("attention.fused"), time_s=0.01, time_lo_s=0.01 / 1.03, time_hi_s=0.01 * 1.03)
+    naive = replace(line_of("attention.naive"), time_s=0.04, time_lo_s=0.04 / 1.04, time_hi_s=0.04 * 1.04)
+    reach = math.exp(math.hypot(math.log(1.03), math.log(1.04)))
+    of_naive, of_fused = with_ratios([naive, fused], "attention.fused")
+    assert (of_naive.ratio_lo, of_naive.ratio_hi) == (pytest.approx(4 / reach), pytest.approx(4 * reach))
+    assert (of_fused.ratio_lo, of_fused.ratio_hi) == (1.0, 1.0), "a time is itself, however uncertain"
+    once = replace(naive, time_lo_s=None, time_hi_s=None)
+    of_once, _ = with_ratios([once, fused], "attention.fused")
+    assert (of_once.ratio, of_once.ratio_lo, of_once.ratio_hi) == (pytest.approx(4.0), None, None)
 
 
 def test_a_baseline_without_heads_is_compared_with_any_number_of_heads() -> None:

@@ -14,7 +14,7 @@ from harness.analysis.crossovers import (
     crossovers,
     crossovers_table,
     layers_without_heads,
-    simultaneous_reach,
+    simultaneous_quantile,
 )
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
@@ -167,20 +167,20 @@ def test_the_table_has_a_row_for_each_pair_and_says_it_in_words() -> None:
 def test_one_pair_needs_no_wider_interval_and_many_pairs_do() -> None:
     logs, deviations = np.zeros(40), np.full(40, 0.1)
     one, many = ([(0, 1)], [(i, j) for i in range(40) for j in range(i)])
-    assert simultaneous_reach(one, logs, deviations) == pytest.approx(1.96, abs=0.1)
-    assert 3.0 < simultaneous_reach(many, logs, deviations) < 4.0
+    assert simultaneous_quantile(one, logs, deviations) == pytest.approx(1.96, abs=0.1)
+    assert 3.0 < simultaneous_quantile(many, logs, deviations) < 4.0
 
 
 def test_pairs_that_surely_differ_do_not_widen_the_interval_of_the_others() -> None:
     logs, deviations = np.arange(40) * 10.0, np.full(40, 0.1)
     logs[1] = logs[0]
     every = [(i, j) for i in range(40) for j in range(i)]
-    assert simultaneous_reach(every, logs, deviations) == pytest.approx(1.96, abs=0.1)
+    assert simultaneous_quantile(every, logs, deviations) == pytest.approx(1.96, abs=0.1)
 
 
 def test_costs_without_error_or_without_bound_have_no_say() -> None:
-    assert simultaneous_reach([(0, 1)], np.zeros(2), np.zeros(2)) == pytest.approx(1.96)
-    assert simultaneous_reach([(0, 1)], np.zeros(2), np.array([0.1, math.inf])) == pytest.approx(1.96)
+    assert simultaneous_quantile([(0, 1)], np.zeros(2), np.zeros(2)) == pytest.approx(1.96)
+    assert simultaneous_quantile([(0, 1)], np.zeros(2), np.array([0.1, math.inf])) == pytest.approx(1.96)
 
 
 def test_in_one_run_in_twenty_at_most_is_any_pair_called_wrongly() -> None:
@@ -191,7 +191,7 @@ def test_in_one_run_in_twenty_at_most_is_any_pair_called_wrongly() -> None:
     for _ in range(100):
         true = np.repeat(rng.normal(0, 1, 24), 5) + 0.02 * rng.standard_normal(120)
         logs, deviations = true + 0.1 * rng.standard_normal(120), np.full(120, 0.1)
-        reach = simultaneous_reach(cells, logs, deviations) * math.sqrt(2) * 0.1
+        reach = simultaneous_quantile(cells, logs, deviations) * math.sqrt(2) * 0.1
         gaps, real = logs[first] - logs[second], true[first] - true[second]
         wrong += bool(((np.abs(gaps) > reach) & (gaps * real < 0)).any())
     assert wrong <= 10

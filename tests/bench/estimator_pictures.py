@@ -46,7 +46,7 @@ class Cases:
         self.time_s = np.concatenate([one.time_s for one in found])
         prior = noise_prior.learn(self.spreads, self.numbers, self.time_s)
         self.prior = prior
-        self.alone = np.concatenate([one.alone for one in found], axis=1)
+        self.alone = np.concatenate([one.own_distances for one in found], axis=1)
         self.borrowed = prior.log_distances(self.spreads, self.numbers, self.time_s, self.alone)
 
 

@@ -21,9 +21,10 @@ from matplotlib.axes import Axes
 
 from harness.analysis.fitted_laws import FittedLaw, Point, laws_of_layer
 from harness.analysis.smoothing import smooth_points
-from harness.fit.laws import NORMAL, Sizes
+from harness.fit.laws import Sizes
 from harness.results.columns import CaseResult
 from harness.results.stored_run import read_run_directory
+from harness.stats.interval import NORMAL
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 RAW, SMOOTHED, LAW = "#9aa5b1", "#1b6ca8", "#c1440e"

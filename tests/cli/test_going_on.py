@@ -133,6 +133,16 @@ def test_a_dry_run_says_what_is_left(here: Path, capsys: pytest.CaptureFixture) 
     assert files() == before
 
 
+def test_a_dry_run_exits_as_a_sweep_would_if_a_finished_case_has_failed(here: Path) -> None:
+    (file,) = Path("run/rows").iterdir()
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    ok = [row for row in rows if row["case"]["seq_len"] == 8]
+    (verified, *_) = [row for row in rows if row["case"]["seq_len"] == 16 and row["purpose"] == "verify"]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in [*ok, {**verified, "status": "error", "reason": "no"}]))
+    assert main(["sweep", "--dry-run", "seq_len=8,16", *TINY]) == 3
+    assert main(["sweep", "--dry-run", "retry=error", "seq_len=8,16", *TINY]) == 0
+
+
 def test_cases_to_which_it_has_grown_are_counted_apart(here: Path, capsys: pytest.CaptureFixture) -> None:
     (file,) = Path("run/rows").iterdir()
     grown = file.read_text().replace('"seq_len": 16', '"seq_len": 32').replace("seq_len=16", "seq_len=32")

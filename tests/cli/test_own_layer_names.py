@@ -8,6 +8,7 @@ from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
 from harness import layer_lookup
+from harness.errors import UsageError
 
 IMPLS = [
     *("./mine_alone.py:Nope", "mine_alone:Nope", "./mine_alone.py:Good.Inner", "./mine_alone.py:function"),
@@ -32,3 +33,57 @@ def test_a_layer_that_is_not_there_is_told_in_the_users_words(
             layer_lookup.load_class(impl)
         told[impl] = f"{caught.type.__name__}: {caught.value}"
     assert titled(told) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("impl", "meant"),
+    [
+        ("mine_alone.Good", "; did you mean 'mine_alone:Good'?"),
+        ("mine_alone.Godo", "; did you mean 'mine_alone:Good'?"),
+        ("mine_package.layers.Good", "; did you mean 'mine_package.layers:Good'?"),
+        ("mine_alone.Bad", "; give a class of that module as impl=mine_alone:Good: it has Good, Other"),
+        ("mine_alone", "; give a class of that module as impl=mine_alone:Good: it has Good, Other"),
+        ("mine_alone.py", "; give a class of that module as impl=./mine_alone.py:Good: it has Good, Other"),
+        ("mine_package.Good", "; did you mean 'mine_package:Good'?"),
+        ("mine_broken.Good", "; did you mean 'mine_broken:Good'?"),
+        ("rnn.toch", "; did you mean 'rnn.torch'? (your own layer: impl=module:Class)"),
+        ("sdpa", "; did you mean 'impl=sdpa.*'?"),
+        ("mine_absent", "; see `python -m harness list` (your own layer: impl=module:Class)"),
+        ("random", "; see `python -m harness list` (your own layer: impl=module:Class)"),
+    ],
+)
+def test_a_name_without_a_colon_is_corrected_without_importing_a_module(
+    impl: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raises = "raise ImportError('a driver never imports this')\n"
+    (tmp_path / "mine_alone.py").write_text(raises + LAYERS)
+    (tmp_path / "mine_broken.py").write_text("class Good(:\n")
+    (tmp_path / "mine_package").mkdir()
+    (tmp_path / "mine_package" / "__init__.py").write_text(raises)
+    (tmp_path / "mine_package" / "layers.py").write_text(LAYERS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        layer_lookup.check_name(impl)
+    assert str(caught.value) == f"unknown impl '{impl}'{meant}"
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("'attention.nive'", "'attention.nive' is no layer; did you mean 'attention.naive'?"),
+        ("'Good'", "'Good' is no layer."),
+        ("'./referring.py:Absent'", "'./referring.py:Absent' cannot be loaded (./referring.py has no class 'Absent'; "),
+        ("'mine_absent:Good'", "'mine_absent:Good' cannot be loaded (No module named 'mine_absent')."),
+        ("3", "3 is no layer."),
+    ],
+)
+def test_a_reference_that_cannot_be_found_is_named_with_the_forms_that_it_takes(
+    reference: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "referring.py").write_text(f"class Mine:\n    reference = {reference}\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        layer_lookup.load_reference("./referring.py:Mine")
+    assert str(caught.value).startswith(f"reference = {said}")
+    assert str(caught.value).endswith(" Give a class, 'module:Class', or the name of a registered layer.")

@@ -1,12 +1,21 @@
 """`predict` and `recommend`, on runs whose costs are known formulas. What they print is in tests/screens."""
 
+import math
+import re
 from pathlib import Path
 
 import pytest
 from cli.known_runs import SIZES, cases, write
+from screens.text_file import printed as text_on
+from screens.text_file import terminal
 
+from harness.analysis.fitted_laws import Prediction
+from harness.analysis.predict import Candidate, Recommendation, SizeRequest, probabilities_of_least
 from harness.cli.commands import main
-from harness.sweep_axes import Case
+from harness.cli.predict import recommendation
+from harness.fit.laws import Range
+from harness.report.document import show
+from harness.sweep_axes import Case, Setting
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +44,34 @@ def test_somebodys_own_layer_without_heads_is_predicted_at_its_one(
 def test_a_setting_is_compared_as_a_number(value: str, run: Path) -> None:
     size = ["seq_len=1024", "d_model=256", "num_heads=8"]
     assert main(["predict", str(run), "impl=attention.fused", *size, value]) == 0
+
+
+def ranked(*times: Prediction) -> Recommendation:
+    candidates = tuple(Candidate(f"layer.{at}", time, None) for at, time in enumerate(times))
+    first, second = times[:2]
+    ratio = Range(second.value / first.value, 0.0, math.inf)
+    return Recommendation(candidates, (), (), probabilities_of_least(times), ratio)
+
+
+def printed(found: Recommendation) -> str:
+    where = SizeRequest((512, 256, 8, 1), Setting())
+    console = terminal()
+    show(recommendation(found, where, None), console)
+    return text_on(console)
+
+
+def test_a_prediction_too_uncertain_is_said_to_be_that_and_has_no_number() -> None:
+    sure, vague = Prediction(1e-3, 0.9e-3, 1.1e-3, False), Prediction(1.0, 1e-4, 1e4, False)
+    text = printed(ranked(sure, vague))
+    assert "The time of layer.1 is too uncertain to predict; " in text
+    (row,) = [line for line in text.splitlines() if line.startswith("layer.1 ")]
+    assert row.split()[1:5] == ["too", "uncertain", "to", "predict"]
+    assert printed(ranked(vague, vague)).startswith("No recommendation at n = 512")
+
+
+def test_layers_are_ordered_by_expected_time_with_the_probability_of_each() -> None:
+    alike = Prediction(1e-3, 0.9e-3, 1.1e-3, False)
+    text = printed(ranked(alike, alike, alike))
+    assert text.startswith("No clear recommendation at n = 512")
+    assert "by expected time\n" in text
+    assert len(re.findall(r"0\.3[34]", text)) == 4, "each layer's, and the first one's in the sentence"

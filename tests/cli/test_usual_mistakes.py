@@ -3,6 +3,7 @@
 import contextlib
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,10 @@ from harness.cli.parsers import parse_options
 from harness.config import compose
 from harness.errors import UsageError
 from harness.key_value_options import Key, bytes_in, read_keys, usable_cpus, whole
+from harness.measure.outcome import TrialOutcome
+from harness.measure.session import CPU_BUILD, Session
 from harness.results.run_directory import check_new
+from harness.sweep_axes import OWN_ENVIRONMENT
 
 POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 
@@ -65,6 +69,7 @@ def test_keys_outside_of_sweeps_take_the_same_words() -> None:
     [
         ("heads=8", "unknown key 'heads'; did you mean 'num_heads'?"),
         ("batch=8", "unknown key 'batch'; did you mean 'batch_size'?"),
+        ("causal=true", "unknown key 'causal'; did you mean mask=causal?"),
         ("hidden_size=8", "unknown key 'hidden_size'; did you mean 'd_model'?"),
         ("impl=glob(attn.*)", "impl=glob(attn.*): no impl matches; did you mean 'impl=attention.*'?"),
         ("impl=attn.*", "impl=attn.*: no impl matches; did you mean 'impl=attention.*'?"),
@@ -179,6 +184,18 @@ def test_a_prediction_of_a_layer_that_was_not_measured_says_so() -> None:
 def test_a_directory_that_root_cannot_write_to_either_is_refused_before_anything_is_measured() -> None:
     with pytest.raises(UsageError, match=r"^out=/proc/x: /proc cannot be written to$"):
         check_new(Path("/proc/x"))
+
+
+@pytest.mark.parametrize(("cuda", "adds"), [("12.8", ""), (None, f"; {CPU_BUILD}")])
+def test_a_gpu_that_torch_cannot_use_is_told_from_a_cpu_build_of_torch(cuda: str | None, adds: str) -> None:
+    answer = TrialOutcome("ok", None, {"gpu": None, "cuda": cuda})
+    config = compose(["device=cuda"])
+    executor = SimpleNamespace(environments=(OWN_ENVIRONMENT,), ask=lambda purpose: answer)
+    executor.within = lambda environment: executor
+    session = Session(executor, config.precision, 0)  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as caught:
+        session.check_devices(config)
+    assert str(caught.value) == f"device=cuda: torch sees no CUDA device here{adds}"
 
 
 @pytest.mark.usefixtures("forked_servers")

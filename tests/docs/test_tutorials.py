@@ -20,25 +20,30 @@ PAGES = [
     if "```" in page.read_text(encoding="utf-8")
 ]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
-_FENCE = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r'^```(bash|python)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A fenced block of code: its language, and its text."""
+    """A fenced block of code: its language, the name of the file that a reader makes of it, if any, and its text."""
 
     language: str
+    file: str
     text: str
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The blocks of a page that are run, in their order."""
-    return (Block(*found.groups()) for found in _FENCE.finditer(page.read_text(encoding="utf-8")))
+    """The blocks of a page that are run or written to a file, in their order."""
+    return (Block(*found.groups(default="")) for found in _FENCE.finditer(page.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
-        run(["bash", "-euc", block.text] if block.language == "bash" else [sys.executable, "-c", block.text], tmp_path)
+        if block.file:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        else:
+            shell = ["bash", "-euc"] if block.language == "bash" else [sys.executable, "-c"]
+            run([*shell, block.text], tmp_path)
     assert any(blocks(page))
 
 

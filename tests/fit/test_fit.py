@@ -7,7 +7,7 @@ import pytest
 from fit.costs import DOUBLING, attention, grid, law_name, noisy
 
 from harness.fit.fit_law import fit_law, left_out_errors
-from harness.fit.laws import Sizes, candidate_terms, shrunken_spreads
+from harness.fit.laws import Sizes, candidate_terms, shrunken_errors
 from harness.polynomial import Term
 
 ATTENTION = {Term(n=1, d=2): 8e-13, Term(n=2, d=1): 4e-13}
@@ -126,15 +126,15 @@ def test_a_point_that_is_known_badly_says_little() -> None:
     points = grid()
     costs = points.n * 1e-6
     costs[3] *= 3
-    spreads = np.where(np.arange(6) == 3, 1.0, 0.0)
-    law = fit_law(points, costs, spreads, expected=(Term(), Term(n=1), Term(n=2)))
+    errors = np.where(np.arange(6) == 3, 1.0, 0.0)
+    law = fit_law(points, costs, errors, expected=(Term(), Term(n=1), Term(n=2)))
     assert max(law.terms) == Term(n=1)
     assert law(Sizes.of([(2048, 256, 1, 1)]))[0] == pytest.approx(2048e-6, rel=0.02)
 
 
 def test_spreads_are_drawn_halfway_to_their_median() -> None:
-    assert shrunken_spreads(np.array([0.01, 0.04, 0.16])) == pytest.approx([0.02, 0.04, 0.08])
-    assert (shrunken_spreads(np.zeros(3)) > 0).all()
+    assert shrunken_errors(np.array([0.01, 0.04, 0.16])) == pytest.approx([0.02, 0.04, 0.08])
+    assert (shrunken_errors(np.zeros(3)) > 0).all()
 
 
 def test_expected_terms_are_kept_while_they_explain_the_costs_and_given_up_when_they_do_not() -> None:

@@ -67,16 +67,16 @@ def test_blocks_that_follow_no_law_leave_the_cost_unknown() -> None:
 
 def test_the_cost_of_page_faults_is_predicted_from_sizes_that_pay_none() -> None:
     costs = noisy(times(SEEN), 0.02, 1)
-    spreads = np.full(len(SEEN), 0.02)
+    errors = np.full(len(SEEN), 0.02)
     size = Sizes.of([(2048, 128, 8, 1)])
-    without, with_faults = (fit_pieces(SEEN, costs, spreads, known=known) for known in (None, faults_of(SEEN)))
+    without, with_faults = (fit_pieces(SEEN, costs, errors, known=known) for known in (None, faults_of(SEEN)))
     assert without(size) / times(size) - 1 < -0.5
     assert with_faults(size) / times(size) - 1 == pytest.approx(0, abs=0.1)
 
 
 def test_one_law_holds_for_sizes_that_pay_page_faults_and_sizes_that_do_not() -> None:
-    costs, spreads = noisy(times(ALL), 0.02, 1), np.full(len(ALL), 0.02)
-    without, law = (fit_pieces(ALL, costs, spreads, known=known) for known in (None, faults_of(ALL)))
+    costs, errors = noisy(times(ALL), 0.02, 1), np.full(len(ALL), 0.02)
+    without, law = (fit_pieces(ALL, costs, errors, known=known) for known in (None, faults_of(ALL)))
     assert not without.determined
     assert law.determined
     assert not law.breaks
@@ -95,10 +95,10 @@ def test_the_exponent_of_a_time_counts_its_page_faults() -> None:
 
 def test_blocks_larger_than_any_measured_that_are_not_mapped_may_fault_too() -> None:
     costs = attention(SEEN, 1e11)
-    spreads = np.full(len(SEEN), 0.01)
-    law = fit_pieces(SEEN, costs, spreads, known=faults_of(SEEN, 2**33))
-    plain = predictor(SEEN, costs, spreads, law=fit_pieces(SEEN, costs, spreads))(2048, 128, 8)
-    wary = predictor(SEEN, costs, spreads, law=law)(2048, 128, 8)
+    errors = np.full(len(SEEN), 0.01)
+    law = fit_pieces(SEEN, costs, errors, known=faults_of(SEEN, 2**33))
+    plain = predictor(SEEN, costs, errors, law=fit_pieces(SEEN, costs, errors))(2048, 128, 8)
+    wary = predictor(SEEN, costs, errors, law=law)(2048, 128, 8)
     every = 3 * 4 * 8 * 2048**2 / PAGE_BYTES * PAGE_S
     assert wary.value - plain.value == pytest.approx(0.2 * every, rel=0.1)
     assert wary.hi > plain.value + 0.5 * every
@@ -114,10 +114,10 @@ def test_an_allocator_that_keeps_all_memory_pays_nothing() -> None:
 
 
 def test_without_knowledge_of_page_faults_predictions_are_less_certain() -> None:
-    costs, spreads = noisy(attention(SEEN, 1e11), 0.02, 1), np.full(len(SEEN), 0.02)
-    unknown = predictor(SEEN, costs, spreads)(2048, 128, 2)
+    costs, errors = noisy(attention(SEEN, 1e11), 0.02, 1), np.full(len(SEEN), 0.02)
+    unknown = predictor(SEEN, costs, errors)(2048, 128, 2)
     steady = page_faults(SEEN, blocks_of(SEEN), [0] * len(SEEN), (PAGE_S, 0.05), None)
-    known = predictor(SEEN, costs, spreads, law=fit_pieces(SEEN, costs, spreads, known=steady))(2048, 128, 2)
+    known = predictor(SEEN, costs, errors, law=fit_pieces(SEEN, costs, errors, known=steady))(2048, 128, 2)
     assert unknown.hi / unknown.lo > 1.3 * known.hi / known.lo
 
 

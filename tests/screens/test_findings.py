@@ -90,6 +90,22 @@ def test_cost_models_and_predictions_are_tables(snapshot: SnapshotAssertion) -> 
     assert "\n\n".join(text) == snapshot
 
 
+def test_a_reason_that_several_cost_models_or_claims_share_is_told_once_with_their_layers() -> None:
+    time, _ = some_findings(some_lines()).laws
+    vague = replace(time, law=replace(time.law, determined=False, reason="n takes 2 values"))
+    other = replace(vague, series=replace(vague.series, impl="rnn.torch"))
+    memory = replace(other, series=replace(other.series, metric="memory"))
+    table = costs.laws_table([time, vague, other, memory])
+    assert table.notes == [
+        "undetermined: n takes 2 values: time of attention.fused, rnn.torch; peak memory of rnn.torch"
+    ]
+    assert table_text(table).count("n takes 2 values") == 1
+    of = [*measured("attention.fused", attention), *measured("attention.naive", attention)]
+    text = table_text(claims.claims_table(verdicts(of, [])))
+    assert text.count("it has no law of time") == 1
+    assert "it has no law of time: time of attention.fused, attention.naive" in text
+
+
 def test_a_papers_claims_and_figures_stand_beside_what_was_measured(snapshot: SnapshotAssertion) -> None:
     table = {
         **{"title": "Depth | and time", "quantity": "time_ms", "source": "table 1", "second_hand": "from hearsay"},

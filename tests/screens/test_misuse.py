@@ -17,6 +17,7 @@ from syrupy import SnapshotAssertion
 
 from harness.cli.commands import main
 from harness.gate.baseline import write_baseline
+from harness.measure.session import CPU_BUILD
 from harness.sweep_axes import Case
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
@@ -44,7 +45,8 @@ MISUSE = {
         *("sweep --config-dir", "sweep --config-dir absent", "sweep out=taken", "sweep out=taken/run", "sweep out="),
         *("sweep out=/proc/absent", "sweep wait=false", "sweep retry=tiemout", "sweep retry=ok", "sweep grow=seqlen"),
         *("sweep grow=threads", "sweep impl=absent_module:Layer", "sweep impl=./mine.py:Nope"),
-        *("sweep impl=./claims.py:Exponent", "sweep impl=./claims.py:Name"),
+        *("sweep impl=./claims.py:Exponent", "sweep impl=./claims.py:Name", "verify impl=./claims.py:Refers"),
+        *("sweep causal=true", "sweep impl=mine.Good", "sweep impl=mine", "sweep impl=sdpa"),
         *("sweep impl=./claims.py:Order", f"sweep out={LETTERS}", f"sweep seq_len={BRACKETS}", "sweep 'a\nb=1'"),
         *("sweep points=3", "sweep 'points=[{}]'", "sweep 'points=[{seq_len:512},{batch_size:3}]'"),
         *("sweep 'points=[{seq_ln:512}]'", "sweep 'points=[{impl:a}]'", "sweep 'points=[{seq_len:[1,2]}]'"),
@@ -158,6 +160,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (here / "mine.py").write_text(LAYERS)
     claims = {"Exponent": '{"work": "2nd^x"}', "Name": '{"wrok": "2nd²"}', "Order": '{"work": "O(nd²)"}'}
     classes = [f"class {name}(torch.nn.Identity):\n    claims = {claim}\n" for name, claim in claims.items()]
+    classes += ["class Refers(torch.nn.Identity):\n    reference = 'attention.nive'\n"]
     (here / "claims.py").write_text("".join(["import torch\n", *classes]))
     (here / "kept" / "base").mkdir(parents=True)
     (here / "kept" / "base" / "config.yaml").write_text("mine")
@@ -202,8 +205,12 @@ def test_a_mistake_gets_one_line(
 
 
 def _short(text: str) -> str:
-    """The text without what git says, and with an ellipsis for arguments that are long on purpose."""
+    """The text without what git says, what torch is here, and how many names a list leaves out.
+
+    Arguments that are long on purpose get an ellipsis.
+    """
     text = re.sub("fatal: .*", "GIT'S MESSAGE", text)
+    text = re.sub(r"and \d+ more", "and N more", text.replace(f"; {CPU_BUILD}", ""))
     for long in (DIGITS, LETTERS, BRACKETS, "word " * 129):
         text = text.replace(long, f"{long[:8]}…")
     return text.rstrip("\n").replace("\n", "\\n")

@@ -84,7 +84,7 @@ def population(
         spreads, numbers, times_s = (
             np.concatenate([getattr(one, name) for one in found]) for name in ("spreads", "numbers", "time_s")
         )
-        down, up = ends = np.concatenate([one.alone for one in found], axis=1)
+        down, up = ends = np.concatenate([one.own_distances for one in found], axis=1)
         if not alone:
             down, up = noise_prior.learn(spreads, numbers, times_s).log_distances(spreads, numbers, times_s, ends)
         error = np.log(times_s) - log_times - np.array([truth for *_, truth in drawn])

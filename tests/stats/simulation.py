@@ -7,7 +7,7 @@ from stats.noise import Draw
 
 from harness.config import Precision
 from harness.stats.estimate import confirmed
-from harness.stats.interval import LEVEL, count_alone, half_widths, log_distances_to_ends, low_quantile
+from harness.stats.interval import LEVEL, half_widths, log_distances_to_ends, low_quantile, suffice
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def is_precise(narrow: list[bool], limits: Precision) -> bool:
 def stops_after(logs: np.ndarray, quiet: np.ndarray, limits: Precision) -> int:
     """How many of the trials (N,) are taken, of which some are `quiet` (N,)."""
     so_far = np.cumsum(quiet)
-    counted = [int(count) if count_alone(count, i) else i for i, count in enumerate(so_far, start=1)]
+    counted = [int(count) if suffice(count, i) else i for i, count in enumerate(so_far, start=1)]
     widths = half_widths(np.exp(logs).tolist(), quiet.tolist(), limits.min_rounds)
     narrow = [
         width <= limits.target and count >= limits.min_rounds for width, count in zip(widths, so_far, strict=True)

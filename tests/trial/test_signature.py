@@ -119,10 +119,15 @@ def test_the_layers_of_the_project_pass() -> None:
 
 
 @pytest.mark.usefixtures("forked_servers")
-def test_a_dry_run_names_the_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_a_dry_run_names_the_mistake_and_exits_as_a_sweep_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
     monkeypatch.chdir(tmp_path)
     impls = ",".join(f"{__file__}:{name}" for name in ("Plain", "Dim", "Kernel"))
-    assert main(["sweep", "--dry-run", f"impl={impls}", "seq_len=64", "d_model=64", "num_heads=4"]) == 0
+    sizes = ["seq_len=64", "d_model=64", "num_heads=4"]
+    assert main(["sweep", "--dry-run", f"impl={impls}", *sizes]) == 3
     printed = " ".join(capsys.readouterr().out.split())
     for layer_class in (Plain, Dim, Kernel):
         assert f"TypeError: {MISTAKES[layer_class]}" in printed
+    assert main(["sweep", "--dry-run", f"impl={__file__}:Good,{__file__}:Plain", *sizes]) == 3
+    assert main(["sweep", "--dry-run", f"impl={__file__}:Good", *sizes]) == 0

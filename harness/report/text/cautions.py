@@ -161,7 +161,7 @@ def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
         )
         cause = line.bimodal_cause or "nothing that was recorded tells them apart"
         text.append(f"bimodal: {_cases([line])}: {fast} in some trials, {slow} in others; {cause}.")
-    return _at_most(text, "bimodal cases")
+    return _at_most(text, "bimodal case")
 
 
 def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
@@ -199,7 +199,7 @@ def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
     ends = limits_reached(lines)
     shown = {line.case for alike in ends.values() for line in alike}
     failed = [line for line in lines if line.status != "ok" and line.case not in shown]
-    text = _at_most(list(ends), "ends of what was measured")
+    text = _at_most(list(ends), "layer with a limit")
     for status, alike in grouped(failed, lambda line: line.status).items():
         text += _joined(alike, "reason", status)
     return [*text, *filter(None, [absent])]
@@ -208,17 +208,17 @@ def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
 def _joined(lines: Sequence[CaseResult], column: str, kind: str) -> list[str]:
     """One sentence for each text in the column: `kind: the first case and how many more: text`."""
     groups = grouped(lines, lambda line: getattr(line, column) or "")
-    return _at_most([f"{kind}: {_cases(alike)}: {reason}" for reason, alike in groups.items()], "reasons")
+    return _at_most([f"{kind}: {_cases(alike)}: {reason}" for reason, alike in groups.items()], "reason")
 
 
-def _at_most(remarks: Sequence[str], of_what: str) -> list[str]:
-    more = [f"and {len(remarks) - _MOST} more {of_what}: see summary.csv"] if len(remarks) > _MOST else []
-    return [*remarks[:_MOST], *more]
+def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
+    left = formatting.counted(len(remarks) - _MOST, f"more {noun}")
+    return [*remarks[:_MOST], *([f"and {left}: see summary.csv"] if len(remarks) > _MOST else [])]
 
 
 def _cases(lines: Sequence[CaseResult]) -> str:
     """The first case and how many more."""
-    first, more = lines[0], f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    first, more = lines[0], f" and {formatting.counted(len(lines) - 1, 'more case')}" if len(lines) > 1 else ""
     return f"{first.impl} n={first.seq_len} d={first.d_model} h={first.num_heads}{more}"
 
 
@@ -240,7 +240,7 @@ def failures_table(lines: Iterable[CaseResult]) -> Table:
 def _named(lines: Sequence[CaseResult]) -> str:
     named = [f"n={line.seq_len} d={line.d_model} h={line.num_heads} {line.mode}" for line in lines[:_MOST_NAMED]]
     more = len(lines) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    return ", ".join(named) + (f" and {formatting.counted(more, 'more case')}" if more else "")
 
 
 def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
@@ -280,7 +280,7 @@ def verification_summary(found: VerificationResult) -> Iterator[str]:
     """Lines about the whole verification.
 
     First come the failed cases in full, then a line for each layer. Notes follow on what errors are relative to, and
-    on what layers without a reference were compared with.
+    on each layer without a reference.
     """
     bad = [(case, outcome) for case, outcome in found if outcome["status"] not in _FINE]
     yield from (*verification_lines(bad), *([""] if bad else []))
@@ -292,10 +292,12 @@ def verification_summary(found: VerificationResult) -> Iterator[str]:
     fine = [(outcome["against"], name) for name in of_impl for outcome in of_impl[name] if outcome["status"] == "ok"]
     if fine:
         yield from ("", "An error is relative to the reference's norm, beside what is tolerated.")
-    for against, alike in grouped(dict.fromkeys(fine), itemgetter(0)).items():
+    for against, name in dict.fromkeys(fine):
         if " " in against:  # a phrase, not the name of a reference class
-            names = ", ".join(name for _, name in alike)
-            yield from _wrapped(f"Without a reference, compared with {against}: {names}.")
+            yield from _wrapped(
+                f"{name} has no reference: compared with {against}, a wrong formula passes. "
+                "Write reference = OtherClass in its class: plain operations, the same weights."
+            )
 
 
 def verification_lines(found: VerificationResult) -> Iterator[str]:

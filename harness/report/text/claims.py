@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from harness import formatting
 from harness.analysis.analyse import PublishedFindings
-from harness.analysis.claim_rules import NOT_MEASURED, REFUTED
+from harness.analysis.claim_rules import NOT_MEASURED, REFUTED, UNDETERMINED
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.published_claims import FigureComparison, JudgedClaim
 from harness.analysis.published_papers import QUANTITIES as PAPER_QUANTITIES
@@ -56,13 +56,28 @@ def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
     """The verdicts as a table with a group for each layer and setting."""
     where = setting_label(one.setting for one in verdicts)
     columns = {"layer, quantity": "claim", "verdict": "verdict", "claimed": "formula", "measured": "formula"}
+    vague = grouped((one for one in verdicts if one.verdict == UNDETERMINED), attrgetter("reason"))
+    shared = {reason: alike for reason, alike in vague.items() if len(alike) > 1}
+    number = {reason: at for at, reason in enumerate(shared, 1)}
+    notes = [f"{reason}: {'; '.join(_layers_by_claim(alike))}" for reason, alike in shared.items()]
     groups: Groups = {
-        (Cell(impl, "layer", aside=at),): [
-            (claim_name(one.quantity), one.verdict, one.claimed, one.measured, one.reason) for one in members
-        ]
+        (Cell(impl, "layer", aside=at),): [_claim_row(one, number.get(one.reason)) for one in members]
         for (impl, at), members in grouped(verdicts, lambda one: (one.impl, where(one.setting))).items()
     }
-    return Table({**columns, "why": "why"}, groups=groups)
+    return Table({**columns, "why": "why"}, groups=groups, notes=notes)
+
+
+def _layers_by_claim(verdicts: Iterable[ClaimVerdict]) -> Iterator[str]:
+    """The layers of the verdicts, each once: `time of rnn.torch, attention.fused`."""
+    for quantity, alike in grouped(verdicts, attrgetter("quantity")).items():
+        yield f"{claim_name(quantity)} of {', '.join(dict.fromkeys(one.impl for one in alike))}"
+
+
+def _claim_row(one: ClaimVerdict, note: int | None) -> Row:
+    """A row of the table of claims. A reason that several undetermined claims share is a note below the table."""
+    is_shared = one.verdict == UNDETERMINED and note is not None
+    why = Cell(f"note {note}" if is_shared else one.reason)
+    return claim_name(one.quantity), one.verdict, one.claimed, one.measured, why
 
 
 def claims_overview(verdicts: Sequence[ClaimVerdict]) -> Table:

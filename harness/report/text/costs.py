@@ -4,7 +4,7 @@ Each sentence is written here once, and the reports show it in several places.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -82,6 +82,10 @@ def crossover_sentence(c: Crossover) -> str:
     return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
 
 
+CROSSOVER_INTERVALS = (
+    "In brackets: the joint 95 % interval of each n. Joint means that in at least 95 of 100 runs, no crossover is "
+    "called wrongly."
+)
 SCALING_EXPONENT = "doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
 
 # The most layers named where none is the fastest.
@@ -240,7 +244,7 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
     if close:
         names = [first.impl, *close][:_MOST_NAMED]
         more = len(close) + 1 - len(names)
-        last = f"{more} more" if more else names.pop()
+        last = formatting.counted(more, "more layer") if more else names.pop()
         text = f"{', '.join(names)} and {last} are within measurement error (~)."
         return f"Fastest at n={first.seq_len}: no clear winner. {text}"
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
@@ -262,7 +266,7 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     others = [c for c in pairs if c not in open_pairs]
     surest = sorted(others, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))[:_MOST_PAIRS]
     left = len(others) - len(surest)
-    more = [f"And {left} more pair{'s' if left > 1 else ''}: see crossovers.csv."] if left else []
+    more = [f"And {formatting.counted(left, 'more crossover')}: see crossovers.csv."] if left else []
     if open_pairs:
         names = " and ".join(filter(None, (", ".join(c.slower for c in open_pairs[:-1]), open_pairs[-1].slower)))
         more.append(f"Undecided at every n: {rnn} against {names}.")
@@ -315,16 +319,29 @@ def laws_table(laws: Sequence[FittedLaw]) -> Table:
     where = setting_label(fitted.series.setting for fitted in laws)
     of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
     exponents = {"exponent of n": "n", "exponent of d": "n", "cross-validation error": "n"}
-    groups: Groups = {(Cell(name),): [_law_row(fitted, where) for fitted in alike] for name, alike in of_metric.items()}
-    return Table({"layer": "layer", "cost model": "formula", **exponents}, groups=groups)
+    vague = grouped((fitted for fitted in laws if not fitted.law.determined), lambda fitted: fitted.law.reason)
+    number = {reason: at for at, reason in enumerate(vague, 1)}
+    notes = [f"undetermined: {reason}: {'; '.join(_names_by_metric(alike))}" for reason, alike in vague.items()]
+    groups: Groups = {
+        (Cell(name),): [_law_row(fitted, where, number.get(fitted.law.reason)) for fitted in alike]
+        for name, alike in of_metric.items()
+    }
+    return Table({"layer": "layer", "cost model": "formula", **exponents}, groups=groups, notes=notes)
 
 
-def _law_row(fitted: FittedLaw, where: Callable[[Setting], str]) -> Row:
+def _names_by_metric(laws: Iterable[FittedLaw]) -> Iterator[str]:
+    """The layers of the cost models, each once: `time of rnn.torch, attention.fused`."""
+    for metric, alike in grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric]).items():
+        yield f"{metric} of {', '.join(dict.fromkeys(fitted.series.impl for fitted in alike))}"
+
+
+def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | None) -> Row:
     law, error = fitted.law, fitted.law.cv_error
+    kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
     formula = Cell(
         law_formula(fitted),
-        aside=" ".join(filter(None, ("exact" if law.exact else "", break_text(fitted)))),
-        why="" if law.determined else f"not determined: {law.reason}",
+        aside=" ".join(filter(None, kinds)),
+        note=None if law.determined else note,
         details=coefficient_texts(fitted),
     )
     return (

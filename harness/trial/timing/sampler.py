@@ -19,8 +19,9 @@ LEAST_CALL_S = 1e-7
 CLOCK_SHARE = 100
 # Long enough to span a few short calls, short enough that many samples see different moments of the machine.
 MIN_SAMPLE_S = 0.5e-3
-# The value of a trial is made of blocks of as many samples: see `harness.stats.estimate.BLOCK`. More samples of a long
-# call say nothing new: over four default sweeps, the values of trials spread alike with three samples and with five.
+# The value of a trial is made of stretches of as many samples: see `harness.stats.estimate.STRETCH`. More samples of a
+# long call say nothing new: over four default sweeps, the values of trials differed alike with three samples and with
+# five.
 MIN_SAMPLES = 3
 # After a probe, the caches must be refilled. In a sample this long, that time is negligible.
 LONG_SAMPLE_S = 20e-3
