@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness import layer_lookup
 from harness.analysis.fitted_laws import fit_laws
 from harness.config import SweepConfig
 from harness.errors import UsageError
@@ -26,9 +27,9 @@ from harness.gate.compared_sides import session_of_side
 from harness.gate.history_file import CommitLine, CostModel, MeasuredCase, Ratio, SideBySide, Writer
 from harness.machine import kind_of_machine, versions_text
 from harness.measure.executor import Executor
+from harness.measure.expected_time import kinds_of
 from harness.measure.fork_client import Runtime
 from harness.measure.interleaved import Side, Timing, take_block
-from harness.measure.scheduler import kinds_of
 from harness.measure.session import Session
 from harness.results.columns import FACT_NAMES, lines_of_records
 from harness.stats.paired_evidence import Rules, mean_ratio
@@ -131,7 +132,8 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
         if not described.ok:
             opened.layers[impl] = f"{described.status}: {described.reason}"
         elif file and Path(file).resolve().is_relative_to(tree.at):
-            has_heads[impl] = described.values["has_heads"]
+            own = layer_lookup.is_foreign(impl)
+            has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
         elif file and Path(file).resolve().is_relative_to(tree.top):
             opened.layers[impl] = "this commit does not have the layer"
         else:
