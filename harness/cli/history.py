@@ -62,7 +62,9 @@ def _add(options: argparse.Namespace) -> int:
     if known is None:
         config, settings = _configured(settings)
         anchor = anchor or commits[0].hash
-        header = Header(schema=SCHEMA, harness=harness.__version__, anchor=anchor, settings=settings)
+        header = Header.model_validate(
+            {"schema": SCHEMA, "harness": harness.__version__, "anchor": anchor, "settings": settings}
+        )
     else:
         header = known
         config, _ = _configured(header.settings)

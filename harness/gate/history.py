@@ -23,8 +23,8 @@ from harness.analysis.fitted_laws import fit_laws
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.gate.baseline import FindingId
-from harness.gate.compared_sides import session_of_side
-from harness.gate.history_file import CommitLine, CostModel, MeasuredCase, Ratio, SideBySide, Writer
+from harness.gate.compared_sides import is_absent, session_of_side
+from harness.gate.history_file import ABSENT, CommitLine, CostModel, MeasuredCase, Ratio, SideBySide, Writer
 from harness.machine import kind_of_machine, versions_text
 from harness.measure.executor import Executor
 from harness.measure.expected_time import kinds_of
@@ -130,12 +130,13 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
         described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
         file = described.values.get("file")
         if not described.ok:
-            opened.layers[impl] = f"{described.status}: {described.reason}"
+            absent = is_absent(impl, str(described.reason))
+            opened.layers[impl] = ABSENT if absent else f"{described.status}: {described.reason}"
         elif file and Path(file).resolve().is_relative_to(tree.at):
             own = layer_lookup.is_foreign(impl)
             has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
         elif file and Path(file).resolve().is_relative_to(tree.top):
-            opened.layers[impl] = "this commit does not have the layer"
+            opened.layers[impl] = ABSENT
         else:
             raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
     axes = {**config.axes, "impl": tuple(has_heads)}

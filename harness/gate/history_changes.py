@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from harness import formatting
 from harness.fit.laws import NORMAL
 from harness.gate.check_rules import judge_count, judge_kernel
-from harness.gate.history_file import CommitLine, History, Ratio
+from harness.gate.history_file import ABSENT, CommitLine, History, Ratio
 from harness.results.columns import COLUMNS, FACT_NAMES
 from harness.stats.paired_verdicts import Verdict
 from harness.stats.segmentation import Segment, segments, standard_errors
@@ -87,17 +88,15 @@ def fact_changes(history: History) -> list[FactChange]:
     """All changes of facts, layers and cost models, in the order of the commits."""
     found: list[FactChange] = []
     for key in dict.fromkeys(key for one in history.commits for key in one.cases):
-        found += _changes(history, key, "Status", lambda one, key=key: _status(one, key), _judge_status)
+        found += _changes(history, key, "Status", partial(_status, key), _judge_status)
         for name, title in FACT_NAMES.items():
-            value = lambda one, key=key, name=name: _fact(one, key, name)  # noqa: E731
-            judge = lambda was, now, name=name: _judge(name, was, now)  # noqa: E731
-            found += _changes(history, key, title, value, judge)
+            found += _changes(history, key, title, partial(_fact, key, name), partial(_judge, name))
     for impl in dict.fromkeys(_impl(key) for one in history.commits for key in one.cases):
-        found += _changes(history, f"impl={impl}", "Layer", lambda one, impl=impl: _layer(one, impl), _judge_status)
+        found += _changes(history, f"impl={impl}", "Layer", partial(_layer, impl), _judge_status)
     for key in dict.fromkeys(key for one in history.commits for key in one.models):
         subject, _, metric = key.rpartition(" of=")
         title = f"Cost model of {metric}"
-        found += _changes(history, subject, title, lambda one, key=key: _model(one, key), _judge_model)
+        found += _changes(history, subject, title, partial(_model, key), _judge_model)
     return sorted(found, key=lambda one: history.commits.index(one.at))
 
 
@@ -134,7 +133,7 @@ def _impl(key: str) -> str:
 _UNKNOWN, _MEASURED = "unknown", "measured"
 
 
-def _fact(one: CommitLine, key: str, name: str) -> Any:
+def _fact(key: str, name: str, one: CommitLine) -> Any:
     case = one.cases.get(key)
     if case is None or case.reason is not None:
         return None
@@ -142,18 +141,18 @@ def _fact(one: CommitLine, key: str, name: str) -> Any:
     return _UNKNOWN if found is None else found
 
 
-def _status(one: CommitLine, key: str) -> str | None:
+def _status(key: str, one: CommitLine) -> str | None:
     case = one.cases.get(key)
     return None if case is None else case.reason or _MEASURED
 
 
-def _layer(one: CommitLine, impl: str) -> str | None:
+def _layer(impl: str, one: CommitLine) -> str | None:
     if impl in one.layers:
         return one.layers[impl]
     return _MEASURED if any(_impl(key) == impl for key in one.cases) else None
 
 
-def _model(one: CommitLine, key: str) -> tuple[str, float | None] | None:
+def _model(key: str, one: CommitLine) -> tuple[str, float | None] | None:
     found = one.models.get(key)
     return None if found is None else (found.law, found.exponent_n)
 
@@ -166,7 +165,10 @@ def _judge(name: str, was: Any, now: Any) -> Verdict:
 
 
 def _judge_status(was: str, now: str) -> Verdict:
-    return Verdict.EQUIVALENT if _MEASURED not in (was, now) else Verdict.BETTER if now == _MEASURED else Verdict.WORSE
+    """A layer that comes or goes by intention is neither better nor worse."""
+    if ABSENT in (was, now) or _MEASURED not in (was, now):
+        return Verdict.EQUIVALENT
+    return Verdict.BETTER if now == _MEASURED else Verdict.WORSE
 
 
 def _judge_model(was: tuple[str, float | None], now: tuple[str, float | None]) -> Verdict:

@@ -19,6 +19,8 @@ from harness.errors import UsageError, usage_error_about
 from harness.file_validation import Damaged, OpenModel, checked
 
 SCHEMA = 1
+# Why a layer has no cases at a commit, if nothing is wrong with it.
+ABSENT = "this commit does not have the layer"
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
 _Fact = int | str | None
 

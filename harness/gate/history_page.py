@@ -23,7 +23,7 @@ from harness.gate.history_changes import (
 )
 from harness.gate.history_file import CommitLine, History, Ratio
 from harness.layer_lookup import is_foreign
-from harness.report.document import Cell, Groups, Table, grouped
+from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.html.chart_data import marker_symbols
 from harness.report.html.page import rendered
 from harness.results.columns import FACT_NAMES
@@ -151,7 +151,7 @@ def _latest(history: History, keys: Callable[[CommitLine], Any]) -> dict[str, tu
 
 def _facts_now(history: History) -> Table:
     cases = _latest(history, lambda one: {key: case for key, case in one.cases.items() if case.reason is None})
-    rows = []
+    rows: list[Row] = []
     for key, (at, case) in cases.items():
         known = [case.facts.get(name) for name in FACT_NAMES]
         texts = [
@@ -168,7 +168,7 @@ def _amount(name: str, value: int) -> str:
 
 
 def _models_now(history: History) -> Table:
-    rows = []
+    rows: list[Row] = []
     for key, (at, model) in _latest(history, lambda one: one.models).items():
         subject, _, metric = key.rpartition(" of=")
         exponent = "" if model.exponent_n is None else f"{model.exponent_n:.2f}"
@@ -211,7 +211,7 @@ def _commands(history: History, changes: Sequence[TimeChange]) -> Iterator[str]:
 
 
 def _commit_table(history: History) -> Table:
-    rows = []
+    rows: list[Row] = []
     for one in reversed(history.commits):
         reasons = Counter(case.reason for case in one.cases.values() if case.reason is not None)
         reasons.update(f"{impl}: {reason}" for impl, reason in one.layers.items())
