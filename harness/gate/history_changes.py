@@ -130,7 +130,7 @@ def _impl(key: str) -> str:
     return re.split(r" (?:seq_len|mode)=", key.removeprefix("impl="), maxsplit=1)[0]
 
 
-_UNKNOWN, _MEASURED = "unknown", "measured"
+_UNKNOWN, MEASURED = "unknown", "measured"
 
 
 def _fact(key: str, name: str, one: CommitLine) -> Any:
@@ -143,13 +143,13 @@ def _fact(key: str, name: str, one: CommitLine) -> Any:
 
 def _status(key: str, one: CommitLine) -> str | None:
     case = one.cases.get(key)
-    return None if case is None else case.reason or _MEASURED
+    return None if case is None else case.reason or MEASURED
 
 
 def _layer(impl: str, one: CommitLine) -> str | None:
     if impl in one.layers:
         return one.layers[impl]
-    return _MEASURED if any(_impl(key) == impl for key in one.cases) else None
+    return MEASURED if any(_impl(key) == impl for key in one.cases) else None
 
 
 def _model(key: str, one: CommitLine) -> tuple[str, float | None] | None:
@@ -166,9 +166,9 @@ def _judge(name: str, was: Any, now: Any) -> Verdict:
 
 def _judge_status(was: str, now: str) -> Verdict:
     """A layer that comes or goes by intention is neither better nor worse."""
-    if ABSENT in (was, now) or _MEASURED not in (was, now):
+    if ABSENT in (was, now) or MEASURED not in (was, now):
         return Verdict.EQUIVALENT
-    return Verdict.BETTER if now == _MEASURED else Verdict.WORSE
+    return Verdict.BETTER if now == MEASURED else Verdict.WORSE
 
 
 def _judge_model(was: tuple[str, float | None], now: tuple[str, float | None]) -> Verdict:

@@ -1,15 +1,18 @@
 """The page of a history: facts and exponents first, which are free of noise, then ratios of times and their changes."""
 
+import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness import formatting
 from harness.errors import UsageError
 from harness.gate.baseline import parse_case, parse_finding_id
+from harness.gate.compare import pair_label
 from harness.gate.history_changes import (
     CONFIRMED,
+    MEASURED,
     OPEN,
     Change,
     FactChange,
@@ -48,7 +51,7 @@ def history_page(history: History, threshold: float) -> tuple[str, list[Change],
     worse = unmeant(history, facts, times)
     sentences = list(_sentences(history, facts, times, worse))
     charts = [*_fact_charts(history), *_exponent_charts(history), *_ratio_charts(history, series, times)]
-    impls = {label(key).partition(" ")[0] for one in history.commits for key in one.cases}
+    impls = {_impl(key) for one in history.commits for key in one.cases}
     values = {
         "name": history.path.name,
         "about": _about(history),
@@ -72,7 +75,7 @@ def history_page(history: History, threshold: float) -> tuple[str, list[Change],
 
 def label(subject: str) -> str:
     """The readable form of the key of a case, a cost model or a layer."""
-    for read in (lambda: str(parse_case(subject)), lambda: parse_finding_id(f"{subject} of=time").subject):
+    for read in (lambda: pair_label(parse_case(subject)), lambda: parse_finding_id(f"{subject} of=time").subject):
         try:
             return read()
         except (ValueError, UsageError):
@@ -96,9 +99,9 @@ def _sentences(
     measured = sum(any(case.reason is None for case in one.cases.values()) for one in history.commits)
     yield f"{_plural(len(history.commits), 'commit')}, of which {measured} could be measured."
     commits = len({one.at.commit for one in facts})
-    yield f"{_plural(len(facts), 'change')} of facts and cost models, at {_plural(commits, 'commit')}."
+    yield f"{_plural(len(facts), 'change')} of facts, cost models and layers, at {_plural(commits, 'commit')}."
     counts = Counter(one.verdict for one in times)
-    yield "Steps of times: " + (", ".join(f"{number} {what}" for what, number in counts.items()) or "none") + "."
+    yield f"Steps of times: {', '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
 
 
 def _about(history: History) -> list[str]:
@@ -122,10 +125,22 @@ def _meaning(history: History, change: Change, word: str, kind: str) -> Cell:
 
 def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
     groups: Groups = {
-        (Cell(at.name, aside=at.date[:10]),): [_fact_row(history, one) for one in of_commit]
+        (Cell(at.name, aside=at.date[:10]),): [
+            _fact_row(history, alike) for alike in grouped(of_commit, _looks_of_change).values()
+        ]
         for at, of_commit in _by_commit(changes).values()
     }
-    return Table({"layer or case": "layer", "quantity": "", "before": "n", "now": "n", "": ""}, groups=groups)
+    return Table({"layer or case": "layer", "quantity": "", "before": "", "now": "", "": ""}, groups=groups)
+
+
+def _looks_of_change(one: FactChange) -> tuple[Any, ...]:
+    """What is alike in the cases of a layer that share a row: all but the size. A layer that is new has its own."""
+    layer = "" if one.quantity == "Layer" else _impl(one.subject)
+    return layer, one.quantity, one.was, one.now, one.verdict, one.is_over, one.before.commit
+
+
+def _impl(subject: str) -> str:
+    return label(subject).partition(" ")[0]
 
 
 def _by_commit(changes: Sequence[Any]) -> dict[str, tuple[CommitLine, list[Any]]]:
@@ -134,14 +149,19 @@ def _by_commit(changes: Sequence[Any]) -> dict[str, tuple[CommitLine, list[Any]]
     return {commit: (of_commit[0].at, of_commit) for commit, of_commit in reversed(held.items())}
 
 
-def _fact_row(history: History, one: FactChange) -> list[Cell | str]:
+def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]:
+    one = alike[0]
     notes = [f"or at one of {_plural(one.between, 'commit')} before it without a value"] if one.between else []
     notes += [f"other versions too: {one.versions}"] if one.versions else []
-    long = one.quantity in ("Status", "Layer")
-    now = Cell("not measurable", why=one.now) if long and one.now != "measured" else Cell(one.now)
-    was = Cell("not measurable", why=one.was) if long and one.was != "measured" else Cell(one.was)
-    name = Cell(label(one.subject), "layer", why="; ".join(notes))
-    return [name, one.quantity, was, now, _meaning(history, one, *_WORDS[one.verdict])]
+    names = list(dict.fromkeys(label(each.subject) for each in alike))
+    if one.quantity == "Status" and len(names) > 1:
+        names = [f"{_impl(one.subject)}, {len(names)} cases"]
+    was, now = (
+        Cell("not measurable", why=text) if one.quantity == "Status" and text != MEASURED else Cell(text)
+        for text in (one.was, one.now)
+    )
+    cell = Cell(", ".join(names), "layer", why="; ".join(notes))
+    return [cell, one.quantity, was, now, _meaning(history, one, *_WORDS[one.verdict])]
 
 
 def _latest(history: History, keys: Callable[[CommitLine], Any]) -> dict[str, tuple[CommitLine, Any]]:
@@ -174,9 +194,6 @@ def _models_now(history: History) -> Table:
         exponent = "" if model.exponent_n is None else f"{model.exponent_n:.2f}"
         rows.append([Cell(label(subject), "layer"), metric, Cell(model.law, "formula"), exponent, at.commit[:10]])
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
-
-
-_STEP_KINDS = {CONFIRMED: "confirmed"}
 
 
 def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
@@ -234,10 +251,10 @@ def _chart(section: str, number: int, title: str, about: str, series: Sequence[A
 
 
 def _fact_charts(history: History) -> Iterator[dict[str, Any]]:
-    """One chart for each count: its values over those of the first commit, at the largest length of each layer."""
+    """A chart of each count that changed: values over the first one, at the largest length of each layer."""
     largest: dict[str, str] = {}
     for key in dict.fromkeys(key for one in history.commits for key in one.cases):
-        largest[label(key).partition(" ")[0]] = key  # cases come in ascending order
+        largest[_impl(key)] = key  # cases come in ascending order
     number = 0
     for name, title in FACT_NAMES.items():
         series = []
@@ -247,8 +264,8 @@ def _fact_charts(history: History) -> Iterator[dict[str, Any]]:
             if known:
                 values = [value / known[0] if isinstance(value, int) else None for value in held]
                 texts = [_amount(name, value) if isinstance(value, int) else "" for value in held]
-                series.append(_line(history, impl, label(key), values, texts))
-        if series:
+                series.append(_line(history, impl, impl, values, texts))
+        if any(_changes(one) for one in series):
             yield _chart("facts", number, title.replace(" in bytes", ""), "Relative to the first commit.", series)
             number += 1
 
@@ -256,6 +273,10 @@ def _fact_charts(history: History) -> Iterator[dict[str, Any]]:
 def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> dict[str, Any]:
     hover = [f"{one.name}: {name}: {text}" for one, text in zip(history.commits, texts, strict=True)]
     return {"impl": impl, "name": name, "values": list(values), "text": hover}
+
+
+def _changes(series: Mapping[str, Any]) -> bool:
+    return len({value for value in series["values"] if value is not None}) > 1
 
 
 def _exponent_charts(history: History) -> Iterator[dict[str, Any]]:
@@ -270,8 +291,8 @@ def _exponent_charts(history: History) -> Iterator[dict[str, Any]]:
             values = [one.models[key].exponent_n if key in one.models else None for one in history.commits]
             if any(value is not None for value in values):
                 texts = ["" if value is None else f"exponent {value:.2f}" for value in values]
-                series.append(_line(history, subject.partition(" ")[0], subject, values, texts))
-        if series:
+                series.append(_line(history, _impl(subject), subject, values, texts))
+        if any(_changes(one) for one in series):
             about = "Scaling exponent in n at the largest length."
             yield _chart("exponents", number, metric if metric != "flops" else "FLOPs", about, series)
             number += 1
@@ -282,7 +303,7 @@ def _ratio_charts(
 ) -> Iterator[dict[str, Any]]:
     """One chart for each case: the change of its time against the anchor, in per cent, with the levels of segments."""
     for number, (key, of_case) in enumerate(grouped(series, lambda one: one.case).items()):
-        impl = label(key).partition(" ")[0]
+        impl = _impl(key)
         held = [_ratio_series(history, impl, one) for one in of_case]
         marks = [
             {"x": history.commits.index(one.at) - 0.5, "text": formatting.change(one.step), "verdict": one.verdict}
@@ -293,7 +314,7 @@ def _ratio_charts(
 
 
 def _percent(log_ratio: float | None) -> float | None:
-    return None if log_ratio is None else round(100 * (2.718281828459045**log_ratio - 1), 4)
+    return None if log_ratio is None else round(100 * math.expm1(log_ratio), 4)
 
 
 def _ratio_series(history: History, impl: str, one: TimeSeries) -> dict[str, Any]:
