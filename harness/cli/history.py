@@ -60,6 +60,8 @@ def _add(options: argparse.Namespace) -> int:
     known = read_history(options.file).header if _has_content(options.file) else None
     anchor = commit_of(own["anchor"]).hash if own["anchor"] else None
     if known is None:
+        if not any(text.startswith("impl=") for text in settings):
+            raise UsageError("name the layers whose history this is: impl=my.module:MyLayer")
         config, settings = _configured(settings)
         anchor = anchor or commits[0].hash
         header = Header.model_validate(

@@ -252,13 +252,14 @@ def _append(file: int, line: OpenModel) -> None:
 def open_history(path: Path, header: Header | None = None) -> Iterator[Writer]:
     """Open the file to append to it. A file that is new, or empty, begins with `header`, if given.
 
-    Removes what a killed writer left of its last line. Raises UsageError if another process writes to the file, and as
-    `read_history` does.
+    Removes what a killed writer left of its last line. A new file that has got no other line is removed at the end.
+    Raises UsageError if another process writes to the file, and as `read_history` does.
     """
     if header is None and not path.exists():
         read_history(path)  # which says how to make it
     with usage_error_about(path):
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if header else 0), 0o666)
+    begun = 0
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -266,6 +267,7 @@ def open_history(path: Path, header: Header | None = None) -> Iterator[Writer]:
             raise UsageError(f"{path}: another process writes to it: wait until it has ended") from error
         if header is not None and not os.fstat(file).st_size:
             _append(file, header)
+            begun = os.fstat(file).st_size
         content = file_io.read_bytes(path)
         history = _history(path, content)
         whole, torn = _complete(content)
@@ -275,4 +277,6 @@ def open_history(path: Path, header: Header | None = None) -> Iterator[Writer]:
             os.write(file, b"\n")
         yield Writer(file, history)
     finally:
+        if begun and os.fstat(file).st_size == begun:
+            path.unlink(missing_ok=True)
         os.close(file)

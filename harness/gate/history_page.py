@@ -35,6 +35,7 @@ from harness.stats.paired_verdicts import Verdict
 _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
 # An axis of commits has at most this many labels.
 _MOST_LABELS = 12
+_METRICS = {"flops": "FLOPs"}
 _WORDS = {
     Verdict.WORSE: ("worse", "bad"),
     Verdict.BETTER: ("better", "good"),
@@ -77,7 +78,7 @@ def label(subject: str) -> str:
     """The readable form of the key of a case, a cost model or a layer."""
     for read in (lambda: pair_label(parse_case(subject)), lambda: parse_finding_id(f"{subject} of=time").subject):
         try:
-            return read()
+            return read().removesuffix(" steady")  # the usual allocator of the command
         except (ValueError, UsageError):
             continue
     return subject.removeprefix("impl=")
@@ -101,7 +102,7 @@ def _sentences(
     commits = len({one.at.commit for one in facts})
     yield f"{_plural(len(facts), 'change')} of facts, cost models and layers, at {_plural(commits, 'commit')}."
     counts = Counter(one.verdict for one in times)
-    yield f"Steps of times: {', '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
+    yield f"Steps of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
 
 
 def _about(history: History) -> list[str]:
@@ -161,7 +162,7 @@ def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]
         for text in (one.was, one.now)
     )
     cell = Cell(", ".join(names), "layer", why="; ".join(notes))
-    return [cell, one.quantity, was, now, _meaning(history, one, *_WORDS[one.verdict])]
+    return [cell, one.quantity.removesuffix(" in bytes"), was, now, _meaning(history, one, *_WORDS[one.verdict])]
 
 
 def _latest(history: History, keys: Callable[[CommitLine], Any]) -> dict[str, tuple[CommitLine, Any]]:
@@ -192,7 +193,15 @@ def _models_now(history: History) -> Table:
     for key, (at, model) in _latest(history, lambda one: one.models).items():
         subject, _, metric = key.rpartition(" of=")
         exponent = "" if model.exponent_n is None else f"{model.exponent_n:.2f}"
-        rows.append([Cell(label(subject), "layer"), metric, Cell(model.law, "formula"), exponent, at.commit[:10]])
+        rows.append(
+            [
+                Cell(label(subject), "layer"),
+                _METRICS.get(metric, metric),
+                Cell(model.law, "formula"),
+                exponent,
+                at.commit[:10],
+            ]
+        )
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
 
 
@@ -294,7 +303,7 @@ def _exponent_charts(history: History) -> Iterator[dict[str, Any]]:
                 series.append(_line(history, _impl(subject), subject, values, texts))
         if any(_changes(one) for one in series):
             about = "Scaling exponent in n at the largest length."
-            yield _chart("exponents", number, metric if metric != "flops" else "FLOPs", about, series)
+            yield _chart("exponents", number, _METRICS.get(metric, metric), about, series)
             number += 1
 
 
@@ -306,11 +315,15 @@ def _ratio_charts(
         impl = _impl(key)
         held = [_ratio_series(history, impl, one) for one in of_case]
         marks = [
-            {"x": history.commits.index(one.at) - 0.5, "text": formatting.change(one.step), "verdict": one.verdict}
+            {"x": history.commits.index(one.at) - 0.5, "text": _mark(one), "verdict": one.verdict}
             for one in changes
             if one.case == key
         ]
         yield _chart("ratios", number, label(key), "Change of the time against the anchor.", held, marks=marks)
+
+
+def _mark(one: TimeChange) -> str:
+    return formatting.change(one.step) + ("" if one.verdict == CONFIRMED else " ?" if one.verdict == OPEN else " ✗")
 
 
 def _percent(log_ratio: float | None) -> float | None:

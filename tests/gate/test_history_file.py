@@ -44,6 +44,12 @@ def test_appending_changes_no_line(file: Path) -> None:
     assert file.read_text().startswith(before)
 
 
+def test_a_new_file_without_a_commit_does_not_stay(tmp_path: Path) -> None:
+    with open_history(tmp_path / "new.jsonl", HEADER):
+        pass
+    assert not (tmp_path / "new.jsonl").exists()
+
+
 @pytest.mark.parametrize("bytes_lost", [1, 2, 30])
 def test_a_line_that_was_cut_off_is_left_out_and_then_removed(file: Path, bytes_lost: int) -> None:
     with open_history(file) as writer:

@@ -41,8 +41,8 @@ function historyFigure(chart) {
   const shapes = (chart.marks ?? []).map((mark) => ({
     type: "line", x0: mark.x, x1: mark.x, yref: "paper", y0: 0, y1: 1, line: { color: colour(mark), width: 1.5, dash: "4px,3px" },
   }));
-  const annotations = (chart.marks ?? []).map((mark) => note(mark.x, 1, `${mark.text} ${mark.verdict}`, {
-    yref: "paper", yanchor: "bottom", xanchor: mark.x > data.commits.number / 2 ? "right" : "left", font: { size: 11, color: colour(mark) },
+  const annotations = (chart.marks ?? []).map((mark) => note(mark.x, 1, mark.text, {
+    yref: "paper", yanchor: "bottom", xanchor: "center", font: { size: 11, color: colour(mark) },
   }));
   const more = {
     height: ratios ? 300 : 320, hovermode: "closest", shapes, annotations, margin: { l: 56, r: 14, t: 24, b: 60 },
