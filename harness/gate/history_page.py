@@ -8,22 +8,10 @@ from typing import Any
 
 from harness import formatting
 from harness.errors import UsageError
+from harness.gate import history_changes
 from harness.gate.baseline import parse_case, parse_finding_id
 from harness.gate.compare import pair_label
-from harness.gate.history_changes import (
-    CONFIRMED,
-    MEASURED,
-    OPEN,
-    Change,
-    FactChange,
-    TimeChange,
-    TimeSeries,
-    fact_changes,
-    machine_text,
-    time_changes,
-    time_series,
-    unmeant,
-)
+from harness.gate.history_changes import CONFIRMED, MEASURED, OPEN, Change, FactChange, TimeChange, TimeSeries
 from harness.gate.history_file import CommitLine, History, Ratio
 from harness.layer_lookup import is_foreign
 from harness.report.document import Cell, Groups, Row, Table, grouped
@@ -47,9 +35,9 @@ _WORDS = {
 
 def history_page(history: History, threshold: float) -> tuple[str, list[Change], list[str]]:
     """The page's text, the changes for the worse that are not meant, and the page's first sentences."""
-    facts, series = fact_changes(history), time_series(history)
-    times = time_changes(history, series, threshold)
-    worse = unmeant(history, facts, times)
+    facts, series = history_changes.fact_changes(history), history_changes.time_series(history)
+    times = history_changes.time_changes(history, series, threshold)
+    worse = history_changes.unmeant(history, facts, times)
     sentences = list(_sentences(history, facts, times, worse))
     charts = [*_fact_charts(history), *_exponent_charts(history), *_ratio_charts(history, series, times)]
     impls = {_impl(key) for one in history.commits for key in one.cases}
@@ -107,7 +95,7 @@ def _sentences(
 
 def _about(history: History) -> list[str]:
     ends = [f"{one.commit[:10]} of {one.date[:10]}" for one in history.commits[:: max(1, len(history.commits) - 1)]]
-    kinds = dict.fromkeys(machine_text(one) for one in history.commits if one.machine)
+    kinds = dict.fromkeys(history_changes.machine_text(one) for one in history.commits if one.machine)
     torch = dict.fromkeys(one.versions["torch"] for one in history.commits if "torch" in one.versions)
     return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
 
