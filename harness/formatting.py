@@ -65,6 +65,11 @@ def share(value: float) -> str:
     return f"{100 * value:.0f} %" if abs(value) >= 0.0995 else f"{100 * value:.1f} %"
 
 
+def change(log_ratio: float) -> str:
+    """A log ratio as a change in per cent: `0.0488` -> `+5.0 %`."""
+    return f"{100 * math.expm1(log_ratio):+.1f} %"
+
+
 def between(lo: float, hi: float, text: Callable[[float], str]) -> str:
     """An interval: `1.98 ms to 2.40 ms`; with an unknown end `at least 1.98 ms` or the like."""
     if math.isfinite(lo) and math.isfinite(hi):

@@ -113,6 +113,19 @@ def versions_text(machine: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {version}" for name, version in {**found, **part(machine, "packages")}.items() if version)
 
 
+def kind_of_machine(machine: Mapping[str, Any]) -> dict[str, str]:
+    """The properties of the machine that stay the same from run to run."""
+    cpu, torch = part(machine, "cpu"), part(machine, "torch")
+    known = {
+        "processor": cpu.get("model"),
+        "threads": cpu.get("usable"),
+        "instructions": torch.get("cpu_capability"),
+        "gpu": torch.get("gpu"),
+        "python": machine.get("python"),
+    }
+    return {name: str(value) for name, value in known.items() if value is not None}
+
+
 def part(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """One part of a machine's description, such as `cpu`; empty if a damaged file holds anything else there."""
     found = machine.get(name)

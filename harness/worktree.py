@@ -90,10 +90,45 @@ def worktree(ref: str) -> Iterator[Worktree]:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit of a range: its full hash, and the first line of its message."""
+    """A commit: its full hash, and the first line of its message."""
 
     hash: str
     subject: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a commit lies in the history: the number of its first-parent ancestors, and its date in ISO 8601."""
+
+    number: int
+    date: str
+
+
+def _repository(what: str) -> Path:
+    return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{what} needs a git repository"))
+
+
+def commit_of(ref: str) -> Commit:
+    """The commit that `ref` names in the repository of the current directory. Raises UsageError if git knows none."""
+    top = _repository(ref)
+    # `--end-of-options`: a ref that begins with a dash must not be read as an option.
+    unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
+    found = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+    return Commit(found, _git(top, "log", "-1", "--format=%s", found, refused=ref))
+
+
+def place_of(commit: Commit) -> Place:
+    """Where the commit lies. Raises UsageError in a shallow clone, which lacks its ancestors."""
+    top, name = _repository(commit.hash), commit.hash[:10]
+    if _git(top, "rev-parse", "--is-shallow-repository", refused=name) == "true":
+        raise UsageError("this clone is shallow: type 'git fetch --unshallow' (actions/checkout: fetch-depth: 0)")
+    number = _git(top, "rev-list", "--count", "--first-parent", commit.hash, refused=name)
+    return Place(int(number), _git(top, "log", "-1", "--format=%cI", commit.hash, refused=name))
+
+
+def has_uncommitted_changes() -> bool:
+    """Whether a tracked file of the repository in the current directory differs from its commit."""
+    return bool(_git(_repository("HEAD"), "status", "--porcelain", "--untracked-files=no", refused="git status"))
 
 
 def commits_between(span: str) -> list[Commit]:
@@ -105,20 +140,14 @@ def commits_between(span: str) -> list[Commit]:
     good, dots, bad = span.partition("..")
     if not (good and dots and bad) or bad.startswith("."):
         raise UsageError(f"'{span}' is not of the form GOOD..BAD, such as v1.0..main")
-    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{span} needs a git repository"))
-    ends = []
-    for ref in (good, bad):
-        unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
-        ends.append(
-            _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
-        )
-    log = _git(top, "log", "--first-parent", "--format=%H%x00%s", f"{ends[0]}..{ends[1]}", refused=span)
+    top = _repository(span)
+    first, last = commit_of(good), commit_of(bad)
+    log = _git(top, "log", "--first-parent", "--format=%H%x00%s", f"{first.hash}..{last.hash}", refused=span)
     newest_first = [line.split("\0", 1) for line in log.splitlines()]
-    before = _git(top, "rev-list", "--first-parent", ends[1], refused=span).splitlines()
-    if not newest_first or ends[0] not in before:
+    before = _git(top, "rev-list", "--first-parent", last.hash, refused=span).splitlines()
+    if not newest_first or first.hash not in before:
         raise UsageError(f"{span}: the first parents of {bad} do not lead back to {good}: name an earlier commit first")
-    subject = _git(top, "log", "-1", "--format=%s", ends[0], refused=span)
-    return [Commit(ends[0], subject), *(Commit(*one) for one in reversed(newest_first))]
+    return [first, *(Commit(*one) for one in reversed(newest_first))]
 
 
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:

@@ -13,10 +13,11 @@ from harness import formatting
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.config import compose
 from harness.errors import UsageError
-from harness.gate.bisect import FACTS, BisectRequest, Findings, Step, bisect
+from harness.gate.bisect import BisectRequest, Findings, Step, bisect
 from harness.key_value_options import Key, present_option, read_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
+from harness.results.columns import FACT_NAMES
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.worktree import commits_between
@@ -59,12 +60,10 @@ def run_bisect(options: argparse.Namespace) -> int:
     return _show(request, found, str(out), console)
 
 
-def _percent(log_ratio: float) -> str:
-    return f"{100 * math.expm1(log_ratio):+.1f} %"
-
-
 def _interval(step: Step) -> str:
-    return f"{_percent(step.middle)} (95 % interval {_percent(step.lo)} – {_percent(step.hi)})"
+    return (
+        f"{formatting.change(step.middle)} (95 % interval {formatting.change(step.lo)} – {formatting.change(step.hi)})"
+    )
 
 
 def _show(request: BisectRequest, found: Findings, out: str, console: Console) -> int:
@@ -78,7 +77,7 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
 
     for fact, change in found.facts.items():
         again = "; it changes again later" if change.returns else ""
-        say(f"{FACTS[fact]} change from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
+        say(f"{FACT_NAMES[fact]} change from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
     if found.failure:
         say(f"not measurable: {found.failure}")
         return CASES_FAILED

@@ -30,6 +30,7 @@ GROUPS = {
         "baseline": "write what a run found to a file to commit, which `check` reads",
         "check": "measure a baseline's cases again and report what got worse: for CI",
         "bisect": "find the commit at which a layer's time, FLOPs or memory changed",
+        "history": "record what layers cost commit by commit, and draw it as one page",
     },
     "Explore": {
         "list": "list the layers that can be measured, or describe one of them",
@@ -51,7 +52,7 @@ DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130
 EXIT_STATUSES = {
     DONE: "done; for `check` and `compare`: nothing got worse",
-    1: "`check` or `compare` found something that got worse",
+    1: "`check`, `compare` or `history page` found something that got worse",
     USAGE: "the command cannot be carried out as given; the message says what to type",
     CASES_FAILED: "done, but some case is `incorrect`, `error`, `killed` or unfinished, or could not be measured",
     INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; the measurements so far are on disk",

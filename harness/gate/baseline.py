@@ -21,7 +21,7 @@ from harness.analysis.fitted_laws import METRICS, FittedLaw
 from harness.errors import UsageError, usage_error_about
 from harness.file_validation import Damaged, FileModel, checked, one_of
 from harness.fit.laws import Range
-from harness.machine import part
+from harness.machine import kind_of_machine, part
 from harness.report.document import grouped
 from harness.results.columns import COUNTS, CaseResult
 from harness.sweep_axes import AXES, DEFAULTS, FAILURES, FORMER_AXES, Case, Setting, readable
@@ -227,7 +227,7 @@ def baseline_of(
         harness=harness,
         torch=str(part(machine, "torch").get("version", "unknown")),
         seed=seed,
-        machine=_machine(machine),
+        machine=kind_of_machine(machine),
         cases={case: Facts.of(one) for case, one in sorted(cases.items())},
         laws={
             FindingId(one.series.impl, one.series.setting, one.series.metric): LawKept.of(
@@ -243,19 +243,6 @@ def baseline_of(
         },
         times_s={case: time_s for case, one in sorted(cases.items()) if (time_s := one.time_s) is not None},
     )
-
-
-def _machine(machine: Mapping[str, Any]) -> dict[str, str]:
-    """The properties of the machine that stay the same from run to run."""
-    cpu, torch = part(machine, "cpu"), part(machine, "torch")
-    known = {
-        "processor": cpu.get("model"),
-        "threads": cpu.get("usable"),
-        "instructions": torch.get("cpu_capability"),
-        "gpu": torch.get("gpu"),
-        "python": machine.get("python"),
-    }
-    return {name: str(value) for name, value in known.items() if value is not None}
 
 
 SCHEMA = 1

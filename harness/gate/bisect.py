@@ -30,6 +30,7 @@ from harness.measure.fork_client import Runtime
 from harness.measure.interleaved import Side, Timing, take_block
 from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory
+from harness.results.columns import FACT_NAMES
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
 from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import BlockFailed
@@ -37,13 +38,6 @@ from harness.sweep_axes import Case
 from harness.worktree import Commit, worktree
 
 ROWS = "bisect.jsonl"
-FACTS = {
-    "flops": "FLOPs",
-    "ops": "Operations",
-    "depth": "Sequential depth",
-    "peak_bytes": "Peak memory in bytes",
-    "backend": "Backends",
-}
 _CONFIRM, _NEIGHBOURS = 12, 8  # generations
 
 
@@ -112,7 +106,7 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
             if search.facts(at) is None:
                 found.failure = f"{request.commits[at].hash[:10]}: {search.failures[at]}"
                 return found
-        for name in FACTS:
+        for name in FACT_NAMES:
             change = first_change(last, lambda at, name=name: search.fact(at, name))  # type: ignore[misc]
             if change is not None:
                 found.facts[name] = change
@@ -193,7 +187,7 @@ class _Search:
             for _ in range(2):
                 done = executor.ask("facts", self.request.case)
                 if done.ok:
-                    return {"facts": {name: done.values.get(name) for name in FACTS}}
+                    return {"facts": {name: done.values.get(name) for name in FACT_NAMES}}
         return {"failure": f"{done.status}: {done.reason}"}
 
     def time(self, found: Findings) -> None:

@@ -332,14 +332,16 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
         return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"head: {head.status}: {head.reason}")
     if base.ok:
         return None
-    if _is_absent(impl, str(base.reason)):
+    if is_absent(impl, str(base.reason)):
         why = f"the layer does not exist at {ref}: there is nothing to compare it with"
         return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
     return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"at {ref}: {base.status}: {base.reason}")
 
 
-def _is_absent(impl: str, reason: str) -> bool:
+def is_absent(impl: str, reason: str) -> bool:
     """Whether the layer itself was not found, rather than something that its module imports."""
+    if not layer_lookup.is_foreign(impl) and reason == "ValueError: Empty module name":
+        return True  # the other registry lacks the name
     module, _, name = layer_lookup.target(impl).partition(":")
     missing = _NO_MODULE.search(reason)
     if missing is not None:

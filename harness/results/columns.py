@@ -214,6 +214,14 @@ def _table() -> dict[str, Column]:
 COLUMNS: dict[str, Column] = _table()
 # Exact facts of a call, which a facts row holds under the same names.
 FACT_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.fact)
+# Facts whose changes from commit to commit are reported, and their names in sentences.
+FACT_NAMES = {
+    "flops": "FLOPs",
+    "ops": "Operations",
+    "depth": "Sequential depth",
+    "peak_bytes": "Peak memory in bytes",
+    "backend": "Backends",
+}
 # Whole numbers that repeat exactly, which a baseline holds: counts, then bytes.
 COUNTS = tuple(sorted((name for name, one in COLUMNS.items() if one.exact), key=lambda name: COLUMNS[name].unit == "B"))
 

@@ -98,16 +98,11 @@ _BASE = re.compile(r"\blog_(\w)\b")
 
 def page(contents: Contents) -> str:
     """Return the text of report.html."""
-    code = [inline_script(chart_library()), inline_script('"use strict";\n' + _assets(*_SCRIPTS))]
     charts = chart_data(contents)
     found = contents.findings
     values = {
         **vars(contents),
-        "policy": content_policy(code),
-        "style": Markup(_assets(*_STYLES)),  # the harness's own, so not escaped
-        "scripts": code,
         "charts": charts,
-        "data": embedded_json(charts),
         "table1": claims.order_table(found.table1),
         "beyond": claims.order_table(found.beyond_table1),
         "claims": claims.claims_table(found.verdicts),
@@ -117,7 +112,19 @@ def page(contents: Contents) -> str:
         "hollow": HOLLOW.capitalize(),
         "calibration": calibration(contents.provenance.machine),
     }
-    return _environment().get_template("page.html").render(values)
+    return rendered("page.html", _SCRIPTS, charts, values)
+
+
+def rendered(template: str, scripts: Sequence[str], data: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """Return the text of one page: a template with its `values`, and `scripts` of the assets that draw the `data`."""
+    code = [inline_script(chart_library()), inline_script('"use strict";\n' + _assets(*scripts))]
+    own = {
+        "policy": content_policy(code),
+        "style": Markup(_assets(*_STYLES)),  # the harness's own, so not escaped
+        "scripts": code,
+        "data": embedded_json(data),
+    }
+    return _environment().get_template(template).render({**values, **own})
 
 
 # The most predictions of one cost to name.

@@ -1,0 +1,177 @@
+"""The command `history`: add commits to the file, write its page, and bless changes that are meant."""
+
+import argparse
+import math
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+
+import harness
+from harness import file_io, formatting
+from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
+from harness.config import SweepConfig, compose
+from harness.config.compose import differences
+from harness.errors import UsageError, usage_error_about
+from harness.gate.history import HistoryRequest, add, measure_side_by_side
+from harness.gate.history_changes import OPEN, time_changes, time_series
+from harness.gate.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
+from harness.gate.history_page import history_page
+from harness.key_value_options import Key, present_option, read_keys
+from harness.layer_lookup import is_in_a_file
+from harness.worktree import Commit, commit_of, commits_between, has_uncommitted_changes
+
+_WORSE = 1
+_ADD = (
+    Key("anchor"),
+    Key("minutes", float, 5.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
+)
+_PAGE = (
+    Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes="a number from 0.001 on, below 1"),
+)
+_BLESS = (Key("reason"),)
+# The flags that one action alone has.
+_FLAGS = {"add": ("exact",), "page": ("confirm", "out"), "bless": ()}
+
+
+def run_history(options: argparse.Namespace) -> int:
+    """Carry out one action and return the exit status."""
+    for name in ("exact", "confirm", "out"):
+        if getattr(options, name) and name not in _FLAGS[options.action]:
+            raise UsageError(f"history {options.action} has no --{name}: see 'python -m harness history --help'")
+    actions = {"add": _add, "page": _page, "bless": _bless}
+    return actions[options.action](options)
+
+
+def _say(line: str) -> None:
+    Console().out(formatting.printable(line), highlight=False)
+
+
+def _add(options: argparse.Namespace) -> int:
+    texts = [present_option(text) for text in options.overrides if "=" in text]
+    names = [key.name for key in _ADD]
+    own = read_keys([text for text in texts if text.partition("=")[0] in names], _ADD)
+    settings = [text for text in texts if text.partition("=")[0] not in names]
+    commits = _commits([text for text in options.overrides if "=" not in text])
+    known = read_history(options.file).header if _has_content(options.file) else None
+    anchor = commit_of(own["anchor"]).hash if own["anchor"] else None
+    if known is None:
+        if not any(text.startswith("impl=") for text in settings):
+            raise UsageError("name the layers whose history this is: impl=my.module:MyLayer")
+        config, settings = _configured(settings)
+        anchor = anchor or commits[0].hash
+        header = Header.model_validate(
+            {"schema": SCHEMA, "harness": harness.__version__, "anchor": anchor, "settings": settings}
+        )
+    else:
+        header = known
+        config, _ = _configured(header.settings)
+        _check_same(options.file, header, config, settings, anchor)
+    if "HEAD" in (options.overrides or ["HEAD"]) and has_uncommitted_changes():
+        print("harness: the working tree has changes that no commit holds: they are not measured", file=sys.stderr)
+    request = HistoryRequest(config, header.anchor, commits, own["minutes"], options.exact)
+    with open_history(options.file, header) as writer:
+        _notices(writer.history)
+        before = {one.commit for one in writer.history.commits}
+        try:
+            add(request, writer, _say)
+        except KeyboardInterrupt:
+            print("harness: interrupted; repeat the command to add the other commits", file=sys.stderr)
+            return INTERRUPTED
+    new = [one for one in writer.history.commits if one.commit not in before]
+    failed = [one for one in new if all(case.reason is not None for case in one.cases.values())]
+    return CASES_FAILED if failed else DONE
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and not (path.is_file() and path.stat().st_size == 0)
+
+
+def _commits(refs: Sequence[str]) -> list[Commit]:
+    """The commits that the command line names, each once."""
+    found: dict[Commit, None] = {}
+    for ref in refs or ["HEAD"]:
+        found |= dict.fromkeys(commits_between(ref) if ".." in ref else [commit_of(ref)])
+    return list(found)
+
+
+def _configured(settings: Sequence[str]) -> tuple[SweepConfig, list[str]]:
+    """The configuration, and the settings with the number of threads, which another machine would choose otherwise."""
+    config = compose(settings, usual=("allocator=steady",))
+    for impl in config.axes["impl"]:
+        if is_in_a_file(impl):
+            raise UsageError(f"impl={impl} is one file, whatever the commit: name it as module:Class")
+    for key in ("out", "config_dir"):
+        if any(text.startswith(f"{key}=") for text in settings):
+            raise UsageError(f"{key}= has no effect here: FILE is the only output")
+    if not any(text.startswith("threads=") for text in settings):
+        settings = [*settings, f"threads={config.axes['threads'][0]}"]
+    return config, list(settings)
+
+
+def _check_same(path: Path, header: Header, config: SweepConfig, settings: Sequence[str], anchor: str | None) -> None:
+    """Raise UsageError if the command line has settings or an anchor other than the file's."""
+    if settings:
+        given, _ = _configured(settings)
+        then, now = yaml.safe_load(config.yaml), yaml.safe_load(given.yaml)
+        if not any(text.startswith("threads=") for text in settings):
+            now["threads"] = then["threads"]  # that of the machine on which the file was begun
+        if differences(then, now):
+            begun = shlex.join(header.settings)
+            raise UsageError(f"{path} was begun with {begun}: leave the settings out, or name a new file")
+    if anchor is not None and anchor != header.anchor:
+        raise UsageError(f"{path} has the anchor {header.anchor[:10]}: leave anchor= out, or name a new file")
+
+
+def _notices(history: History) -> None:
+    for notice in history.notices:
+        print(f"harness: {notice}", file=sys.stderr)
+
+
+def _page(options: argparse.Namespace) -> int:
+    threshold = read_keys(options.overrides, _PAGE)["threshold"]
+    out = options.out or options.file.with_suffix(".html")
+    if out.resolve() == options.file.resolve():
+        raise UsageError(f"{out} is the history itself: name another file for the page")
+    if options.confirm:
+        try:
+            _confirm(options.file, threshold)
+        except KeyboardInterrupt:
+            print("harness: interrupted; repeat the command to confirm the other candidates", file=sys.stderr)
+            return INTERRUPTED
+    history = read_history(options.file)
+    _notices(history)
+    text, worse, sentences = history_page(history, threshold)
+    with usage_error_about(out):
+        file_io.write_atomically(out, text)
+    for sentence in sentences:
+        _say(sentence)
+    _say(f"{out}: one page, which loads nothing from elsewhere")
+    return _WORSE if worse else DONE
+
+
+def _confirm(path: Path, threshold: float) -> None:
+    """Measure each candidate side by side."""
+    with open_history(path) as writer:
+        config, _ = _configured(writer.history.header.settings)
+        for change in time_changes(writer.history, time_series(writer.history), threshold):
+            if change.verdict == OPEN:
+                measure_side_by_side(config, change.before.commit, change.at.commit, change.case, writer, _say)
+
+
+def _bless(options: argparse.Namespace) -> int:
+    refs = [text for text in options.overrides if "=" not in text]
+    reason = read_keys([text for text in options.overrides if "=" in text], _BLESS)["reason"]
+    if len(refs) != 1 or not reason:
+        raise UsageError(f"give one commit and why: history bless {options.file} COMMIT reason='…'")
+    with open_history(options.file) as writer:
+        found = writer.history.find(refs[0]) or writer.history.find(commit_of(refs[0]).hash)
+        if found is None:
+            raise UsageError(f"{options.file} has no line about {refs[0]}: add it with 'history add' first")
+        writer.append(Blessing(blessed=found.commit, reason=reason, at=round(time.time(), 3)))
+        _say(f"{found.name}: its changes are meant")
+    return DONE

@@ -1,0 +1,149 @@
+"""What a history says has changed: from known numbers, without a clock."""
+
+import pytest
+from gate.histories import CASE, beside, blessing, commit, history, ratio, stepping
+
+from harness.gate.history_changes import (
+    CONFIRMED,
+    LOST,
+    OPEN,
+    REFUTED,
+    TimeChange,
+    fact_changes,
+    time_changes,
+    time_series,
+    unmeant,
+)
+from harness.gate.history_file import ABSENT, CostModel, History, MeasuredCase, Ratio, SideBySide
+from harness.gate.history_page import history_page
+from harness.stats.paired_verdicts import Verdict
+
+
+def steps(found: History, threshold: float = 0.03) -> list[TimeChange]:
+    return time_changes(found, time_series(found), threshold)
+
+
+def test_a_fact_changes_at_the_commit_that_has_another_value() -> None:
+    found = history(*map(commit, range(3)), *(commit(number, facts={"flops": 1200}) for number in (3, 4)))
+    (change,) = fact_changes(found)
+    assert (change.at.number, change.quantity, change.was, change.now) == (3, "FLOPs", "1,000", "1,200")
+    assert (change.verdict, change.is_over) == (Verdict.WORSE, False)
+    assert unmeant(found, [change], []) == [change]
+
+
+def test_a_change_that_was_undone_or_is_blessed_is_no_reason_to_fail() -> None:
+    undone = history(commit(0), commit(1, facts={"flops": 1200}), commit(2))
+    assert [change.is_over for change in fact_changes(undone)] == [True, True]
+    assert unmeant(undone, fact_changes(undone), []) == []
+    meant = history(commit(0), commit(1, facts={"flops": 1200}), blessing(1))
+    assert unmeant(meant, fact_changes(meant), []) == []
+
+
+def test_commits_that_could_not_be_measured_may_hold_the_change() -> None:
+    found = history(commit(0), commit(1, cases={}, models={}, reason="killed"), commit(2, facts={"ops": 9}))
+    (change,) = fact_changes(found)
+    assert (change.at.number, change.between, change.verdict) == (2, 1, Verdict.BETTER)
+
+
+def test_another_version_of_torch_is_named_beside_the_change() -> None:
+    found = history(commit(0), commit(1, facts={"depth": 6}, versions={"torch": "2.14.0"}))
+    assert fact_changes(found)[0].versions == "torch 2.13.0 → 2.14.0"
+
+
+def test_a_layer_that_fails_is_worse_and_a_layer_that_is_new_is_not() -> None:
+    failing = {CASE: MeasuredCase(reason="incorrect: differs by 3")}
+    (change,) = fact_changes(history(commit(0), commit(1, cases=failing, models={})))
+    assert (change.quantity, change.now, change.verdict) == ("Status", "incorrect: differs by 3", Verdict.WORSE)
+    new = history(commit(0, cases={}, models={}, layers={"mine:Layer": ABSENT}), commit(1))
+    assert [(one.quantity, one.verdict) for one in fact_changes(new)] == [("Layer", Verdict.EQUIVALENT)]
+
+
+def test_an_exponent_that_rises_is_worse() -> None:
+    steeper = {key: CostModel(law="8nd² + n²", exponent_n=1.5) for key in commit(0).models}
+    (change,) = fact_changes(history(commit(0), commit(1, models=steeper)))
+    assert (change.now, change.verdict) == ("8nd² + n², exponent 1.5", Verdict.WORSE)
+
+
+def test_a_step_is_a_candidate_until_both_commits_were_measured_side_by_side() -> None:
+    lines = stepping({6: 0.08})
+    (change,) = steps(history(*lines))
+    assert (change.before.number, change.at.number, change.verdict) == (5, 6, OPEN)
+    assert change.lo < 0.08 < change.hi
+    assert unmeant(history(*lines), [], [change]) == []
+    confirmed = history(*lines, beside(5, 6, 0.08))
+    assert [one.verdict for one in steps(confirmed)] == [CONFIRMED]
+    assert unmeant(confirmed, [], steps(confirmed)) == steps(confirmed)
+
+
+@pytest.mark.parametrize("side_by_side", [0.0, 0.01, -0.08])
+def test_a_step_that_the_two_commits_do_not_show_is_not_confirmed(side_by_side: float) -> None:
+    found = history(*stepping({6: 0.08}), beside(5, 6, side_by_side))
+    assert [one.verdict for one in steps(found)] == [REFUTED]
+
+
+def test_a_pair_that_could_not_be_measured_is_said_to_be_so() -> None:
+    failed = beside(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
+    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), failed))] == [LOST]
+
+
+def test_a_smaller_step_than_the_threshold_is_none() -> None:
+    found = history(*stepping({6: 0.08}))
+    assert steps(found, 0.2) == []
+
+
+def test_a_slowdown_that_ended_is_over() -> None:
+    found = history(*stepping({4: 0.08, 8: -0.08}), beside(3, 4, 0.08), beside(7, 8, -0.08))
+    assert [(one.at.number, one.verdict) for one in steps(found)] == [(4, CONFIRMED), (8, CONFIRMED)]
+    assert unmeant(found, [], steps(found)) == []
+
+
+def test_another_processor_is_a_series_of_its_own() -> None:
+    """Its ratios differ without any commit that changed something."""
+    other = {"processor": "Xeon", "threads": "2"}
+    lines = [
+        commit(one, time=ratio(0.1 * (one % 2), one), **({"machine": other} if one % 2 else {})) for one in range(12)
+    ]
+    found = history(*lines)
+    assert sorted(one.machine for one in time_series(found)) == ["EPYC, 2 CPUs", "Xeon, 2 CPUs"]
+    assert steps(found) == []
+
+
+def page(*lines: object) -> tuple[str, int]:
+    text, worse, _ = history_page(history(*lines), 0.03)  # type: ignore[arg-type]
+    return text, len(worse)
+
+
+def test_the_page_names_candidates_and_how_to_confirm_them() -> None:
+    text, worse = page(*stepping({6: 0.08}))
+    assert "candidate, not confirmed" in text
+    assert "history page history.jsonl --confirm" in text
+    assert worse == 0
+
+
+def test_the_page_shows_a_blessed_change_as_meant_and_escapes_its_reason() -> None:
+    text, worse = page(*stepping({6: 0.08}), beside(5, 6, 0.08), blessing(6))
+    assert worse == 0
+    assert "meant" in text
+    assert "exact &lt;softmax&gt;" in text
+    assert "<softmax>" not in text
+
+
+def test_a_commit_message_is_never_markup() -> None:
+    text, _ = page(commit(0), commit(1, subject="</script><b>x", facts={"flops": 1200}, time=ratio(0.0)))
+    assert "<b>x" not in text
+
+
+def test_facts_come_before_times() -> None:
+    text, _ = page(*stepping({6: 0.08}), commit(12, facts={"flops": 1200}, time=ratio(0.08)))
+    assert 0 < text.index('<section id="facts">') < text.index('<section id="exponents">') < text.index('id="times"')
+    assert "1,200" in text
+
+
+def test_a_history_without_times_says_so() -> None:
+    text, _ = page(commit(0))
+    assert "No commit was timed." in text
+
+
+def test_a_side_by_side_line_is_of_one_case() -> None:
+    other = SideBySide.model_validate({**beside(5, 6, 0.08).model_dump(), "case": "another"})
+    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), other))] == [OPEN]
