@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from harness import formatting
-from harness.fit.laws import NORMAL
 from harness.gate.check_rules import judge_count, judge_kernel
 from harness.gate.history_file import ABSENT, CommitLine, History, Ratio
 from harness.results.columns import COLUMNS, FACT_NAMES
+from harness.stats.interval import NORMAL
 from harness.stats.paired_verdicts import Verdict
 from harness.stats.segmentation import Segment, segments, standard_errors
 
