@@ -150,6 +150,21 @@ def commits_between(span: str) -> list[Commit]:
     return [first, *(Commit(*one) for one in reversed(newest_first))]
 
 
+def find_commit(ref: str) -> str | None:
+    """The full hash of the commit that git knows by this name here; None if it knows none."""
+    try:
+        return _git(
+            Path.cwd(), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=ref
+        )
+    except UsageError:
+        return None
+
+
+def is_clean() -> bool:
+    """Whether the files that git knows here are those of HEAD. Raises UsageError outside a git repository."""
+    return not _git(Path.cwd(), "status", "--porcelain", "--untracked-files=no", refused="git status")
+
+
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
     """Write the submodules of `commit` into `at`, recursively. git leaves their directories empty in a new worktree.
 

@@ -29,6 +29,7 @@ GROUPS = {
     "Gate pull requests": {
         "baseline": "write what a run found to a file to commit, which `check` reads",
         "check": "measure a baseline's cases again and report what got worse: for CI",
+        "explain": "show where two layers or commits differ: operations, FLOPs, bytes, tensors at the peak",
         "bisect": "find the commit at which a layer's time, FLOPs or memory changed",
         "history": "record what layers cost commit by commit, and draw it as one page",
     },

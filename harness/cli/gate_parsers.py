@@ -103,6 +103,29 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     add_outputs(parser)
 
 
+def _explain(parser: argparse.ArgumentParser) -> None:
+    """Show where two layers differ, or one layer at two commits: operations, FLOPs, bytes, tensors at the peak.
+
+    A and B are two layers. With impl=module:Class they are two commits; '.' is the working tree. Give one case: the
+    axes are those of compare. Of an axis without a value, the largest usual value is taken.
+
+    Each side makes one traced call in a process of its own. Its operations, calls, FLOPs, bytes and tensors alive at
+    the peak are exact. Shares of the time are estimates of torch's profiler. `compare` shows the same for slower cases.
+    The directory gets explain.md, explain.json, trace_a.json.gz and trace_b.json.gz; chrome://tracing and
+    ui.perfetto.dev open the traces.
+
+    examples:
+      python -m harness explain attention.naive attention.fused seq_len=1024
+      python -m harness explain origin/main . impl=my.module:MyLayer seq_len=512 mode=train
+
+    exit status: 0 done, whatever differs; 2 usage error; 3 a side could not be traced
+    """
+    parser.add_argument("a", metavar="A", help="a layer, or a commit")
+    parser.add_argument("b", metavar="B", help="another one")
+    add_overrides(parser)
+    add_out(parser, "where to write; default: results/explain_<time>", kind=str)
+
+
 def _bisect(parser: argparse.ArgumentParser) -> None:
     """Find the commit at which a layer's FLOPs, memory or depth changed or, if no fact differs, its time.
 

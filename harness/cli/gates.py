@@ -123,7 +123,8 @@ def run_compare(options: argparse.Namespace) -> int:
     for one in lacking:
         console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)
     remarks = [*versions_sentences(properties), *comparison_sentences(comparison)]
-    report = GateReport(request.title, [*outcomes_of(comparison), *lacking], remarks, properties)
+    outcomes = [*outcomes_of(comparison), *lacking]
+    report = GateReport(request.title, outcomes, remarks, properties, comparison.explanations)
     report.write(out / "comparison")
     report.publish(options)
     files = "comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/"

@@ -13,7 +13,7 @@ from harness.former_names import FORMER
 from harness.sweep_axes import AXES, LETTERS
 
 # The commands that write to `-o`, `--out` or `out=`: as an override of Hydra's grammar, as a plain key, or as a flag.
-_OUT_OVERRIDES, _OUT_KEYS = ("sweep", "compare", "check", "bisect"), ("attention-map", "gradient-reach")
+_OUT_OVERRIDES, _OUT_KEYS = ("sweep", "compare", "check", "bisect", "explain"), ("attention-map", "gradient-reach")
 _OUT_FLAGS = ("report", "baseline", "export", "calibrate", "history")
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)

@@ -19,6 +19,8 @@ from harness.sweep_axes import AXES, Case
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.gate.explain import Explanation
+
 
 # Statuses that another trial would only repeat.
 _NOT_FOR_IT = "unsupported"
@@ -65,10 +67,14 @@ class ComparedCase:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs and the A/A controls. `control` is `held`, `failed`, or `none` if nothing could be timed."""
+    """All pairs and the A/A controls. `control` is `held`, `failed`, or `none` if nothing could be timed.
+
+    `explanations` tell where each slower pair differs, or why one could not be traced.
+    """
 
     compared: tuple[ComparedCase, ...]
     controls: tuple[tuple[Case, Control], ...]
+    explanations: tuple["Explanation | str", ...] = ()
 
     @property
     def control(self) -> str:

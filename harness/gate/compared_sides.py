@@ -20,7 +20,8 @@ from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.gate.check_rules import Outcome
-from harness.gate.compare import TIME, Comparison, compare_sides, pair_label
+from harness.gate.compare import HELD, TIME, Comparison, compare_sides, pair_label
+from harness.gate.explain import Explanation, trace_pair
 from harness.gate.reporters import FLOAT64, versions_sentences
 from harness.gate.side_settings import SideSettings
 from harness.layer_lookup import Traits
@@ -140,8 +141,18 @@ def measure_comparison(
             write = lambda row: blocks.write(json.dumps(row, ensure_ascii=False) + "\n")  # noqa: E731
             rest = (request.config.seed, write, stack.enter_context(screen), limit_s, past or ())
             measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *rest)
-    comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
+        comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
+        comparison = replace(comparison, explanations=tuple(explain_slower(comparison, opened.sides, out)))
     return comparison, {**opened.properties, "torch": str(machines[1]["torch"].get("version"))}, opened.lacking
+
+
+def explain_slower(comparison: Comparison, sides: Sides, out: Path) -> Iterator[Explanation | str]:
+    """Where each confirmed slower pair differs. All timing has ended by now, and each call has its own process."""
+    for number, one in enumerate(comparison.compared, start=1):
+        if one.verdict is Verdict.WORSE and comparison.control == HELD:
+            base = "base", f"{number}_base", sides.base, one.base
+            head = "head", f"{number}_head", sides.head, one.head
+            yield trace_pair(f"Where to look, head less base: {pair_label(one.head)}", (base, head), out)
 
 
 # The files of a comparison: its settings, its blocks, and its result, which it has only once it has ended.

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,6 +18,7 @@ from harness.errors import UsageError, usage_error_about
 from harness.formatting import printable
 from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
 from harness.gate.compare import HELD, ComparedCase, Comparison, pair_label
+from harness.gate.explain import Explanation
 from harness.report.document import Cell, Part, Row, Section, Sentence, Table, grouped, markdown, show
 from harness.stats.paired_evidence import ratio_text
 from harness.stats.paired_verdicts import Verdict
@@ -30,6 +32,7 @@ _ELEMENT = {Verdict.WORSE: "failure", Verdict.UNMEASURED: "error", Verdict.UNDEC
 _COUNT = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 # GitHub limits a job summary to one mebibyte and a comment to 65,536 characters. The JSON file holds all outcomes.
 _MOST = 100
+_MOST_EXPLAINED = 5  # in all rows; of further cases, a few rows
 _COLUMNS = dict.fromkeys(("verdict", "layer and size", "quantity", "was", "is", "why"), "")
 
 
@@ -38,13 +41,14 @@ class GateReport:
     """The outcomes of a gate, to be shown and written.
 
     `title` names the gate and its subject, for example `check baseline.json`. `remarks` are sentences beside the
-    outcomes. `properties` describes the run, for example torch's version.
+    outcomes. `properties` describes the run, for example torch's version. `explanations` tell where sides differ.
     """
 
     title: str
     outcomes: Sequence[Outcome]
     remarks: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    explanations: Sequence[Explanation | str] = ()
 
     @property
     def exit_status(self) -> int:
@@ -60,6 +64,7 @@ class GateReport:
             "properties": dict(self.properties),
             "remarks": list(self.remarks),
             "outcomes": [asdict(one) | {"verdict": one.verdict.outcome} for one in ordered_outcomes(self.outcomes)],
+            "explanations": [one if isinstance(one, str) else one.as_dict() for one in self.explanations],
         }
         # A lone surrogate, from a path that is not UTF-8, stays an escape sequence.
         return json.dumps(found, indent=1, ensure_ascii=True) + "\n"
@@ -95,7 +100,11 @@ class GateReport:
         """The outcomes as Markdown for a job summary or a pull request: problems first, passed outcomes folded away."""
         wanting, passed = self._wanting(), [one for one in self.outcomes if one.verdict is Verdict.EQUIVALENT]
         counted = Sentence(counted_outcomes(self.outcomes), "lede")
-        text = markdown(Section(self.title, [counted, *_listed(wanting), self.remarks]), level=2)
+        explained: list[Part] = [
+            Sentence(one) if isinstance(one, str) else one.section(brief=number >= _MOST_EXPLAINED)
+            for number, one in enumerate(self.explanations)
+        ]
+        text = markdown(Section(self.title, [counted, *_listed(wanting), self.remarks, *explained]), level=2)
         if not passed:
             return text
         folded = markdown(Section("", _listed(passed)))
@@ -205,7 +214,8 @@ def show_comparison(title: str, comparison: Comparison, console: Console) -> Non
     """
     columns = {"head": "", "time, 95 % interval": "", "detectable": "n", "memory": "", "flops": ""}
     table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
-    show([table, *comparison_sentences(comparison)], console)
+    explained = ([one] if isinstance(one, str) else one.parts(brief=True) for one in comparison.explanations)
+    show([table, *comparison_sentences(comparison), *chain.from_iterable(explained)], console)
 
 
 def _comparison_row(one: ComparedCase) -> Row:

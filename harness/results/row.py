@@ -187,6 +187,14 @@ def _list_of(fits: Check) -> Check:
     return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
 
 
+def _rows_of(*cells: Check) -> Check:
+    def is_row(value: Any) -> bool:
+        of_length = isinstance(value, list) and len(value) == len(cells)
+        return of_length and all(fits(cell) for fits, cell in zip(cells, value, strict=True))
+
+    return lambda value: isinstance(value, list) and all(map(is_row, value))
+
+
 def _digests(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 
@@ -273,6 +281,14 @@ KINDS: dict[str, TrialKind] = {
         {"weights": _list_of(_list_of(_list_of(_finite))), "row_error": _at_least_0, "own_weights": _flag}
     ),
     "gradient_reach": TrialKind({"norms": _list_of(_at_least_0), "own_weights": _flag}),
+    "trace": TrialKind(
+        {
+            "operations": _rows_of(_text, _count, _none_or(_count), _count, _rows_of(_text, _count)),
+            "tensors": _rows_of(_text, _text, _text, _count, _count),
+            "shares": _rows_of(_text, _at_least_0),
+            "unknown": lambda value: isinstance(value, list) and all(map(_text, value)),
+        }
+    ),
     "refusals": TrialKind({"refusals": _list_of(_none_or(_status_and_reason))}, builds_layer=False),
 }
 # Lines that an interleaved trial sends before its answer. They are no trials of their own.

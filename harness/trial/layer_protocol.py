@@ -18,8 +18,11 @@ docs/how-to/own-layer.md.
 """
 
 import inspect
+import os
+import sysconfig
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -275,3 +278,14 @@ def check_finite(y: Tensor, real: Tensor | None) -> None:
     finite = y.detach().isfinite()
     if not (finite if real is None else finite | ~real).all():
         raise WrongResult(f"its output is not finite at n = {y.shape[1]}")
+
+
+# Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below
+# Python's directory, so `is_of_a_layer` treats `site-packages` apart.
+_PYTHON = sysconfig.get_path("stdlib") + os.sep
+_NOT_A_LAYER = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+
+
+def is_of_a_layer(file: str) -> bool:
+    """Whether the code in this file may be a layer's, or of a package that the layer uses."""
+    return not file.startswith(_NOT_A_LAYER) and (not file.startswith(_PYTHON) or "site-packages" in file)

@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import sys
-import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ from harness.trial import (
     workload,
 )
 from harness.trial.metrics.collect import collect_metrics
+from harness.trial.metrics.traced_call import traced_call
 from harness.trial.timing.timed_trial import measure_time, take_turns
 
 _CUDA_FILE = "/dev/nvidia-uvm"
@@ -185,10 +185,6 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-# Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below
-# Python's directory, so `_may_be_a_layers` treats `site-packages` apart.
-_PYTHON = sysconfig.get_path("stdlib") + os.sep
-_NOT_A_LAYER = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
 
 
@@ -252,12 +248,8 @@ def _failure(error: BaseException) -> dict[str, Any]:
 def _place(error: BaseException) -> str:
     """The file and line of the layer's innermost frame in the traceback; empty if no layer's code took part."""
     frames = traceback.extract_tb(error.__traceback__)
-    frame = next((one for one in reversed(frames) if _may_be_a_layers(one.filename)), None)
+    frame = next((one for one in reversed(frames) if layer_protocol.is_of_a_layer(one.filename)), None)
     return f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
-
-
-def _may_be_a_layers(file: str) -> bool:
-    return not file.startswith(_NOT_A_LAYER) and (not file.startswith(_PYTHON) or "site-packages" in file)
 
 
 def _traceback(error: BaseException) -> str:
@@ -281,6 +273,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "reference": lambda request, case: verify.project_reference(case, request["seed"]),
     "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
     "facts": lambda request, case: collect_metrics(case, request["seed"]),
+    "trace": lambda request, case: traced_call(case, request["seed"], request["chrome"]),
     "time": lambda request, case: measure_time(
         case, request["seed"], request["trial_s"], request.get("check_last_call", True)
     ),
@@ -294,7 +287,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "gradient_reach": lambda request, case: attention_and_gradients.gradient_reach(case, request["seed"]),
 }
 # Trials of a layer's calls, which use the code that earlier trials of the case compiled.
-_OF_CALLS = ("verify", "compile", "facts", "time", "turns")
+_OF_CALLS = ("verify", "compile", "facts", "trace", "time", "turns")
 
 
 def _measure(request: dict[str, Any]) -> dict[str, Any]:

@@ -123,6 +123,13 @@ def test_a_working_tree_that_does_three_times_the_work_is_slower(
         assert row.verdict == "slower"
         assert row.ratio > 1.5
         assert row.blocks == 32  # 16, and 16 again
+        assert "Where to look, head less base: compared_layer:Layer" in out
+        (explained,) = json.loads(Path("found.json").read_text())["explanations"]
+        (product,) = (one for one in explained["operations"] if one["operation"] == "aten::addmm")
+        assert product["calls"] == [4, 12]
+        assert product["flops"] == [4 * 2 * 32 * 16 * 16, 12 * 2 * 32 * 16 * 16]
+        assert {path.name for path in Path("found").glob("trace_*")} == set(explained["chrome_traces"])
+        assert "| addmm | 4 → 12 |" in Path("found/comparison.md").read_text()
     assert json.loads(Path("found.json").read_text())["properties"]["base"] == git("rev-parse", "HEAD").strip()
     assert worktrees() == 1
 

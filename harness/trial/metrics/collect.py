@@ -26,7 +26,16 @@ from harness.sweep_axes import MAPPED_FROM_BYTES, Case
 from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
-from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
+from harness.trial.metrics.operations import (
+    Chain,
+    Depth,
+    Observer,
+    Operation,
+    Storages,
+    Traffic,
+    UntrackedWrites,
+    tensors_of,
+)
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens
 
 # Requested bytes, not the blocks that served them: block sizes depend on what the allocator had available.
@@ -154,14 +163,15 @@ class Observation:
     past_allocator: bool
 
 
-def trace_call(work: Workload) -> Observation:
-    """Call the workload once under observation. Raises Unobservable, or whatever the layer raises under observation."""
-    storages = Storages()
-    flops = Flops(getattr(type(work.layer), "kernels", None))
-    depth = Depth(flops.declared_depth)
-    traffic = Traffic(storages)
-    written, fallback = UntrackedWrites(storages), Fallback()
-    observer = Observer(storages, (flops.add, depth.add, traffic.add, written.add, fallback.add))
+def observe_call(
+    work: Workload, storages: Storages, counts: Iterable[Callable[[Operation], object]]
+) -> tuple[int, list[Tensor], list[Tensor]]:
+    """Call the workload once. Each of `counts` is called with every operation.
+
+    Return the number of operations, the leaves and the outputs. Raises Unobservable, or whatever the layer raises
+    under observation.
+    """
+    observer = Observer(storages, counts)
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
@@ -173,12 +183,23 @@ def trace_call(work: Workload) -> Observation:
         with observer:
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
-    outputs = [*tensors_of(result), *gradients]
+    return observer.ops, leaves, [*tensors_of(result), *gradients]
+
+
+def trace_call(work: Workload) -> Observation:
+    """Count the facts of one call. Raises as `observe_call` does."""
+    storages = Storages()
+    flops = Flops(getattr(type(work.layer), "kernels", None))
+    depth = Depth(flops.declared_depth)
+    traffic = Traffic(storages)
+    written, fallback = UntrackedWrites(storages), Fallback()
+    counts = (flops.add, depth.add, traffic.add, written.add, fallback.add)
+    ops, leaves, outputs = observe_call(work, storages, counts)
     given = [*leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops=flops,
         depth=depth.longest,
-        ops=observer.ops,
+        ops=ops,
         materialised_bytes=traffic.bytes(leaves, outputs),
         output_bytes=sum(tensor.nbytes for tensor in outputs),
         fallback=fallback.reason,
@@ -242,10 +263,10 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     unknown: list[str] = []
     saved: int | None = 0
     if work.gradient is not None:
-        saved = _told(lambda: saved_bytes(work.layer, work.forward, leaves), "saved_bytes", unknown)
+        saved = told(lambda: saved_bytes(work.layer, work.forward, leaves), "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
-    seen: Observation | None = _told(lambda: trace_call(work), what, unknown)
+    seen: Observation | None = told(lambda: trace_call(work), what, unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = case.mode == "decode"
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
@@ -303,7 +324,7 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
-def _told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
+def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
     try:
         return take()
@@ -332,6 +353,18 @@ def _claimed(case: Case) -> dict[str, Any]:
     return {"flops_claimed": work, "claims": dumps(stated, ensure_ascii=False) if own and stated else None}
 
 
+def hidden_part(flops: Flops, past_torch: bool) -> str:
+    """Say which part of a call the observer has not seen; empty if it has seen everything."""
+    if compilation.triton_kernels() and not flops.has_own_operators:
+        return "a Triton kernel is called past torch's dispatcher, and not seen"
+    if past_torch:
+        return (
+            "a part of its result is of no operation that torch dispatches: of a kernel bound to Python by hand, of "
+            "numpy, or of an earlier call"
+        )
+    return ""
+
+
 # Facts of the observed call: those of how it is computed, which differ if the layer is compiled, and all of them.
 _OF_COMPUTING = ("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
@@ -348,16 +381,10 @@ def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> 
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]
     undeclared = "depth: {} declares no depth in the layer's `kernels`, and is counted as one operation"
     unknown += [undeclared.format(name) for name in seen.flops.undeclared]
-    compiled, hidden = compilation.graphs() > 0, ""
+    compiled = compilation.graphs() > 0
     if compiled:
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
-    elif compilation.triton_kernels() and not seen.flops.has_own_operators:
-        hidden = "a Triton kernel is called past torch's dispatcher, and not seen"
-    elif seen.past_torch:
-        hidden = (
-            "a part of its result is of no operation that torch dispatches: of a kernel bound to Python by hand, of "
-            "numpy, or of an earlier call"
-        )
+    hidden = "" if compiled else hidden_part(seen.flops, seen.past_torch)
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.output_bytes}

@@ -169,8 +169,8 @@ class Flops:
         """FLOPs so far, or None if they are unknown."""
         return None if self.unknown else Work(self._flops, self._full)
 
-    def add(self, operation: Operation) -> None:
-        """Count one operation."""
+    def add(self, operation: Operation) -> Work | None:
+        """Count one operation. Return its work, or None if it has no formula."""
         self.has_own_operators |= operation.traits.namespace not in _KNOWN
         work = self._of(operation)
         if work is not None:
@@ -178,6 +178,7 @@ class Flops:
             self._full += work.full
         elif operation.traits.name not in self.unknown:
             self.unknown.append(operation.traits.name)
+        return work
 
     def declared_depth(self, operation: Operation) -> int | None:
         """Return the number of sequential operations inside an opaque kernel, or None for any other operation."""

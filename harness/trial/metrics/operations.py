@@ -147,7 +147,7 @@ class Observer(TorchDispatchMode):
     # Without this, a layer with a higher-order operator (such as flex_attention) would raise.
     supports_higher_order_operators = True
 
-    def __init__(self, storages: Storages, counts: Iterable[Callable[[Operation], None]]) -> None:
+    def __init__(self, storages: Storages, counts: Iterable[Callable[[Operation], object]]) -> None:
         super().__init__()
         self.ops = 0
         self._storages = storages
@@ -193,7 +193,7 @@ class Observer(TorchDispatchMode):
         reads: dict[int, None] = {}
         written: dict[int, Tensor] = {}
         key = self._storages.key
-        overwrites = of.overwrites and not self._accumulates(args, kwargs)
+        overwrites = of.overwrites and not self.accumulates(args, kwargs)
         for place, value in (*enumerate(args), *kwargs.items()):
             is_written = place in of.written
             for tensor in tensors_of(value):
@@ -205,7 +205,8 @@ class Observer(TorchDispatchMode):
         return list(reads), written
 
     @staticmethod
-    def _accumulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def accumulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether an operation with these arguments reads what it overwrites."""
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
         return bool(kwargs.get("accumulate") or kwargs.get("reduce") or (len(args) > 3 and args[3] is True))
 

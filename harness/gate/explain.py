@@ -1,0 +1,285 @@
+"""Where two calls differ: one traced call of each side, and the table of their differences.
+
+Operations, FLOPs, bytes and tensors are exact. The shares of time come from a profiler and are estimates, so no verdict
+depends on them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness import formatting
+from harness.measure.executor import Executor
+from harness.report.document import Part, Section, Sentence, Table
+from harness.sweep_axes import Case
+
+TRACE = "trace_{}.json.gz"
+# Operations with a smaller share of the time on both sides are not listed.
+_LEAST_SHARE = 0.005
+_ESTIMATES = (
+    "Shares of time are estimates: each is of one profiled call, and a profiler slows down short operations most."
+)
+_FEW, _FEW_SHARES = 8, 5  # rows on a terminal
+
+
+class Total(NamedTuple):
+    """What an operation does in a call. FLOPs are None without a formula. `places` are its calls by line of code."""
+
+    calls: int = 0
+    flops: int | None = 0
+    bytes: int = 0
+    places: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True)
+class TracedCall:
+    """The traced call of a side.
+
+    - `operations`: by name
+    - `tensors`: number and bytes of the tensors alive at the peak, by their operation, shape and dtype
+    - `shares`: estimated shares of the time, by operation
+    - `unknown`: reasons why an exact part is missing or incomplete
+    """
+
+    name: str
+    operations: Mapping[str, Total]
+    tensors: Mapping[tuple[str, str, str], tuple[int, int]]
+    shares: Mapping[str, float]
+    unknown: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, name: str, values: Mapping[str, Any]) -> "TracedCall":
+        """The call from the answer of a trial of the kind `trace`."""
+        return cls(
+            name,
+            {row[0]: Total(row[1], row[2], row[3], dict(row[4])) for row in values["operations"]},
+            {tuple(row[:3]): tuple(row[3:]) for row in values["tensors"]},
+            dict(values["shares"]),
+            values["unknown"],
+        )
+
+    @property
+    def total(self) -> Total:
+        """The sum over all operations."""
+        flops = [one.flops for one in self.operations.values()]
+        known = sum(one for one in flops if one is not None)
+        return Total(
+            sum(one.calls for one in self.operations.values()),
+            None if None in flops else known,
+            sum(one.bytes for one in self.operations.values()),
+        )
+
+    @property
+    def peak_bytes(self) -> int:
+        """The bytes of all tensors alive at the peak."""
+        return sum(size for _, size in self.tensors.values())
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The differences between the calls of sides A and B.
+
+    `operations` are the names of the operations that differ, and `tensors` the groups, the largest difference first.
+    `files` are the Chrome traces of A and B.
+    """
+
+    title: str
+    a: TracedCall
+    b: TracedCall
+    operations: Sequence[str]
+    tensors: Sequence[tuple[str, str, str]]
+    files: tuple[str, str] = ("", "")
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the operations of both sides are known."""
+        return bool(self.a.operations and self.b.operations)
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything exact differs."""
+        return bool(self.operations or self.tensors)
+
+    def parts(self, brief: bool = False) -> Iterator[Table | str]:
+        """Tables and sentences: all of them, or the few rows that matter on a terminal."""
+        for side in (self.a, self.b):
+            yield from (f"{side.name}: {line}." for line in side.unknown)
+        if self.is_observed and self.differs:
+            yield from self._differences(brief)
+        elif self.is_observed:
+            yield (
+                f"Nothing exact differs between {self.a.name} and {self.b.name}: the same operations, as often, with "
+                "the same FLOPs, bytes and tensors at the peak. Look at the shares of time below."
+            )
+        if brief and self.operations:
+            yield from map(_largest_shares, (self.a, self.b))
+        else:
+            yield self._share_table(brief)
+        yield _ESTIMATES
+        if any(self.files):
+            yield f"Chrome traces, for chrome://tracing or ui.perfetto.dev: {', '.join(self.files)}."
+
+    def section(self, brief: bool = False) -> Section:
+        """The parts under their title, for Markdown."""
+        parts: list[Part] = [Sentence(part) if isinstance(part, str) else part for part in self.parts(brief)]
+        return Section(self.title, parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything with all digits, for JSON. Each pair has the value of A, then that of B."""
+        sides, totals = (self.a, self.b), (self.a.total, self.b.total)
+        return {
+            "title": self.title,
+            "sides": [side.name for side in sides],
+            "total": {name: [getattr(one, name) for one in totals] for name in ("calls", "flops", "bytes")},
+            "peak_bytes": [side.peak_bytes for side in sides],
+            "same_operations": self._same,
+            "operations": [
+                {
+                    "operation": name,
+                    **{
+                        field: [getattr(side.operations.get(name, Total()), field) for side in sides]
+                        for field in Total._fields
+                    },
+                    "estimated_share": [side.shares.get(name, 0.0) for side in sides],
+                }
+                for name in self.operations
+            ],
+            "tensors_at_peak": [
+                {
+                    **dict(zip(("operation", "shape", "dtype"), group, strict=True)),
+                    "number": [side.tensors.get(group, (0, 0))[0] for side in sides],
+                    "bytes": [side.tensors.get(group, (0, 0))[1] for side in sides],
+                }
+                for group in self.tensors
+            ],
+            "estimated_shares": {name: [side.shares.get(name, 0.0) for side in sides] for name in self._by_share},
+            "unknown": [list(side.unknown) for side in sides],
+            "chrome_traces": list(self.files),
+        }
+
+    @property
+    def _same(self) -> int:
+        return len({*self.a.operations, *self.b.operations}) - len(self.operations)
+
+    @property
+    def _by_share(self) -> list[str]:
+        names = dict.fromkeys((*self.a.shares, *self.b.shares))
+        largest = {name: max(self.a.shares.get(name, 0.0), self.b.shares.get(name, 0.0)) for name in names}
+        return sorted((name for name in names if largest[name] >= _LEAST_SHARE), key=lambda name: -largest[name])
+
+    def _differences(self, brief: bool) -> Iterator[Table | str]:
+        most = _FEW if brief else len(self.operations) + len(self.tensors)
+        columns = {"operation": "", "calls": "n", "FLOPs": "n", "bytes": "n", "time, estimated": "n", "where": ""}
+        rows = [self._operation_row(name) for name in self.operations[:most]]
+        totals = self._cells("all operations", self.a.total, self.b.total)
+        if rows:
+            yield Table(
+                columns, [*rows, (*totals, "", "")], title=self.title, about=f"{self.b.name} less {self.a.name}"
+            )
+        yield from _more(len(self.operations) - most, "operations differ")
+        if self._same:
+            yield f"{self._same} {'operations are' if self._same > 1 else 'operation is'} the same on both sides."
+        columns = {"alive at the peak, made by": "", "shape": "", "dtype": "", "tensors": "n", "bytes": "n"}
+        if tensors := [self._tensor_row(group) for group in self.tensors[:most]]:
+            peaks = _change(self.a.peak_bytes, self.b.peak_bytes, formatting.size)
+            yield Table(columns, [*tensors, ("all tensors", "", "", "", peaks)])
+        yield from _more(len(self.tensors) - most, "groups of tensors differ")
+
+    def _operation_row(self, name: str) -> tuple[str, ...]:
+        a, b = self.a.operations.get(name, Total()), self.b.operations.get(name, Total())
+        # Of the side that calls the operation more often, the lines with the most additional calls.
+        more, less = (b, a) if b.calls >= a.calls else (a, b)
+        places = sorted(more.places, key=lambda place: less.places.get(place, 0) - more.places[place])
+        where = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}" if places else ""
+        shares = [formatting.share(side.shares.get(name, 0.0)) for side in (self.a, self.b)]
+        return (*self._cells(_short(name), a, b), " → ".join(shares), where)
+
+    def _cells(self, name: str, a: Total, b: Total) -> tuple[str, ...]:
+        calls = f"{a.calls:,} → {b.calls:,}" if a.calls != b.calls else f"{a.calls:,}"
+        flops = "unknown" if a.flops is None or b.flops is None else _change(a.flops, b.flops, formatting.count)
+        return name, calls, flops, _change(a.bytes, b.bytes, formatting.size)
+
+    def _tensor_row(self, group: tuple[str, str, str]) -> tuple[str, ...]:
+        a, b = (side.tensors.get(group, (0, 0)) for side in (self.a, self.b))
+        number = f"{a[0]:,} → {b[0]:,}" if a[0] != b[0] else f"{a[0]:,}"
+        return _short(group[0]), *group[1:], number, _change(a[1], b[1], formatting.size)
+
+    def _share_table(self, brief: bool) -> Table:
+        sides = (self.a, self.b)
+        columns = {"share of the time, estimated": "", **{side.name: "n" for side in sides}}
+        if self.a.name == self.b.name:
+            columns = {"share of the time, estimated": "", "first": "n", "second": "n"}
+        names = self._by_share[: _FEW_SHARES if brief else None]
+        rows = [(_short(name), *(formatting.share(side.shares.get(name, 0.0)) for side in sides)) for name in names]
+        return Table(columns, rows)
+
+
+def difference(title: str, a: TracedCall, b: TracedCall, files: tuple[str, str] = ("", "")) -> Explanation:
+    """Compare two traced calls: B less A.
+
+    Operations are sorted by how much of all calls, FLOPs and bytes their difference is; views come last. If a side
+    could not be observed, no operation counts as a difference.
+    """
+    if not (a.operations and b.operations):
+        return Explanation(title, a, b, (), (), files)
+    wholes = [max(one or 0 for one in pair) or 1 for pair in zip(a.total[:3], b.total[:3], strict=True)]
+    nothing = Total()[:3]
+
+    def weight(name: str) -> tuple[bool, float]:
+        was, now = a.operations.get(name, nothing)[:3], b.operations.get(name, nothing)[:3]
+        # A view neither computes nor moves anything.
+        is_view = not (any(was[1:]) or any(now[1:]))
+        parts = (abs((y or 0) - (x or 0)) / whole for x, y, whole in zip(was, now, wholes, strict=True))
+        return not is_view, sum(parts)
+
+    names = [
+        name
+        for name in sorted({*a.operations, *b.operations})
+        if a.operations.get(name, nothing)[:3] != b.operations.get(name, nothing)[:3]
+    ]
+    groups = [group for group in sorted({*a.tensors, *b.tensors}) if a.tensors.get(group) != b.tensors.get(group)]
+
+    def more_bytes(group: tuple[str, str, str]) -> int:
+        return abs(b.tensors.get(group, (0, 0))[1] - a.tensors.get(group, (0, 0))[1])
+
+    by_weight = sorted(names, key=weight, reverse=True)
+    return Explanation(title, a, b, by_weight, sorted(groups, key=more_bytes, reverse=True), files)
+
+
+def trace_pair(
+    title: str,
+    sides: Sequence[tuple[str, str, Executor, Case]],
+    directory: Path,
+) -> Explanation | str:
+    """Trace a call of each side in a process of its own, and write the Chrome traces to `directory`.
+
+    A side has its name, the name in its file, its executor and its case. Return a sentence if one cannot be traced.
+    """
+    calls, files = [], []
+    for name, file, executor, case in sides:
+        files.append(TRACE.format(file))
+        outcome = executor.ask("trace", case, {"chrome": str((directory / files[-1]).absolute())})
+        if not outcome.ok:
+            return f"{name} could not be traced: {outcome.status}: {outcome.reason}."
+        calls.append(TracedCall.of(name, outcome.values))
+    return difference(title, calls[0], calls[1], (files[0], files[1]))
+
+
+def _more(number: int, what: str) -> Iterator[str]:
+    if number > 0:
+        yield f"{number} more {what}: the Markdown and JSON files list all."
+
+
+def _largest_shares(side: TracedCall) -> str:
+    largest = sorted(side.shares.items(), key=lambda one: -one[1])[:_FEW_SHARES]
+    return f"Most of {side.name}'s time: {', '.join(f'{_short(name)} {formatting.share(of)}' for name, of in largest)}."
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("aten::")
+
+
+def _change(was: int, now: int, text: Callable[[float], str]) -> str:
+    """`+12` or `−12`; `=` for no change."""
+    return "=" if was == now else f"{'+' if now > was else '−'}{text(abs(now - was))}"
