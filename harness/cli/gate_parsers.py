@@ -105,7 +105,8 @@ def _compare(parser: argparse.ArgumentParser) -> None:
 def _bisect(parser: argparse.ArgumentParser) -> None:
     """Find the commit at which a layer's FLOPs, memory or depth changed or, if no fact differs, its time.
 
-    Give one value of each axis. threshold=0.03 is the smallest change of the time; minutes=10 limits its search.
+    Give one value of each axis. threshold=0.03 is the smallest change of the time; minutes=10 limits all timing: the
+    control (GOOD against itself), both ends, the search, and the commit that was found beside the one before.
 
     examples:
       python -m harness bisect v1.0..main impl=my.module:MyLayer seq_len=512 d_model=64 num_heads=4 threads=1
