@@ -33,6 +33,16 @@ class Worktree:
     at: Path
     commit: str
 
+    def changed(self) -> list[str]:
+        """Files that differ between this commit and the repository's own working tree, relative to its top.
+
+        Uncommitted and new files count; ignored files do not.
+        """
+        command = ("diff", "--name-only", "--no-renames", "-z", self.commit, "--")
+        tracked = _git(self.top, *command, refused="--changed")
+        new = _git(self.top, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", refused="--changed")
+        return sorted({*filter(None, [*tracked.split("\0"), *new.split("\0")])})
+
     def path(self, search: Sequence[str]) -> list[str]:
         """Return `search` with every entry inside the repository moved to the worktree; other entries stay.
 
@@ -122,6 +132,13 @@ class Commit:
     subject: str
 
 
+def commit_hash(ref: str) -> str:
+    """The full hash of a commit. Raises UsageError outside a git repository, and for an unknown commit."""
+    unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
+    command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    return _git(Path.cwd(), *command, refused=unknown)
+
+
 def commits_between(span: str) -> list[Commit]:
     """The commits of `GOOD..BAD` in the repository of the current directory, the oldest first; GOOD itself is first.
 
@@ -132,12 +149,7 @@ def commits_between(span: str) -> list[Commit]:
     if not (good and dots and bad) or bad.startswith("."):
         raise UsageError(f"'{span}' is not of the form GOOD..BAD, such as v1.0..main")
     top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{span} needs a git repository"))
-    ends = []
-    for ref in (good, bad):
-        unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
-        ends.append(
-            _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
-        )
+    ends = [commit_hash(ref) for ref in (good, bad)]
     log = _git(top, "log", "--first-parent", "--format=%H%x00%s", f"{ends[0]}..{ends[1]}", refused=span)
     newest_first = [line.split("\0", 1) for line in log.splitlines()]
     before = _git(top, "rev-list", "--first-parent", ends[1], refused=span).splitlines()

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from harness.cli.option_forms import add_keys, add_out, add_outputs, add_overrides, add_run
+from harness.gate.changed_layers import ALL, TOUCHED
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
@@ -53,11 +54,14 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
     examples:
       python -m harness baseline results/latest -o baseline.json
       python -m harness baseline results/latest | diff baseline.json -
+      python -m harness baseline results/latest -o baseline.json --known-bad 1f3c9a2
 
     exit status: 0 done; 2 usage error, or a run without any case that could be measured
     """
     add_run(parser)
     add_out(parser, "where to write; default: standard output", "FILE")
+    what = "a commit that made a layer slower, for `compare --prove FILE`; may be given several times"
+    parser.add_argument("--known-bad", action="append", default=[], metavar="COMMIT", help=what)
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +95,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     examples:
       python -m harness compare impl=attention.naive,attention.fused seq_len=256,1024
       python -m harness compare ref=origin/main impl=my.module:MyLayer seq_len=128,512 --markdown comparison.md
+      python -m harness compare ref=origin/main impl=my.layers:A,my.layers:B --changed --prove baseline.json
       python -m harness compare side= side='env.OMP_WAIT_POLICY=passive' impl=rnn.torch threads=2
       python -m harness compare env=.venv-torch26,.venv-torch213 impl=attention.fused seq_len=1024
 
@@ -99,6 +104,12 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     """
     add_overrides(parser)
     add_out(parser, "where to write; default: results/compare_<time>", kind=str)
+    what = "with ref=: measure only the layers that the diff touches"
+    parser.add_argument("--changed", action="store_const", const=TOUCHED, help=what)
+    what = "the same, but every layer as soon as code that several of them use has changed"
+    parser.add_argument("--changed=all", action="store_const", dest="changed", const=ALL, help=what)
+    prove = "also compare the known-bad commits in FILE with their parents; exit status 3 if one is not called slower"
+    parser.add_argument("--prove", type=Path, metavar="FILE", help=prove)
     add_outputs(parser)
 
 
