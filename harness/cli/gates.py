@@ -147,6 +147,7 @@ def run_compare(options: argparse.Namespace) -> int:
     report.write(out / "comparison")
     files = "comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/"
     console.out(f"{out}: {files}", highlight=False)
+    console.out(report.closing_sentence, highlight=False)
     return report.exit_status
 
 

@@ -71,6 +71,12 @@ class ComparisonRequest:
             return f"compare {self.head or 'the working tree'} with {self.ref}"
         return f"compare {self.impls[1]} with {self.impls[0]}"
 
+    def name_of(self, side: int) -> str:
+        """What the base (0) or the head (1) is: a commit, a layer or a setting."""
+        if self.sides is not None:
+            return self.sides[side].name
+        return (self.ref, self.head or "the working tree")[side] if self.ref else (self.impls or ("", ""))[side]
+
     def config_of(self, side: int) -> SweepConfig:
         """The configuration of the base (0) or of the head (1)."""
         return self.sides[side].config if self.sides is not None else self.config
@@ -128,7 +134,8 @@ def measure_comparison(
         console.out("\n".join([*choice, *versions_sentences(opened.properties)]), highlight=False)
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
-            console.out(f"{out}: continued after {len(past)} blocks in {used}", highlight=False)
+            known = f"{len(past)} blocks of the interrupted comparison, {used} of timing, count as if just measured"
+            console.out(f"{out}: {known}", highlight=False)
         lines: list[dict[Case, CaseResult]] = []
         ready: list[set[Case]] = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
@@ -138,6 +145,7 @@ def measure_comparison(
             else:
                 run_directory.create(out / name, request.config_of(at).yaml, machines[at])
             cases = list(dict.fromkeys(pair[at] for pair in pairs))
+            console.out(f"{name}, {request.name_of(at)}: verification, then exact counts", highlight=False)
             ready.append(session.measure_into(out / name, cases, console, "prepare", before).open)
             lines.append({line.case: line for line in summarise.summarise_run(out / name, session.precision)[0]})
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
@@ -353,7 +361,8 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
     if _is_absent(impl, str(base.reason)):
         why = f"the layer does not exist at {ref}: there is nothing to compare it with"
         return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
-    return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"at {ref}: {base.status}: {base.reason}")
+    why = f"the layer cannot be imported at {ref}, so there is nothing to compare it with ({base.reason})"
+    return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", why)
 
 
 def _is_absent(impl: str, reason: str) -> bool:
