@@ -320,6 +320,13 @@ def files_of_class(layer_class: type) -> dict[str, str]:
     return {file: _digest([Path(file)]) for file in sorted(files)}
 
 
+def imported_files() -> list[str]:
+    """The files of all modules that this process has imported, without those of Python, torch, harness and packages."""
+    files = {_file_of_module(name, module) for name, module in list(sys.modules.items())}
+    places = tuple(f"{os.sep}{folder}{os.sep}" for folder in _INSTALLED)
+    return sorted(file for file in files if file and not any(place in file for place in places))
+
+
 def files_of_builtin_layers() -> dict[str, str]:
     """One digest of all built-in layers, because they import each other."""
     (place,) = impls.__path__

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,16 @@ class Worktree:
     top: Path
     at: Path
     commit: str
+
+    def changed(self) -> list[str]:
+        """Files that differ between this commit and the repository's own working tree, relative to its top.
+
+        Uncommitted and new files count; ignored files do not.
+        """
+        command = ("diff", "--name-only", "--no-renames", "-z", self.commit, "--")
+        tracked = _git(self.top, *command, refused="--changed")
+        new = _git(self.top, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", refused="--changed")
+        return sorted({*filter(None, [*tracked.split("\0"), *new.split("\0")])})
 
     def path(self, search: Sequence[str]) -> list[str]:
         """Return `search` with every entry inside the repository moved to the worktree; other entries stay.
@@ -86,6 +96,32 @@ def worktree(ref: str) -> Iterator[Worktree]:
                 print(f"harness: {left_behind}", file=sys.stderr)
             raise
         _remove(top, at)
+
+
+class OpenWorktrees:
+    """Worktrees of the commits that were used last, `most` of them at the same time. A context manager."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[str, tuple[ExitStack, Worktree]] = {}  # the commit used last comes last
+
+    def __enter__(self) -> "OpenWorktrees":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        with ExitStack() as all_of_them:
+            for stack, _ in self._open.values():
+                all_of_them.push(stack)
+
+    def at(self, commit: str) -> Worktree:
+        """The worktree of a commit. Raises UsageError as `worktree` does."""
+        if commit not in self._open:
+            while len(self._open) >= self._most:
+                self._open.pop(next(iter(self._open)))[0].close()
+            stack = ExitStack()
+            self._open[commit] = stack, stack.enter_context(worktree(commit))
+        self._open[commit] = self._open.pop(commit)
+        return self._open[commit][1]
 
 
 @dataclass(frozen=True)
@@ -153,16 +189,9 @@ def commits_between(span: str) -> list[Commit]:
 def find_commit(ref: str) -> str | None:
     """The full hash of the commit that git knows by this name here; None if it knows none."""
     try:
-        return _git(
-            Path.cwd(), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=ref
-        )
+        return commit_of(ref).hash
     except UsageError:
         return None
-
-
-def is_clean() -> bool:
-    """Whether the files that git knows here are those of HEAD. Raises UsageError outside a git repository."""
-    return not _git(Path.cwd(), "status", "--porcelain", "--untracked-files=no", refused="git status")
 
 
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:

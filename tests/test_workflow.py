@@ -14,6 +14,7 @@ from harness.cli.commands import COMMANDS, main
 from harness.cli.gates import read_comparison_request
 from harness.config import compose
 from harness.gate.check import split_filters
+from harness.gate.reporters import GateReport
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "ci.md"
@@ -69,7 +70,7 @@ def test_commands_and_their_flags_exist(words: list[str], capsys: pytest.Capture
         main([words[0], "--help"])
     said = capsys.readouterr().out
     flags = {word for word in words[1:] if word.startswith("-")}
-    assert flags <= set(re.findall(r"(?<=[\s\[])--?[a-z]+", said))
+    assert flags <= set(re.findall(r"(?<=[\s\[])--?[a-z][a-z-]*", said))
 
 
 @pytest.mark.parametrize("words", of_workflow() + of_page(), ids=" ".join)
@@ -103,10 +104,23 @@ def test_it_runs_on_every_push_of_main_and_of_a_pull_request(workflow: dict) -> 
     assert "if" not in workflow["jobs"]["exact"]
 
 
-def test_it_may_read_the_code_and_no_more(workflow: dict) -> None:
+def test_it_may_read_the_code_and_only_the_job_that_runs_none_of_it_may_comment(workflow: dict) -> None:
     assert workflow["permissions"] == {"contents": "read"}
-    assert all("permissions" not in job for job in workflow["jobs"].values())
+    assert [name for name, job in workflow["jobs"].items() if "permissions" in job] == ["comment"]
+    comment = workflow["jobs"]["comment"]
+    assert comment["permissions"] == {"pull-requests": "write"}
+    assert [step.get("uses", "").partition("@")[0] for step in comment["steps"]] == ["actions/download-artifact", ""]
+    assert "head.repo.full_name == github.repository" in comment["if"]
     assert all(given["persist-credentials"] is False for given in steps(workflow, "actions/checkout"))
+
+
+def test_the_comment_is_what_compare_writes_and_is_found_again_by_its_mark(workflow: dict) -> None:
+    (words,) = of_workflow("time")
+    download, comment = workflow["jobs"]["comment"]["steps"]
+    assert f"body=@{words[words.index('--markdown') + 1]}" in comment["run"]
+    assert download["with"]["name"] == workflow["jobs"]["time"]["steps"][-1]["with"]["name"]
+    mark = GateReport("compare x", []).as_markdown().splitlines()[-1]
+    assert mark in comment["env"]["MINE"]
 
 
 def test_nothing_that_somebody_named_becomes_part_of_a_script(workflow: dict) -> None:
@@ -119,19 +133,19 @@ def test_torch_is_the_cpu_build_that_the_project_is_tested_with(workflow: dict) 
     assert workflow["env"]["TORCH"] in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     every = [step for job in workflow["jobs"].values() for step in job["steps"]]
     installs = [step["run"] for step in every if step.get("name") == "Install"]
-    assert len(installs) == len(workflow["jobs"])
+    assert len(installs) == len(steps(workflow, "actions/checkout")) == 2
     assert all("https://download.pytorch.org/whl/cpu" in script for script in installs)
 
 
 def test_pip_s_downloads_are_kept(workflow: dict) -> None:
     kept = [given.get("cache") for given in steps(workflow, "actions/setup-python")]
-    assert kept == ["pip"] * len(workflow["jobs"])
+    assert kept == ["pip"] * len(steps(workflow, "actions/checkout"))
 
 
 @pytest.mark.parametrize("job", ["exact", "time"])
 def test_what_a_gate_writes_is_uploaded_however_it_ends(workflow: dict, job: str) -> None:
     (words,) = of_workflow(job)
-    written = [words[words.index(flag) + 1] for flag in ("--junit", "--json")]
+    written = [words[words.index(flag) + 1] for flag in ("--junit", "--json", "--markdown") if flag in words]
     written += [word.removeprefix("out=") for word in words if word.startswith("out=")]
     upload = workflow["jobs"][job]["steps"][-1]
     kept = [pattern.rstrip("/") for pattern in upload["with"]["path"].split()]

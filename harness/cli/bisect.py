@@ -13,7 +13,7 @@ from harness import formatting
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.config import compose
 from harness.errors import UsageError
-from harness.gate.bisect import BisectRequest, Findings, Step, bisect
+from harness.gate.bisect import CONTROL_DIFFERS, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
 from harness.key_value_options import Key, present_option, read_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
@@ -81,10 +81,19 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
     if found.failure:
         say(f"not measurable: {found.failure}")
         return CASES_FAILED
-    answer = found.answer
+    answer, longer = found.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
+    if found.why == CONTROL_DIFFERS and found.control is not None:
+        say(
+            f"undecided: the first commit, measured against itself, came out {_interval(found.control)}. "
+            "Repeat the command with a new out= when the machine is quiet."
+        )
+        return CASES_FAILED
+    if found.why == NO_DIFFERENCE and found.difference is not None:
+        say(f"There is no difference of {100 * request.threshold:g} % to look for: {_interval(found.difference)}.")
+    if answer is None and found.why == TIME_IS_UP:
+        say(f"undecided: the time was up before both ends were compared. Repeat the command with {longer}")
+        return CASES_FAILED
     if answer is None:
-        if found.difference is not None:
-            say(f"There is no difference of {100 * request.threshold:g} % to look for: {_interval(found.difference)}.")
         return DONE
     table = Table("commit", "subject", "probability")
     for one in sorted(answer.candidates, key=lambda one: -one.probability)[:_MOST_SHOWN]:
@@ -92,11 +101,15 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
         table.add_row(commit.hash[:10], Text(commit.subject), f"{one.probability:.2f}")
     console.print(table)
     if found.why == TIME_IS_UP:
-        longer = shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
         say(f"undecided: the time is up. Repeat the command with {longer}")
         return CASES_FAILED
     if found.why == TWO_STEPS and answer.pair is not None:
-        say(f"two steps: at {name(answer.pair[0], answer.pair[0])} and at {name(answer.pair[1], answer.pair[1])}.")
+        first, second = (name(at, at) for at in answer.pair)
+        span = f"{request.commits[0].hash[:10]}..{request.commits[answer.pair[1] - 1].hash[:10]}"
+        say(
+            f"The time changes at more than one commit. The likeliest two are {first} and {second}, with probability "
+            f"{answer.pair_probability:.2f}. Search a shorter range next, such as {span}."
+        )
         return DONE
     step, at = Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
     say(f"The time changes by {_interval(step)} at {at}.")

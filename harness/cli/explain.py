@@ -22,7 +22,7 @@ from harness.measure.session import Session
 from harness.report.document import markdown, show
 from harness.results import run_directory
 from harness.sweep_axes import Case, collapsed
-from harness.worktree import find_commit, is_clean, worktree
+from harness.worktree import find_commit, has_uncommitted_changes, worktree
 
 _USUAL = ("allocator=steady",)
 _FORMS = (
@@ -155,8 +155,8 @@ def _commit_of(word: str) -> str | None:
         raise UsageError(f"'{word}' is a layer{also}, or leave impl= out")
     if commit is None:
         raise UsageError(f"{word}: git knows no such commit here (a shallow clone may lack it: fetch it)")
-    return None if word == _WORKING_TREE and not is_clean() else commit
+    return None if word == _WORKING_TREE and has_uncommitted_changes() else commit
 
 
 def _is_working_tree(word: str) -> bool:
-    return word == _WORKING_TREE or (word == "HEAD" and is_clean())
+    return word == _WORKING_TREE or (word == "HEAD" and not has_uncommitted_changes())

@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from harness.cli.option_forms import add_keys, add_out, add_outputs, add_overrides, add_run
+from harness.gate.changed_layers import ALL, TOUCHED
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +55,14 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
     examples:
       python -m harness baseline results/latest -o baseline.json
       python -m harness baseline results/latest | diff baseline.json -
+      python -m harness baseline results/latest -o baseline.json --known-bad 1f3c9a2
 
     exit status: 0 done; 2 usage error, or a run without any case that could be measured
     """
     add_run(parser)
     add_out(parser, "where to write; default: standard output", "FILE")
+    what = "a commit that made a layer slower, for `compare --prove FILE`; may be given several times"
+    parser.add_argument("--known-bad", action="append", default=[], metavar="COMMIT", help=what)
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +96,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     examples:
       python -m harness compare impl=attention.naive,attention.fused seq_len=256,1024
       python -m harness compare ref=origin/main impl=my.module:MyLayer seq_len=128,512 --markdown comparison.md
+      python -m harness compare ref=origin/main impl=my.layers:A,my.layers:B --changed --prove baseline.json
       python -m harness compare side= side='env.OMP_WAIT_POLICY=passive' impl=rnn.torch threads=2
       python -m harness compare env=.venv-torch26,.venv-torch213 impl=attention.fused seq_len=1024
 
@@ -100,6 +105,12 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     """
     add_overrides(parser)
     add_out(parser, "where to write; default: results/compare_<time>", kind=str)
+    what = "with ref=: measure only the layers that the diff touches"
+    parser.add_argument("--changed", action="store_const", const=TOUCHED, help=what)
+    what = "the same, but every layer as soon as code that several of them use has changed"
+    parser.add_argument("--changed=all", action="store_const", dest="changed", const=ALL, help=what)
+    prove = "also compare the known-bad commits in FILE with their parents; exit status 3 if one is not called slower"
+    parser.add_argument("--prove", type=Path, metavar="FILE", help=prove)
     add_outputs(parser)
 
 
@@ -129,7 +140,8 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 def _bisect(parser: argparse.ArgumentParser) -> None:
     """Find the commit at which a layer's FLOPs, memory or depth changed or, if no fact differs, its time.
 
-    Give one value of each axis. threshold=0.03 is the smallest change of the time; minutes=10 limits its search.
+    Give one value of each axis. threshold=0.03 is the smallest change of the time; minutes=10 limits all timing: the
+    control (GOOD against itself), both ends, the search, and the commit that was found beside the one before.
 
     examples:
       python -m harness bisect v1.0..main impl=my.module:MyLayer seq_len=512 d_model=64 num_heads=4 threads=1

@@ -11,6 +11,7 @@ import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,15 +26,19 @@ from harness.cli.commands import DONE, INTERRUPTED
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
+from harness.gate.changed_layers import choice_sentences
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
-from harness.gate.compare import comparison_table, outcomes_of
+from harness.gate.check_rules import Outcome
+from harness.gate.compare import TIME, comparison_table, outcomes_of
 from harness.gate.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison, versions_sentences
 from harness.gate.side_settings import SideSettings, read_sides
 from harness.key_value_options import Key, present_option, read_keys, whole
 from harness.results import run_directory, stored_run
 from harness.stats.paired_evidence import Rules
+from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import OWN_ENVIRONMENT
+from harness.worktree import commit_of
 
 _RULES = Rules()
 # No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
@@ -45,11 +50,14 @@ _KEYS = (
     Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
 )
 _SIDE = "side="
+_KNOWN_BAD = "known-bad commit"
 # Page faults would be most of the noise.
 _USUAL = ("allocator=steady",)
 
 
-def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -> ComparisonRequest:
+def read_comparison_request(
+    overrides: Sequence[str], config_dir: Path | None, changed: str | None = None
+) -> ComparisonRequest:
     """Parse and check the command line. Raises UsageError for invalid arguments."""
     names = [key.name for key in _KEYS]
     rest = [present_option(option) for option in overrides]
@@ -69,7 +77,9 @@ def read_comparison_request(overrides: Sequence[str], config_dir: Path | None) -
     rules = Rules(threshold=own["threshold"], looks=(*(look for look in looks if look < most), most))
     config = compose(rest, config_dir, usual=_USUAL)
     control = interpreter_of(own["control"]) if own["control"] else None
-    return ComparisonRequest(config, rules, own["ref"], impls, own["minutes"], sides, control)
+    if changed is not None and own["ref"] is None:
+        raise UsageError("--changed needs a commit to compare with: give ref=origin/main")
+    return ComparisonRequest(config, rules, own["ref"], impls, own["minutes"], sides, control, changed=changed)
 
 
 def _settings_of_sides(
@@ -109,27 +119,67 @@ def _two_sides(given: Sequence[str]) -> tuple[str, str]:
 def run_compare(options: argparse.Namespace) -> int:
     """Run the comparison and return its exit status."""
     check_outputs(options)
-    request = read_comparison_request(options.overrides, options.config_dir)
+    request = read_comparison_request(options.overrides, options.config_dir, options.changed)
+    known_bad = _commits_to_find(options.prove, request)
     out = request.config.out or run_directory.unused_path("compare_")
     check_directory(out)
     console = Console()
     try:
         comparison, properties, lacking = measure_comparison(request, out, console)
+        proofs = [_prove(commit, request, out, console) for commit in known_bad]
     except KeyboardInterrupt:
         print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
         return INTERRUPTED
-    (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison, properties)), encoding="utf-8")
-    show_comparison(request.title, comparison, console)
-    for one in lacking:
+    remarks = list(choice_sentences(properties, request.ref, str(request.changed)))
+    if nothing_due := request.changed is not None and not comparison.compared:
+        remarks.append(f"The changes since {request.ref} touch none of these layers: no layer was measured.")
+        print(*remarks, sep="\n")
+    else:
+        remarks += [*versions_sentences(properties), *comparison_sentences(comparison)]
+        show_comparison(request.title, comparison, console)
+    for one in (*lacking, *proofs):
         console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)
-    remarks = [*versions_sentences(properties), *comparison_sentences(comparison)]
-    outcomes = [*outcomes_of(comparison), *lacking]
-    report = GateReport(request.title, outcomes, remarks, properties, comparison.explanations)
-    report.write(out / "comparison")
+    outcomes = [*outcomes_of(comparison), *lacking, *proofs]
+    report = GateReport(request.title, outcomes, remarks, properties, comparison.explanations, nothing_due)
     report.publish(options)
+    if nothing_due:
+        return report.exit_status
+    (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison, properties)), encoding="utf-8")
+    report.write(out / "comparison")
     files = "comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/"
     console.out(f"{out}: {files}", highlight=False)
+    console.out(report.closing_sentence, highlight=False)
     return report.exit_status
+
+
+def _commits_to_find(file: Path | None, request: ComparisonRequest) -> Sequence[str]:
+    """The known-bad commits in a baseline. Raises UsageError if it names none."""
+    if file is None:
+        return ()
+    if request.ref is None:
+        raise UsageError(f"--prove {file} needs a commit to compare with: give ref=origin/main")
+    found = read_baseline(file).known_bad
+    if not found:
+        raise UsageError(f"{file} names no known-bad commit: python -m harness baseline RUN -o FILE --known-bad COMMIT")
+    return found
+
+
+def _prove(commit: str, request: ComparisonRequest, out: Path, console: Console) -> Outcome:
+    """Whether the gate calls a layer slower at the known-bad `commit` than at its parent, as an outcome."""
+    short = commit[:12]
+    proof = replace(request, ref=f"{short}^", head=short, changed=None)
+    try:
+        comparison, _, lacking = measure_comparison(proof, out / "known-bad" / short, console)
+    except UsageError as error:
+        return Outcome(short, _KNOWN_BAD, Verdict.UNMEASURED, "", "", f"the gate could not be proved: {error}")
+    times = [one for one in outcomes_of(comparison) if one.quantity == TIME]
+    for one in times:
+        if one.verdict is Verdict.WORSE:
+            why = f"the gate found its slow-down: {one.subject} {one.now}"
+            return Outcome(short, _KNOWN_BAD, Verdict.EQUIVALENT, "slower", one.now, why)
+    why = "; ".join(f"{one.subject}: {one.reason or one.now}" for one in [*times, *lacking])
+    why = f"the gate did not find the slow-down of {short} ({why})"
+    return Outcome(short, _KNOWN_BAD, Verdict.UNMEASURED, "slower", "", why)
 
 
 def run_check(options: argparse.Namespace) -> int:
@@ -156,6 +206,17 @@ def run_check(options: argparse.Namespace) -> int:
 _BY_CHANCE = ("timeout", "killed")
 
 
+def _known_bad(options: argparse.Namespace) -> tuple[str, ...]:
+    """The known-bad commits of the file that is replaced, and those of the command line."""
+    before: tuple[str, ...] = ()
+    if options.out is not None and options.out.is_file():
+        try:
+            before = read_baseline(options.out).known_bad
+        except UsageError as error:
+            print(f"harness: {error}; it is replaced, with its known-bad commits if it had any", file=sys.stderr)
+    return tuple(dict.fromkeys([*before, *(commit_of(ref).hash for ref in options.known_bad)]))
+
+
 def run_baseline(options: argparse.Namespace) -> int:
     """Write the known facts of a run's cases to a file that `check` reads."""
     stored = stored_run.read_run_directory(options.run)
@@ -178,6 +239,7 @@ def run_baseline(options: argparse.Namespace) -> int:
     found = baseline_of(
         stored.lines, laws, claims_table.verdicts(stored.lines, laws), stored.machine, seed, harness.__version__
     )
+    found = replace(found, known_bad=_known_bad(options))
     if options.out is None:
         print(baseline_text(found), end="")
         return DONE

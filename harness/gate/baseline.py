@@ -193,7 +193,7 @@ class Baseline:
     """The facts of `cases`, and the `laws` and `claims` of each impl in one setting.
 
     `torch` is the version that was measured and `machine` describes the machine. Both are for people to read, as is
-    `times_s`.
+    `times_s`. Each commit in `known_bad` made a layer slower than its parent: `compare --prove` must find that.
     """
 
     harness: str
@@ -204,6 +204,7 @@ class Baseline:
     laws: Mapping[FindingId, LawKept]
     claims: Mapping[FindingId, ClaimKept]
     times_s: Mapping[Case, float] = field(default_factory=dict)
+    known_bad: tuple[str, ...] = ()
 
     def members(self) -> dict[tuple[str, Setting], list[Case]]:
         """The cases by impl and setting. One cost model or claim covers all cases of a group."""
@@ -260,6 +261,7 @@ def baseline_text(baseline: Baseline) -> str:
         "harness": baseline.harness,
         "torch": baseline.torch,
         "seed": baseline.seed,
+        **({"known_bad": list(baseline.known_bad)} if baseline.known_bad else {}),
         "machine": dict(baseline.machine),
         "cases": {case.key: baseline.cases[case].as_dict() for case in sorted(baseline.cases)},
         "laws": section(baseline.laws, of_time=False),
@@ -311,6 +313,7 @@ class _File(_Findings):
     harness: str
     torch: str
     seed: Annotated[int, Field(ge=0, lt=2**63)]
+    known_bad: list[Annotated[str, Field(pattern="^[0-9a-f]{40,64}$")]] = Field(default_factory=list)
     machine: dict[str, Any]
     cases: Annotated[dict[Any, _FACTS], _named_by(parse_case)]  # type: ignore[valid-type]
     timed: _Timed
@@ -393,4 +396,5 @@ def _baseline(held: Any) -> Baseline:
     file = checked(_File, held)
     machine = {name: str(value) for name, value in file.machine.items()}
     laws, claims = {**file.laws, **file.timed.laws}, {**file.claims, **file.timed.claims}
-    return Baseline(file.harness, file.torch, file.seed, machine, file.cases, laws, claims)
+    known_bad = tuple(file.known_bad)
+    return Baseline(file.harness, file.torch, file.seed, machine, file.cases, laws, claims, known_bad=known_bad)

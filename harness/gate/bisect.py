@@ -2,6 +2,9 @@
 
 Each fact is searched for without a clock. The time is searched for only if no fact differs, or on request. Every block
 and every fact is a row of `bisect.jsonl`. A command that continues reads these rows first, and so decides as before.
+
+Two fork servers serve all commits: a trial searches the worktree of its commit for the layer. A fork server may be a
+tenth slower than another by chance. Both sides of a pair therefore use both servers in turn, and the effect cancels.
 """
 
 import json
@@ -10,8 +13,8 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,19 +29,24 @@ from harness.gate.compared_sides import read_rows, session_of_side
 from harness.gate.first_change import FirstChange, first_change
 from harness.machine import unlike
 from harness.measure.executor import Executor
-from harness.measure.fork_client import Runtime
-from harness.measure.interleaved import Side, Timing, take_block
-from harness.measure.session import COMPILE_CACHE, Session
+from harness.measure.fork_client import OF_DRIVER
+from harness.measure.interleaved import Side, Sides, Timing, take_block
+from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
 from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
-from harness.worktree import Commit, worktree
+from harness.worktree import Commit, OpenWorktrees
 
 ROWS = "bisect.jsonl"
-_CONFIRM, _NEIGHBOURS = 12, 8  # generations
+_CONTROL, _CONFIRM, _NEIGHBOURS = 4, 12, 8  # generations
+# Fork servers serve this many generations: what does not cancel between two of them does not last.
+_GENERATIONS_OF_SERVERS = 6
+_WORKTREES = 4
+# Why a search ended before it looked for a position.
+CONTROL_DIFFERS, NO_DIFFERENCE = "the control differs", "no difference"
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,11 @@ class Step:
     lo: float
     hi: float
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the interval excludes that there is no step."""
+        return self.lo > 0 or self.hi < 0
+
     @classmethod
     def of(cls, observed: list[float]) -> "Step":
         """The mean of generations, with Student's interval."""
@@ -79,10 +92,12 @@ class Step:
 class Findings:
     """What the search found: the change of each fact, and the answer about the time.
 
-    `answer` is None if there is no step of time to look for, or if `failure` says why the time was not measured.
+    `control` compares the first commit with itself, and `difference` the last with the first. `answer` is None if no
+    position of a step was looked for. `why` or, if the time could not be measured, `failure` then tells the reason.
     """
 
     facts: dict[str, FirstChange[Any]] = field(default_factory=dict)
+    control: Step | None = None
     difference: Step | None = None
     answer: Answer | None = None
     why: str = ""
@@ -100,7 +115,7 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
     with ExitStack() as stack:
         out.mkdir(parents=True, exist_ok=True)
         stack.enter_context(run_directory.Lock(out))
-        search = _Search(request, out, tell)
+        search = stack.enter_context(_Search(request, out, tell))
         last, found = len(request.commits) - 1, Findings()
         for at in (0, last):
             if search.facts(at) is None:
@@ -128,9 +143,28 @@ class _Search:
         self._known: dict[str, list[Mapping[str, Any]]] = {}
         self._facts: dict[int, Mapping[str, Any] | None] = {}
         self._blocks: dict[tuple[int, int], int] = {}
-        rows = read_rows(out / ROWS)
-        with Session.of(request.config) as session:
-            machine = session.machine()
+        self._trees = OpenWorktrees(_WORKTREES)
+        self._executors: dict[tuple[int, Path], Executor] = {}
+        self._generations = 0  # of these fork servers
+        first = session_of_side(request.config, out / COMPILE_CACHE, OF_DRIVER)
+        self._sides = Sides(first.executor, first.executor.twin(), interchangeable=True)
+        self._session = first
+
+    def __enter__(self) -> "_Search":
+        with ExitStack() as stack:
+            stack.enter_context(self._sides)
+            stack.enter_context(self._trees)
+            self._begin()
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+
+    def _begin(self) -> None:
+        """Read the rows of an interrupted command, or begin a new file. Raises UsageError for another search."""
+        request, out = self.request, self.out
+        rows, machine = read_rows(out / ROWS), self._session.machine()
         found = (
             [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)] if rows else []
         )
@@ -153,13 +187,13 @@ class _Search:
         self._write(row)
         return row
 
-    @contextmanager
-    def _executor(self, at: int) -> Iterator[tuple[Executor, Path]]:
-        with worktree(self.request.commits[at].hash) as tree:
-            cache = self.out / COMPILE_CACHE / tree.commit
-            session = session_of_side(self.request.config, cache, Runtime(path=tree.path(sys.path)))
-            with session:
-                yield session.executor, tree.at
+    def _executor(self, at: int, server: int) -> tuple[Executor, Path]:
+        """An executor of the commit's layers that uses the first or second fork server, and the commit's worktree."""
+        tree = self._trees.at(self.request.commits[at].hash)
+        if (server, tree.at) not in self._executors:
+            path, cache = tree.path(sys.path), self.out / COMPILE_CACHE / tree.commit
+            self._executors[server, tree.at] = self._sides.all[server].searching(path, cache)
+        return self._executors[server, tree.at], tree.at
 
     def facts(self, at: int) -> Mapping[str, Any] | None:
         """The facts of a commit; None if it cannot be measured. A failure is retried once."""
@@ -178,70 +212,90 @@ class _Search:
         return None if known is None else "none" if known[name] is None else known[name]
 
     def _measure_facts(self, at: int) -> dict[str, Any]:
-        with self._executor(at) as (executor, top):
-            described = executor.ask("describe", Case(self.request.case.impl, 1, 1, 1))
-            file = described.values.get("file")
-            if described.ok and not (file and Path(file).resolve().is_relative_to(top)):
-                impl = self.request.case.impl
-                raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
-            for _ in range(2):
-                done = executor.ask("facts", self.request.case)
-                if done.ok:
-                    return {"facts": {name: done.values.get(name) for name in FACT_NAMES}}
+        executor, top = self._executor(at, 0)
+        described = executor.ask("describe", Case(self.request.case.impl, 1, 1, 1))
+        file = described.values.get("file")
+        if described.ok and not (file and Path(file).resolve().is_relative_to(top)):
+            impl = self.request.case.impl
+            raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
+        for _ in range(2):
+            done = executor.ask("facts", self.request.case)
+            if done.ok:
+                return {"facts": {name: done.values.get(name) for name in FACT_NAMES}}
         return {"failure": f"{done.status}: {done.reason}"}
 
     def time(self, found: Findings) -> None:
         """Search for a step of the time. Raises BlockFailed if an end cannot be measured."""
         last, apart = len(self.request.commits) - 1, math.log1p(self.request.threshold)
-        of_bad = [self._generation(0, last) for _ in range(_CONFIRM)]
-        found.difference = Step.of(of_bad)
-        sure = found.difference.lo > 0 or found.difference.hi < 0
-        if abs(found.difference.middle) < apart or not sure:
+        control = self._several(0, 0, _CONTROL)
+        of_bad = self._several(0, last, _CONFIRM)
+        if len(of_bad) < _CONFIRM:
+            found.why = TIME_IS_UP
             return
-        limit_s = 60 * self.request.minutes
-        found.answer, found.why = search_step(
-            last, of_bad, apart, lambda at: self._generation(0, at), lambda: self.used_s < limit_s
-        )
+        found.control, found.difference = Step.of(control), Step.of(of_bad)
+        if found.control.is_sure and abs(found.control.middle) >= apart / 2:
+            found.why = CONTROL_DIFFERS
+            return
+        if not found.difference.is_sure or abs(found.difference.middle) < apart:
+            found.why = NO_DIFFERENCE
+            return
+        found.answer, found.why = search_step(last, of_bad, apart, lambda at: self._generation(0, at), self._has_time)
         if found.why not in (TIME_IS_UP, TWO_STEPS):
             best = found.answer.best
-            found.neighbours = Step.of([self._generation(best.first - 1, best.last) for _ in range(_NEIGHBOURS)])
+            beside = self._several(best.first - 1, best.last, _NEIGHBOURS)
+            found.neighbours = Step.of(beside) if len(beside) > 1 else None
+
+    def _has_time(self) -> bool:
+        return self.used_s < 60 * self.request.minutes
+
+    def _several(self, base: int, head: int, most: int) -> list[float]:
+        """The values of `most` generations, or of fewer if the time is up."""
+        found: list[float] = []
+        while len(found) < most and self._has_time():
+            found.append(self._generation(base, head))
+        return found
 
     def _generation(self, base: int, head: int) -> float:
-        """The mean log ratio of a generation of blocks, in new processes. A failed block is retried once."""
+        """The mean log ratio of a generation of blocks, in new processes. A failed block is retried once.
+
+        The second block has the sides' fork servers exchanged.
+        """
         begin = self._blocks.get((base, head), 0)
         self._blocks[base, head] = begin + 1
         commits = self.request.commits
         key = f"blocks {commits[base].hash} {commits[head].hash} {begin}"
         ratios: list[float] = []
         failed = 0
-        with ExitStack() as stack:
-            sides: list[Side] = []
+        server_of_base = random.Random(key).randrange(2)
 
-            def measure() -> dict[str, Any]:
-                if not sides:
-                    for at in (base, head):
-                        executor, _ = stack.enter_context(self._executor(at))
-                        executor.run("machine")  # its fork server is ready then
-                        sides.append(Side(commits[at].hash[:10], self.request.case, executor))
+        def measure() -> dict[str, Any]:
+            if not ratios and self._generations % _GENERATIONS_OF_SERVERS == 0:
+                self._sides.renew()
+            self._generations += not ratios
+            sides = [
+                Side(commits[at].hash[:10], self.request.case, self._executor(at, server % 2)[0])
+                for server, at in enumerate((base, head), server_of_base + len(ratios))
+            ]
+            try:
                 rng = random.Random(f"{key} {len(ratios)} {failed}")
-                try:
-                    return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}
-                except BlockFailed as error:
-                    return {"failure": str(error)}
+                return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}
+            except BlockFailed as error:
+                self._generations = 0  # the failure may have ended a fork server too
+                return {"failure": str(error)}
 
-            def timed() -> dict[str, Any]:
-                began = time.monotonic()
-                return {**measure(), "took_s": round(time.monotonic() - began, 3)}
+        def timed() -> dict[str, Any]:
+            began = time.monotonic()
+            return {**measure(), "took_s": round(time.monotonic() - began, 3)}
 
-            while len(ratios) < Rules().generation:
-                row = self._row(key, timed)
-                self.used_s += row["took_s"]
-                if "failure" not in row:
-                    ratios.append(row["log_ratio"])
-                elif failed:
-                    raise BlockFailed(row["failure"])
-                else:
-                    failed += 1
+        while len(ratios) < Rules().generation:
+            row = self._row(key, timed)
+            self.used_s += row["took_s"]
+            if "failure" not in row:
+                ratios.append(row["log_ratio"])
+            elif failed:
+                raise BlockFailed(row["failure"])
+            else:
+                failed += 1
         found = statistics.mean(ratios)
         pair = f"{commits[head].hash[:10]} ({commits[head].subject}) against {commits[base].hash[:10]}"
         self.tell(f"{pair}: {100 * math.expm1(found):+.1f} % after {self.used_s:.0f} s")

@@ -5,7 +5,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -19,6 +19,7 @@ from harness.background_process import check_interpreter
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
+from harness.gate.changed_layers import LEFT_OUT, LayerFiles, choice_sentences, touched_layers
 from harness.gate.check_rules import Outcome
 from harness.gate.compare import HELD, TIME, Comparison, compare_sides, pair_label
 from harness.gate.explain import Explanation, trace_pair
@@ -47,7 +48,8 @@ class ComparisonRequest:
     """What to compare.
 
     `impls` are the layers of base and head, if two layers are compared. With `ref`, the working tree is compared with
-    that commit. `sides` are two settings of one layer, and `control` is the interpreter of a copy of the base's
+    that commit, or the commit `head` is. `changed` is a form of `--changed`, which leaves out layers that the diff does
+    not touch. `sides` are two settings of one layer, and `control` is the interpreter of a copy of the base's
     environment. Timing ends after this number of `minutes`.
     """
 
@@ -58,6 +60,8 @@ class ComparisonRequest:
     minutes: float
     sides: tuple[SideSettings, SideSettings] | None = None
     control: str | None = None
+    head: str | None = None
+    changed: str | None = None
 
     @property
     def title(self) -> str:
@@ -65,8 +69,14 @@ class ComparisonRequest:
         if self.sides is not None:
             return f"compare {self.config.axes['impl'][0]}: {self.sides[1].name} with {self.sides[0].name}"
         if self.impls is None:
-            return f"compare the working tree with {self.ref}"
+            return f"compare {self.head or 'the working tree'} with {self.ref}"
         return f"compare {self.impls[1]} with {self.impls[0]}"
+
+    def name_of(self, side: int) -> str:
+        """What the base (0) or the head (1) is: a commit, a layer or a setting."""
+        if self.sides is not None:
+            return self.sides[side].name
+        return (self.ref, self.head or "the working tree")[side] if self.ref else (self.impls or ("", ""))[side]
 
     def config_of(self, side: int) -> SweepConfig:
         """The configuration of the base (0) or of the head (1)."""
@@ -85,6 +95,8 @@ class ComparisonRequest:
         }
         if self.sides is not None:
             own |= {**properties, "control": self.control}
+        if self.changed is not None:
+            own |= {LEFT_OUT: properties.get(LEFT_OUT)}
         return {**yaml.safe_load(self.config.yaml), **json.loads(json.dumps(own))}
 
 
@@ -110,6 +122,8 @@ def measure_comparison(
     with ExitStack() as stack:
         opened = stack.enter_context(_open_sides(request, out))
         pairs = _pairs(request, opened)
+        if request.changed is not None and not pairs:
+            return Comparison((), ()), opened.properties, opened.lacking
         stack.enter_context(run_directory.Lock(out))
         machines = _describe_machines(request, opened)
         opened.properties |= _compare_references(pairs[0][0], opened) if request.sides is not None else {}
@@ -117,10 +131,12 @@ def measure_comparison(
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
         console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})", highlight=False)
-        console.out("\n".join(versions_sentences(opened.properties)), highlight=False)
+        choice = choice_sentences(opened.properties, request.ref, str(request.changed))
+        console.out("\n".join([*choice, *versions_sentences(opened.properties)]), highlight=False)
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
-            console.out(f"{out}: continued after {len(past)} blocks in {used}", highlight=False)
+            known = f"{len(past)} blocks of the interrupted comparison, {used} of timing, count as if just measured"
+            console.out(f"{out}: {known}", highlight=False)
         lines: list[dict[Case, CaseResult]] = []
         ready: list[set[Case]] = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
@@ -130,6 +146,7 @@ def measure_comparison(
             else:
                 run_directory.create(out / name, request.config_of(at).yaml, machines[at])
             cases = list(dict.fromkeys(pair[at] for pair in pairs))
+            console.out(f"{name}, {request.name_of(at)}: verification, then exact counts", highlight=False)
             ready.append(session.measure_into(out / name, cases, console, "prepare", before).open)
             lines.append({line.case: line for line in summarise.summarise_run(out / name, session.precision)[0]})
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
@@ -229,10 +246,12 @@ def _open_sides(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides]:
         return
     with worktree(request.ref) as tree:
         base = session_of_side(request.config, out / COMPILE_CACHE / "base", Runtime(path=tree.path(sys.path)))
-        head = session_of_side(request.config, out / COMPILE_CACHE / "head", Runtime(path=tree.own_path(sys.path)))
-        with Sides(base.executor, head.executor) as sides:
-            head.check_devices(request.config)
-            yield _of_two_trees(request, _OpenSides(sides, base, head, properties={"base": tree.commit}), tree)
+        with worktree(request.head) if request.head else nullcontext() as other:
+            path = other.path(sys.path) if other else tree.own_path(sys.path)
+            head = session_of_side(request.config, out / COMPILE_CACHE / "head", Runtime(path=path))
+            with Sides(base.executor, head.executor) as sides:
+                head.check_devices(request.config)
+                yield _of_two_trees(request, _OpenSides(sides, base, head, properties={"base": tree.commit}), tree)
 
 
 @contextmanager
@@ -312,6 +331,7 @@ def session_of_side(config: SweepConfig, cache: Path, runtime: Runtime) -> Sessi
 
 
 def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree) -> _OpenSides:
+    files = {}
     for impl in request.config.axes["impl"]:
         if layer_lookup.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
@@ -329,6 +349,12 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
             own = layer_lookup.is_foreign(impl)
             described = Traits(seen["family"], seen["has_heads"], seen["files"])
             session.traits[impl] = described if own else layer_lookup.traits(impl)
+        files[impl] = LayerFiles.of([(base.values, tree.at), (head.values, tree.top)])
+    if request.changed is not None:
+        chosen = touched_layers(files, tree.changed(), request.changed)
+        found.properties |= chosen.properties
+        for session in (found.base, found.head):
+            session.traits = {impl: session.traits[impl] for impl in chosen.taken}
     return found
 
 
@@ -346,7 +372,8 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
     if is_absent(impl, str(base.reason)):
         why = f"the layer does not exist at {ref}: there is nothing to compare it with"
         return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
-    return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"at {ref}: {base.status}: {base.reason}")
+    why = f"the layer cannot be imported at {ref}, so there is nothing to compare it with ({base.reason})"
+    return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", why)
 
 
 def is_absent(impl: str, reason: str) -> bool:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -17,7 +18,7 @@ from harness import formatting
 from harness.errors import UsageError, usage_error_about
 from harness.formatting import printable
 from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
-from harness.gate.compare import HELD, ComparedCase, Comparison, pair_label
+from harness.gate.compare import HELD, TIME, ComparedCase, Comparison, pair_label
 from harness.gate.explain import Explanation
 from harness.report.document import Cell, Part, Row, Section, Sentence, Table, grouped, markdown, show
 from harness.stats.paired_evidence import ratio_text
@@ -41,7 +42,8 @@ class GateReport:
     """The outcomes of a gate, to be shown and written.
 
     `title` names the gate and its subject, for example `check baseline.json`. `remarks` are sentences beside the
-    outcomes. `properties` describes the run, for example torch's version. `explanations` tell where sides differ.
+    outcomes. `properties` describes the run, for example torch's version. `explanations` tell where sides differ. With
+    `nothing_due`, a report without outcomes passes.
     """
 
     title: str
@@ -49,11 +51,26 @@ class GateReport:
     remarks: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     explanations: Sequence[Explanation | str] = ()
+    nothing_due: bool = False
 
     @property
     def exit_status(self) -> int:
         """The exit status that follows from the outcomes."""
-        return exit_status(self.outcomes)
+        return 0 if self.nothing_due and not self.outcomes else exit_status(self.outcomes)
+
+    @property
+    def closing_sentence(self) -> str:
+        """How many times of a comparison were decided, and why it has this exit status."""
+        times = Counter(one.verdict for one in self.outcomes if one.quantity == TIME)
+        open_ones = times[Verdict.UNDECIDED] + times[Verdict.UNMEASURED]
+        counted = ", ".join(f"{times[one]} {one.time}" for one in Verdict if times[one])
+        worse, failed = (
+            list(dict.fromkeys(one.quantity for one in self.outcomes if one.verdict is verdict))
+            for verdict in (Verdict.WORSE, Verdict.UNMEASURED)
+        )
+        why = f"got worse: {', '.join(worse)}" if worse else f"could not be measured: {', '.join(failed) or 'anything'}"
+        of_time = f"{times.total() - open_ones} of {times.total()} times decided ({counted or 'none'})"
+        return f"{of_time}; exit status {self.exit_status}: {why if self.exit_status else 'nothing got worse'}."
 
     def as_json(self) -> str:
         """The outcomes as JSON for other programs: the worst first, and the exit status that follows from them."""
@@ -105,10 +122,11 @@ class GateReport:
             for number, one in enumerate(self.explanations)
         ]
         text = markdown(Section(self.title, [counted, *_listed(wanting), self.remarks, *explained]), level=2)
-        if not passed:
-            return text
-        folded = markdown(Section("", _listed(passed)))
-        return f"{text}\n<details><summary>{len(passed)} passed</summary>\n\n{folded}\n</details>\n"
+        if passed:
+            folded = markdown(Section("", _listed(passed)))
+            text += f"\n<details><summary>{len(passed)} passed</summary>\n\n{folded}\n</details>\n"
+        # A workflow finds its comment of an earlier push by this line.
+        return f"{text}\n<!-- attn-harness: {self.title.partition(' ')[0]} -->\n"
 
     def show(self, console: Console) -> None:
         """Print what did not pass, one row per impl, quantity and verdict, then the remarks and the counts."""
@@ -254,6 +272,6 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     if known:
         ratio, lo, hi = max(known)
         yield (
-            f"In the controls, calls take at most ×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long after the other side's "
-            "turn as after their own. Both sides meet this alike."
+            f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
+            f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, and no ratio."
         )

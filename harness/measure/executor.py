@@ -48,6 +48,10 @@ class CompilePolicy:
         self._found: set[str] = set()
         self._compile_s: dict[Case, float] = {}
 
+    def with_cache(self, cache: Path) -> "CompilePolicy":
+        """The same limits with another directory, and without knowledge about layers."""
+        return CompilePolicy(self._timeout_s, self.compile_timeout_s, cache)
+
     def is_due(self, purpose: str, case: Case | None) -> bool:
         """Whether a trial is known to compile, or to load compiled code."""
         if case is None or not KINDS[purpose].builds_layer:
@@ -135,6 +139,7 @@ class Executor:
         self._slow_imports: set[str] = set()  # layers whose module is imported in a separate fork server
         # The keys: the environment, whether the trials compile, and the slow module (empty for all other modules).
         self._servers: dict[_Which, ForkServer] = {}
+        self._path: Sequence[str] | None = None
 
     def __enter__(self) -> "Executor":
         return self
@@ -161,6 +166,17 @@ class Executor:
         """This executor and its fork servers, with trials without a case in that environment."""
         other = copy(self)
         other.environments = (environment,)
+        return other
+
+    def searching(self, path: Sequence[str], compile_cache: Path) -> "Executor":
+        """A copy that shares the fork servers. Its trials search `path` for their layers.
+
+        The copy shares no knowledge about layers: those of another path are others. Its trials import their layer's
+        module themselves, even if it is slow to import.
+        """
+        other = copy(self)
+        other._path, other._compiling = path, self._compiling.with_cache(compile_cache)
+        other._checked, other._slow_imports = set(), set()
         return other
 
     def start(self) -> None:
@@ -200,7 +216,8 @@ class Executor:
             self.learn(purpose, case, outcome)
             if outcome.values.get("last_call_checked"):
                 self._checked.add(case)
-            if purpose == "describe" and outcome.values.get("forkable") and outcome.values["import_s"] > _SLOW_IMPORT_S:
+            is_forkable = purpose == "describe" and outcome.values.get("forkable") and self._path is None
+            if is_forkable and outcome.values["import_s"] > _SLOW_IMPORT_S:
                 self._slow_imports.add(case.impl)
         return outcome
 
@@ -263,6 +280,7 @@ class Executor:
             "own_module": case is not None and case.impl in self._slow_imports,
             "compile_cache": self._compiling.directory(purpose, case),
             "check_last_call": case not in self._checked,
+            "path": self._path,
             **extra,
         }
 

@@ -237,6 +237,7 @@ KINDS: dict[str, TrialKind] = {
             "family": _text,
             **dict.fromkeys(("refused", "file"), _none_or(_text)),
             "files": _digests,
+            "imports": _none_or(_list_of(_text)),
         },
         builds_layer=False,
     ),

@@ -126,8 +126,17 @@ def _wait_and_clean_up(pid: int) -> int:
     return status
 
 
+def _search(path: list[str]) -> None:
+    """Search `path` for layers from now on. The built-in layers are imported from there too."""
+    sys.path[:] = path
+    for name in [name for name in sys.modules if name.partition(".")[0] == "impls"]:
+        del sys.modules[name]
+
+
 def _trial(request: dict[str, Any], pipe: int, turns: int | None = None) -> NoReturn:
     try:
+        if request.get("path"):
+            _search(request["path"])
         sandbox.note_names()
         compilation.give_notice(pipe)
         sandbox.tell_at_exit(request["memory_limit"], lambda outcome: sandbox.send(pipe, outcome))

@@ -91,6 +91,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
     - `refused`: what is wrong with the layer's claims or its reference, or None.
     - `file`: the file of the module, or None if it has none.
     - `files`: the layer's code, as returned by `layer_lookup.files_of_class`.
+    - `imports`: the files of all modules that this process imported, except those of packages.
     """
     began = perf_counter()
     layer_class = layer_lookup.load_class(case.impl)
@@ -110,6 +111,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
         "refused": refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
         "files": layer_lookup.files_of_class(layer_class),
+        "imports": layer_lookup.imported_files() or None,
     }
 
 

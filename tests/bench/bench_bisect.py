@@ -1,12 +1,13 @@
-"""How often `bisect` finds a planted step of the time among 64 commits, and how long that takes.
+"""How often `bisect` finds a planted step of the time, how sure it says it is, and how long that takes.
 
-`HARNESS_BENCH_RUNS` is the number of repositories for each step, 2 by default. FLOPs and memory are the same at all
-commits, so only the time can tell them apart.
+`HARNESS_BENCH_RUNS` is the number of repositories for each step, 20 by default, and `HARNESS_BENCH_COMMITS` that of the
+commits in each, 64 by default. FLOPs and memory are the same at all commits, so only the time can tell them apart.
 """
 
 import os
 import random
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 
 from harness.cli.commands import main
 
-COMMITS = 64
+RUNS, COMMITS = (int(os.environ.get(f"HARNESS_BENCH_{name}", usual)) for name, usual in (("RUNS", 20), ("COMMITS", 64)))
 # A loop of Python takes nearly all of the time.
 LAYER = """\
 from torch import Tensor, nn
@@ -44,12 +45,13 @@ def test_a_planted_step_is_found(
     percent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     counts = {"right": 0, "undecided": 0, "wrong": 0}
-    seconds = []
-    for run in range(int(os.environ.get("HARNESS_BENCH_RUNS", "2"))):
+    confidence = {name: list[float]() for name in counts}
+    seconds, path = [], list(sys.path)
+    for run in range(RUNS):
         here = tmp_path / str(run)
         here.mkdir()
         monkeypatch.chdir(here)
-        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setattr(sys, "path", list(path))
         planted = random.Random(f"{percent} {run}").randrange(1, COMMITS)
         git("init", "-b", "main")
         for number in range(COMMITS):
@@ -61,9 +63,19 @@ def test_a_planted_step_is_found(
         began = time.monotonic()
         status = main(["bisect", f"HEAD~{COMMITS - 1}..HEAD", *case, "out=found"])
         seconds.append(time.monotonic() - began)
-        found = re.search(r"The time changes by .* at \w+ \(commit (\d+)\)", " ".join(capsys.readouterr().out.split()))
+        assert status in (0, 3)
+        out = " ".join(capsys.readouterr().out.split())
+        found = re.search(r"The time changes by .* at \w+ \(commit (\d+)\)", out)
+        stated = re.search(r"│ commit \d+ │ ([\d.]+) │", out)
         right = found is not None and int(found[1]) == planted
-        counts["undecided" if status == 3 else "right" if right else "wrong"] += 1
+        verdict = "undecided" if status == 3 or "more than one commit" in out else "right" if right else "wrong"
+        counts[verdict] += 1
+        confidence[verdict] += [float(stated[1])] if stated else []
+        with capsys.disabled():
+            sure = stated[1] if stated else "none"
+            print(f"\n+{percent} %, run {run}: {verdict}, confidence {sure}, {seconds[-1]:.0f} s", end="")
     with capsys.disabled():
         told = ", ".join(f"{number} {name}" for name, number in counts.items())
-        print(f"\n+{percent} %: {told}; {min(seconds):.0f} – {max(seconds):.0f} s")
+        sure = "; ".join(f"{name} {statistics.median(some):.2f}" for name, some in confidence.items() if some)
+        wall = f"{min(seconds):.0f} – {statistics.median(seconds):.0f} – {max(seconds):.0f}"
+        print(f"\n+{percent} %, {COMMITS} commits, {RUNS} runs: {told}; confidence (median) {sure}; {wall} s a run")

@@ -1,14 +1,18 @@
 """`bisect` as it is used, in repositories of eight commits. How it decides is tested in tests/stats."""
 
 import os
+import random
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.cli.commands import main
 from harness.gate import bisect as bisection
+from harness.measure.interleaved import Block, Side, Timing
 from tests.cli.test_compare import LAYER
 
 TINY = ["impl=bisected_layer:Layer", "seq_len=32", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
@@ -68,9 +72,89 @@ def test_an_end_that_does_not_import_is_3(capsys: pytest.CaptureFixture) -> None
     assert "not measurable: " in capsys.readouterr().out
 
 
-def test_several_sizes_are_an_error(capsys: pytest.CaptureFixture) -> None:
-    assert main(["bisect", "HEAD~2..HEAD", *TINY, "batch_size=1,2"]) == 2
-    assert "bisect takes one case: give one value of batch_size" in capsys.readouterr().err
+def test_a_misused_command_ends_with_one_sentence(capsys: pytest.CaptureFixture) -> None:
+    for number in range(3):
+        commit(LAYER.format(products=4 + number), f"commit {number}")
+    git("branch", "other", "HEAD~1")
+    commit(LAYER.format(products=4), "a commit that other lacks")
+    subprocess.run(["git", "clone", "--depth", "1", Path.cwd().as_uri(), "shallow"], check=True, capture_output=True)
+    Path("notes").mkdir()
+    Path("notes/kept.txt").write_text("mine")
+    for span, more, sentence in (
+        ("HEAD", [], "'HEAD' is not of the form GOOD..BAD, such as v1.0..main"),
+        ("HEAD...main", [], "'HEAD...main' is not of the form GOOD..BAD"),
+        ("v9..HEAD", [], "v9: git knows no such commit"),
+        ("HEAD..other", [], "the first parents of other do not lead back to HEAD"),
+        ("HEAD..HEAD", [], "the first parents of HEAD do not lead back to HEAD"),
+        ("HEAD~1..HEAD", ["batch_size=1,2"], "bisect takes one case: give one value of batch_size"),
+        ("HEAD~1..HEAD", ["impl=attention.naive"], "bisect needs a layer of this repository, as module:Class"),
+        ("HEAD~1..HEAD", ["out=notes"], "notes"),
+    ):
+        assert main(["bisect", span, *(one for one in TINY if not more or more[0][:5] != one[:5]), *more]) == 2, span
+        out, err = capsys.readouterr()
+        assert sentence in err
+        assert (out, err.count("\n")) == ("", 1)
+    os.chdir("shallow")
+    assert main(["bisect", "HEAD~2..HEAD", *TINY]) == 2
+    assert "HEAD~2: git knows no such commit (a shallow clone may lack it" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_layer_of_an_installed_package_is_an_error(capsys: pytest.CaptureFixture) -> None:
+    for number in range(2):
+        commit(LAYER.format(products=4), f"commit {number}")
+    assert main(["bisect", "HEAD~1..HEAD", "impl=torch.nn:Identity", *TINY[1:]]) == 2
+    assert "impl 'torch.nn:Identity' is not of this repository: all commits would be" in capsys.readouterr().err
+    assert len(git("worktree", "list").splitlines()) == 1
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, log_ratio: Callable[[int, int], float]) -> None:
+    """Let each block return a log ratio that depends on the numbers of its commits."""
+    numbers = {line[:10]: -at for at, line in enumerate(git("rev-list", "HEAD").splitlines())}
+
+    def take(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
+        return Block(log_ratio(numbers[a.name], numbers[b.name]) + rng.gauss(0.0, 0.005), "", ())
+
+    monkeypatch.setattr(bisection, "take_block", take)
+
+
+@pytest.mark.slow
+def test_what_a_search_says_of_planted_times(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    for number in range(12):
+        commit(LAYER.format(products=4), f"commit {number}")
+
+    def search(*more: str) -> tuple[int, str]:
+        status = main(["bisect", "HEAD~11..HEAD", *TINY, *more])
+        return status, " ".join(capsys.readouterr().out.split())
+
+    plant(monkeypatch, lambda a, b: 0.1 * (b >= -4) - 0.1 * (a >= -4))
+    status, out = search("out=step")
+    assert status == 0
+    assert re.search(r"The time changes by \+\d+\.\d % .* at \w+ \(commit 7\)\.", out)
+    assert re.search(r"Side by side with the commit before, the change is \+(9|10|11)\.", out)
+
+    plant(monkeypatch, lambda a, b: 0.1 * ((b >= -8) + (b >= -2)))
+    status, out = search("out=two")
+    assert status == 0
+    assert "The time changes at more than one commit. The likeliest two are " in out
+    span = re.search(r"Search a shorter range next, such as (\w+\.\.\w+)\.", out)
+    assert span is not None
+    assert main(["bisect", span[1], *TINY, "out=shorter"]) == 0
+    assert re.search(
+        r"The time changes by \+(9|10|11)\.\d % .* \(commit 3\)\.", " ".join(capsys.readouterr().out.split())
+    )
+
+    plant(monkeypatch, lambda a, b: 0.1)
+    status, out = search("out=biased")
+    assert status == 3
+    assert "undecided: the first commit, measured against itself, came out +10." in out
+    assert "when the machine is quiet" in out
+
+    plant(monkeypatch, lambda a, b: 0.1 * (b >= -4))
+    status, out = search("out=hurried", "minutes=0.0001")
+    assert status == 3
+    assert "the time was up before both ends were compared. Repeat the command with minutes=0.0002 out=hurried" in out
+    assert search("out=hurried", "minutes=1")[0] == 0
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -119,6 +120,9 @@ def test_a_working_tree_that_does_three_times_the_work_is_slower(
     (row,) = pd.read_csv("found/comparison.csv").itertuples()
     assert row.flops_verdict == "more"
     assert row.flops_ratio == 3.0
+    assert "base, HEAD: verification, then exact counts\n" in out
+    assert "head, the working tree: verification, then exact counts\n" in out
+    assert re.fullmatch(r"[01] of 1 times decided \(1 \w+\); exit status 1: got worse: .*flops\.", out.splitlines()[-1])
     if row.control == "held":
         assert row.verdict == "slower"
         assert row.ratio > 1.5
@@ -166,7 +170,7 @@ def test_a_layer_that_one_side_cannot_measure_is_no_pass_and_one_that_is_new_is_
     outcomes = json.loads(Path("found.json").read_text())["outcomes"]
     found = {one["subject"].split("_")[0]: (one["verdict"], one["reason"]) for one in outcomes}
     expected = {
-        "cured": ("unmeasured", "No module named 'not_installed'"),
+        "cured": ("unmeasured", "the layer cannot be imported at HEAD, so there is nothing to compare it with (Module"),
         "broken": ("unmeasured", "head: error: SyntaxError"),
         "compared": ("unmeasured", "head: error: RuntimeError: no such luck"),
         "newer": ("undecided", "the layer does not exist at HEAD: there is nothing to compare it with"),
@@ -347,7 +351,7 @@ def test_interrupted_it_continues_with_the_same_command_and_once_it_has_ended_it
         assert main([*(word for word in command if not word.startswith(f"{axis}=")), other]) == 2
         assert words in capsys.readouterr().err
     assert main(command) in (0, 1, 3)
-    assert "found: continued after 5 blocks in " in capsys.readouterr().out
+    assert "found: 5 blocks of the interrupted comparison, " in capsys.readouterr().out
     after = Path("found/blocks.jsonl").read_text()
     assert after.startswith(before)
     rows = [json.loads(line) for line in after.splitlines()]
@@ -376,7 +380,7 @@ def test_with_other_code_or_another_commit_it_does_not_continue(
     assert "is another comparison (base=" in capsys.readouterr().err
     git("reset", "--soft", "HEAD~1")
     assert main(command) in (0, 3)
-    assert "found: continued after 0 blocks in 0 s" in capsys.readouterr().out
+    assert "found: 0 blocks of the interrupted comparison, 0 s of timing" in capsys.readouterr().out
     assert worktrees() == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from cli.test_bisect import git
 
 from harness.cli.commands import main
-from harness.worktree import is_clean
+from harness.worktree import has_uncommitted_changes
 
 N, D = 64, 16
 SIZES = [f"seq_len={N}", f"d_model={D}", "num_heads=2", "threads=1", "memory_limit=512MiB", "out=found"]
@@ -115,7 +115,7 @@ def test_two_commits_are_explained_and_the_working_tree_as_it_is(capsys: pytest.
     git("add", ".")
     git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-m", "layers")
     Path("explained_layers.py").write_text(LAYERS.replace("return self.mix(x)\n", "return self.mix(self.mix(x))\n", 1))
-    assert not is_clean()
+    assert has_uncommitted_changes()
     assert main(["explain", "HEAD", ".", "impl=explained_layers:Plain", *SIZES]) == 0
     found = json.loads(Path("found/explain.json").read_text())
     assert found["sides"] == ["HEAD", "."]

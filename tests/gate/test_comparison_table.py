@@ -9,8 +9,8 @@ import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 from rich.console import Console
 
-from harness.gate.compare import Comparison, comparison_table
-from harness.gate.reporters import show_comparison
+from harness.gate.compare import Comparison, comparison_table, outcomes_of
+from harness.gate.reporters import GateReport, show_comparison
 from harness.sweep_axes import AXES
 
 ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
@@ -67,4 +67,29 @@ def test_a_narrow_terminal_loses_no_verdict(width: int) -> None:
 def test_the_controls_say_how_much_longer_calls_take_after_the_other_sides() -> None:
     control = replace(blocks(1.0), carry_over=[0.02, 0.021, 0.019, 0.02])
     text = " ".join(shown(comparison([blocks(1.0)], control)).split())
-    assert "calls take at most ×1.020 (1.019 to 1.022) as long after the other side's turn as after their own" in text
+    assert "a call after it takes up to ×1.020 (1.019 to 1.022) as long" in text
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (
+            comparison([blocks(1.0), blocks(1.0)]),
+            "2 of 2 times decided (2 equivalent); exit status 0: nothing got worse.",
+        ),
+        (
+            comparison([blocks(1.0), blocks(1.2, again=1.2), blocks(1.03)]),
+            "2 of 3 times decided (1 slower, 1 undecided, 1 equivalent); exit status 1: got worse: time.",
+        ),
+        (
+            of_lines(line(CASE), line(CASE, flops=3000, peak_bytes=50_000), blocks(1.0)),
+            "1 of 1 times decided (1 equivalent); exit status 1: got worse: peak memory, flops.",
+        ),
+        (
+            of_lines(None, None, None),
+            "0 of 1 times decided (1 unmeasured); exit status 3: could not be measured: time.",
+        ),
+    ],
+)
+def test_the_last_line_counts_decided_times_and_explains_the_exit_status(found: Comparison, sentence: str) -> None:
+    assert GateReport("compare x", outcomes_of(found)).closing_sentence == sentence

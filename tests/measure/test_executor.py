@@ -236,3 +236,17 @@ def test_somebodys_layer_is_described_by_looking_at_it(runner: Executor) -> None
 def test_equal_seeds_give_equal_work(runner: Executor, case: Case) -> None:
     first, second = (runner.run("verify", case).values["output_error"] for _ in range(2))
     assert first == second
+
+
+def test_layers_of_two_directories_are_found_from_one_fork_server(tmp_path: Path, runner: Executor) -> None:
+    found = []
+    for name in ("first", "second"):
+        place = tmp_path / name
+        place.mkdir()
+        (place / "searched_layer.py").write_text("from torch import nn\n\n\nclass Layer(nn.Identity):\n    pass\n")
+        described = runner.searching([str(place), *sys.path], tmp_path / "cache").run(
+            "describe", Case("searched_layer:Layer", 1, 1, 1)
+        )
+        found.append(described.values["file"])
+    assert found == [str(tmp_path / name / "searched_layer.py") for name in ("first", "second")]
+    assert runner.run("describe", Case("searched_layer:Layer", 1, 1, 1)).status == "error"
