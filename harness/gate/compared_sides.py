@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from harness import file_io, formatting, layer_lookup
+from harness import file_io, formatting, layer_files, layer_lookup
 from harness.background_process import check_interpreter
 from harness.config import SweepConfig
 from harness.config.compose import differences
@@ -201,7 +201,7 @@ def _begin(
         raise UsageError(f"{out / REQUEST} cannot be read ({error}): name a new directory") from error
     found = [*differences(before["settings"], settings), *unlike(before["machine"], machine)]
     for impl, now in code.items():
-        files = layer_lookup.changed_files(before["code"].get(impl, {}), now)
+        files = layer_files.changed_files(before["code"].get(impl, {}), now)
         found += [f"{impl} was changed in {', '.join(files)}"] if files else []
     if found:
         raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")

@@ -7,12 +7,14 @@ their times correct the prediction.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from harness import layer_lookup
 from harness.config import Precision
 from harness.formatting import duration
+from harness.measure.executor import Executor
 from harness.stats.estimate import fewest
 from harness.sweep_axes import Case
 
@@ -40,6 +42,12 @@ class Rates(NamedTuple):
 USUAL_RATES = Rates(1e11, 3e10)
 # Measured in a busy moment, rates may come out a hundred times too low.
 LEAST_RATES = Rates(2e10, 5e9)
+# How long to measure each of the machine's rates, in seconds.
+_RATE_S = 0.2
+# A rate is measured until it rises by less than this factor, and at most so often.
+_HIGHER, _MOST_RATES = 1.2, 4
+# Lengths at which a dry run counts what calls do, to extrapolate to the cases.
+_SMALL_LENGTHS = (32, 64, 128)
 # Layers reach these shares of the peak rates. An operation takes a few microseconds to dispatch. The figures are
 # medians over the published runs on CPU; they predict the time of a whole run within a factor of 1.5.
 _OF_FLOPS, _OF_BYTES, _OPERATION_S = 0.65, 0.35, 2e-6
@@ -57,6 +65,55 @@ START_S, REPORT_S = 3.0, 5.0
 _COMPILE_S = 12.0
 # A few trials of a noisy case stop it early, and a few are repeated in a quiet moment.
 _OF_MOST_ROUNDS = 0.95
+
+
+def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str, str, int], Rates]:
+    """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured lack."""
+    found = {}
+    for kind, case in {(case.dtype, case.device, case.threads): case for case in cases}.items():
+        flops_per_s = _measured_rate(executor, case, "flops", "flops_per_s")
+        bytes_per_s = _measured_rate(executor, case, "bandwidth", "bandwidth_bytes_per_s")
+        if flops_per_s and bytes_per_s:
+            found[kind] = Rates(flops_per_s, bytes_per_s).at_least(LEAST_RATES)
+    return found
+
+
+def _measured_rate(executor: Executor, case: Case, purpose: str, name: str) -> float | None:
+    """The best of a few measurements of a rate, until it stops rising: one alone may meet a busy moment."""
+    best = 0.0
+    for _ in range(_MOST_RATES):
+        rate = executor.ask(purpose, case, {"trial_s": _RATE_S}).values.get(name) or 0.0
+        rises, best = rate > _HIGHER * best, max(best, rate)
+        if not rises:
+            break
+    return best or None
+
+
+def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, CallCosts]:
+    """What a call of each case does, from the facts of small calls; nothing for a layer that compiles or fails.
+
+    The claims of a built-in layer tell how its FLOPs and operations grow.
+    """
+    found: dict[Case, CallCosts] = {}
+    alike: dict[Case, list[Case]] = {}
+    for case in cases:
+        alike.setdefault(replace(case, seq_len=1, d_model=1, num_heads=1, batch_size=1), []).append(case)
+    for of_setting in alike.values():
+        first = min(of_setting)
+        if layer_lookup.is_compiled(first.impl) or first.kv_len:
+            continue
+        batch_size = min(case.batch_size for case in of_setting)
+        most_heads = max(case.num_heads for case in of_setting if case.d_model == first.d_model)
+        small = []
+        for n in _SMALL_LENGTHS:
+            at = replace(first, seq_len=n, num_heads=most_heads, batch_size=batch_size)
+            facts = executor.ask("facts", at)
+            if facts.values.get("ops"):
+                small.append((at, facts.values))
+        if len(small) == len(_SMALL_LENGTHS):
+            costs_of = costs_by_growth if layer_lookup.is_foreign(first.impl) else costs_by_claims
+            found |= {case: costs_of(case, small) for case in of_setting}
+    return found
 
 
 def costs_of_facts(facts: Mapping[str, Any]) -> CallCosts | None:

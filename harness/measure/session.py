@@ -11,14 +11,14 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from rich.console import Console
 
-from harness import file_io, former_names, layer_lookup
+from harness import file_io, former_names, layer_files, layer_lookup
 from harness.background_process import check_interpreter, interpreter_of
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
@@ -27,7 +27,7 @@ from harness.errors import UsageError
 from harness.layer_lookup import Traits
 from harness.machine import ENVIRONMENTS, describe_machine, unlike, versions_text
 from harness.measure.executor import Executor, describe_impl
-from harness.measure.expected_time import LEAST_RATES, CallCosts, ExpectedTime, Rates, costs_by_claims, costs_by_growth
+from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
@@ -41,15 +41,6 @@ COMPILE_CACHE = "compile-cache"
 CPU_BUILD = "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
-
-
-# How long to measure each of the machine's rates, in seconds.
-_RATE_S = 0.2
-_RATE_TRIALS = {"flops": "flops_per_s", "bandwidth": "bandwidth_bytes_per_s"}
-# A rate is measured until it rises by less than this factor, and at most so often.
-_HIGHER, _MOST_RATES = 1.2, 4
-# Lengths at which a dry run counts what calls do, to extrapolate to the cases.
-_SMALL_LENGTHS = (32, 64, 128)
 
 
 @dataclass(frozen=True)
@@ -134,25 +125,6 @@ class Session:
         refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
         return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
 
-    def rates(self, cases: Iterable[Case]) -> dict[tuple[str, str, int], Rates]:
-        """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured lack."""
-        found = {}
-        for kind, case in {(case.dtype, case.device, case.threads): case for case in cases}.items():
-            flops_per_s, bytes_per_s = (self._rate(case, purpose, name) for purpose, name in _RATE_TRIALS.items())
-            if flops_per_s and bytes_per_s:
-                found[kind] = Rates(flops_per_s, bytes_per_s).at_least(LEAST_RATES)
-        return found
-
-    def _rate(self, case: Case, purpose: str, name: str) -> float | None:
-        """The best of a few measurements of a rate, until it stops rising: one alone may meet a busy moment."""
-        best = self.executor.ask(purpose, case, {"trial_s": _RATE_S}).values.get(name)
-        for _ in range(_MOST_RATES - 1):
-            again = self.executor.ask(purpose, case, {"trial_s": _RATE_S}).values.get(name)
-            if not (best and again) or again <= _HIGHER * best:
-                return max(best or 0.0, again or 0.0) or None
-            best = again
-        return best
-
     def plan(self, cases: Sequence[Case], finished: Collection[Case]) -> Plan:
         """What a sweep of the cases would measure, and how long that would take. Nothing is timed.
 
@@ -160,34 +132,10 @@ class Session:
         """
         refused = self.refused(cases, finished)
         left = [case for case in cases if case not in finished and case not in refused]
-        expected = ExpectedTime(self.precision, self.rates(left), self._extrapolated(left))
+        expected = ExpectedTime(
+            self.precision, measured_rates(self.executor, left), extrapolated_costs(self.executor, left)
+        )
         return Plan(cases, left, finished, refused, expected)
-
-    def _extrapolated(self, cases: Sequence[Case]) -> dict[Case, CallCosts]:
-        """What a call does, from the facts of small calls; nothing for a layer that compiles or fails.
-
-        The claims of a built-in layer tell how its FLOPs and operations grow.
-        """
-        found: dict[Case, CallCosts] = {}
-        alike: dict[Case, list[Case]] = {}
-        for case in cases:
-            alike.setdefault(replace(case, seq_len=1, d_model=1, num_heads=1, batch_size=1), []).append(case)
-        for of_setting in alike.values():
-            first = min(of_setting)
-            batch_size = min(case.batch_size for case in of_setting)
-            if layer_lookup.is_compiled(first.impl) or first.kv_len:
-                continue
-            most_heads = max(case.num_heads for case in of_setting if case.d_model == first.d_model)
-            ends = []
-            for n in _SMALL_LENGTHS:
-                small = replace(first, seq_len=n, num_heads=most_heads, batch_size=batch_size)
-                facts = self.executor.ask("facts", small)
-                if facts.values.get("ops"):
-                    ends.append((small, facts.values))
-            if len(ends) == len(_SMALL_LENGTHS):
-                costs_of = costs_by_growth if layer_lookup.is_foreign(first.impl) else costs_by_claims
-                found |= {case: costs_of(case, ends) for case in of_setting}
-        return found
 
     def check_devices(self, config: SweepConfig) -> None:
         """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
@@ -320,7 +268,7 @@ class OutputDirectory:
         return {
             impl: files
             for impl, now in code.items()
-            if isinstance(before.get(impl), Mapping) and (files := layer_lookup.changed_files(before[impl], now))
+            if isinstance(before.get(impl), Mapping) and (files := layer_files.changed_files(before[impl], now))
         }
 
     def check_machine(self, machine: Mapping[str, Any]) -> None:
@@ -362,7 +310,7 @@ class OutputDirectory:
         First, print which cases will certainly take longer than a trial may.
         """
         past, grow = self.past(cases, console), self.config.grow
-        expected = ExpectedTime(session.precision, session.rates(cases))
+        expected = ExpectedTime(session.precision, measured_rates(session.executor, cases))
         for sentence in expected.timeouts(case for case in cases if case not in past.failures):
             console.out(sentence, highlight=False)
         try:
@@ -436,9 +384,9 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
 
 def code_digests(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
     """The digests of each layer's files, by impl, in the form in which a run stores them."""
-    here, ours = Path.cwd(), layer_lookup.files_of_builtin_layers()
+    here, ours = Path.cwd(), layer_files.files_of_builtin_layers()
     return {
-        impl: layer_lookup.shown_digests(known.files, here) if layer_lookup.is_foreign(impl) else ours
+        impl: layer_files.shown_digests(known.files, here) if layer_lookup.is_foreign(impl) else ours
         for impl, known in traits.items()
     }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from harness import background_process, layer_lookup
+from harness import background_process, layer_files, layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
 from harness.trial import (
@@ -90,7 +90,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `refused`: what is wrong with the layer's claims or its reference, or None.
     - `file`: the file of the module, or None if it has none.
-    - `files`: the layer's code, as returned by `layer_lookup.files_of_class`.
+    - `files`: the layer's code, as returned by `layer_files.files_of_class`.
     - `imports`: the files of all modules that this process imported, except those of packages.
     """
     began = perf_counter()
@@ -110,8 +110,8 @@ def describe_layer(case: Case) -> dict[str, Any]:
         "compiled": bool(getattr(layer_class, "compiled", False)),
         "refused": refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
-        "files": layer_lookup.files_of_class(layer_class),
-        "imports": layer_lookup.imported_files() or None,
+        "files": layer_files.files_of_class(layer_class),
+        "imports": layer_files.imported_files() or None,
     }
 
 
