@@ -15,6 +15,7 @@ import psutil
 
 from harness import layer_lookup
 from harness.errors import UsageError
+from harness.machine import keep_gpus_initialised
 from harness.measure.fork_client import (
     OF_DRIVER,
     ForkServer,
@@ -171,6 +172,8 @@ class Executor:
         `extra` adds items to the request, or replaces some of the executor's own (`seed`).
         """
         which = self._which(purpose, case)
+        if case is not None and case.device == "cuda":
+            keep_gpus_initialised()
         began = time.monotonic()
         try:
             server = self._warm_server(which)

@@ -137,18 +137,20 @@ _MAX_ROUNDS_FACTOR = 2
 class DisturbanceControl:
     """Decides whether a case needs more trials, or repeats in a quiet moment, and waits for quiet moments.
 
-    Trials are judged by their probe, compared with the best probe of all cases with the same number of threads.
+    Trials are judged by their probe, compared with the best probe of all cases with the same device and threads.
     """
 
     def __init__(self, precision: Precision, executor: TrialExecutor, sleep: Callable[[float], None]) -> None:
         self._precision, self._executor, self._sleep = precision, executor, sleep
-        self._best: dict[int, float] = {}  # by number of threads; cached, since a search through all trials is slow
+        # By device and number of threads; cached, since a search through all trials is slow.
+        self._best: dict[tuple[str, int], float] = {}
 
     def update_best_probe(self, case: Case, trials: Sequence[Trial]) -> None:
         """Take new trials of the case into account."""
         best = best_probe(trials)
         if best is not None:
-            self._best[case.threads] = min(best, self._best.get(case.threads, best))
+            machine = case.device, case.threads
+            self._best[machine] = min(best, self._best.get(machine, best))
 
     def has_enough_trials(self, case: Case, trials: Sequence[Trial]) -> bool:
         """Whether the case needs no more trials, or has had all its rounds."""
@@ -159,13 +161,13 @@ class DisturbanceControl:
         return len(trials) < _MAX_ROUNDS_FACTOR * self._precision.max_rounds and not self._may_stop(case, trials)
 
     def _may_stop(self, case: Case, trials: Sequence[Trial]) -> bool:
-        return may_stop(trials, self._best.get(case.threads), self._precision)
+        return may_stop(trials, self._best.get((case.device, case.threads)), self._precision)
 
     def wait_for_quiet(self, case: Case, patience_s: float) -> float:
         """Wait for a quiet machine. Returns the rest of the patience in seconds, 0 or less if it ran out."""
         while patience_s > 0:
             probe_s = self._executor.run("probe", case).values.get("probe_s")
-            if is_quiet(probe_s, self._best.get(case.threads)):
+            if is_quiet(probe_s, self._best.get((case.device, case.threads))):
                 break
             self._sleep(_PROBE_EVERY_S)
             patience_s -= _PROBE_EVERY_S
