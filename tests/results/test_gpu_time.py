@@ -1,13 +1,16 @@
 """The time of a case on a GPU: one quantity in one column, the same at all sizes of a layer."""
 
+import numpy as np
 import pytest
 from rows import PRECISION, row
+from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.results import summarise as module
 from harness.results.columns import CaseResult
 from harness.results.row import trial_of_row
 from harness.results.summarise import summarise
 from harness.sweep_axes import Case
+from harness.trial.timing.cuda import sample_cuda
 
 
 def trial(n: int, number: int, time_s: float, held: float, graph_s: float | None = None, **others: object) -> dict:
@@ -77,3 +80,22 @@ def test_a_slow_gpu_makes_its_trials_disturbed() -> None:
     line = lines(*trials)[64]
     assert line.disturbed_share == pytest.approx(2 / 6)
     assert line.time_hi_s == pytest.approx(1e-4, rel=0.01)
+
+
+def test_the_cost_of_a_loop_over_its_length_has_no_jump_though_graphs_are_faster_than_launches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, trials, ways = (64, 128, 256, 320, 332, 512, 1024, 2048), [], set()
+    for n in sizes:
+        gpu = SimGpu(gap_s=1e-6, graph_gap_s=0.4e-6, tick_s=32e-9)
+        gpu.gauge.is_open = False
+        call = gpu.layer(3 * n, 2.3e-6)
+        samples, extras = sample_cuda(call, 0.01, gpu.device(monkeypatch), gpu.time)
+        ways.add(extras["gpu_time_by"])
+        given = {name: extras[name] for name in ("graph_s", "wall_call_s", "host_bound")}
+        trials.append(trial(n, 1, 0.0, extras["queue_held"], samples_s=samples.samples_s, **given))
+    assert ways == {"held", "graph"}
+    times_s = [line.time_s for line in lines(*trials).values()]
+    assert np.polyfit(np.log(sizes), np.log(times_s), 1)[0] == pytest.approx(1.0, abs=0.02)
+    per_launch_s = [time_s / (3 * n) for n, time_s in zip(sizes, times_s, strict=True)]
+    assert per_launch_s == pytest.approx([2.7e-6] * len(sizes), rel=0.01)

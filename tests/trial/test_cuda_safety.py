@@ -1,6 +1,7 @@
 """What keeps a GPU measurable, tried without one: forks, compilers, allocators and kernels."""
 
 import gc
+import os
 import socket
 import subprocess
 import sys
@@ -132,6 +133,18 @@ def test_an_allocator_that_does_not_count_is_named(
     monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached)
     found = collect.foreign_allocator()
     assert found is None if said is None else said in str(found)
+
+
+@pytest.mark.parametrize(
+    ("version", "size"), [("2.6.0+cu124", "0"), ("2.7.1", "0"), ("2.8.0", None), ("2.13.0+cpu", None)]
+)
+def test_older_versions_of_torch_count_no_workspace_of_a_library(
+    monkeypatch: pytest.MonkeyPatch, version: str, size: str | None
+) -> None:
+    monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "")
+    monkeypatch.delenv("CUBLASLT_WORKSPACE_SIZE")
+    collect.leave_out_workspaces(version)
+    assert os.environ.get("CUBLASLT_WORKSPACE_SIZE") == size
 
 
 def test_launches_that_wait_are_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
