@@ -1,10 +1,12 @@
 """Describe the machine of a run in enough detail to decide whether two runs can be compared."""
 
+import importlib
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,27 @@ def describe_machine(
         "trials_project_commit": _project_commit(Path(of_trials)) if of_trials else None,
         "user_commit": _commit(Path.cwd()) if Path.cwd() != PLACE else None,
     }
+
+
+@cache
+def keep_gpus_initialised() -> bool:
+    """Keep NVIDIA's driver from resetting its GPUs until this process ends. Return whether that succeeded.
+
+    Without persistence mode, the driver initialises a GPU anew whenever no process uses it, as between two trials. That
+    takes seconds and loses the clock rates. A process that has found the GPUs by NVML counts as one that uses them. It
+    has no CUDA context, and may still fork.
+    """
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        return False
+    try:
+        nvml.nvmlInit()
+        for number in range(nvml.nvmlDeviceGetCount()):
+            nvml.nvmlDeviceGetHandleByIndex(number)
+    except nvml.NVMLError:  # no driver: the trials say so
+        return False
+    return True
 
 
 def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,9 @@
 """Compare each case with the machine's roofline: FLOP/s over FLOPs per byte (Williams, Waterman, Patterson 2009).
 
 Two details differ from the plain roofline. The memory roof bounds only the traffic that must cross between memory and
-cache. And a peak is the fastest rate that calibration measured, so the machine can reach at least that. It may be
-faster by the noise floor, the difference between two measurements of the same thing.
+cache. On a GPU, where calls are timed with a cold cache, this includes all weights and inputs. And a peak is the
+fastest rate that calibration measured, so the machine can reach at least that. It may be faster by the noise floor, the
+difference between two measurements of the same thing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -120,7 +121,9 @@ def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
 
 
 def _allowed_flops_per_s(line: CaseResult, roof: Roof, flops_per_byte: float) -> float:
-    crossing = share_at_ridge(line, roof.cache_bytes)
+    crossing = (
+        share_when_cold(line, roof.cache_bytes) if line.device == "cuda" else share_at_ridge(line, roof.cache_bytes)
+    )
     return roof.at(flops_per_byte / crossing if crossing else inf)
 
 
@@ -151,6 +154,21 @@ def share_at_ridge(line: CaseResult, cache_bytes: int) -> float:
     """
     needed = sum(size or 0 for size in (line.weights_bytes, line.inputs_bytes, line.peak_bytes))
     return max(0.0, 1 - cache_bytes / needed) if needed else 1.0
+
+
+def share_when_cold(line: CaseResult, cache_bytes: int) -> float:
+    """Return the share of the least traffic that must cross to and from memory if the call finds the cache cold.
+
+    A call on a GPU is timed so. All that existed before it (weights, inputs, masks, caches and states) crosses whole.
+    Of the rest, a cache of C bytes may spare the share C/P, where P is the peak that the call allocates.
+
+    The share is 1 if these sizes are unknown.
+    """
+    if line.weights_bytes is None or line.inputs_bytes is None or not line.min_bytes:
+        return 1.0
+    given = min(line.weights_bytes + line.inputs_bytes, line.min_bytes)
+    spared = min(1.0, cache_bytes / line.peak_bytes) if line.peak_bytes else 0.0
+    return (given + (1 - spared) * (line.min_bytes - given)) / line.min_bytes
 
 
 def points_above_roof(points: Iterable[RoofPoint]) -> list[str]:

@@ -51,8 +51,8 @@ class Replicates:
     """The result of the A/A run. `times_s` holds one time per copy, in seconds, for each case and repeat.
 
     One reading of the clock takes `clock_s`. The share of trials during which the probe was slow is `disturbed_share`,
-    and its shortest time `best_probe_s`; both are None on a GPU, which has no probe. The list `failures` says why
-    trials gave no time.
+    and its shortest time `best_probe_s`; both are None without a probe. The list `failures` says why trials gave no
+    time.
     """
 
     times_s: dict[Case, list[list[float]]] = field(default_factory=dict)
@@ -229,7 +229,8 @@ class Calibration:
     two copies of each case is in `noise_by_case`. One reading of the clock takes `clock_s`.
 
     Both `peak_flops_per_s` and `peak_sizes` are by dtype. A dtype that cannot be multiplied here is missing, and
-    `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`.
+    `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`, and on a GPU that of
+    `harness.trial.environment.gpu_state` in `gpu_state`.
     """
 
     date: str
@@ -255,6 +256,7 @@ class Calibration:
     load: machine_state.BackgroundLoad
     state: machine_state.MachineState
     best_probe_s: float | None = None
+    gpu_state: dict[str, Any] | None = None
 
 
 # A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, and at least `PEAK_S`.
@@ -311,6 +313,7 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
         load=load,
         state=state,
         best_probe_s=twins.best_probe_s,
+        gpu_state=torch.get("gpu_state") if one.device == "cuda" else None,
     )
 
 

@@ -179,6 +179,24 @@ def _of_settings(c: Calibration) -> list[Rule]:
             "Transparent huge pages are set to always: whether large blocks get them depends on what ran before. For "
             "steadier page faults: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled.",
         ),
+        *_of_gpu(c.gpu_state or {}),
+    ]
+
+
+def _of_gpu(state: Mapping[str, Any]) -> list[Rule]:
+    highest, application = state.get("sm_clock_max_mhz"), state.get("application_sm_clock_mhz")
+    lock = f"sudo nvidia-smi -lgc {application}"
+    return [
+        (
+            "care" if state.get("persistence_mode") == 0 else None,
+            "The GPU's persistence mode is off: its driver starts anew for each trial, which takes seconds and loses "
+            "its clock rates. Turn it on: sudo nvidia-smi -pm 1.",
+        ),
+        (
+            "note" if highest and application and application < highest else None,
+            f"The GPU's clock rate changes between {application} and {highest} MHz with its power and temperature. To "
+            f"compare runs within a few per cent, lock it, which makes layers slower: {lock}.",
+        ),
     ]
 
 
@@ -234,9 +252,9 @@ def _peak_rows(c: Calibration) -> Iterator[tuple[str, str]]:
     for dtype, flops in c.peak_flops_per_s.items():
         yield f"peak, {dtype}", f"{formatting.flops_rate(flops)} (product of {c.peak_sizes[dtype]}²)"
     if b := c.bandwidth:
-        copy, triad = (formatting.three(b[f"{name}_bytes_per_s"] / 1e9) for name in ("copy", "triad"))
-        arrays = formatting.size(b["buffer_bytes"])
-        yield "memory bandwidth, read + write", f"copy {copy} GB/s, triad {triad} GB/s (arrays of {arrays})"
+        known = [name for name in ("copy", "triad", "sum") if f"{name}_bytes_per_s" in b]  # a sum is of GPUs only
+        rates = ", ".join(f"{name} {formatting.three(b[f'{name}_bytes_per_s'] / 1e9)} GB/s" for name in known)
+        yield "memory bandwidth, read + write", f"{rates} (arrays of {formatting.size(b['buffer_bytes'])})"
 
 
 def _machine_rows(c: Calibration) -> Iterator[tuple[str, str]]:

@@ -61,6 +61,9 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     if HEAD_DIM in values and "d_model" in values:
         raise UsageError(f"{by_key[HEAD_DIM]} sets d_model = num_heads × head_dim: leave {by_key['d_model']} out")
     head_dim = values.pop(HEAD_DIM, None)
+    chosen = {key_of(choice) for choice in choices}
+    if "device=cuda" in choices and not chosen & {"shape", "preset", schema.PAPER}:
+        choices.append("shape=gpu")
     files = UserFiles(config_dir, [*choices, *scale])
     config = files.compose([*choices, *scale])
     try:

@@ -17,6 +17,7 @@ from harness import layer_lookup
 from harness.background_process import interpreter_of
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
+from harness.machine import keep_gpus_initialised
 from harness.measure.fork_client import (
     OF_DRIVER,
     ForkServer,
@@ -201,6 +202,8 @@ class Executor:
         `extra` adds items to the request, or replaces some of the executor's own (`seed`).
         """
         which = self._which(purpose, case)
+        if case is not None and case.device == "cuda":
+            keep_gpus_initialised()
         began = time.monotonic()
         try:
             server = self._warm_server(which)

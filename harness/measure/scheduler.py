@@ -26,7 +26,7 @@ from harness.measure.expected_time import kinds_of
 from harness.measure.outcome import TrialOutcome
 from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
-from harness.results.summarise import Trials, duplicate_row_notices, probe_kind
+from harness.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.stats.estimate import Trial, best_probe, is_quiet, may_stop
 from harness.sweep_axes import AXES, Case
 
@@ -137,13 +137,13 @@ _MAX_ROUNDS_FACTOR = 2
 class DisturbanceControl:
     """Decides whether a case needs more trials, or repeats in a quiet moment, and waits for quiet moments.
 
-    Trials are judged by their probe, compared with the best probe of all cases with the same number of threads. Another
-    environment has another torch, and so a probe of its own.
+    Trials are judged by their probe, compared with the best probe of all cases with the same device, threads and
+    environment: another torch has another probe time.
     """
 
     def __init__(self, precision: Precision, executor: TrialExecutor, sleep: Callable[[float], None]) -> None:
         self._precision, self._executor, self._sleep = precision, executor, sleep
-        self._best: dict[tuple[int, str], float] = {}  # by `probe_kind`: a search through all trials is slow
+        self._best: dict[ProbeKind, float] = {}  # cached: a search through all trials is slow
 
     def update_best_probe(self, case: Case, trials: Sequence[Trial]) -> None:
         """Take new trials of the case into account."""

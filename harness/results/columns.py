@@ -111,7 +111,9 @@ class CaseResult(Case):
     bimodal_slow_s: float | None = _column("the time of the slow group", "s")
     bimodal_cause: str | None = _column("what distinguishes the slow group")
     host_bound: bool | None = _column(
-        "on a GPU: whether launching takes longer than the work", each=("host_bound",), combined="majority"
+        "on a GPU: whether calls back to back take longer than their work, so that the GPU waits for the host",
+        each=("host_bound",),
+        combined="majority",
     )
     wall_call_s: float | None = _column(
         "on a GPU: the time of a call among calls back to back", "s", ("wall_call_s",), "median"
@@ -154,6 +156,32 @@ class CaseResult(Case):
         "1",
     )
     ratio_hi: float | None = _column("the upper end", "1")
+    gpu_time_by: str | None = _column(
+        "on a GPU: how `time_s` leaves launches out, the same way at all sizes of a layer: `held` or `graph`. Without "
+        "either, `time_s` is empty, and `wall_call_s` is the time that is known"
+    )
+    queue_held: float | None = _column(
+        "on a GPU: the share of samples whose launches were all enqueued before the first began",
+        "1",
+        ("queue_held",),
+        "mean",
+    )
+    graph_s: float | None = _column(
+        "on a GPU: the time of a call replayed as a CUDA graph", "s", ("graph_s",), "median"
+    )
+    hot_gpu_s: float | None = _column(
+        "on a GPU: the time of its work with a warm cache, without launches", "s", ("hot_gpu_s",), "median"
+    )
+    clean_gpu_s: float | None = _column(
+        "on a GPU: as `time_s`, from a cold cache without dirty lines", "s", ("clean_gpu_s",), "median"
+    )
+    host_s: float | None = _column("on a GPU: the time in which the host launches a call", "s", ("host_s",), "median")
+    energy_j: float | None = _column(
+        "on a GPU: the energy of a call among calls back to back", "J", ("energy_j",), "median"
+    )
+    throttled_share: float | None = _column(
+        "on a GPU: the share of samples left out because the clock rate was lowered", "1", ("throttled_share",), "mean"
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.former_names import STATUSES
 from harness.results.columns import COLUMNS, FACT_COLUMNS
-from harness.stats.estimate import Trial, value_of_samples
+from harness.stats.estimate import Trial, value_of_trial
 from harness.sweep_axes import FAILURES, Case
 
 # Entries that the driver itself writes into each row.
@@ -29,7 +29,7 @@ REOPEN = "reopen"
 # bimodal times.
 _OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry not in ("calls", "probe_s")]
 _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz")))
-# The numbers kept of a trial. `value_s` is made of its fastest samples (`value_of_samples`), and `median_s` is its
+# The numbers kept of a trial. `value_s` is its value (`value_of_trial`), and `median_s` is its
 # median sample, both in seconds per call.
 # `calls` is the number of calls in all samples.
 RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
@@ -50,7 +50,13 @@ def trial_of_row(row: Mapping[str, Any]) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
     samples_s = row["samples_s"]
     probe_s = row.get("probe_s", row.get("pulse_s"))
-    return Trial(value_of_samples(np.array(samples_s)), median(samples_s), row["wall_s"], probe_s)
+    value_s = value_of_trial(np.array(samples_s), _device(row))
+    return Trial(value_s, median(samples_s), row["wall_s"], probe_s)
+
+
+def _device(row: Mapping[str, Any]) -> str:
+    case = row.get("case")
+    return str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
 
 
 def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
@@ -66,7 +72,7 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
     try:
         ordered = array("d", samples)
         numbers = np.frombuffer(ordered)
-        value_s = value_of_samples(numbers)
+        value_s = value_of_trial(numbers, _device(row))
         numbers.sort()  # in place; NaN is sorted last
         if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None

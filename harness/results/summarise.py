@@ -21,10 +21,11 @@ from harness.results.row_files import NAMED
 from harness.stats import noise_prior
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
 from harness.stats.estimate import Limits, TrialStatistics, estimates, is_quiet, reason_of, trial_statistics
-from harness.sweep_axes import Case
+from harness.sweep_axes import AXES, Case
 
 # Purposes that are measured once per case.
 _ONCE = tuple(name for name, kind in KINDS.items() if kind.once)
+_IMPL = list(AXES).index("impl")
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
@@ -70,6 +71,7 @@ class Trials:
             since = np.zeros(len(accumulated.cases), dtype=np.int64)
             since[list(accumulated.since)] = list(accumulated.since.values())
             counted = counted[counted >= since[cases]]
+        self._records = _with_one_gpu_time(self._records, [axes[_IMPL] for axes in accumulated.cases], cases)
         rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
         self._rows = counted[_in_order(cases[counted], rounds[counted])]
         again = np.setdiff1d(counted, self._rows) if len(self._rows) < len(counted) else counted[:0]
@@ -93,9 +95,45 @@ class Trials:
             yield Group(cases, best_probe_s[cases], self._records, rows)
 
 
-def probe_kind(case: Case) -> tuple[int, str]:
-    """What the probe's time depends on besides the machine: the number of threads, and the environment's torch."""
-    return case.threads, case.env
+# The device, the number of threads, and the environment.
+ProbeKind = tuple[str, int, str]
+
+
+def probe_kind(case: Case) -> ProbeKind:
+    """What the probe's time depends on besides the machine: device, threads, and the environment's torch."""
+    return case.device, case.threads, case.env
+
+
+def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) -> Floats:
+    """The records of all trials, in which all trials of a layer on a GPU tell the same quantity (see `gpu_time_by`).
+
+    A call too long for the queue is timed as a CUDA graph, whose kernels follow each other more closely. If a layer has
+    such a call at any size, its graphs count at all sizes. The cost over the size then has no jump.
+    """
+    held, graph_s = (records[:, RECORD.index(name)] for name in ("queue_held", "graph_s"))
+    if not (held == 0).any():
+        return records
+    layers = {impl: number for number, impl in enumerate(dict.fromkeys(impls))}
+    layer = np.array([layers[impl] for impl in impls], dtype=np.int64)[cases]
+    chosen = np.isin(layer, layer[held == 0]) & ~np.isnan(graph_s)
+    records = records.copy()
+    for name in ("value_s", "median_s"):
+        records[chosen, RECORD.index(name)] = graph_s[chosen]
+    return records
+
+
+def _gpu_time_by(group: Group) -> list[str | None]:
+    """How the time of each case leaves launches out. Empty if it does not, or on the CPU; None means the former."""
+    held, graph_s, value_s = (group.column(name) for name in ("queue_held", "graph_s", "value_s"))
+    ways: list[str | None] = []
+    for case in range(len(held)):
+        if np.isnan(held[case]).all():
+            ways.append("")
+        elif (graph_s[case] == value_s[case]).any():
+            ways.append("graph")
+        else:
+            ways.append("held" if (held[case] > 0).all() else None)
+    return ways
 
 
 def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
@@ -285,12 +323,15 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
-    estimated = estimates(found, ends)
+    ways = _gpu_time_by(group)
+    # A time that includes launches is another quantity than the time of a GPU.
+    estimated = [None if way is None else one for way, one in zip(ways, estimates(found, ends), strict=True)]
     return {
-        "time_s": [one.time_s for one in estimated],
-        "time_lo_s": [one.lo_s for one in estimated],
-        "time_hi_s": [one.hi_s if math.isfinite(one.hi_s) else None for one in estimated],
-        "time_median_s": [one.median_s for one in estimated],
+        "time_s": [one and one.time_s for one in estimated],
+        "time_lo_s": [one and one.lo_s for one in estimated],
+        "time_hi_s": [one.hi_s if one and math.isfinite(one.hi_s) else None for one in estimated],
+        "time_median_s": [one and one.median_s for one in estimated],
+        "gpu_time_by": [way or None for way in ways],
         "stop_reason": _stop_reasons(group, found, limits),
         "disturbed_share": _disturbed_shares(group),
         **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},

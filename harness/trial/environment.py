@@ -318,20 +318,40 @@ class NvmlGauge:
         self._readings: list[dict[str, Any]] = []
         self._nvml = nvml
         self._open(where)
-        self.sm_clock_max_mhz: int | None = self._ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM")
+        self.sm_clock_max_mhz: int | None = self.ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM")
 
     def read(self) -> None:
         """Take a reading. This enqueues nothing, but takes host time, so do not call it inside a sample."""
-        power = self._ask("nvmlDeviceGetPowerUsage")
+        power = self.ask("nvmlDeviceGetPowerUsage")
         self._readings.append(
             {
-                "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
-                "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+                "sm_clock_mhz": self.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+                "memory_clock_mhz": self.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
                 "power_w": None if power is None else power / 1000,
-                "temperature_c": self._ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+                "temperature_c": self.ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
                 "throttle": self._reasons(),
             }
         )
+
+    def driver(self) -> str | None:
+        """The version of NVIDIA's driver."""
+        if not self.is_open:
+            return None
+        version = self._nvml.nvmlSystemGetDriverVersion()
+        return version.decode() if isinstance(version, bytes) else str(version)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether NVML has found the GPU."""
+        return self._handle is not None
+
+    def energy_j(self) -> float | None:
+        """The energy that the GPU has used since its driver was loaded, in joules; None if it does not count it.
+
+        The difference of two readings is exact, where `power_w` is an average over the second before it was read.
+        """
+        energy_mj = self.ask("nvmlDeviceGetTotalEnergyConsumption")
+        return None if energy_mj is None else energy_mj / 1000
 
     def facts(self) -> dict[str, Any]:
         """Summarise the readings.
@@ -371,7 +391,7 @@ class NvmlGauge:
                 failed[value] = str(error)
         self._notes |= failed or {"nvml": "torch does not say which GPU it uses"}
 
-    def _ask(self, function: str, *constants: str) -> Any:
+    def ask(self, function: str, *constants: str) -> Any:
         """Call an NVML function for this GPU, with the NVML constants of these names. None if there is no answer."""
         if self._handle is None:
             return None
@@ -385,7 +405,7 @@ class NvmlGauge:
 
     def _reasons(self) -> int | None:
         for function in _REASONS_FUNCTIONS:
-            bits: int | None = self._ask(function)
+            bits: int | None = self.ask(function)
             if bits is not None:
                 for other in _REASONS_FUNCTIONS:
                     self._notes.pop(other, None)
@@ -393,7 +413,7 @@ class NvmlGauge:
         return None
 
     def _others(self) -> int | None:
-        lists = [self._ask(f"nvmlDeviceGet{kind}RunningProcesses") for kind in ("Compute", "Graphics")]
+        lists = [self.ask(f"nvmlDeviceGet{kind}RunningProcesses") for kind in ("Compute", "Graphics")]
         known = [processes for processes in lists if processes is not None]
         pids = {process.pid for processes in known for process in processes}
         # One of them is this process, with its number outside its container.
@@ -401,3 +421,26 @@ class NvmlGauge:
 
     def _values(self, name: str) -> list[Any]:
         return [reading[name] for reading in self._readings if reading[name] is not None]
+
+
+# Facts of a GPU that decide how fast it is, and the NVML function and constant that tell each.
+_GPU_STATE = {
+    "power_limit_mw": ("nvmlDeviceGetPowerManagementLimit",),
+    "sm_clock_max_mhz": ("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
+    "memory_clock_max_mhz": ("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_MEM"),
+    "application_sm_clock_mhz": ("nvmlDeviceGetApplicationsClock", "NVML_CLOCK_SM"),
+    "application_memory_clock_mhz": ("nvmlDeviceGetApplicationsClock", "NVML_CLOCK_MEM"),
+    "persistence_mode": ("nvmlDeviceGetPersistenceMode",),
+    "ecc_mode": ("nvmlDeviceGetEccMode",),
+    "mig_mode": ("nvmlDeviceGetMigMode",),
+}
+
+
+def gpu_state(where: Sequence[Address], nvml: Any = None) -> dict[str, Any]:
+    """The GPU's driver, power limit, clock rates and modes. A mode is 1 if it is on; None if NVML does not tell."""
+    gauge = NvmlGauge(where, nvml)
+    state = {name: gauge.ask(*asked) for name, asked in _GPU_STATE.items()}
+    # ECC and MIG modes are pairs of the present mode and the one after the next start.
+    state |= {name: value[0] for name, value in state.items() if isinstance(value, list | tuple)}
+    power_mw = state.pop("power_limit_mw")
+    return {"driver": gauge.driver(), "power_limit_w": None if power_mw is None else power_mw / 1000, **state}

@@ -24,6 +24,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
+
 from harness import layer_lookup
 from harness.trial import compilation, environment, sandbox, trial_kinds
 
@@ -56,11 +58,13 @@ def serve(descriptor: int) -> NoReturn:
             trials += 1
             if trials == _TRIALS_BEFORE_HUGE_PAGES:
                 _use_huge_pages()
+            pid = None
             try:
+                check_cuda_untouched(request)
                 pid = os.fork()
-            except OSError as error:
-                connection.sendall(f"{sandbox.REFUSED}{error.strerror}\n".encode())
-                pid = None
+            except (OSError, CudaAtWork) as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                connection.sendall(f"{sandbox.REFUSED}{why}\n".encode())
             if pid == 0:
                 connection.close()
                 _trial(request, *descriptors)
@@ -71,6 +75,23 @@ def serve(descriptor: int) -> NoReturn:
                 connection.sendall(f"started {pid}\n".encode())
                 connection.sendall(f"ended {_wait_and_clean_up(pid)}\n".encode())
     os._exit(0)  # the kernel frees the memory faster; torch would take 0.4 s
+
+
+class CudaAtWork(Exception):
+    """The fork server uses CUDA, which does not survive a fork."""
+
+
+def check_cuda_untouched(request: dict[str, Any]) -> None:
+    """Raise CudaAtWork if this process uses CUDA: every trial forked from it would fail, with an obscure error.
+
+    Some function of torch, or the import of the request's layer, has started it. This takes 20 µs.
+    """
+    if torch.cuda.is_initialized() or (Path("/proc/self/fd").exists() and trial_kinds.is_on_gpu()):
+        case = request.get("case") or {}
+        raise CudaAtWork(
+            "CUDA is at work in the process that trials are forked from, since it prepared a trial of "
+            f"{case.get('impl', 'the machine')}: importing a layer must not use the GPU"
+        )
 
 
 def _prepare(request: dict[str, Any]) -> None:
@@ -91,6 +112,7 @@ def _prepare(request: dict[str, Any]) -> None:
 
 def _freeze() -> None:
     """Exclude the imported modules from the garbage collection of trials, which would take 80 ms to visit them."""
+    compilation.note_kernels()
     gc.collect()
     gc.freeze()
 

@@ -15,6 +15,10 @@ from harness.sweep_axes import Case
 from harness.trial.workload import exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
+# Smaller products do not fill a GPU.
+GPU_SIZES = tuple(n for n in SIZES if n >= 2048)
+# On a GPU, a larger size that is faster by more than this share means that the peak is not reached yet.
+_STILL_RISING = 0.03
 # Each size gets this share of the budget. The next size starts only if this many of its calls still fit.
 _SIZE_SHARE = 0.1
 _LEAST_CALLS = 3
@@ -23,6 +27,9 @@ _GROWTH = 8
 # STREAM (McCalpin 1995): every array at least four times the last cache.
 CACHE_FACTOR = 4
 _LEAST_BUFFER = 64 * 2**20
+# On a GPU, launch and ramp of a kernel take some microseconds, so it must run for about a millisecond.
+GPU_CACHE_FACTOR = 16
+GPU_LEAST_BUFFER = 2**30
 _UNKNOWN_CACHE = 64 * 2**20
 # Three operands, plus room for what the kernels pack: each operand may take at most 1/8 of the allowed memory.
 _OPERAND_SHARE = 8
@@ -44,11 +51,13 @@ def best_rate(
     sizes: Iterable[int],
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
+    rising: float | None = None,
 ) -> Rate:
     """Return the best rate over growing sizes, in about `budget_s` seconds, however slow a call is.
 
     `prepare(size)` returns a call that returns the seconds it took. `work(size)` is the work of one call. The first
-    call of a size is a warm-up (threads, packing, code). It counts only if the budget allows no second one.
+    call of a size is a warm-up (threads, packing, code). It counts only if the budget allows no second one. If a size
+    is faster than the ones before by more than the share `rising`, the next one follows even beyond the budget.
     """
     rates, began = [Rate(0.0, 0, 0)], clock()
     for size in sizes:
@@ -56,11 +65,54 @@ def best_rate(
         seconds, size_began = [call()], clock()
         while clock() - size_began < _SIZE_SHARE * budget_s and clock() - began < budget_s:
             seconds.append(call())
+        if rising is not None and len(seconds) == 1:
+            seconds.append(call())
         warm = seconds[1:] or seconds
+        before = max(rates).per_s
         rates.append(Rate(work(size) / min(warm), size, len(warm)))
-        if clock() - began + _LEAST_CALLS * _GROWTH * min(warm) > budget_s:
+        still_rising = rising is not None and rates[-1].per_s > (1 + rising) * before
+        if clock() - began + _LEAST_CALLS * _GROWTH * min(warm) > budget_s and not still_rising:
             break
     return max(rates)._replace(calls=sum(rate.calls for rate in rates))
+
+
+class EventTime:
+    """The total time of a GPU's calls but for the first one of each size, as the clock of a budget.
+
+    The first calls load libraries and kernels and make workspaces. On the clock of the wall this takes longer than some
+    budgets, and would leave no time for sizes that fill the GPU.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        """The time so far."""
+        return self.seconds
+
+    def counting(self, call: Callable[[], float]) -> Callable[[], float]:
+        """The call of one size, which counts from the second time on."""
+        first = True
+
+        def counted() -> float:
+            nonlocal first
+            seconds = call()
+            self.seconds += 0.0 if first else seconds
+            first = False
+            return seconds
+
+        return counted
+
+
+def products(n: int) -> float:
+    """FLOPs of a product of two square matrices."""
+    return 2.0 * n**3
+
+
+def peak_on_gpu(prepare: Callable[[int], Callable[[], float]], sizes: Iterable[int], budget_s: float) -> Rate:
+    """The best rate of products on a GPU. The budget pays for the GPU's work, and not for its start."""
+    spent = EventTime()
+    return best_rate(lambda n: spent.counting(prepare(n)), products, sizes, budget_s, spent, _STILL_RISING)
 
 
 def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
@@ -71,7 +123,9 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
     exact_float32()
     dtype = getattr(torch, case.dtype)
     most = _memory(case, memory_limit) // _OPERAND_SHARE
-    sizes = [n for n in SIZES if n == SIZES[0] or n * n * dtype.itemsize <= most]
+    on_gpu = case.device == "cuda"
+    known = GPU_SIZES if on_gpu else SIZES
+    sizes = [n for n in known if n == known[0] or n * n * dtype.itemsize <= most]
 
     def prepare(n: int) -> Callable[[], float]:
         # Outer products are random enough; drawing n² random numbers would take longer than the product.
@@ -80,7 +134,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
         return _timer(lambda: torch.matmul(a, b, out=out), case.device)
 
     with torch.no_grad():
-        rate = best_rate(prepare, lambda n: 2.0 * n**3, sizes, budget_s)
+        rate = peak_on_gpu(prepare, sizes, budget_s) if on_gpu else best_rate(prepare, products, sizes, budget_s)
     return {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
 
 
@@ -89,10 +143,12 @@ def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dic
 
     They are counted as in STREAM: the arrays that the operation names (2 and 3), not the lines that the cache may read
     before overwriting them (write-allocate). `bandwidth_bytes_per_s` is the better of the two. Arrays are four times
-    `cache_bytes` and at least 64 MiB, or smaller if memory is short.
+    `cache_bytes` and at least 64 MiB, or smaller if memory is short. On a GPU they are 16 times `cache_bytes` and at
+    least 1 GiB, and `sum_bytes_per_s` is added, which only reads. It counts for the best, too.
     """
-    cache = last_cache_bytes() if case.device == "cpu" else torch.cuda.get_device_properties(0).L2_cache_size
-    wanted = max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
+    on_gpu = case.device == "cuda"
+    cache = torch.cuda.get_device_properties(0).L2_cache_size if on_gpu else last_cache_bytes()
+    wanted = wanted_buffer_bytes(cache, on_gpu)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
     a, b, c = (torch.full((length,), value, device=case.device) for value in (0.0, 1.0, 2.0))
@@ -100,6 +156,9 @@ def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dic
         "copy": (2, lambda: a.copy_(b)),
         "triad": (3, lambda: torch.add(b, c, alpha=2.0, out=a)),
     }
+    if on_gpu:
+        total = torch.empty((), device=case.device)
+        kernels["sum"] = (1, lambda: torch.sum(b, dim=0, out=total))
     rates = {}
     with torch.no_grad():
         for name, (arrays, call) in kernels.items():
@@ -107,6 +166,13 @@ def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dic
             work = float(arrays * 4 * length)
             rates[f"{name}_bytes_per_s"] = _best_rate(timer, work, budget_s / len(kernels))
     return {"bandwidth_bytes_per_s": max(rates.values()), **rates, "buffer_bytes": 4 * length, "cache_bytes": cache}
+
+
+def wanted_buffer_bytes(cache: int | None, on_gpu: bool) -> int:
+    """The size of the arrays of a bandwidth measurement beside a cache of this size."""
+    if on_gpu:
+        return max(GPU_CACHE_FACTOR * (cache or _UNKNOWN_CACHE), GPU_LEAST_BUFFER)
+    return max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
 
 
 def _best_rate(timer: Callable[[], float], work: float, budget_s: float) -> float:

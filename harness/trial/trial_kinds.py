@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from statistics import median
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -31,7 +30,7 @@ from harness.trial import (
 )
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
-from harness.trial.timing.timed_trial import measure_time, take_turns
+from harness.trial.timing.timed_trial import measure_time, probe_of, take_turns
 
 _CUDA_FILE = "/dev/nvidia-uvm"
 
@@ -159,12 +158,18 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
         "packages": _distributions(modules),
         "gpu": torch.cuda.get_device_name() if gpu else None,
         "gpu_memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
+        **({"gpu_state": _gpu_state()} if gpu else {}),
         "default_threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "build": [line.strip(" -") for line in torch.__config__.show().splitlines() if line.strip()],
         "parallel": [line.strip() for line in torch.__config__.parallel_info().splitlines() if line.strip()],
     }
+
+
+def _gpu_state() -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return environment.gpu_state(environment.addresses(properties))
 
 
 def _distributions(modules: Sequence[str]) -> dict[str, str]:
@@ -280,7 +285,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
         case, request["seed"], request["trial_s"], request.get("check_last_call", True)
     ),
     "turns": _turns,
-    "probe": lambda request, case: {"probe_s": median(environment.probe_readings())},
+    "probe": lambda request, case: probe_of(case),
     "flops": lambda request, case: peak_rates.take_flops(case, request["trial_s"], request["memory_limit"]),
     "bandwidth": lambda request, case: peak_rates.take_bandwidth(case, request["trial_s"], request["memory_limit"]),
     "attention_map": lambda request, case: attention_and_gradients.attention_map(

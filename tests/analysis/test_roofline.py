@@ -15,6 +15,7 @@ from harness.analysis.roofline import (
     roof_points,
     roofs,
     share_at_ridge,
+    share_when_cold,
     why_no_roof,
     with_possible_times,
 )
@@ -106,6 +107,23 @@ def test_what_needs_twice_the_cache_must_move_half_of_its_traffic() -> None:
 def test_weights_and_inputs_need_room_too() -> None:
     third = replace(line(), weights_bytes=CACHE, inputs_bytes=CACHE, peak_bytes=CACHE)
     assert share_at_ridge(third, CACHE) == pytest.approx(2 / 3)
+
+
+def test_on_a_gpu_weights_and_inputs_cross_whole_since_its_cache_is_cold() -> None:
+    # Decoding one token: all weights and the cache of keys and values once, and hardly anything else.
+    decode = replace(line(), device="cuda", weights_bytes=8 * 2**20, inputs_bytes=8 * 2**20, peak_bytes=2**14)
+    decode = replace(decode, min_bytes=16 * 2**20 + 2**14, flops=10**7, time_s=5e-6)
+    roof = Roof("float32", "cuda", 1, 700e12, 4.3e12, 1.1, 50 * 2**20)
+    [point] = roof_points([decode], [roof])
+    assert point.bound == "memory"
+    assert point.share == pytest.approx(16 * 2**20 / 4.3e12 / 5e-6, rel=1e-6)
+    assert share_at_ridge(decode, roof.cache_bytes) == 0.0, "which holds for a warm cache, on the CPU"
+
+
+def test_intermediates_on_a_gpu_may_stay_in_the_cache_as_far_as_it_reaches() -> None:
+    half = replace(line(), weights_bytes=100, inputs_bytes=100, peak_bytes=2 * CACHE, min_bytes=1000)
+    assert share_when_cold(half, CACHE) == pytest.approx((200 + 400) / 1000)
+    assert share_when_cold(replace(half, weights_bytes=None), CACHE) == 1.0
 
 
 def test_only_lines_of_the_same_dtype_device_and_threads_come_under_a_roof() -> None:

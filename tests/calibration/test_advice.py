@@ -17,6 +17,7 @@ FAULTS = {
     "usable with care": [
         *({"floor": 0.061}, {"disturbed_share": 0.4}, {"steal_share": 0.02}, {"other_share": 0.10}, {"threads": 3}),
         *({"swapped_bytes": 2**24}, {"governors": ("powersave",)}, {"on_battery": True}),
+        {"gpu_state": {"persistence_mode": 0}},
         *({"failures": ("peak of float16: oom: no memory",)}, {"floor": 0.08, "precision": "strict"}),
     ],
     "not fit": [
@@ -25,6 +26,7 @@ FAULTS = {
     ],
     "fit": [
         *({"turbo": True}, {"turbo": True, "scaling_driver": "intel_pstate"}, {"clock_s": 1.2e-6}),
+        {"gpu_state": {"persistence_mode": 1, "sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1755}},
         *({"huge_pages": "always"}, {"bandwidth": {"cache_bytes": 2**25, "buffer_bytes": 2**25}}),
     ],
 }

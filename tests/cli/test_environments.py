@@ -1,6 +1,11 @@
-"""`sweep env=A,B` measures every case in each environment, by its interpreter, and says which versions these have."""
+"""`sweep env=A,B` measures every case in each environment, by its interpreter, and says which versions these have.
+
+Another version of torch takes gigabytes, so CI has none. To test two versions, name an environment with another one:
+`HARNESS_OTHER_TORCH=.venv-torch26 python -m pytest -m slow tests/cli/test_environments.py`.
+"""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -31,6 +36,9 @@ class Layer(nn.Module):
             x = self.mix(x)
         return x
 """
+
+
+OTHER_TORCH = os.environ.get("HARNESS_OTHER_TORCH", "")
 
 
 def layer(products: int, has_heads: bool = False) -> str:
@@ -192,3 +200,32 @@ def test_commands_that_cannot_vary_the_environment_say_so(
 ) -> None:
     assert main([*command, "impl=worked:Layer", "seq_len=16", *TINY[:3]]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OTHER_TORCH, reason="HARNESS_OTHER_TORCH names no environment with another version of torch")
+def test_two_versions_of_torch_are_measured_side_by_side_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = str(Path(OTHER_TORCH).absolute())
+    monkeypatch.chdir(tmp_path)
+    of_both = [f"env=default,{other}", "impl=attention.fused,rnn.elman", "seq_len=16,32", *TINY]
+    assert main(["sweep", *of_both, "precision.max_rounds=3", "out=run"]) == 0
+    frame = pd.read_csv("run/summary.csv")
+    assert (frame.status == "ok").all()
+    own, others = (frame[frame.env == env].reset_index(drop=True) for env in ("default", other))
+    assert list(own.flops) == list(others.flops), "the work does not depend on torch"
+    assert list(own.depth) == list(others.depth)
+    versions = json.loads(Path("run/machine.json").read_text())["environments"]
+    assert versions["default"] != versions[other]
+    compared = [
+        "compare",
+        f"env={sys.prefix},{other}",
+        "impl=attention.fused",
+        "seq_len=64",
+        "d_model=16",
+        "num_heads=1",
+    ]
+    assert main([*compared, "threads=1", "blocks=16", "out=found", "--json", "found.json"]) in (0, 1)
+    properties = json.loads(Path("found.json").read_text())["properties"]
+    assert properties["base versions"] != properties["head versions"]

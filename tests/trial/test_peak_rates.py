@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import DTYPES, Case
-from harness.trial.peak_rates import best_rate, last_cache_bytes
+from harness.trial import peak_rates
+from harness.trial.peak_rates import Rate, best_rate, last_cache_bytes, peak_on_gpu, wanted_buffer_bytes
 
 
 class Machine:
@@ -53,6 +55,52 @@ def test_a_size_whose_calls_would_not_fit_is_not_begun() -> None:
     machine.best(budget_s=10.0)
     assert machine.sizes == [16, 32, 64]
     assert machine.now <= 10.0
+
+
+class Gpu:
+    """Products on a GPU whose first one starts the libraries, and whose first of each size loads a kernel."""
+
+    def __init__(self, start_s: float, peak: float) -> None:
+        self.start_s, self.peak, self.now = start_s, peak, 0.0
+
+    def rate(self, n: int) -> float:
+        """FLOP/s: a GPU is not filled by small products, and the largest are a little slower."""
+        return self.peak * min(1.0, (n / 8192) ** 0.5) * (0.97 if n > 8192 else 1.0)
+
+    def prepare(self, n: int) -> Callable[[], float]:
+        loading = iter([0.02])
+
+        def call() -> float:
+            seconds = 2 * n**3 / self.rate(n) + next(loading, 0.0) + self.start_s
+            self.start_s = 0.0
+            self.now += seconds
+            return seconds
+
+        return call
+
+
+@pytest.mark.parametrize("peak", [760e12, 50e12])
+@pytest.mark.parametrize("budget_s", [0.4, 0.8])
+@pytest.mark.parametrize("start_s", [0.05, 0.5, 2.0])
+def test_the_peak_of_a_gpu_does_not_pay_for_its_start(start_s: float, budget_s: float, peak: float) -> None:
+    rate = peak_on_gpu(Gpu(start_s, peak).prepare, peak_rates.GPU_SIZES, budget_s)
+    assert rate.per_s == pytest.approx(peak, rel=0.03)
+    assert rate.size == 8192
+
+
+def test_start_up_charged_to_the_peak_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def charged(prepare: Any, sizes: tuple[int, ...], budget_s: float) -> Rate:
+        return best_rate(prepare, peak_rates.products, sizes, budget_s, lambda: prepare.__self__.now)
+
+    monkeypatch.setitem(globals(), "peak_on_gpu", charged)
+    with pytest.raises(AssertionError):
+        test_the_peak_of_a_gpu_does_not_pay_for_its_start(0.5, 0.4, 760e12)
+
+
+def test_a_gpus_arrays_are_so_large_that_a_copy_takes_a_millisecond() -> None:
+    assert wanted_buffer_bytes(50 * 2**20, on_gpu=True) == 2**30
+    assert wanted_buffer_bytes(100 * 2**20, on_gpu=True) == 16 * 100 * 2**20
+    assert wanted_buffer_bytes(8 * 2**20, on_gpu=False) == 64 * 2**20
 
 
 def cache(root: Path, cpu: int, index: int, level: int, size: str, shared: str, kind: str = "Unified") -> None:

@@ -7,6 +7,7 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 import contextlib
 import ctypes
 import gc
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -47,6 +48,25 @@ _TIMES_TRACED = 2
 _SCRATCH_BYTES = 16 * 2**20
 _SCRATCH_BYTES_PER_THREAD = 2 * 2**20
 _BYTES_PER_OPERATION = 2**10
+
+
+def leave_out_workspaces(version: str) -> None:
+    """Keep cuBLASLt from taking a workspace of 1 MiB out of torch's allocator at each call of a linear layer.
+
+    It would be the peak of every small case. Call this before the first product. Since torch 2.8 the workspace is made
+    once, before the call whose peak is taken.
+    """
+    if tuple(int(part) for part in version.split(".")[:2]) < (2, 8):
+        os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
+
+
+def foreign_allocator() -> str | None:
+    """What keeps torch's allocator from counting a GPU's memory, or None: another allocator, or none of its own."""
+    if torch.cuda.get_allocator_backend() != "native":
+        return f"torch uses the allocator {torch.cuda.get_allocator_backend()}"
+    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
+        return "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
+    return None
 
 
 def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str], Counter[int] | None]:
@@ -245,6 +265,8 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
     with contextlib.suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
+    if case.device == "cuda":
+        leave_out_workspaces(torch.__version__)
     work = build(case, seed)
     y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
     sandbox.note_used()
@@ -271,7 +293,9 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     decodes = case.mode == "decode"
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
     facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown)
-    partly = _outside_torch(seen, resident, traced, case.threads)
+    uncounted = foreign_allocator() if case.device == "cuda" else None
+    partly = [f"peak_bytes: {uncounted}, which does not count"] if uncounted else []
+    partly = partly or _outside_torch(seen, resident, traced, case.threads)
     unknown += partly
     return {
         **facts,
@@ -280,7 +304,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
         "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced, saved),
         "peak_resident_bytes": resident,
-        "peak_traced_bytes": traced,
+        "peak_traced_bytes": None if uncounted else traced,
         **_mapped(None if partly else blocks, case.allocator),
         "page_fault_s": peak_rates.page_fault_s() if case.device == "cpu" else None,
         "backend": backend_name(operations),
@@ -328,8 +352,13 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
     try:
         return take()
-    except (UsageError, torch.OutOfMemoryError, MemoryError):
+    except (UsageError, MemoryError):
         raise
+    except torch.OutOfMemoryError:
+        # Of a GPU. A layer runs uncompiled under observation, and may then need far more memory than its calls.
+        torch.cuda.empty_cache()
+        unknown.append(f"{what}: out of memory while the layer was watched, where it runs uncompiled")
+        return None
     except Exception as error:
         # The layer has run before, so only its observation fails. All other facts remain valid.
         line = " ".join(str(error).split())[:200]

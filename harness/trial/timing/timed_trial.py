@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from statistics import fmean, median
 from time import monotonic, perf_counter
@@ -34,6 +35,11 @@ from harness.trial.workload import build
 # total duration precede a turn's first sample, unless a single call is so long that the effect is negligible.
 _AGAIN_WARM_S = 0.5e-3
 _LONG_CALL_S = 20e-3
+# So many calls, but not of more than this total duration, tell how long a call takes among others.
+_PIPELINED_CALLS = 50
+_PIPELINED_S = 20e-3
+# As `LEAST_WARMUP_S` of `harness.trial.timing.cuda_sampling`, which a trial on the CPU does not import.
+_LEAST_WARMUP_ON_GPU_S = 0.05
 # The start of a process on a GPU takes much longer than this, so shorter sampling would save nothing.
 _LEAST_ON_GPU_S = 0.1
 
@@ -131,15 +137,28 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
 
 
 def _on_gpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
-    from harness.trial.timing.cuda import TorchDevice, sample_cuda  # here, because only a GPU needs it and NVML
+    # Imported here, because only a GPU needs it and NVML.
+    from harness.trial.timing.cuda import sample_cuda
+    from harness.trial.timing.cuda_device import TorchDevice
 
     device = TorchDevice()
+    readings = device.probe_readings()
     before = usage()
     # On a GPU each sample is one call anyway.
     samples, extras = sample_cuda(layer.work.call, max(trial_s, _LEAST_ON_GPU_S), device, renew=layer.renewal)
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
-    return samples, {"probe_s": None, "cpu_mhz": cpu_mhz(), **extras}
+    readings += device.probe_readings()
+    return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), **extras}
+
+
+def probe_of(case: Case | None) -> dict[str, Any]:
+    """Time the reference workload of the case's device, or of the CPU without a case."""
+    if case is None or case.device == "cpu":
+        return {"probe_s": median(probe_readings())}
+    from harness.trial.timing.cuda_device import TorchDevice  # see above
+
+    return {"probe_s": median(TorchDevice().probe_readings())}
 
 
 def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
@@ -162,9 +181,13 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     layer.settle()
     # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
     compiles = compilations() > 0
-    stays = compiles or case.device == "cuda"
-    times, _ = warm_up(layer.work.call, layer.work.sync, sampler.steady_or_after(warm_up_s))
+    stays = compiles or case.device != "cpu"
+    on_gpu = case.device == "cuda"
+    until = _steady_and_clocked_up(warm_up_s) if on_gpu else sampler.steady_or_after(warm_up_s)
+    times, _ = warm_up(layer.work.call, layer.work.sync, until)
     per_call_s = max(min(times), sampler.LEAST_CALL_S)
+    if on_gpu:
+        per_call_s = max(pipelined_call_s(layer.work.call, layer.work.sync, per_call_s), sampler.LEAST_CALL_S)
     made = compilations() if compiles else 0
     sample_s = max(sampler.MIN_SAMPLE_S, sampler.CLOCK_SHARE * sampler.clock_cost(perf_counter))
     calls = 1 if layer.renewal.restores else max(1, math.ceil(sample_s / per_call_s))
@@ -186,6 +209,27 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     del layer
     check_last_call(last, case, seed)
     return {"turns": turns}
+
+
+def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], bool]:
+    """The end of a warm-up on a GPU, which needs some time to raise its clock rate."""
+    is_warm = sampler.steady_or_after(warm_up_s)
+    return lambda times, elapsed_s: elapsed_s >= _LEAST_WARMUP_ON_GPU_S and is_warm(times, elapsed_s)
+
+
+def pipelined_call_s(
+    call: Callable[[], Any], sync: Callable[[], None], once_s: float, clock: Callable[[], float] = perf_counter
+) -> float:
+    """Seconds per call of several calls with one wait at the end. A single call with a wait takes `once_s`.
+
+    On a GPU a wait takes longer than a short kernel. A turn sized by single calls would consist of too few of them.
+    """
+    calls = max(1, min(_PIPELINED_CALLS, math.ceil(_PIPELINED_S / once_s)))
+    start = clock()
+    for _ in range(calls):
+        call()
+    sync()
+    return (clock() - start) / calls
 
 
 def _turn(layer: _Layer, calls: int, again: int, turn_s: float) -> dict[str, float]:

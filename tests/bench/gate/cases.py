@@ -10,14 +10,17 @@ from harness.sweep_axes import Case
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))
 DEVICE = os.environ.get("HARNESS_BENCH_DEVICE", "cpu")
-SIZES = ((64, 256), (128, 128), (256, 64))  # n, d
+# n, d. On a GPU a call must take 0.3 ms and more: shorter ones would tell of launches.
+ON_GPU = DEVICE == "cuda"
+SIZES = ((2048, 2048), (4096, 1024), (1024, 4096)) if ON_GPU else ((64, 256), (128, 128), (256, 64))
 # Smaller, as each is called many times.
-SMALL = ((16, 64), (32, 32), (16, 128))
+SMALL = ((1024, 1024), (2048, 512), (512, 1024)) if ON_GPU else ((16, 64), (32, 32), (16, 128))
+BATCH = 8 if ON_GPU else 1
 
 
 def _case(impl: str, n: int, d: int, heads: bool = True) -> Case:
     allocator = "steady" if DEVICE == "cpu" else "default"
-    return Case(impl, n, d, 4 if heads else 1, device=DEVICE, threads=THREADS, allocator=allocator)
+    return Case(impl, n, d, 4 if heads else 1, batch_size=BATCH, device=DEVICE, threads=THREADS, allocator=allocator)
 
 
 def alike() -> list[Pair]:

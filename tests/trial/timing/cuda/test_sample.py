@@ -1,77 +1,131 @@
-"""A whole trial's samples, on a GPU whose time the test turns."""
+"""A whole trial's samples, on a simulated GPU. `test_planted_faults.py` shows what each of these tests would notice."""
 
 import gc
+import math
+from collections.abc import Callable
 from statistics import median
+from typing import Any
 
+import numpy as np
 import pytest
-from trial.timing.cuda.fake_gpu import FakeGpu
+from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
-from harness.trial.timing.cuda import LEAST_WARMUP_S, sample_cuda
+from harness.stats.estimate import is_quiet
+from harness.trial.timing.cuda import sample_cuda
+from harness.trial.timing.cuda_sampling import LEAST_WARMUP_S, Sampling
+from harness.trial.timing.sampler import Samples
 
 BUDGET_S = 0.1
+# What a GPU of today is like: ticks, gaps, a host that is late now and then.
+USUAL: dict[str, Any] = {
+    "tick_s": 32e-9,
+    "gap_s": 1e-6,
+    "graph_gap_s": 1e-6,
+    "event_s": 1.5e-6,
+    "jitter": 0.3,
+    "stall_s": 200e-6,
+    "lazy_s": 1e-3,
+    "event_make_s": 10e-6,
+}
 
 
-def test_a_call_that_keeps_the_gpu_busy_is_timed_held_and_not_called_host_bound() -> None:
-    gpu = FakeGpu()
-    samples, extras = sample_cuda(gpu.layer(10, kernel_s=100e-6, launch_s=4e-6), BUDGET_S, gpu, gpu.clock)
+def sampled(
+    gpu: SimGpu, call: Callable[[], Any], patch: pytest.MonkeyPatch, budget_s: float = BUDGET_S, **more: Any
+) -> tuple[Samples, dict[str, Any]]:
+    return sample_cuda(call, budget_s, gpu.device(patch), gpu.time, **more)
+
+
+def test_a_call_that_keeps_the_gpu_busy_is_timed_held_and_not_called_host_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = SimGpu()
+    samples, extras = sampled(gpu, gpu.layer(10, kernel_s=100e-6, launch_s=4e-6), monkeypatch)
     assert samples.samples_s == pytest.approx([1e-3] * len(samples.samples_s))
     assert samples.calls_per_sample == 1
-    assert extras["queue_held"] == 1.0
+    assert (extras["gpu_time_by"], extras["queue_held"], extras["graph_s"]) == ("held", 1.0, None)
     assert extras["host_s"] == pytest.approx(40e-6)
     assert extras["host_bound"] is False
     assert extras["wall_call_s"] == pytest.approx(1e-3, rel=0.01)
 
 
-def test_a_call_that_keeps_the_gpu_waiting_is_called_host_bound_and_both_of_its_times_are_given() -> None:
-    gpu = FakeGpu()
-    samples, extras = sample_cuda(gpu.layer(10, kernel_s=2e-6, launch_s=30e-6), BUDGET_S, gpu, gpu.clock)
+def test_a_call_that_keeps_the_gpu_waiting_is_called_host_bound_and_both_of_its_times_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = SimGpu()
+    samples, extras = sampled(gpu, gpu.layer(10, kernel_s=2e-6, launch_s=30e-6), monkeypatch)
     assert samples.samples_s == pytest.approx([20e-6] * len(samples.samples_s))
+    assert extras["graph_s"] == pytest.approx(20e-6)
     assert extras["host_bound"] is True
     assert extras["host_s"] == pytest.approx(300e-6)
     assert extras["wall_call_s"] == pytest.approx(300e-6, rel=0.01)
 
 
-def test_a_call_of_thousands_of_launches_says_that_it_was_not_held_and_that_its_time_is_the_hosts() -> None:
-    gpu = FakeGpu()
-    samples, extras = sample_cuda(gpu.layer(3000, kernel_s=2e-6, launch_s=4e-6), BUDGET_S, gpu, gpu.clock)
-    assert extras["queue_held"] == 0.0
+def test_a_call_whose_launches_take_longer_than_its_hot_work_is_host_bound_though_its_cold_work_takes_longer_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = SimGpu(l2_bytes=2**27)
+    call = gpu.layer(1, kernel_s=10e-6, launch_s=20e-6, reads_bytes=2**25)
+    _, extras = sampled(gpu, call, monkeypatch)
+    assert call.hot_s < extras["host_s"] < call.cold_s
     assert extras["host_bound"] is True
-    assert extras["host_s"] == pytest.approx(12e-3, rel=0.01)
-    assert samples.samples_s == pytest.approx([12e-3] * len(samples.samples_s), rel=0.01)
 
 
-def test_of_thousands_of_long_kernels_the_hosts_cost_is_unknown_since_it_waited_for_room_in_the_queue() -> None:
-    gpu = FakeGpu()
-    samples, extras = sample_cuda(gpu.layer(3000, kernel_s=50e-6, launch_s=4e-6), BUDGET_S, gpu, gpu.clock)
-    assert extras["queue_held"] == 0.0
-    assert extras["host_bound"] is False
-    assert extras["host_s"] is None
-    assert samples.samples_s == pytest.approx([0.15] * len(samples.samples_s), rel=0.01)
+def test_a_hot_time_is_that_of_the_usual_call_if_another_process_had_the_gpu_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = SimGpu()
+    usual, slow = gpu.layer(1, kernel_s=100e-6), gpu.layer(1, kernel_s=5e-3)
+    sampling = Sampling(lambda: slow() if gpu.waits == 4 else usual(), gpu.device(monkeypatch), gpu.time)
+    sampling.clock_s = gpu.event_s
+    assert sampling.hot(0.02, 50e-6, 100e-6, 100) == pytest.approx(usual.hot_s)
 
 
-def test_a_call_that_waits_for_the_gpu_itself_cannot_be_held_and_is_bound_by_the_host() -> None:
-    gpu = FakeGpu()
+@pytest.mark.parametrize("kernel_s", [2e-6, 50e-6])
+def test_a_call_of_thousands_of_launches_is_timed_as_a_graph(monkeypatch: pytest.MonkeyPatch, kernel_s: float) -> None:
+    gpu = SimGpu()
+    call = gpu.layer(3000, kernel_s, launch_s=4e-6, reads_bytes=gpu.l2.size // 8)
+    samples, extras = sampled(gpu, call, monkeypatch)
+    assert (extras["gpu_time_by"], extras["queue_held"]) == ("graph", 0.0)
+    assert samples.samples_s == pytest.approx([call.cold_s] * len(samples.samples_s), rel=1e-5)
+    assert extras["hot_gpu_s"] == pytest.approx(call.hot_s)
+    assert extras["graph_s"] == pytest.approx(median(samples.samples_s), rel=1e-5)
+    slow_host = kernel_s < 4e-6
+    assert extras["host_bound"] is slow_host
+    assert extras["host_s"] == (pytest.approx(12e-3, rel=0.01) if slow_host else None), "it waited for room"
+    assert extras["wall_call_s"] == pytest.approx(3000 * max(4e-6, kernel_s), rel=0.01)
+
+
+def test_a_call_that_waits_for_the_gpu_has_no_time_of_the_gpu_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
     launch = gpu.layer(1, kernel_s=20e-6)
 
     def call() -> None:
         launch()
         gpu.sync()
 
-    _, extras = sample_cuda(call, BUDGET_S, gpu, gpu.clock)
-    assert extras["queue_held"] == 0.0
+    samples, extras = sampled(gpu, call, monkeypatch)
+    assert extras["gpu_time_by"] is extras["graph_s"] is extras["hot_gpu_s"] is None
+    assert "capturing" in extras["graph_note"]
+    assert samples.samples_s
     assert extras["host_bound"] is True
+    assert gpu.stream == 0, "the capture's stream was left"
 
 
-def test_samples_are_cold_and_calls_back_to_back_are_warm() -> None:
-    gpu = FakeGpu()
-    samples, extras = sample_cuda(gpu.layer(1, kernel_s=100e-6, cold_s=30e-6), BUDGET_S, gpu, gpu.clock)
-    assert samples.samples_s == pytest.approx([130e-6] * len(samples.samples_s))
-    assert extras["wall_call_s"] == pytest.approx(100e-6, rel=0.01)
-    assert extras["l2_bytes"] == gpu.l2_bytes
+def test_samples_are_cold_clean_ones_cost_no_writing_back_and_calls_back_to_back_are_warm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = SimGpu(l2_bytes=2**27)
+    call = gpu.layer(1, kernel_s=100e-6, reads_bytes=2**25)
+    samples, extras = sampled(gpu, call, monkeypatch)
+    assert samples.samples_s == pytest.approx([call.cold_s] * len(samples.samples_s))
+    assert extras["clean_gpu_s"] == pytest.approx(call.clean_s, rel=1e-5)
+    assert extras["hot_gpu_s"] == pytest.approx(call.hot_s)
+    assert extras["wall_call_s"] == pytest.approx(call.hot_s, rel=0.01)
+    assert extras["l2_bytes"] == 2 * gpu.l2.size
 
 
-def test_the_first_call_and_the_warm_up_are_outside_the_samples() -> None:
-    gpu = FakeGpu()
+def test_the_first_call_and_the_warm_up_are_outside_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
     call, calls = gpu.layer(1, kernel_s=1e-3), 0
 
     def compiled() -> None:
@@ -80,58 +134,173 @@ def test_the_first_call_and_the_warm_up_are_outside_the_samples() -> None:
         gpu.now += 2.0 if calls == 1 else 0.3 if calls == 2 else 0.0
         call()
 
-    samples, _ = sample_cuda(compiled, BUDGET_S, gpu, gpu.clock)
+    samples, _ = sampled(gpu, compiled, monkeypatch)
     assert samples.first_call_s == pytest.approx(2.0, rel=0.01)
     assert samples.warmup_calls >= 2
     assert samples.warmup_s >= 2.3
     assert max(samples.samples_s) == pytest.approx(1e-3)
 
 
-def test_a_gpu_at_rest_is_given_time_to_clock_up() -> None:
-    gpu = FakeGpu()
-    samples, _ = sample_cuda(gpu.layer(1, kernel_s=10e-6), 0.001, gpu, gpu.clock)
+def test_a_gpu_at_rest_is_given_time_to_clock_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
+    samples, _ = sampled(gpu, gpu.layer(1, kernel_s=10e-6), monkeypatch, 0.001)
     assert samples.warmup_s >= LEAST_WARMUP_S
 
 
-def test_the_clocks_own_cost_is_what_two_events_read_with_nothing_in_between() -> None:
-    gpu = FakeGpu(event_s=1.5e-6)
-    assert sample_cuda(gpu.layer(1, 1e-4), BUDGET_S, gpu, gpu.clock)[0].clock_s == pytest.approx(1.5e-6)
+def test_the_clocks_own_cost_is_what_two_events_read_with_nothing_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu(event_s=1.5e-6, event_make_s=60e-6, lazy_s=1e-3)
+    assert sampled(gpu, gpu.layer(1, 1e-4), monkeypatch)[0].clock_s == pytest.approx(1.5e-6)
 
 
-def test_the_gauge_is_read_before_during_and_after_but_seldom_and_its_facts_are_among_the_extras() -> None:
-    gpu = FakeGpu()
-    _, extras = sample_cuda(gpu.layer(2, kernel_s=10e-6), BUDGET_S, gpu, gpu.clock)
-    assert 3 <= len(gpu.gauge.busy) <= 7
-    assert any(gpu.gauge.busy)
-    assert extras["sm_clock_mhz"] == 1000
+def test_the_gauge_is_read_a_few_times_and_only_while_calls_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
+    sampled(gpu, gpu.layer(2, kernel_s=1e-3), monkeypatch)
+    assert 3 <= len(gpu.gauge.seen) <= 7
+    assert set(gpu.gauge.seen) == {"kernel"}
 
 
-def test_what_the_call_raises_gets_out_and_the_garbage_collector_is_left_on() -> None:
-    gpu = FakeGpu()
+def test_the_energy_of_a_call_is_that_of_calls_alone_whatever_the_gpu_did_in_the_second_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = SimGpu()
+    gpu.now = 5.0  # at rest, at a sixth of the power
+    _, extras = sampled(gpu, gpu.layer(2, kernel_s=1e-3), monkeypatch)
+    assert extras["energy_j"] == pytest.approx(600 * 2e-3, rel=0.05)
+    assert extras["power_w"] == pytest.approx(600, rel=0.05)
 
+
+def test_what_the_call_raises_gets_out_and_the_garbage_collector_is_left_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def call() -> None:
         raise MemoryError("CUDA out of memory")
 
     with pytest.raises(MemoryError):
-        sample_cuda(call, BUDGET_S, gpu, gpu.clock)
+        sampled(SimGpu(), call, monkeypatch)
     assert gc.isenabled()
 
 
 @pytest.mark.parametrize("kernels", [2, 3000])
-def test_the_change_of_the_input_comes_before_each_sample_and_is_in_none(kernels: int) -> None:
-    gpu, order = FakeGpu(), []
-    layer = gpu.layer(kernels, kernel_s=10e-6)
+def test_the_change_of_the_input_comes_before_each_sample_and_is_in_none(
+    monkeypatch: pytest.MonkeyPatch, kernels: int
+) -> None:
+    gpu, renewals = SimGpu(), 0
 
     def renew() -> None:
-        order.append("renew")
-        gpu.enqueue(3e-3)
+        nonlocal renewals
+        renewals += 1
+        gpu.enqueue("renewal", lambda begin: 3e-3, 2e-6)
 
-    def call() -> None:
-        order.append("call")
-        layer()
+    call = gpu.layer(kernels, kernel_s=10e-6)
+    samples, _ = sampled(gpu, call, monkeypatch, renew=renew)
+    assert renewals >= len(samples.samples_s)
+    assert samples.samples_s == pytest.approx([call.cold_s] * len(samples.samples_s))
 
-    plain, _ = sample_cuda(layer, BUDGET_S, gpu, gpu.clock)
-    renewed, _ = sample_cuda(call, BUDGET_S, gpu, gpu.clock, renew)
-    assert median(renewed.samples_s) == pytest.approx(median(plain.samples_s), rel=0.01)
-    first, last = order.index("renew"), len(order) - order[::-1].index("renew")
-    assert order[first : last + 1] == ["renew", "call"] * ((last + 1 - first) // 2)
+
+@pytest.mark.parametrize("asked_s", [0.5e-3, 5e-3])
+def test_the_queue_is_held_for_at_least_as_long_as_asked(monkeypatch: pytest.MonkeyPatch, asked_s: float) -> None:
+    gpu = SimGpu(clock=SimClock(boost_hz=1.98e9, sustained_hz=1.5e9))
+    device = gpu.device(monkeypatch)
+    start = device.mark()
+    device.hold(asked_s)
+    end = device.mark()
+    assert not end.query()
+    device.sync()
+    assert asked_s <= start.elapsed_time(end) / 1e3 < 1.5 * asked_s
+
+
+@pytest.mark.parametrize("kernel_s", [5e-6, 20e-6, 100e-6, 1e-3, 10e-3, 100e-3])
+def test_a_kernel_is_timed_to_within_one_per_cent_with_a_jittery_host(
+    monkeypatch: pytest.MonkeyPatch, kernel_s: float
+) -> None:
+    gpu = SimGpu(**USUAL)
+    call = gpu.layer(1, kernel_s)
+    samples, extras = sampled(gpu, call, monkeypatch)
+    assert median(samples.samples_s) == pytest.approx(call.cold_s, rel=0.01)
+    assert extras["queue_held"] > 0.7
+
+
+@pytest.mark.parametrize("tau_s", [30e-3, 100e-3])
+@pytest.mark.parametrize("kernel_s", [20e-6, 1e-3, 50e-3])
+def test_a_clock_rate_that_falls_by_a_quarter_under_load_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, kernel_s: float, tau_s: float
+) -> None:
+    gpu = SimGpu(**USUAL, clock=SimClock(1.98e9, 0.75 * 1.98e9, tau_s))
+    samples, extras = sampled(gpu, gpu.layer(1, kernel_s), monkeypatch)
+    time_s, true_s = median(samples.samples_s) - gpu.gap_s, kernel_s * 1980 / extras["sm_clock_mhz"]
+    assert time_s == pytest.approx(true_s, rel=0.01), "time and clock rate belong together"
+    if kernel_s >= 1e-3:  # shorter kernels load the GPU more in warm-up than between the holds of their samples
+        assert max(samples.samples_s) / min(samples.samples_s) < 1.05, "the clock rate was steady"
+
+
+def test_batches_after_a_sudden_fall_of_the_clock_rate_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu(**USUAL, clock=SimClock(1.98e9, falls_at_s=0.12))
+    call = gpu.layer(1, 100e-6)
+    samples, extras = sampled(gpu, call, monkeypatch)
+    assert median(samples.samples_s) == pytest.approx(call.hot_s, rel=0.01)
+    assert extras["sm_clock_mhz"] == pytest.approx(1980, rel=0.05)
+    assert 0.2 < extras["throttled_share"] < 0.75
+
+
+@pytest.mark.parametrize("launches", [1, 100, 900, 1100, 10_000])
+def test_a_chain_of_launches_is_timed_to_within_one_per_cent_on_either_side_of_the_queues_depth(
+    monkeypatch: pytest.MonkeyPatch, launches: int
+) -> None:
+    gpu = SimGpu(**USUAL)
+    gpu.gauge.is_open = False
+    call = gpu.layer(launches, 6e-6)
+    assert median(sampled(gpu, call, monkeypatch, 0.02)[0].samples_s) == pytest.approx(call.cold_s, rel=0.01)
+
+
+def test_the_time_of_a_loop_over_n_is_linear_in_n_without_a_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, times, ways = (64, 128, 256, 320, 332, 512, 1024, 2048), [], []
+    for n in sizes:
+        gpu = SimGpu(**USUAL)
+        gpu.gauge.is_open = False
+        samples, extras = sampled(gpu, gpu.layer(3 * n, 2.3e-6), monkeypatch, 0.02)
+        times.append(median(samples.samples_s))
+        ways.append(extras["gpu_time_by"])
+    assert set(ways) == {"held", "graph"}
+    exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
+    assert exponent == pytest.approx(1.0, abs=0.02)
+    per_step = [time / n for time, n in zip(times, sizes, strict=True)]
+    assert max(per_step) / min(per_step) < 1.01
+
+
+def test_memory_that_the_driver_hands_out_for_a_workspace_is_in_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu(lazy_s=5e-3)
+    call = gpu.layer(3, 50e-6, workspace_bytes=2**25)
+    samples, _ = sampled(gpu, call, monkeypatch)
+    assert samples.samples_s == pytest.approx([call.hot_s] * len(samples.samples_s))
+    assert gpu.reserved_bytes > 2**25
+
+
+def test_a_host_that_slows_down_now_and_then_misses_few_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu(**{**USUAL, "stall_s": 0.0, "drift": 0.2})
+    _, extras = sampled(gpu, gpu.layer(200, 5e-6), monkeypatch)
+    assert extras["queue_held"] > 0.85
+
+
+def test_times_are_the_same_however_coarse_the_ticks_of_the_gpus_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tick_s in (32e-9, 0.5e-6, 1.024e-6):
+        gpu = SimGpu(**{**USUAL, "tick_s": tick_s})
+        call = gpu.layer(1, 100e-6)
+        assert median(sampled(gpu, call, monkeypatch)[0].samples_s) == pytest.approx(call.hot_s, rel=0.012)
+
+
+def test_a_gpus_reference_workload_tells_a_lowered_clock_rate_and_a_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    def probe_s(**changed: Any) -> float:
+        return median(SimGpu(**{**USUAL, **changed}).device(monkeypatch).probe_readings())
+
+    quiet_s = probe_s()
+    assert is_quiet(probe_s(seed=1), quiet_s)
+    assert not is_quiet(probe_s(clock=SimClock(falls_at_s=0.0)), quiet_s)
+    shared = tuple((1e-4 * turn, 1e-4 * turn + 0.5e-4) for turn in range(10**4))
+    assert not is_quiet(probe_s(neighbours=shared), quiet_s)
+
+
+def test_the_simulation_knows_the_cost_of_what_it_times() -> None:
+    gpu = SimGpu(gap_s=1e-6)
+    call = gpu.layer(4, 9e-6)
+    assert call.hot_s == pytest.approx(40e-6)
+    call()
+    assert gpu.idle_at[0] - gpu.launch_s == pytest.approx(call.hot_s)
+    assert not math.isclose(gpu.now, gpu.idle_at[0])

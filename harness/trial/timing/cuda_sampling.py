@@ -1,0 +1,338 @@
+"""The ways to sample one call on a GPU: held, hot, free, back to back and under load."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median, quantiles
+from typing import Any
+
+from harness.trial.environment import warm_up
+from harness.trial.timing import sampler
+from harness.trial.timing.cuda_device import Device
+from harness.trial.timing.sampler import MIN_SAMPLES, Samples, rounded
+
+# The GPU's queue is held until all samples of a batch are enqueued. If this is impossible, the queue runs free.
+#
+# held   host  | hold | flush start call end | flush start call end | … then wait
+#        GPU          spins ───────────────────────────────────────→ flush call, flush call, …
+# free   host  | flush, wait | start call end, wait
+
+# The hold lasts `HOLD_MARGIN` times the expected enqueuing time. It doubles after each batch in a row without a held
+# sample. It never exceeds `LONGEST_HOLD_S`, because some drivers stop a kernel after a few seconds.
+HOLD_MARGIN = 1.5
+LONGEST_HOLD_S = 1.0
+# After `MISSES` batches in a row without a held sample, a call counts as one that cannot be held. A call that was held
+# before has probably met a busy host, and gets `MISSES_ONCE_HELD` batches.
+MISSES = 2
+MISSES_ONCE_HELD = 6
+# Estimates of the host's time besides the calls. Once a batch, it enqueues the hold and wakes up from the last wait.
+# Once a sample, it changes the input, flushes the cache and enqueues events; a measured value replaces this estimate.
+BESIDE_BATCH_S = 50e-6
+BESIDE_CALL_S = 50e-6
+# One wait serves a batch. The queue has room for `LARGEST_BATCH` short calls. A batch above the share `BATCH_SHARE` of
+# the budget would leave too few batches to sample different moments of the machine.
+LARGEST_BATCH = 64
+BATCH_SHARE = 0.2
+# Hot calls follow each other without a flush, this many in one sample.
+HOT_CALLS = 8
+# An idle GPU lowers its clock rate, and needs some tens of milliseconds of work to raise it again. Under load, power
+# and heat lower it once more. Warm-up lasts until the clock rate changed by less than `STEADY_CLOCK` in the second half
+# of it, at most `LONGEST_WARMUP_S` seconds.
+LEAST_WARMUP_S = 0.05
+LONGEST_WARMUP_S = 1.0
+STEADY_CLOCK = 0.01
+# Warm-up of a clock rate that still changes goes on; a look at it is due when this much time has passed.
+_LOOK_EVERY_S = 5e-3
+# The first call loads and compiles what it needs, so its times do not predict those of the next call.
+LEAST_WARMUP_CALLS = 2
+# The clock rate is measured by a kernel of this many cycles, some 50 µs: the GPU's own measurement, as NVML's is late.
+CLOCK_CYCLES = 100_000
+# A batch counts as throttled if the clock rate at its end was below this share of the trial's upper quartile.
+THROTTLED = 0.9
+# A free call is bound by the host if the wait after the host's part is at most this share of the call's time.
+TAIL_SHARE = 0.05
+# Other facts than energy are read this often while calls run back to back. The counter of energy is read after calls of
+# about this total duration.
+_LOAD_READINGS = 4
+_LOAD_PART_S = 5e-3
+
+Clock = Callable[[], float]
+
+
+@dataclass
+class Held:
+    """Seconds per call of the held samples, and the clock rate at the end of each one's batch.
+
+    `taken` also counts the samples that were not held and are left out. A batch of `most` samples fits into the queue.
+    """
+
+    gpu_s: list[float] = field(default_factory=list)
+    host_s: list[float] = field(default_factory=list)
+    clock_hz: list[float] = field(default_factory=list)
+    taken: int = 0
+    most: int = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the call could be held."""
+        return len(self.gpu_s) >= MIN_SAMPLES
+
+    def unthrottled(self) -> "Held":
+        """The samples of batches at whose end the clock rate was not lowered. Most samples decide what is usual."""
+        if len(self.clock_hz) < 2:
+            return self
+        least = THROTTLED * quantiles(self.clock_hz, n=4, method="inclusive")[2]
+        kept = [i for i, hz in enumerate(self.clock_hz) if hz >= least]
+        gpu_s, host_s, clock_hz = ([of[i] for i in kept] for of in (self.gpu_s, self.host_s, self.clock_hz))
+        return replace(self, gpu_s=gpu_s, host_s=host_s, clock_hz=clock_hz)
+
+
+@dataclass
+class Free:
+    """Seconds per call from an idle GPU.
+
+    `gpu_s` is the whole call, and `host_s` is the host's part. The GPU's remaining work after the host's part takes
+    `tail_s`.
+    """
+
+    gpu_s: list[float]
+    host_s: list[float]
+    tail_s: list[float]
+
+    @property
+    def host_bound(self) -> bool:
+        """Whether the GPU was done as soon as the host."""
+        host, tail = median(self.host_s), median(self.tail_s)
+        return tail <= TAIL_SHARE * (host + tail)
+
+
+@dataclass
+class Sampling:
+    """The ways to sample one call on one device. Before each sample, `renew` enqueues a change of the input.
+
+    An empty pair of events reads `clock_s`, one around a spin of a single cycle `spin_s`. The GPU begins each call
+    `launch_s` later than it begins a kernel.
+    """
+
+    call: Callable[[], Any]
+    device: Device
+    clock: Clock = time.perf_counter
+    renew: Callable[[], None] = lambda: None
+    clock_s: float = 0.0
+    spin_s: float = 0.0
+    launch_s: float = 0.0
+
+    def warm_up(self, share_s: float, into: Samples) -> tuple[float, float]:
+        """Call until steady or out of time. Return `(seconds of a warm call, the host's seconds to enqueue it)`."""
+        call, clock = self.call, self.clock
+        hosts: list[float] = []
+        rates: list[tuple[float, float]] = []
+
+        def enqueue() -> None:
+            start = clock()
+            call()
+            hosts.append(clock() - start)
+
+        def is_warm(walls: list[float], elapsed_s: float) -> bool:
+            if not rates or elapsed_s - rates[-1][0] >= _LOOK_EVERY_S:
+                rates.append((elapsed_s, self.clock_hz()))
+            if len(walls) < LEAST_WARMUP_CALLS or elapsed_s < LEAST_WARMUP_S:
+                return False
+            if elapsed_s >= LONGEST_WARMUP_S:
+                return True
+            return _is_steady(rates) and (elapsed_s >= share_s or sampler.is_steady(walls))
+
+        walls, into.warmup_s = warm_up(enqueue, self.device.sync, is_warm, clock)
+        into.first_call_s, into.warmup_calls = walls[0], len(walls)
+        return median(walls[1:][-sampler.STEADY_CALLS :]), min(hosts[1:])
+
+    def clock_hz(self) -> float:
+        """The GPU's present clock rate."""
+        rate = self._enqueue_clock()
+        self.device.sync()
+        return rate()
+
+    def _enqueue_clock(self) -> Callable[[], float]:
+        """Enqueue a measurement of the clock rate. Its result is due once the GPU has reached it."""
+        start = self.device.mark()
+        self.device.spin(CLOCK_CYCLES)
+        end = self.device.mark()
+        return lambda: CLOCK_CYCLES / max(start.elapsed_time(end) / 1e3 - self.spin_s, sampler.LEAST_CALL_S)
+
+    def held(self, budget_s: float, host_s: float, clean: bool = False) -> Held:
+        """Take held samples for about `budget_s` seconds, fewer than `MIN_SAMPLES` if the call cannot be held.
+
+        While the GPU is held, the host can enqueue calls at its own pace. The time between their events is then the
+        GPU's alone, because no launch is late. Whether the hold was long enough is not assumed but observed. When a
+        sample's last event is in the queue, the GPU must not have reached the event just after the hold. This is proof.
+        It also shows that the queue was never full, since a full queue accepts nothing until the GPU continues.
+
+        `host_s` is an estimate of the host's seconds to enqueue a call. The cache is cold, and `clean` as in
+        `Device.flush_l2`.
+        """
+        held, clock = Held(), self.clock
+        largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
+        begin = now = clock()
+        while not held.enough or now - begin < budget_s:
+            hold_s = min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + count * per_sample_s))
+            gpu_s, enqueuing_s, good, clock_hz = self._batch(count, hold_s, clean)
+            before, now = now, clock()
+            held.taken += count
+            held.gpu_s += gpu_s[: len(good)]
+            held.host_s += good
+            held.clock_hz += [clock_hz] * len(good)
+            held.most = max(held.most, len(good))
+            if not good:
+                misses, count = misses + 1, 1
+                if misses == (MISSES_ONCE_HELD if held.gpu_s else MISSES):
+                    break
+                continue
+            misses = 0
+            if len(good) == count:
+                per_sample_s = enqueuing_s / count
+            else:
+                largest = max(len(good), count // 2)  # half as many fitted before: if fewer did now, the host was slow
+            room = int(BATCH_SHARE * budget_s / (now - before) * count)
+            count = max(1, min(2 * count, largest, room))
+        return held
+
+    def _batch(self, count: int, hold_s: float, clean: bool) -> tuple[list[float], float, list[float], float]:
+        """Take one batch of `count` samples in a hold.
+
+        Return `(GPU seconds of every sample, host seconds for the whole batch, host seconds of each held call, the
+        clock rate in Hz at the end of the batch)`.
+        """
+        call, device, clock, renew = self.call, self.device, self.clock, self.renew
+        begin = clock()
+        device.hold(hold_s)
+        released = device.mark()
+        pairs, host_s = [], []
+        for _ in range(count):
+            renew()
+            device.flush_l2(clean)
+            start = device.mark()
+            before = clock()
+            call()
+            after = clock()
+            pairs.append((start, device.mark()))
+            # A released queue is not held again, so the held samples are the first ones.
+            if not released.query():
+                host_s.append(after - before)
+        enqueuing_s = clock() - begin
+        clock_hz = self._enqueue_clock()
+        device.sync()
+        return [self._between(start, end) for start, end in pairs], enqueuing_s, host_s, clock_hz()
+
+    def _between(self, start: Any, end: Any, calls: int = 1) -> float:
+        """The seconds of each of the `calls` between two events, at least `LEAST_CALL_S`."""
+        seconds = (float(start.elapsed_time(end)) / 1e3 - self.clock_s) / calls - self.launch_s
+        return max(seconds, sampler.LEAST_CALL_S)
+
+    def hot(self, budget_s: float, host_s: float, gpu_s: float, most: int) -> float | None:
+        """The GPU's seconds per call among calls that follow each other with a warm cache, None if never held.
+
+        A call takes the host `host_s` and the GPU about `gpu_s`. At most `most` calls fit into the queue at once. One
+        sample is enough of a call that takes longer than the budget.
+        """
+        calls, begin = max(1, min(most, HOT_CALLS, int(budget_s / gpu_s))), self.clock()
+        least = MIN_SAMPLES if gpu_s < budget_s else 1
+        samples: list[float] = []
+        misses = 0
+        while misses < MISSES_ONCE_HELD and (len(samples) < least or self.clock() - begin < budget_s):
+            self.call()  # it leaves a warm cache, and the spin does not use the cache
+            self.device.hold(min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + calls * host_s)))
+            released = self.device.mark()
+            start = self.device.mark()
+            for _ in range(calls):
+                self.call()
+            end = self.device.mark()
+            was_held = not released.query()
+            self.device.sync()
+            if was_held:
+                samples.append(self._between(start, end, calls))
+                misses = 0
+            else:
+                misses, calls = misses + 1, max(1, calls // 2)
+        return median(samples) if samples else None
+
+    def free(self, budget_s: float) -> Free:
+        """Take samples for about `budget_s` seconds, at least `MIN_SAMPLES`.
+
+        Each starts on an idle GPU and includes launch costs. This is for calls that cannot be enqueued completely while
+        the GPU waits. A call of thousands of launches overfills the queue, which has about a thousand entries (CUDA
+        does not document the number). A call that itself waits for the GPU would wait until the hold ends.
+        """
+        call, device, clock, renew = self.call, self.device, self.clock, self.renew
+        free = Free([], [], [])
+        begin = clock()
+        while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
+            renew()
+            device.flush_l2()
+            device.sync()
+            idle = clock()
+            device.mark()
+            device.sync()
+            wait_s = clock() - idle  # the duration of a wait without pending work
+            start = device.mark()
+            before = clock()
+            call()
+            after = clock()
+            end = device.mark()
+            device.sync()
+            done = clock()
+            free.gpu_s.append(self._between(start, end))
+            free.host_s.append(after - before)
+            free.tail_s.append(max(0.0, done - after - wait_s))
+        return free
+
+    def back_to_back(self, budget_s: float, warm_s: float) -> float:
+        """Seconds per call when the host waits only at the end."""
+        count = max(MIN_SAMPLES, math.ceil(budget_s / warm_s))
+        call, clock = self.call, self.clock
+        self.device.sync()
+        begin = clock()
+        for _ in range(count):
+            call()
+        self.device.sync()
+        return (clock() - begin) / count
+
+    def under_load(self, seconds: float, warm_s: float) -> dict[str, float]:
+        """Read the gauge while calls run back to back for `seconds`. Return `energy_j` of a call, and `power_w`.
+
+        The power is that of the whole GPU, as a mean. Both are from its counter of energy, which is renewed every 0.1 s
+        or so. Calls are therefore counted from one renewal to another. Without the counter, nothing is returned.
+        """
+        device, clock, gauge = self.device, self.clock, self.device.gauge
+        renewals: list[tuple[int, float, float]] = []
+        calls, last, part = 0, gauge.energy_j(), max(1, math.ceil(_LOAD_PART_S / warm_s))
+        device.sync()
+        begin = now = clock()
+        due_s = begin
+        while now - begin < seconds:
+            for _ in range(part):
+                self.call()
+            calls += part
+            if now >= due_s:
+                gauge.read()  # while the GPU works on the last calls, unless it waits for the host anyway
+                due_s += seconds / _LOAD_READINGS
+            device.sync()
+            now, energy_j = clock(), gauge.energy_j()
+            if energy_j != last and energy_j is not None:
+                renewals.append((calls, now, energy_j))
+            last = energy_j
+        if len(renewals) < 2:
+            return {}
+        more, took_s, energy_j = (after - before for before, after in zip(renewals[0], renewals[-1], strict=True))
+        return {"energy_j": rounded(energy_j / more), "power_w": rounded(energy_j / took_s)}
+
+
+def _is_steady(rates: Sequence[tuple[float, float]]) -> bool:
+    """Whether the clock rate has hardly changed in the second half of the warm-up.
+
+    `rates` holds seconds since its begin and the rate. A rate that falls ever more slowly differs most from the end in
+    the first half of the time.
+    """
+    now_s, now_hz = rates[-1]
+    half_hz = next(hz for at_s, hz in reversed(rates) if at_s <= now_s / 2 or at_s == rates[0][0])
+    return abs(half_hz / now_hz - 1) <= STEADY_CLOCK

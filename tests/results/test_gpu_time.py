@@ -1,0 +1,101 @@
+"""The time of a case on a GPU: one quantity in one column, the same at all sizes of a layer."""
+
+import numpy as np
+import pytest
+from rows import PRECISION, row
+from trial.timing.cuda.simulated_gpu import SimGpu
+
+from harness.results import summarise as module
+from harness.results.columns import CaseResult
+from harness.results.row import trial_of_row
+from harness.results.summarise import summarise
+from harness.sweep_axes import Case
+from harness.trial.timing.cuda import sample_cuda
+
+
+def trial(n: int, number: int, time_s: float, held: float, graph_s: float | None = None, **others: object) -> dict:
+    case = Case("rnn.elman", n, 256, 1, device="cuda")
+    given = {"samples_s": [time_s] * 5, "probe_s": 1e-4, "wall_call_s": 9.0, "host_bound": True, **others}
+    return row(case, "time", number, queue_held=held, graph_s=graph_s, **given)
+
+
+def lines(*trials: dict) -> dict[int, CaseResult]:
+    return {line.seq_len: line for line in summarise(trials, PRECISION)}
+
+
+def test_a_trial_on_a_gpu_is_worth_its_median_sample_and_one_on_the_cpu_its_fast_ones() -> None:
+    samples_s = [1.0, 2.0, 3.0, 1.0, 2.0, 9.0]
+    on_gpu = trial(64, 1, 0.0, 1.0, samples_s=samples_s)
+    on_cpu = row(Case("rnn.elman", 64, 256, 1), "time", 1, samples_s=samples_s, probe_s=1e-4)
+    assert trial_of_row(on_gpu).value_s == 2.0
+    assert trial_of_row(on_cpu).value_s == 1.0
+    assert summarise([on_gpu], PRECISION)[0].time_s == 2.0
+    assert summarise([on_cpu], PRECISION)[0].time_s == 1.0
+
+
+def test_a_layer_that_is_held_at_all_sizes_is_told_by_its_held_samples() -> None:
+    found = lines(trial(64, 1, 1e-4, 1.0, 0.9e-4), trial(128, 1, 2e-4, 0.9))
+    assert [line.time_s for line in found.values()] == pytest.approx([1e-4, 2e-4])
+    assert [line.gpu_time_by for line in found.values()] == ["held", "held"]
+    assert found[64].graph_s == 0.9e-4
+
+
+def test_a_layer_that_needs_a_graph_at_one_size_is_told_by_its_graphs_at_all_sizes() -> None:
+    trials = [trial(n, number, 1e-6 * n, 1.0, 0.9e-6 * n) for n in (64, 128) for number in (1, 2)]
+    trials += [trial(1024, number, 0.9e-6 * 1024, 0.0, 0.9e-6 * 1024) for number in (1, 2)]
+    found = lines(*trials)
+    assert [line.time_s / n for n, line in found.items()] == pytest.approx([0.9e-6] * 3)
+    assert {line.gpu_time_by for line in found.values()} == {"graph"}
+
+
+def test_trials_of_a_case_on_either_side_of_the_limit_tell_one_quantity() -> None:
+    line = lines(trial(64, 1, 1e-4, 1.0, 0.9e-4), trial(64, 2, 0.9e-4, 0.0, 0.9e-4))[64]
+    assert (line.time_s, line.time_median_s) == pytest.approx((0.9e-4, 0.9e-4))
+
+
+def test_a_time_with_launches_in_it_is_no_time_of_the_gpu() -> None:
+    found = lines(trial(64, 1, 1e-4, 1.0), trial(128, 1, 5e-4, 0.0))
+    assert (found[64].time_s, found[64].gpu_time_by) == (1e-4, "held")
+    assert found[128].time_s is found[128].time_lo_s is found[128].tokens_per_s is found[128].gpu_time_by is None
+    assert (found[128].status, found[128].wall_call_s) == ("ok", 9.0)
+
+
+def test_two_quantities_in_one_column_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_with_one_gpu_time", lambda records, impls, cases: records)
+    with pytest.raises(AssertionError):
+        test_a_layer_that_needs_a_graph_at_one_size_is_told_by_its_graphs_at_all_sizes()
+    monkeypatch.setattr(module, "_gpu_time_by", lambda group: ["held"] * len(group.cases))
+    with pytest.raises(AssertionError):
+        test_a_time_with_launches_in_it_is_no_time_of_the_gpu()
+
+
+def test_the_reference_workloads_of_a_gpu_and_of_the_cpu_are_not_compared() -> None:
+    on_cpu = [row(Case("rnn.elman", 64, 256, 1), "time", i, samples_s=[1.0], probe_s=1e-4) for i in (1, 2)]
+    on_gpu = [trial(64, i, 1e-4, 1.0, probe_s=5e-4) for i in (1, 2)]
+    assert {line.disturbed_share for line in summarise([*on_cpu, *on_gpu], PRECISION)} == {0.0}
+
+
+def test_a_slow_gpu_makes_its_trials_disturbed() -> None:
+    trials = [trial(64, i, 1e-4 * slow, 1.0, probe_s=5e-4 * slow) for i, slow in enumerate((1, 1, 1, 1, 1.3, 1.3))]
+    line = lines(*trials)[64]
+    assert line.disturbed_share == pytest.approx(2 / 6)
+    assert line.time_hi_s == pytest.approx(1e-4, rel=0.01)
+
+
+def test_the_cost_of_a_loop_over_its_length_has_no_jump_though_graphs_are_faster_than_launches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, trials, ways = (64, 128, 256, 320, 332, 512, 1024, 2048), [], set()
+    for n in sizes:
+        gpu = SimGpu(gap_s=1e-6, graph_gap_s=0.4e-6, tick_s=32e-9)
+        gpu.gauge.is_open = False
+        call = gpu.layer(3 * n, 2.3e-6)
+        samples, extras = sample_cuda(call, 0.01, gpu.device(monkeypatch), gpu.time)
+        ways.add(extras["gpu_time_by"])
+        given = {name: extras[name] for name in ("graph_s", "wall_call_s", "host_bound")}
+        trials.append(trial(n, 1, 0.0, extras["queue_held"], samples_s=samples.samples_s, **given))
+    assert ways == {"held", "graph"}
+    times_s = [line.time_s for line in lines(*trials).values()]
+    assert np.polyfit(np.log(sizes), np.log(times_s), 1)[0] == pytest.approx(1.0, abs=0.02)
+    per_launch_s = [time_s / (3 * n) for n, time_s in zip(sizes, times_s, strict=True)]
+    assert per_launch_s == pytest.approx([2.7e-6] * len(sizes), rel=0.01)

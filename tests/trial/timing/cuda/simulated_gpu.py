@@ -1,0 +1,443 @@
+"""A simulated GPU with known costs, and the few functions of torch by which `TorchDevice` uses it.
+
+    gpu = SimGpu(...)                     the hardware, its driver and the host that feeds it
+    call = gpu.layer(kernels=3, ...)      a call, which knows its true costs: `hot_s`, `cold_s`, `clean_s`
+    device = gpu.device(monkeypatch)      the harness's own TorchDevice on this GPU
+
+Time is computed when work is enqueued: each stream is executed in order, so the begin of a kernel is known then. All
+times are in seconds, and nothing is random without a seed.
+"""
+
+import contextlib
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.trial.timing import cuda_device
+
+# A newly read byte evicts this many bytes of others: the two hashed halves of a cache do not fill evenly.
+EVICTED = 0.6
+WATTS = {"idle": 100.0, "spin": 150.0, "kernel": 600.0}
+
+
+@dataclass
+class SimClock:
+    """The clock rate: `boost_hz` at rest. Under load it approaches `sustained_hz` with the time constant `tau_s`.
+
+    From `falls_at_s` on, it is lowered to the share `falls_to`, as when the GPU is too hot.
+    """
+
+    boost_hz: float = 1e9
+    sustained_hz: float | None = None
+    tau_s: float = 30e-3
+    falls_at_s: float = math.inf
+    falls_to: float = 0.75
+    _at_s: float = 0.0
+    _hz: float = 0.0
+
+    def at(self, seconds: float) -> float:
+        """The clock rate at a time at which the GPU was idle since the last work."""
+        self._relax(self.boost_hz, seconds)
+        return self._hz * (self.falls_to if seconds >= self.falls_at_s else 1.0)
+
+    def worked(self, until_s: float) -> None:
+        """The GPU has worked until this time."""
+        self._relax(self.sustained_hz or self.boost_hz, until_s)
+
+    def _relax(self, target_hz: float, now_s: float) -> None:
+        share = math.exp(-max(0.0, now_s - self._at_s) / self.tau_s)
+        self._hz = target_hz + ((self._hz or self.boost_hz) - target_hz) * share
+        self._at_s = max(now_s, self._at_s)
+
+
+class SimL2:
+    """The L2 cache: how many bytes of each array it holds, and how many of them are dirty."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held: dict[str, float] = {}
+        self.dirty: dict[str, float] = {}
+
+    def traffic(self, array: str, nbytes: int, write: bool) -> float:
+        """The bytes that cross to and from memory when the array is read or overwritten."""
+        misses = nbytes - min(self.held.get(array, 0.0), nbytes) if nbytes <= self.size else nbytes
+        surviving = max(0.0, 1 - EVICTED * misses / self.size)
+        written_back = 0.0
+        for other in self.held:
+            if other != array:
+                written_back += (1 - surviving) * self.dirty[other]
+                self.held[other] *= surviving
+                self.dirty[other] *= surviving
+        self.held[array] = min(nbytes, self.size)
+        streamed = max(0, nbytes - self.size) if write else 0
+        self.dirty[array] = self.held[array] if write else self.dirty.get(array, 0.0) * (nbytes <= self.size)
+        return written_back + streamed + (0.0 if write else misses)
+
+
+@dataclass
+class Kernel:
+    """A kernel: cycles of arithmetic, then what it reads and overwrites. A first launch may need a workspace."""
+
+    name: str
+    cycles: float
+    reads: dict[str, int] = field(default_factory=dict)
+    writes: dict[str, int] = field(default_factory=dict)
+    kind: str = "kernel"
+    workspace_bytes: int = 0
+
+
+@dataclass
+class Entry:
+    """What one stream does from `begin_s` to `end_s`."""
+
+    begin_s: float
+    end_s: float
+    kind: str
+
+
+class SimEvent:
+    def __init__(self, gpu: "SimGpu", enable_timing: bool = False) -> None:
+        self.gpu, self.timed, self.reached_at = gpu, enable_timing, math.inf
+        self.made = False
+
+    def __del__(self) -> None:
+        self.gpu.spare_events += self.made
+
+    def record(self, stream: int | None = None) -> None:
+        if not self.made:
+            self.made = True
+            self.gpu.now += self.gpu.event_make_s * (self.gpu.spare_events == 0)
+            self.gpu.spare_events = max(0, self.gpu.spare_events - 1)
+        self.reached_at = self.gpu.enqueue("event", lambda begin: self.gpu.event_s, self.gpu.event_launch_s, stream)
+
+    def query(self) -> bool:
+        self.gpu.now += self.gpu.query_s
+        return self.reached_at <= self.gpu.now
+
+    def synchronize(self) -> None:
+        self.gpu.now = max(self.gpu.now, self.reached_at) + self.gpu.wait_s
+
+    def elapsed_time(self, end_event: "SimEvent") -> float:
+        if not (self.timed and end_event.timed):
+            raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
+        if max(self.reached_at, end_event.reached_at) > self.gpu.now:
+            raise RuntimeError("CUDA error: device not ready")
+        return 1e3 * (self.gpu.ticks(end_event.reached_at) - self.gpu.ticks(self.reached_at))
+
+
+class SimGauge:
+    """NVML: a reading takes the host a while, power is an average over a second, energy is renewed every 0.1 s."""
+
+    is_open = True
+    read_s = 1e-3
+    renewed_s = 0.1
+
+    def __init__(self, gpu: "SimGpu") -> None:
+        self.gpu = gpu
+        self.sm_clock_max_mhz = gpu.clock.boost_hz / 1e6
+        self.seen: list[str] = []
+        self.powers_w: list[float] = []
+
+    def read(self) -> None:
+        """Note what the GPU did."""
+        self.seen.append(self.gpu.doing())
+        self.powers_w.append(self.gpu.joules(self.gpu.now) - self.gpu.joules(self.gpu.now - 1.0))
+        self.gpu.now += self.read_s
+
+    def energy_j(self) -> float:
+        """The energy since the beginning, as old as the counter."""
+        self.gpu.now += self.read_s / 10
+        return self.gpu.joules(math.floor(self.gpu.now / self.renewed_s) * self.renewed_s)
+
+    def facts(self) -> dict[str, Any]:
+        """As `NvmlGauge.facts`."""
+        return {"sm_clock_mhz": self.sm_clock_max_mhz, "power_w": self.powers_w[-1] if self.powers_w else None}
+
+
+@dataclass
+class SimCall:
+    """A call and its true costs at the boost clock, in seconds of the GPU. A cold cache is dirty unless it is clean."""
+
+    launch: Callable[[], None]
+    hot_s: float
+    cold_s: float
+    clean_s: float
+
+    def __call__(self) -> None:
+        self.launch()
+
+
+class SimGpu:
+    """A GPU and its host. `now` is the host's time.
+
+    - `depth`: entries of the launch queue; a full queue stops the host.
+    - `launch_s`, `event_launch_s`, `wait_s`, `query_s`: the host's costs. `jitter` is the spread of its launches, as a
+      logarithm; one in a hundred takes `stall_s` longer. Its speed changes by the share `drift` within milliseconds.
+    - `event_s`: what an empty pair of events reads. Times of events are multiples of `tick_s`. The driver makes an
+      event in `event_make_s` unless it has a spare one.
+    - `gap_s`, `graph_gap_s`, `graph_launch_s`: between two kernels, between two kernels of a graph, before a graph.
+    - `lazy_s`: the first launch of each kernel waits until the GPU is idle, and takes so much longer.
+    - `neighbours`: times, from and until, at which another process has the GPU.
+    """
+
+    def __init__(
+        self,
+        *,
+        depth: int = 1000,
+        launch_s: float = 2e-6,
+        event_launch_s: float = 2e-6,
+        wait_s: float = 10e-6,
+        query_s: float = 1e-7,
+        event_s: float = 1e-6,
+        event_make_s: float = 0.0,
+        tick_s: float = 0.0,
+        gap_s: float = 0.0,
+        graph_gap_s: float = 0.0,
+        graph_launch_s: float = 2e-6,
+        lazy_s: float = 0.0,
+        jitter: float = 0.0,
+        stall_s: float = 0.0,
+        drift: float = 0.0,
+        seed: int = 0,
+        l2_bytes: int = 2**20,
+        bytes_per_s: float = 1e12,
+        clock: SimClock | None = None,
+        neighbours: tuple[tuple[float, float], ...] = (),
+    ) -> None:
+        self.depth, self.launch_s, self.event_launch_s = depth, launch_s, event_launch_s
+        self.wait_s, self.query_s, self.event_s, self.tick_s = wait_s, query_s, event_s, tick_s
+        self.event_make_s, self.spare_events = event_make_s, 0
+        self.gap_s, self.graph_gap_s, self.graph_launch_s, self.lazy_s = gap_s, graph_gap_s, graph_launch_s, lazy_s
+        self.jitter, self.stall_s, self.drift, self.draw = jitter, stall_s, drift, random.Random(seed)
+        self.l2, self.bytes_per_s = SimL2(l2_bytes), bytes_per_s
+        self.clock, self.neighbours = clock or SimClock(), neighbours
+        self.now, self.stream = 0.0, 0
+        self.idle_at: dict[int, float] = {0: 0.0}
+        self.entries: deque[Entry] = deque()
+        self.holds: list[float] = []
+        self.waits = 0
+        self.reserved_bytes = 0
+        self.recording: list[Kernel] | None = None
+        self._queue: deque[float] = deque()
+        self._loaded: set[str] = set()
+        self._joules: list[tuple[float, float]] = [(0.0, 0.0)]
+        self.gauge = SimGauge(self)
+
+    def time(self) -> float:
+        """The host's clock."""
+        return self.now
+
+    def ticks(self, seconds: float) -> float:
+        """A time as the GPU's clock resolves it."""
+        return math.floor(seconds / self.tick_s) * self.tick_s if self.tick_s else seconds
+
+    def host(self, seconds: float) -> None:
+        """The host works."""
+        seconds *= 1 + self.drift * math.sin(2 * math.pi * self.now / 7e-3)
+        if self.jitter:
+            seconds *= math.exp(self.draw.gauss(0.0, self.jitter))
+            seconds += self.stall_s * (self.draw.random() < 0.01)
+        self.now += seconds
+
+    def enqueue(self, kind: str, lasts: Callable[[float], float], launch_s: float, stream: int | None = None) -> float:
+        """Enqueue something that begins in its turn and `lasts` a time that depends on its begin. Return its end."""
+        which = self.stream if stream is None else stream
+        self.host(launch_s)
+        while self._queue and self._queue[0] <= self.now:
+            self._queue.popleft()
+        if len(self._queue) >= self.depth:
+            self.now = max(self.now, self._queue.popleft())
+        begin = max(self.now, self.idle_at.setdefault(which, 0.0))
+        for since, until in self.neighbours:
+            begin = until if since <= begin < until else begin
+        end = begin + lasts(begin)
+        self.idle_at[which] = end
+        self._queue.append(end)
+        self.entries.append(Entry(begin, end, kind))
+        if kind != "event":
+            self._count_energy(begin, end, kind)
+        while self.entries and self.entries[0].end_s < self.now - 2.0:
+            self.entries.popleft()
+        return end
+
+    def launch(self, kernel: Kernel, launch_s: float | None = None) -> None:
+        """Launch a kernel."""
+        if self.recording is not None:
+            self.host(self.launch_s)
+            self.recording.append(kernel)
+            return
+        if kernel.name not in self._loaded:
+            self._loaded.add(kernel.name)
+            if self.lazy_s:
+                self.now = max(self.now, *self.idle_at.values()) + self.lazy_s
+            self.allocate(kernel.workspace_bytes)
+        self.enqueue(kernel.kind, lambda begin: self._lasts(kernel, begin), launch_s or self.launch_s)
+
+    def allocate(self, nbytes: int) -> None:
+        """Fetch memory from the driver, which waits for the GPU. Torch's allocator does so for new memory only."""
+        if nbytes:
+            self.now = max(self.now, *self.idle_at.values()) + 100e-6
+            self.reserved_bytes += nbytes
+
+    def _lasts(self, kernel: Kernel, begin: float, gap_s: float | None = None) -> float:
+        seconds = (self.gap_s if gap_s is None else gap_s) + kernel.cycles / self.clock.at(begin)
+        crossing = sum(self.l2.traffic(array, size, False) for array, size in kernel.reads.items())
+        crossing += sum(self.l2.traffic(array, size, True) for array, size in kernel.writes.items())
+        seconds += crossing / self.bytes_per_s
+        if kernel.kind == "kernel":
+            self.clock.worked(begin + seconds)
+        return seconds
+
+    def sync(self) -> None:
+        """Wait until all streams are empty."""
+        if self.recording is not None:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        self.waits += 1
+        self.now = max(self.now, *self.idle_at.values()) + self.wait_s
+
+    def replay(self, kernels: list[Kernel]) -> None:
+        """Launch a graph: one entry of the queue."""
+
+        def lasts(begin: float) -> float:
+            at = begin + self.graph_launch_s
+            for place, kernel in enumerate(kernels):
+                at += self._lasts(kernel, at, self.graph_gap_s if place else self.gap_s)
+            return at - begin
+
+        self.enqueue("kernel", lasts, self.launch_s)
+
+    def doing(self) -> str:
+        """What the GPU does at the host's present time."""
+        kinds = {entry.kind for entry in self.entries if entry.begin_s <= self.now < entry.end_s}
+        return next((kind for kind in ("kernel", "spin") if kind in kinds), "idle")
+
+    def joules(self, at_s: float) -> float:
+        """The energy used until then."""
+        for (since, before), (until, after) in zip(reversed(self._joules[:-1]), reversed(self._joules), strict=False):
+            if at_s >= since:
+                return before + (after - before) * min(1.0, (at_s - since) / max(until - since, 1e-12))
+        return 0.0
+
+    def _count_energy(self, begin: float, end: float, kind: str) -> None:
+        last_s, energy = self._joules[-1]
+        if begin > last_s:
+            self._joules.append((begin, energy := energy + WATTS["idle"] * (begin - last_s)))
+        self._joules.append((end, energy + WATTS.get(kind, 0.0) * (end - max(begin, min(last_s, end)))))
+
+    def layer(
+        self,
+        kernels: int,
+        kernel_s: float,
+        launch_s: float | None = None,
+        reads_bytes: int = 0,
+        workspace_bytes: int = 0,
+    ) -> SimCall:
+        """A call of so many kernels, each of `kernel_s` at the boost clock. The first one reads so many bytes."""
+        cycles = kernel_s * self.clock.boost_hz
+        first = Kernel(f"first {id(self)}", cycles, {"weights": reads_bytes} if reads_bytes else {})
+        first.workspace_bytes = workspace_bytes
+        others = Kernel("others", cycles)
+
+        def call() -> None:
+            for place in range(kernels):
+                self.launch(others if place else first, launch_s)
+
+        hot_s = kernels * (kernel_s + self.gap_s)
+        read_s = reads_bytes / self.bytes_per_s
+        return SimCall(call, hot_s, hot_s + (1 + EVICTED) * read_s, hot_s + read_s)
+
+    def device(self, patch: pytest.MonkeyPatch) -> cuda_device.TorchDevice:
+        """The harness's device on this GPU."""
+        patch.setattr(cuda_device, "torch", simulated_torch(self))
+        patch.setattr(cuda_device, "NvmlGauge", lambda where: self.gauge)
+        patch.setattr(cuda_device, "addresses", lambda properties: [])
+        return cuda_device.TorchDevice()
+
+
+class SimTensor:
+    """An array of so many numbers on the GPU, in four bytes each."""
+
+    def __init__(self, gpu: SimGpu, name: str, numbers: int) -> None:
+        self.gpu, self.name, self.numbers = gpu, name, numbers
+
+    def numel(self) -> int:
+        return self.numbers
+
+    def __getitem__(self, part: slice) -> "SimTensor":
+        whole = range(self.numbers)[part]
+        return SimTensor(self.gpu, f"{self.name} from {whole.start}", len(whole))
+
+    def copy_(self, source: "SimTensor") -> None:
+        self.gpu.launch(Kernel("copy", 0.0, {source.name: 4 * source.numbers}, {self.name: 4 * self.numbers}))
+
+    def zero_(self) -> None:
+        nbytes = 4 * self.numbers
+        self.gpu.launch(Kernel("fill", 1e-6 * self.gpu.clock.boost_hz, {}, {self.name: nbytes}, "flush"))
+
+
+def simulated_torch(gpu: SimGpu) -> Any:
+    """The part of torch that `TorchDevice` uses for its samples, on this GPU."""
+
+    def zeros(*shape: Any, device: str) -> SimTensor:
+        assert device == "cuda"
+        gpu.allocate(1)
+        return SimTensor(gpu, f"array {gpu.reserved_bytes}", shape[0] if shape and isinstance(shape[0], int) else 1)
+
+    def mm(factor: SimTensor, other: SimTensor, out: SimTensor) -> None:
+        gpu.launch(Kernel("product", 25e-6 * gpu.clock.boost_hz))
+
+    def total(tensor: SimTensor, dim: int, out: SimTensor) -> None:
+        gpu.launch(Kernel("sum", 1e-6 * gpu.clock.boost_hz, {tensor.name: 4 * tensor.numbers}, {}, "flush"))
+
+    def sleep(cycles: int) -> None:
+        gpu.holds.append(cycles / gpu.clock.boost_hz)
+        gpu.launch(Kernel("spin", cycles, kind="spin"))
+
+    class Graph:
+        def __init__(self) -> None:
+            self.kernels: list[Kernel] = []
+
+        def replay(self) -> None:
+            gpu.replay(self.kernels)
+
+    @contextlib.contextmanager
+    def on_stream(stream: Any) -> Iterator[None]:
+        before, gpu.stream = gpu.stream, stream.number
+        yield
+        gpu.stream = before  # not after an exception: torch forgets it if a capture fails
+
+    @contextlib.contextmanager
+    def capture(graph: Graph, stream: Any) -> Iterator[None]:
+        with on_stream(stream):
+            gpu.recording = graph.kernels
+            try:
+                yield
+            finally:
+                gpu.recording = None
+
+    def stream(number: int) -> Any:
+        return SimpleNamespace(number=number, wait_stream=lambda other: gpu.sync())
+
+    cuda = SimpleNamespace(
+        Event=lambda enable_timing=False: SimEvent(gpu, enable_timing),
+        _sleep=sleep,
+        synchronize=gpu.sync,
+        current_device=lambda: 0,
+        get_device_properties=lambda device: SimpleNamespace(L2_cache_size=gpu.l2.size),
+        CUDAGraph=Graph,
+        Stream=lambda: stream(1),
+        current_stream=lambda: stream(gpu.stream),
+        is_bf16_supported=lambda: True,
+        set_stream=lambda chosen: setattr(gpu, "stream", chosen.number),
+        stream=on_stream,
+        graph=capture,
+    )
+    arrays = {"ones": lambda *shape, dtype, device: zeros(shape[0], device=device), "empty_like": lambda like: like}
+    dtypes = {"bfloat16": "bfloat16", "float16": "float16"}
+    return SimpleNamespace(cuda=cuda, zeros=zeros, sum=total, mm=mm, no_grad=contextlib.nullcontext, **arrays, **dtypes)
