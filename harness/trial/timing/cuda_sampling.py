@@ -46,8 +46,9 @@ STEADY_CLOCK = 0.01
 _LOOK_EVERY_S = 5e-3
 # The first call loads and compiles what it needs, so its times do not predict those of the next call.
 LEAST_WARMUP_CALLS = 2
-# The clock rate is measured by a kernel of this many cycles, some 50 µs: the GPU's own measurement, as NVML's is late.
-CLOCK_CYCLES = 100_000
+# The clock rate is measured by a kernel of this many cycles, some 0.2 ms: the GPU's own measurement, as NVML's is late.
+# The clock of events has ticks of up to 1 µs, which are half a per cent of it.
+CLOCK_CYCLES = 400_000
 # A batch counts as throttled if the clock rate at its end was below this share of the trial's upper quartile.
 THROTTLED = 0.9
 # A free call is bound by the host if the wait after the host's part is at most this share of the call's time.

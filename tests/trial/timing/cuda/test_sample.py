@@ -228,7 +228,7 @@ def test_a_clock_rate_that_falls_by_a_quarter_under_load_is_waited_for(
     time_s, true_s = median(samples.samples_s) - gpu.gap_s, kernel_s * 1980 / extras["sm_clock_mhz"]
     assert time_s == pytest.approx(true_s, rel=0.01), "time and clock rate belong together"
     if kernel_s >= 1e-3:  # shorter kernels load the GPU more in warm-up than between the holds of their samples
-        assert max(samples.samples_s) / min(samples.samples_s) < 1.05, "the clock rate was steady"
+        assert max(samples.samples_s) / min(samples.samples_s) < 1.08, "the clock rate was steady"
 
 
 def test_batches_after_a_sudden_fall_of_the_clock_rate_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,9 @@ def test_times_are_the_same_however_coarse_the_ticks_of_the_gpus_clock(monkeypat
     for tick_s in (32e-9, 0.5e-6, 1.024e-6):
         gpu = SimGpu(**{**USUAL, "tick_s": tick_s})
         call = gpu.layer(1, 100e-6)
-        assert median(sampled(gpu, call, monkeypatch)[0].samples_s) == pytest.approx(call.hot_s, rel=0.012)
+        samples, _ = sampled(gpu, call, monkeypatch)
+        assert median(samples.samples_s) == pytest.approx(call.hot_s, rel=0.012)
+        assert samples.warmup_s < 2 * LEAST_WARMUP_S, "a steady clock rate is recognised as one"
 
 
 def test_a_gpus_reference_workload_tells_a_lowered_clock_rate_and_a_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
