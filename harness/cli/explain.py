@@ -1,11 +1,10 @@
 """The command `explain`: where one call of two layers, or of a layer at two commits, differs."""
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def run_explain(options: argparse.Namespace) -> int:
         ]
         found = trace_pair(title, pair, out)
     if isinstance(found, str):
-        with contextlib.suppress(OSError):  # it holds the trace of the other side
+        with suppress(OSError):  # it holds the trace of the other side
             out.rmdir()
         print(f"harness: {formatting.printable(found)}", file=sys.stderr)
         return CASES_FAILED

@@ -27,16 +27,7 @@ from harness.sweep_axes import MAPPED_FROM_BYTES, Case
 from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
-from harness.trial.metrics.operations import (
-    Chain,
-    Depth,
-    Observer,
-    Operation,
-    Storages,
-    Traffic,
-    UntrackedWrites,
-    tensors_of,
-)
+from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens
 
 # Requested bytes, not the blocks that served them: block sizes depend on what the allocator had available.
@@ -184,9 +175,9 @@ class Observation:
 
 
 def observe_call(
-    work: Workload, storages: Storages, counts: Iterable[Callable[[Operation], object]]
+    work: Workload, storages: Storages, counts: Iterable[Callable[[Any], object]]
 ) -> tuple[int, list[Tensor], list[Tensor]]:
-    """Call the workload once. Each of `counts` is called with every operation.
+    """Call the workload once. Each of `counts` is called with every `Operation`.
 
     Return the number of operations, the leaves and the outputs. Raises Unobservable, or whatever the layer raises
     under observation.
