@@ -41,6 +41,8 @@ COMPILE_CACHE = "compile-cache"
 CPU_BUILD = "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
+# A sweep that takes longer first counts what small calls do, in seconds, to know how long it takes.
+_LONG_SWEEP_S = 100.0
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,10 @@ class OutputDirectory:
         First, print which cases will certainly take longer than a trial may.
         """
         past, grow = self.past(cases, console), self.config.grow
-        expected = ExpectedTime(session.precision, measured_rates(session.executor, cases))
+        rates = measured_rates(session.executor, cases)
+        expected = ExpectedTime(session.precision, rates)
+        if expected.sweep_s(cases) > _LONG_SWEEP_S:
+            expected = ExpectedTime(session.precision, rates, extrapolated_costs(session.executor, cases))
         for sentence in expected.timeouts(case for case in cases if case not in past.failures):
             console.out(sentence, highlight=False)
         try:
