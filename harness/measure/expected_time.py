@@ -44,7 +44,7 @@ USUAL_RATES = Rates(1e11, 3e10)
 LEAST_RATES = Rates(2e10, 5e9)
 # How long to measure each of the machine's rates, in seconds.
 _RATE_S = 0.2
-# A rate is measured until it rises by less than this factor, and at most so often.
+# A rate is measured until it rises by less than this factor, at most `_MOST_RATES` times.
 _HIGHER, _MOST_RATES = 1.2, 4
 # Lengths at which a dry run counts what calls do, to extrapolate to the cases.
 _SMALL_LENGTHS = (32, 64, 128)
@@ -62,13 +62,13 @@ _COUNTED_OPERATION_S, _VERIFIED_OPERATION_S = 25e-6, 40e-6
 # The start of the processes, and the report.
 START_S, REPORT_S = 3.0, 5.0
 # The time to compile a case: once to verify it, and once before its facts.
-_COMPILE_S = 12.0
+_COMPILE_S = 5.0
 # A few trials of a noisy case stop it early, and a few are repeated in a quiet moment.
 _OF_MOST_ROUNDS = 0.95
 
 
 def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str, str, int], Rates]:
-    """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured lack."""
+    """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured are missing."""
     found = {}
     for kind, case in {(case.dtype, case.device, case.threads): case for case in cases}.items():
         flops_per_s = _measured_rate(executor, case, "flops", "flops_per_s")
@@ -179,7 +179,7 @@ def _grown_bytes(case: Case, small: SmallFacts) -> float:
 
 
 def _may_hold_scores(case: Case) -> bool:
-    """Whether memory may grow as n²; False if the layer claims less."""
+    """Whether memory may grow as n²; False if it grows by less than n^1.5, as the layer claims."""
     if layer_lookup.is_foreign(case.impl):
         return True
     words = layer_lookup.claims_of_impl(case.impl, case).get("memory")
@@ -296,9 +296,10 @@ class ExpectedTime:
     def _correction(self, purpose: str) -> float:
         """How much longer the trials of this kind take than expected.
 
-        Trials of the other kinds count as two seconds of this kind, since a busy machine slows down all of them.
+        If trials of the other kinds take longer than expected, that counts as two seconds of this kind: a busy machine
+        slows down all of them.
         """
-        others = _ratio([sums for kind, sums in self._sums.items() if kind != purpose], 1.0)
+        others = max(1.0, _ratio([sums for kind, sums in self._sums.items() if kind != purpose], 1.0))
         return _ratio([self._sums.get(purpose, (0.0, 0.0))], others)
 
     def _known(self, case: Case) -> tuple[CallCosts, Rates]:
