@@ -15,7 +15,7 @@ from harness.file_io import read_bytes
 Digests = Mapping[str, str]
 BUILTIN = "impls/"
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
-_FOREIGN_DIRECTORIES = ("torch", "harness")
+_NOT_USER_PACKAGES = ("torch", "harness")
 # Unrelated packages lie side by side in these directories.
 _INSTALLED = ("site-packages", "dist-packages")
 _SHOWN_DIGITS = 16
@@ -43,8 +43,7 @@ def files_of_class(layer_class: type) -> dict[str, str]:
 def imported_files() -> list[str]:
     """The files of all modules that this process has imported, without those of Python, torch, harness and packages."""
     files = {_file_of_module(name, module) for name, module in list(sys.modules.items())}
-    places = tuple(f"{os.sep}{folder}{os.sep}" for folder in _INSTALLED)
-    return sorted(file for file in files if file and not any(place in file for place in places))
+    return sorted(file for file in files if file and not _is_installed(file))
 
 
 def files_of_builtin_layers() -> dict[str, str]:
@@ -71,11 +70,14 @@ def changed_files(before: Digests, now: Digests) -> list[str]:
 
 def _file_of_module(name: str, module: ModuleType | None) -> str | None:
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or name.partition(".")[0] in _FOREIGN_DIRECTORIES:
+    if not isinstance(file, str) or name.partition(".")[0] in _NOT_USER_PACKAGES:
         return None
     file = os.path.abspath(file)
-    installed = any(f"{os.sep}{folder}{os.sep}" in file for folder in _INSTALLED)
-    return None if file.startswith(_STDLIB) and not installed else file
+    return None if file.startswith(_STDLIB) and not _is_installed(file) else file
+
+
+def _is_installed(file: str) -> bool:
+    return any(f"{os.sep}{folder}{os.sep}" in file for folder in _INSTALLED)
 
 
 def _digest(files: list[Path]) -> str:

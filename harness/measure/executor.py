@@ -164,7 +164,7 @@ class Executor:
         return other
 
     def within(self, environment: str) -> "Executor":
-        """This executor and its fork servers, with trials without a case in that environment."""
+        """A copy that shares the fork servers. Its trials without a case run in that environment."""
         other = copy(self)
         other.environments = (environment,)
         return other
@@ -172,7 +172,7 @@ class Executor:
     def searching(self, path: Sequence[str], compile_cache: Path) -> "Executor":
         """A copy that shares the fork servers. Its trials search `path` for their layers.
 
-        The copy shares no knowledge about layers: those of another path are others. Its trials import their layer's
+        The copy shares no knowledge about layers, since another path has other layers. Its trials import their layer's
         module themselves, even if it is slow to import.
         """
         other = copy(self)
@@ -192,7 +192,7 @@ class Executor:
             raise UsageError(str(error)) from error
 
     def ask(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
-        """The outcome of a trial that measures nothing. A killed trial runs once more: it may have been by chance."""
+        """Run a trial, and once more if it was killed, which may be by chance. Not for trials that are timed."""
         outcome = self.run(purpose, case, extra)
         return self.run(purpose, case, extra) if outcome.status == "killed" else outcome
 
