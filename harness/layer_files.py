@@ -17,7 +17,7 @@ BUILTIN = "impls/"
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _FOREIGN_DIRECTORIES = ("torch", "harness")
 # Unrelated packages lie side by side in these directories.
-_INSTALLED = ("site-packages", "dist-packages")
+INSTALLED = ("site-packages", "dist-packages")
 _SHOWN_DIGITS = 16
 
 
@@ -30,7 +30,7 @@ def files_of_class(layer_class: type) -> dict[str, str]:
     own = {base.__module__: sys.modules.get(base.__module__) for base in layer_class.__mro__}
     defining = {name: file for name, module in own.items() if (file := _file_of_module(name, module))}
     folders = {os.path.dirname(file) for file in defining.values()}
-    folders = {folder for folder in folders if os.path.basename(folder) not in _INSTALLED}
+    folders = {folder for folder in folders if os.path.basename(folder) not in INSTALLED}
     package = layer_class.__module__.partition(".")[0]
     files = set(defining.values())
     for name, module in list(sys.modules.items()):
@@ -43,7 +43,7 @@ def files_of_class(layer_class: type) -> dict[str, str]:
 def imported_files() -> list[str]:
     """The files of all modules that this process has imported, without those of Python, torch, harness and packages."""
     files = {_file_of_module(name, module) for name, module in list(sys.modules.items())}
-    places = tuple(f"{os.sep}{folder}{os.sep}" for folder in _INSTALLED)
+    places = tuple(f"{os.sep}{folder}{os.sep}" for folder in INSTALLED)
     return sorted(file for file in files if file and not any(place in file for place in places))
 
 
@@ -74,7 +74,7 @@ def _file_of_module(name: str, module: ModuleType | None) -> str | None:
     if not isinstance(file, str) or name.partition(".")[0] in _FOREIGN_DIRECTORIES:
         return None
     file = os.path.abspath(file)
-    installed = any(f"{os.sep}{folder}{os.sep}" in file for folder in _INSTALLED)
+    installed = any(f"{os.sep}{folder}{os.sep}" in file for folder in INSTALLED)
     return None if file.startswith(_STDLIB) and not installed else file
 
 
