@@ -96,7 +96,7 @@ def _sentences(
         more = f", and {len(at) - 3} more" if len(at) > 3 else ""
         yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
     else:
-        yield "Nothing is worse, except for blessed changes."
+        yield "No change for the worse is left that is not blessed."
     measured = sum(any(case.reason is None for case in one.cases.values()) for one in history.commits)
     yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
     commits = formatting.counted(len({one.after.commit for one in facts}), "commit")
