@@ -37,7 +37,7 @@ from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case, grid
 from harness.worktree import Commit, Worktree, place_of, worktree
 
-# Numbers of generations. A commit has at least `_LEAST`, whatever the time limit, and a direct comparison `_DIRECT`.
+# Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.
 _LEAST, _MOST, _DIRECT = 4, 10, 12
 
 
