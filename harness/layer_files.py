@@ -17,7 +17,7 @@ BUILTIN = "impls/"
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _NOT_USER_PACKAGES = ("torch", "harness")
 # Unrelated packages lie side by side in these directories.
-_INSTALLED = ("site-packages", "dist-packages")
+INSTALLED = ("site-packages", "dist-packages")
 _SHOWN_DIGITS = 16
 
 
@@ -30,7 +30,7 @@ def files_of_class(layer_class: type) -> dict[str, str]:
     own = {base.__module__: sys.modules.get(base.__module__) for base in layer_class.__mro__}
     defining = {name: file for name, module in own.items() if (file := _file_of_module(name, module))}
     folders = {os.path.dirname(file) for file in defining.values()}
-    folders = {folder for folder in folders if os.path.basename(folder) not in _INSTALLED}
+    folders = {folder for folder in folders if os.path.basename(folder) not in INSTALLED}
     package = layer_class.__module__.partition(".")[0]
     files = set(defining.values())
     for name, module in list(sys.modules.items()):
@@ -77,7 +77,7 @@ def _file_of_module(name: str, module: ModuleType | None) -> str | None:
 
 
 def _is_installed(file: str) -> bool:
-    return any(f"{os.sep}{folder}{os.sep}" in file for folder in _INSTALLED)
+    return any(f"{os.sep}{folder}{os.sep}" in file for folder in INSTALLED)
 
 
 def _digest(files: list[Path]) -> str:

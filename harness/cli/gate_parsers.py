@@ -159,20 +159,20 @@ def _history(parser: argparse.ArgumentParser) -> None:
 
     history add FILE [COMMIT | FROM..TO]… impl=… seq_len=…
       Append a line for each commit that has none; default: HEAD. The line holds the facts of each case, the cost models
-      of its counts, and the time as a ratio to that of a fixed commit, the anchor. Both are measured side by side.
+      of its counts, and the time against that of a fixed commit, the anchor. Both are measured in the same minutes.
       impl=my.module:MyLayer seq_len=… and the other axes     the cases, as in sweep; several lengths give exponents
       anchor=v1.0                            the commit to time against; default: the first commit of a new FILE
-      minutes=5                              time at most so long for each commit
+      minutes=5                              stop timing a commit after 5 minutes, but not before 4 generations
       --exact                                measure the facts alone, and time nothing
       A later `history add FILE` needs neither settings nor anchor: the first line of FILE holds both.
 
     history page FILE [-o PAGE]
       Write the page. Facts change exactly. A time changes at a step in its series, which is a candidate at first.
       threshold=0.03                         the smallest step that matters
-      --confirm                              measure the two commits of each candidate side by side, and store that
+      --confirm                              compare the two commits of each candidate directly, and store the result
 
     history bless FILE COMMIT reason='…'
-      Say that the changes of a commit are meant: `history page` shows them, and does not fail for them.
+      Bless the changes of a commit: `history page` shows them with the reason, and does not fail for them.
 
     examples:
       python -m harness history add history.jsonl v1.0..main impl=my.module:MyLayer seq_len=128,256,512 d_model=64
@@ -188,4 +188,6 @@ def _history(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="COMMIT | key=value", help="commits and settings, as above")
     add_out(parser, "with page: where to write it; default: FILE with .html", "PAGE")
     parser.add_argument("--exact", action="store_true", help="with add: measure the facts alone, and time nothing")
-    parser.add_argument("--confirm", action="store_true", help="with page: measure the candidates side by side")
+    parser.add_argument(
+        "--confirm", action="store_true", help="with page: compare the two commits of each candidate directly"
+    )

@@ -1,4 +1,4 @@
-"""The command `history`: add commits to the file, write its page, and bless changes that are meant."""
+"""The command `history`: add commits to the file, write its page, and bless changes."""
 
 import argparse
 import math
@@ -17,8 +17,8 @@ from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.config import SweepConfig, compose
 from harness.config.compose import differences
 from harness.errors import UsageError, usage_error_about
-from harness.gate.history import HistoryRequest, add, measure_side_by_side
-from harness.gate.history_changes import OPEN, time_changes, time_series
+from harness.gate.history import HistoryRequest, add, compare_directly
+from harness.gate.history_changes import UNCONFIRMED, time_changes, time_series
 from harness.gate.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
 from harness.gate.history_page import history_page
 from harness.key_value_options import Key, present_option, read_keys
@@ -56,22 +56,24 @@ def _add(options: argparse.Namespace) -> int:
     names = [key.name for key in _ADD]
     own = read_keys([text for text in texts if text.partition("=")[0] in names], _ADD)
     settings = [text for text in texts if text.partition("=")[0] not in names]
-    commits = _commits([text for text in options.overrides if "=" not in text])
+    refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
+    commits = _commits(refs)
     known = read_history(options.file).header if _has_content(options.file) else None
     anchor = commit_of(own["anchor"]).hash if own["anchor"] else None
     if known is None:
         if not any(text.startswith("impl=") for text in settings):
             raise UsageError("name the layers whose history this is: impl=my.module:MyLayer")
-        config, settings = _configured(settings)
+        config = _configured(settings)
+        settings = _with_threads(settings, config)
         anchor = anchor or commits[0].hash
         header = Header.model_validate(
             {"schema": SCHEMA, "harness": harness.__version__, "anchor": anchor, "settings": settings}
         )
     else:
         header = known
-        config, _ = _configured(header.settings)
+        config = _configured(header.settings)
         _check_same(options.file, header, config, settings, anchor)
-    if "HEAD" in (options.overrides or ["HEAD"]) and has_uncommitted_changes():
+    if "HEAD" in refs and has_uncommitted_changes():
         print("harness: the working tree has changes that no commit holds: they are not measured", file=sys.stderr)
     request = HistoryRequest(config, header.anchor, commits, own["minutes"], options.exact)
     with open_history(options.file, header) as writer:
@@ -94,13 +96,13 @@ def _has_content(path: Path) -> bool:
 def _commits(refs: Sequence[str]) -> list[Commit]:
     """The commits that the command line names, each once."""
     found: dict[Commit, None] = {}
-    for ref in refs or ["HEAD"]:
+    for ref in refs:
         found |= dict.fromkeys(commits_between(ref) if ".." in ref else [commit_of(ref)])
     return list(found)
 
 
-def _configured(settings: Sequence[str]) -> tuple[SweepConfig, list[str]]:
-    """The configuration, and the settings with the number of threads, which another machine would choose otherwise."""
+def _configured(settings: Sequence[str]) -> SweepConfig:
+    """The configuration. Raises UsageError for settings without a use in a history."""
     config = compose(settings, usual=("allocator=steady",))
     for impl in config.axes["impl"]:
         if is_in_a_file(impl):
@@ -108,15 +110,20 @@ def _configured(settings: Sequence[str]) -> tuple[SweepConfig, list[str]]:
     for key in ("out", "config_dir"):
         if any(text.startswith(f"{key}=") for text in settings):
             raise UsageError(f"{key}= has no effect here: FILE is the only output")
-    if not any(text.startswith("threads=") for text in settings):
-        settings = [*settings, f"threads={config.axes['threads'][0]}"]
-    return config, list(settings)
+    return config
+
+
+def _with_threads(settings: Sequence[str], config: SweepConfig) -> list[str]:
+    """The settings, completed by `threads=`, whose default depends on the machine."""
+    if any(text.startswith("threads=") for text in settings):
+        return list(settings)
+    return [*settings, f"threads={config.axes['threads'][0]}"]
 
 
 def _check_same(path: Path, header: Header, config: SweepConfig, settings: Sequence[str], anchor: str | None) -> None:
     """Raise UsageError if the command line has settings or an anchor other than the file's."""
     if settings:
-        given, _ = _configured(settings)
+        given = _configured(settings)
         then, now = yaml.safe_load(config.yaml), yaml.safe_load(given.yaml)
         if not any(text.startswith("threads=") for text in settings):
             now["threads"] = then["threads"]  # that of the machine on which the file was begun
@@ -145,7 +152,7 @@ def _page(options: argparse.Namespace) -> int:
             return INTERRUPTED
     history = read_history(options.file)
     _notices(history)
-    text, worse, sentences = history_page(history, threshold)
+    text, worse, sentences = history_page(history, threshold, options.out)
     with usage_error_about(out):
         file_io.write_atomically(out, text)
     for sentence in sentences:
@@ -155,12 +162,12 @@ def _page(options: argparse.Namespace) -> int:
 
 
 def _confirm(path: Path, threshold: float) -> None:
-    """Measure each candidate side by side."""
+    """Compare the two commits of each candidate directly. A pair that could not be measured is tried again."""
     with open_history(path) as writer:
-        config, _ = _configured(writer.history.header.settings)
+        config = _configured(writer.history.header.settings)
         for change in time_changes(writer.history, time_series(writer.history), threshold):
-            if change.verdict == OPEN:
-                measure_side_by_side(config, change.before.commit, change.at.commit, change.case, writer, _say)
+            if change.verdict in UNCONFIRMED:
+                compare_directly(config, change.before.commit, change.after.commit, change.case, writer, _say)
 
 
 def _bless(options: argparse.Namespace) -> int:
@@ -172,6 +179,6 @@ def _bless(options: argparse.Namespace) -> int:
         found = writer.history.find(refs[0]) or writer.history.find(commit_of(refs[0]).hash)
         if found is None:
             raise UsageError(f"{options.file} has no line about {refs[0]}: add it with 'history add' first")
-        writer.append(Blessing(blessed=found.commit, reason=reason, at=round(time.time(), 3)))
-        _say(f"{found.name}: its changes are meant")
+        writer.append(Blessing(blessed=found.commit, reason=reason, blessed_at=round(time.time(), 3)))
+        _say(f"{found.name}: its changes are blessed")
     return DONE

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from scipy.stats import t as student
 
 from harness.config import SweepConfig
 from harness.config.compose import differences
@@ -35,7 +34,7 @@ from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
-from harness.stats.paired_evidence import Rules
+from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
 from harness.worktree import Commit, OpenWorktrees
@@ -83,9 +82,7 @@ class Step:
     @classmethod
     def of(cls, observed: list[float]) -> "Step":
         """The mean of generations, with Student's interval."""
-        middle = statistics.mean(observed)
-        half = float(student.ppf(0.975, len(observed) - 1)) * statistics.stdev(observed) / math.sqrt(len(observed))
-        return cls(middle, middle - half, middle + half)
+        return cls(*mean_interval(observed))
 
 
 @dataclass

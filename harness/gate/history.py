@@ -24,26 +24,29 @@ from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.gate.baseline import FindingId
 from harness.gate.compared_sides import is_absent, session_of_side
-from harness.gate.history_file import ABSENT, CommitLine, CostModel, MeasuredCase, Ratio, SideBySide, Writer
+from harness.gate.history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
+from harness.layer_files import INSTALLED
 from harness.machine import kind_of_machine, versions_text
-from harness.measure.executor import Executor
 from harness.measure.expected_time import kinds_of
 from harness.measure.fork_client import Runtime
-from harness.measure.interleaved import Side, Timing, take_block
+from harness.measure.interleaved import Side, Timing, renew_servers, take_block
 from harness.measure.session import Session
 from harness.results.columns import FACT_NAMES, lines_of_records
-from harness.stats.paired_evidence import Rules, mean_ratio
+from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case, grid
 from harness.worktree import Commit, Worktree, place_of, worktree
 
-# The numbers of generations: at least, whatever the time limit; at most, of a commit; and of a pair side by side.
-_LEAST, _MOST, _SIDE_BY_SIDE = 4, 10, 12
+# Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.
+_LEAST, _MOST, _DIRECT = 4, 10, 12
 
 
 @dataclass(frozen=True)
 class HistoryRequest:
-    """What to measure of each of `commits`. With `exact`, nothing is timed; else at most for `minutes` a commit."""
+    """What to measure of each of `commits`. With `exact`, nothing is timed.
+
+    The timing of a commit stops after `minutes`, but not before `_LEAST` generations.
+    """
 
     config: SweepConfig
     anchor: str
@@ -66,32 +69,32 @@ def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) ->
                 tell(f"{name}: skipped, it has a line already")
                 continue
             if not request.exact and anchor is None:
-                anchor = stack.enter_context(open_commit(request.config, request.anchor, scratch))
+                anchor = stack.enter_context(_open_commit(request.config, request.anchor, scratch))
                 if anchor.reason or not anchor.cases:
                     why = anchor.reason or "; ".join(f"{impl}: {reason}" for impl, reason in anchor.layers.items())
                     raise UsageError(f"the anchor {request.anchor[:10]} cannot be measured ({why}): name another one")
-            with open_commit(request.config, commit.hash, scratch) as opened:
+            with _open_commit(request.config, commit.hash, scratch) as opened:
                 line = _measured(request, commit, opened, anchor)
             writer.append(line)
             tell(f"{name}: {_summary(line)}")
 
 
-def measure_side_by_side(
+def compare_directly(
     config: SweepConfig, before: str, after: str, key: str, writer: Writer, tell: Callable[[str], None]
 ) -> None:
     """Append a line with the time of a case at the commit `after` over that at `before`."""
     with (
         tempfile.TemporaryDirectory(prefix="harness-history-") as scratch,
-        open_commit(config, before, Path(scratch)) as base,
-        open_commit(config, after, Path(scratch)) as head,
+        _open_commit(config, before, Path(scratch)) as base,
+        _open_commit(config, after, Path(scratch)) as head,
     ):
         cases = [case for case in head.cases if case.key == key and case in base.cases]
         about = _machine_of(head)
-        found = _ratios(base, head, cases, _SIDE_BY_SIDE, 0.0) if cases else {}
+        found = _ratios(base, head, cases, _DIRECT, math.inf) if cases else {}
         lost = Ratio(reason="one of the commits does not have the case")
         ratio = next(iter(found.values()), lost)
-    writer.append(SideBySide(before=before, after=after, case=key, at=_now(), time=ratio, **about))
-    tell(f"{after[:10]} side by side with {before[:10]}: {ratio.text}")
+    writer.append(DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about))
+    tell(f"{after[:10]} directly compared with {before[:10]}: {ratio.text}")
 
 
 @dataclass
@@ -109,7 +112,7 @@ class _OpenCommit:
 
 
 @contextmanager
-def open_commit(config: SweepConfig, commit: str, scratch: Path) -> Iterator[_OpenCommit]:
+def _open_commit(config: SweepConfig, commit: str, scratch: Path) -> Iterator[_OpenCommit]:
     """Check the commit out, and find its layers. Raises UsageError if a layer is not of this repository."""
     with worktree(commit) as tree:
         session = session_of_side(config, scratch / tree.commit, Runtime(path=tree.path(sys.path)))
@@ -135,7 +138,8 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
         elif file and Path(file).resolve().is_relative_to(tree.at):
             own = layer_lookup.is_foreign(impl)
             has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
-        elif file and Path(file).resolve().is_relative_to(tree.top):
+        elif file and _is_of_working_tree(Path(file).resolve(), tree):
+            # The import fell back to the working tree, so the commit lacks the file.
             opened.layers[impl] = ABSENT
         else:
             raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
@@ -143,10 +147,15 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
     opened.cases = list(grid(axes, has_heads.__getitem__, config.points)) if has_heads else []
 
 
+def _is_of_working_tree(file: Path, tree: Worktree) -> bool:
+    """Whether the repository itself holds the file, and not a package installed in an environment inside it."""
+    return file.is_relative_to(tree.top) and set(INSTALLED).isdisjoint(file.relative_to(tree.top).parts)
+
+
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
     place = place_of(commit)
     about: dict[str, Any] = {"commit": commit.hash, "number": place.number, "date": place.date}
-    about |= {"subject": commit.subject, "at": _now(), "machine": {}, "versions": {}}
+    about |= {"subject": commit.subject, "measured_at": _now(), "machine": {}, "versions": {}}
     if opened.reason is not None:
         return CommitLine(**about, reason=opened.reason)
     about |= _machine_of(opened)
@@ -209,8 +218,8 @@ def _ratios(
 ) -> dict[Case, Ratio]:
     """The ratio of each case, head over base, from generations of blocks.
 
-    A generation has new fork servers, and blocks of all cases in random order. The last one begins before `limit_s`
-    seconds have passed; without a limit (0), all are measured.
+    A generation has new fork servers, and blocks of all cases in random order. None begins once `limit_s` seconds
+    have passed, except the first `_LEAST`.
     """
     means: dict[Case, list[float]] = {case: [] for case in cases}
     failed: dict[Case, list[str]] = {case: [] for case in cases}
@@ -218,9 +227,9 @@ def _ratios(
     began = time.monotonic()
     for number in range(most):
         left = [case for case in cases if len(failed[case]) < 2]
-        if not left or (limit_s and number >= _LEAST and time.monotonic() - began > limit_s):
+        if not left or (number >= _LEAST and time.monotonic() - began > limit_s):
             break
-        _renew((base.session.executor, head.session.executor))
+        renew_servers((base.session.executor, head.session.executor))
         blocks: dict[Case, list[float]] = {case: [] for case in left}
         for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
             sides = [Side(one.commit[:10], case, one.session.executor) for one in (base, head)]
@@ -234,21 +243,10 @@ def _ratios(
     return {case: _ratio(means[case], failed[case]) for case in cases}
 
 
-def _renew(executors: Sequence[Executor]) -> None:
-    """Replace the fork servers. Both are ready at the end, so that none starts beside a block."""
-    for executor in executors:
-        executor.drop()
-    for executor in executors:
-        executor.start()
-    for executor in executors:
-        executor.run("machine")
-
-
 def _ratio(means: Sequence[float], failed: Sequence[str]) -> Ratio:
-    found = mean_ratio(means)
-    if found is None or len(failed) > 1:
+    if len(means) < 2 or len(failed) > 1:
         return Ratio(reason=failed[-1] if failed else "too few blocks were measured")
-    middle, lo, hi = (round(math.log(one), 6) for one in found)
+    middle, lo, hi = (round(one, 6) for one in mean_interval(means))
     return Ratio(log_ratio=middle, lo=lo, hi=hi, generations=list(means))
 
 

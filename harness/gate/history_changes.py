@@ -1,17 +1,17 @@
 """What changed from commit to commit in a history: facts and cost models exactly, times by segments of their ratios.
 
-A step of a time is a candidate until its two commits have been measured side by side.
+A step of a time is a candidate until its two commits have been directly compared.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 from harness import formatting
+from harness.gate.baseline import parse_case, parse_finding_id
 from harness.gate.check_rules import judge_count, judge_kernel
 from harness.gate.history_file import ABSENT, CommitLine, History, Ratio
 from harness.results.columns import COLUMNS, FACT_NAMES
@@ -23,30 +23,38 @@ from harness.stats.segmentation import Segment, segments, standard_errors
 _EXPONENT_SLACK = 0.05
 # What a candidate is called.
 CONFIRMED, REFUTED, OPEN, LOST = "confirmed", "not confirmed", "candidate, not confirmed", "not measurable"
+# Candidates whose direct comparison has no result yet. A trial may have been killed by chance.
+UNCONFIRMED = (OPEN, LOST)
+# Quantities of layers and cases other than facts, and two of their values.
+LAYER, STATUS = "Layer", "Status"
+_UNKNOWN, MEASURED = "unknown", "measured"
+# Texts of bytes name their unit themselves.
+FACT_TITLES = {name: title.removesuffix(" in bytes") for name, title in FACT_NAMES.items()}
 
 
 @dataclass(frozen=True)
 class FactChange:
-    """A quantity of a case, layer or cost model that differs between two measured commits, `before` and `at`.
+    """A quantity of a case, layer or cost model that differs between two measured commits, `before` and `after`.
 
-    `between` commits lie between them that tell nothing. `is_over`: the last commit is no worse than `before`.
+    `between` of the commits between them have no value. `is_over`: the last commit is no worse than `before`.
     """
 
     subject: str
+    impl: str
     quantity: str
     was: str
     now: str
     verdict: Verdict
     before: CommitLine
-    at: CommitLine
+    after: CommitLine
     between: int
     is_over: bool
 
     @property
     def versions(self) -> str:
         """The versions that differ too, and may be the cause; empty if none do."""
-        names = [name for name in self.at.versions if self.before.versions.get(name) != self.at.versions[name]]
-        return ", ".join(f"{name} {self.before.versions.get(name)} → {self.at.versions[name]}" for name in names)
+        names = [name for name in self.after.versions if self.before.versions.get(name) != self.after.versions[name]]
+        return ", ".join(f"{name} {self.before.versions.get(name)} → {self.after.versions[name]}" for name in names)
 
 
 @dataclass(frozen=True)
@@ -65,16 +73,16 @@ class TimeSeries:
 class TimeChange:
     """A step between two neighbours of a series, as a log ratio with its 95 % interval.
 
-    `verdict` says whether measuring them side by side (`beside`) confirms it. `is_over`: the time has returned.
+    `verdict` says whether comparing them directly (`direct`) confirms it. `is_over`: the time has returned.
     """
 
     case: str
     before: CommitLine
-    at: CommitLine
+    after: CommitLine
     step: float
     lo: float
     hi: float
-    beside: Ratio | None
+    direct: Ratio | None
     verdict: str
     is_over: bool
 
@@ -88,49 +96,54 @@ def fact_changes(history: History) -> list[FactChange]:
     """All changes of facts, layers and cost models, in the order of the commits."""
     found: list[FactChange] = []
     for key in dict.fromkeys(key for one in history.commits for key in one.cases):
-        found += _changes(history, key, "Status", partial(_status, key), _judge_status)
-        for name, title in FACT_NAMES.items():
-            found += _changes(history, key, title, partial(_fact, key, name), partial(_judge, name))
-    for impl in dict.fromkeys(_impl(key) for one in history.commits for key in one.cases):
-        found += _changes(history, f"impl={impl}", "Layer", partial(_layer, impl), _judge_status)
+        found += _changes(history, key, impl_of(key), STATUS, partial(_status, key), _judge_status)
+        for name, title in FACT_TITLES.items():
+            value, judge, text = partial(_fact, key, name), partial(_judge, name), partial(fact_text, name)
+            found += _changes(history, key, impl_of(key), title, value, judge, text)
+    for impl in dict.fromkeys(impl_of(key) for one in history.commits for key in one.cases):
+        found += _changes(history, f"impl={impl}", impl, LAYER, partial(_layer, impl), _judge_status)
     for key in dict.fromkeys(key for one in history.commits for key in one.models):
         subject, _, metric = key.rpartition(" of=")
-        title = f"Cost model of {metric}"
-        found += _changes(history, subject, title, partial(_model, key), _judge_model)
-    return sorted(found, key=lambda one: history.commits.index(one.at))
+        impl, title = parse_finding_id(key).impl, f"Cost model of {metric}"
+        found += _changes(history, subject, impl, title, partial(_model, key), _judge_model, _model_text)
+    return sorted(found, key=lambda one: history.commits.index(one.after))
 
 
 def _changes(
     history: History,
     subject: str,
+    impl: str,
     quantity: str,
     value: Callable[[CommitLine], Any],
     judge: Callable[[Any, Any], Verdict],
+    text: Callable[[Any], str] = str,
 ) -> Iterator[FactChange]:
     """The changes of a value from commit to commit. Commits without the value (None) are left out."""
     known = [(number, one, value(one)) for number, one in enumerate(history.commits)]
     known = [each for each in known if each[2] is not None]
-    for (i, before, was), (j, at, now) in pairwise(known):
+    for (i, before, was), (j, after, now) in pairwise(known):
         if was != now:
             is_over = judge(was, known[-1][2]) is not Verdict.WORSE
-            texts = _text(quantity, was), _text(quantity, now)
-            yield FactChange(subject, quantity, *texts, judge(was, now), before, at, j - i - 1, is_over)
+            verdict = judge(was, now)
+            yield FactChange(subject, impl, quantity, text(was), text(now), verdict, before, after, j - i - 1, is_over)
 
 
-def _text(quantity: str, value: Any) -> str:
-    if isinstance(value, tuple):
-        law, exponent = value
-        return law if exponent is None else f"{law}, exponent {exponent:.3g}"
-    if not isinstance(value, int):
-        return str(value)
-    return formatting.size(value) if quantity == FACT_NAMES["peak_bytes"] else formatting.count(value)
+def fact_text(name: str, value: int | str) -> str:
+    """The value of a fact: bytes as a size, other numbers as a count."""
+    if isinstance(value, str):
+        return value
+    return formatting.size(value) if name == "peak_bytes" else formatting.count(value)
 
 
-def _impl(key: str) -> str:
-    return re.split(r" (?:seq_len|mode)=", key.removeprefix("impl="), maxsplit=1)[0]
+def _model_text(value: tuple[str, float | None]) -> str:
+    law, exponent = value
+    return law if exponent is None else f"{law}, exponent {exponent:.3g}"
 
 
-_UNKNOWN, MEASURED = "unknown", "measured"
+@cache
+def impl_of(key: str) -> str:
+    """The layer in the key of a case. Each commit of a history has the same keys."""
+    return parse_case(key).impl
 
 
 def _fact(key: str, name: str, one: CommitLine) -> Any:
@@ -149,7 +162,7 @@ def _status(key: str, one: CommitLine) -> str | None:
 def _layer(impl: str, one: CommitLine) -> str | None:
     if impl in one.layers:
         return one.layers[impl]
-    return MEASURED if any(_impl(key) == impl for key in one.cases) else None
+    return MEASURED if any(impl_of(key) == impl for key in one.cases) else None
 
 
 def _model(key: str, one: CommitLine) -> tuple[str, float | None] | None:
@@ -165,7 +178,7 @@ def _judge(name: str, was: Any, now: Any) -> Verdict:
 
 
 def _judge_status(was: str, now: str) -> Verdict:
-    """A layer that comes or goes by intention is neither better nor worse."""
+    """A layer that is added or removed is neither better nor worse."""
     if ABSENT in (was, now) or MEASURED not in (was, now):
         return Verdict.EQUIVALENT
     return Verdict.BETTER if now == MEASURED else Verdict.WORSE
@@ -209,31 +222,31 @@ def time_changes(history: History, series: Sequence[TimeSeries], threshold: floa
             step, apart = now.level - was.level, math.log1p(threshold)
             if abs(step) < apart:
                 continue
-            before, at = one.commits[now.first - 1], one.commits[now.first]
-            beside = history.side_by_side.get((before.commit, at.commit, one.case))
+            before, after = one.commits[now.first - 1], one.commits[now.first]
+            direct = history.direct.get((before.commit, after.commit, one.case))
             half = NORMAL * math.hypot(was.error, now.error)
             is_over = (one.segments[-1].level - was.level) * math.copysign(1, step) < apart
-            verdict = _verdict(step, beside, apart)
-            found.append(TimeChange(one.case, before, at, step, step - half, step + half, beside, verdict, is_over))
-    return sorted(found, key=lambda change: history.commits.index(change.at))
+            verdict = _verdict(step, direct, apart)
+            found.append(TimeChange(one.case, before, after, step, step - half, step + half, direct, verdict, is_over))
+    return sorted(found, key=lambda change: history.commits.index(change.after))
 
 
-def _verdict(step: float, beside: Ratio | None, apart: float) -> str:
+def _verdict(step: float, direct: Ratio | None, apart: float) -> str:
     """A step is confirmed if both commits differ in its direction, by the threshold, and with their whole interval."""
-    if beside is None:
+    if direct is None:
         return OPEN
-    if beside.log_ratio is None or beside.lo is None or beside.hi is None:
+    if direct.log_ratio is None or direct.lo is None or direct.hi is None:
         return LOST
     sign = math.copysign(1, step)
-    nearest = min(beside.lo * sign, beside.hi * sign)
-    return CONFIRMED if nearest > 0 and beside.log_ratio * sign >= apart else REFUTED
+    nearest = min(direct.lo * sign, direct.hi * sign)
+    return CONFIRMED if nearest > 0 and direct.log_ratio * sign >= apart else REFUTED
 
 
 Change = FactChange | TimeChange
 
 
-def unmeant(history: History, facts: Sequence[FactChange], times: Sequence[TimeChange]) -> list[Change]:
+def unblessed_regressions(history: History, facts: Sequence[FactChange], times: Sequence[TimeChange]) -> list[Change]:
     """The changes for the worse that nobody has blessed, and that the last commit still has."""
     worse: list[Change] = [one for one in facts if one.verdict is Verdict.WORSE]
     worse += [one for one in times if one.verdict == CONFIRMED and one.step > 0]
-    return [one for one in worse if not one.is_over and one.at.commit not in history.blessed]
+    return [one for one in worse if not one.is_over and one.after.commit not in history.blessed]

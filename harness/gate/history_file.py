@@ -1,28 +1,45 @@
 """The file of `history`: JSON lines, which are only ever appended. The first line says what is measured.
 
-Another line holds a commit's facts and ratios, a pair of commits measured side by side, or a change that is meant.
+Another line holds a commit's facts and ratios, two commits directly compared, or a blessing.
 """
 
 import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, FiniteFloat
+from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat
 
 from harness import file_io, formatting
 from harness.errors import UsageError, usage_error_about
-from harness.file_validation import Damaged, OpenModel, checked
+from harness.file_validation import Damaged, OpenModel, checked, validator
+from harness.gate.baseline import parse_case, parse_finding_id
 
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.
 ABSENT = "this commit does not have the layer"
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
 _Fact = int | str | None
+# Seconds since 1970. The file calls each of them `at`.
+_Time = Annotated[FiniteFloat, Field(alias="at")]
+
+
+def _key_of(parse: Callable[[str], Any]) -> AfterValidator:
+    """The validator of a text that `parse` can read, and that stays a text."""
+
+    def validate(key: str) -> str:
+        parse(key)
+        return key
+
+    return AfterValidator(validator(validate))
+
+
+_CaseKey = Annotated[str, _key_of(parse_case)]
+_ModelKey = Annotated[str, _key_of(parse_finding_id)]
 
 
 class Header(OpenModel):
@@ -78,24 +95,30 @@ class CostModel(OpenModel):
     exponent_n: FiniteFloat | None
 
 
-class CommitLine(OpenModel):
+class _Line(OpenModel):
+    """A line of the file. Code may give a field by its own name or by its key."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class CommitLine(_Line):
     """A commit, or why it could not be measured (`reason`).
 
     `number` counts its first-parent ancestors, which orders the commits. `cases` and `models` have their keys.
-    `layers` says of layers that this commit lacks why they were not found. `at` is the time of measuring.
+    `layers` says of layers that this commit lacks why they were not found.
     """
 
     commit: _Hash
     number: int
     date: str
     subject: str
-    at: FiniteFloat
+    measured_at: _Time
     machine: dict[str, str]
     versions: dict[str, str]
     reason: str | None = None
     layers: dict[str, str] = Field(default_factory=dict)
-    cases: dict[str, MeasuredCase] = Field(default_factory=dict)
-    models: dict[str, CostModel] = Field(default_factory=dict)
+    cases: dict[_CaseKey, MeasuredCase] = Field(default_factory=dict)
+    models: dict[_ModelKey, CostModel] = Field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -103,27 +126,27 @@ class CommitLine(OpenModel):
         return f"{self.commit[:10]} ({self.subject})"
 
 
-class SideBySide(OpenModel):
-    """Two commits measured beside each other, in one case: the time after over the time before."""
+class DirectComparison(_Line):
+    """Two commits directly compared in one case: the time of `after` over that of `before`."""
 
     before: _Hash
     after: _Hash
     case: str
-    at: FiniteFloat
+    measured_at: _Time
     machine: dict[str, str]
     versions: dict[str, str]
     time: Ratio
 
 
-class Blessing(OpenModel):
-    """The changes of the commit `blessed` are meant."""
+class Blessing(_Line):
+    """The changes of the commit `blessed` are intended, for this reason."""
 
     blessed: _Hash
     reason: str
-    at: FiniteFloat
+    blessed_at: _Time
 
 
-_KINDS: dict[str, type[OpenModel]] = {"commit": CommitLine, "before": SideBySide, "blessed": Blessing}
+_KINDS: dict[str, type[OpenModel]] = {"commit": CommitLine, "before": DirectComparison, "blessed": Blessing}
 
 
 @dataclass
@@ -133,20 +156,20 @@ class History:
     path: Path
     header: Header
     commits: list[CommitLine] = field(default_factory=list)
-    side_by_side: dict[tuple[str, str, str], Ratio] = field(default_factory=dict)  # by before, after and case
+    direct: dict[tuple[str, str, str], Ratio] = field(default_factory=dict)  # by before, after and case
     blessed: dict[str, str] = field(default_factory=dict)  # reason by commit
     notices: list[str] = field(default_factory=list)
 
     def add(self, line: OpenModel) -> None:
-        """Take a line in. Of several lines about a commit, the first one counts; of other lines, the last one."""
+        """Add a line. Of several lines about a commit, the first one counts; of other lines, the last one."""
         if isinstance(line, CommitLine):
             if any(one.commit == line.commit for one in self.commits):
                 self.notices.append(f"{self.path}: {line.commit[:10]} has several lines; the first one counts")
                 return
             self.commits.append(line)
             self.commits.sort(key=lambda one: (one.number, one.date))
-        elif isinstance(line, SideBySide):
-            self.side_by_side[line.before, line.after, line.case] = line.time
+        elif isinstance(line, DirectComparison):
+            self.direct[line.before, line.after, line.case] = line.time
         elif isinstance(line, Blessing):
             self.blessed[line.blessed] = line.reason
 
@@ -196,11 +219,14 @@ def _history(path: Path, content: bytes) -> History:
 
 
 def _complete(content: bytes) -> tuple[bytes, bytes]:
-    """The complete lines, and the rest. If the last line is JSON and lacks its end only, an editor has removed that."""
+    """The complete lines, and the rest.
+
+    A last line that is complete JSON without a newline counts: editors remove the newline.
+    """
     end = content.rfind(b"\n") + 1
     rest = content[end:]
     if rest.startswith(b"{") and rest.rstrip().endswith(b"}"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             json.loads(rest)
             return content + b"\n", b""
     return content[:end], rest
@@ -235,7 +261,7 @@ class Writer:
         self._file, self.history = file, history
 
     def append(self, line: OpenModel) -> None:
-        """Append a line, and take it into the history."""
+        """Append a line to the file, and add it to the history."""
         _append(self._file, line)
         self.history.add(line)
 

@@ -4,6 +4,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness import formatting
@@ -11,13 +12,25 @@ from harness.errors import UsageError
 from harness.gate import history_changes
 from harness.gate.baseline import parse_case, parse_finding_id
 from harness.gate.compare import pair_label
-from harness.gate.history_changes import CONFIRMED, MEASURED, OPEN, Change, FactChange, TimeChange, TimeSeries
+from harness.gate.history_changes import (
+    CONFIRMED,
+    FACT_TITLES,
+    LAYER,
+    MEASURED,
+    STATUS,
+    UNCONFIRMED,
+    Change,
+    FactChange,
+    TimeChange,
+    TimeSeries,
+    fact_text,
+    impl_of,
+)
 from harness.gate.history_file import CommitLine, History, Ratio
 from harness.layer_lookup import is_foreign
 from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.html.chart_data import marker_symbols
 from harness.report.html.page import rendered
-from harness.results.columns import FACT_NAMES
 from harness.stats.paired_verdicts import Verdict
 
 _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
@@ -33,14 +46,17 @@ _WORDS = {
 }
 
 
-def history_page(history: History, threshold: float) -> tuple[str, list[Change], list[str]]:
-    """The page's text, the changes for the worse that are not meant, and the page's first sentences."""
+def history_page(history: History, threshold: float, out: Path | None = None) -> tuple[str, list[Change], list[str]]:
+    """The page's text, the changes for the worse that are not blessed, and the page's first sentences.
+
+    `out` is the page's file, if it is not the usual one: the commands on the page name it.
+    """
     facts, series = history_changes.fact_changes(history), history_changes.time_series(history)
     times = history_changes.time_changes(history, series, threshold)
-    worse = history_changes.unmeant(history, facts, times)
+    worse = history_changes.unblessed_regressions(history, facts, times)
     sentences = list(_sentences(history, facts, times, worse))
     charts = [*_fact_charts(history), *_exponent_charts(history), *_ratio_charts(history, series, times)]
-    impls = {_impl(key) for one in history.commits for key in one.cases}
+    impls = {impl_of(key) for one in history.commits for key in one.cases}
     values = {
         "name": history.path.name,
         "about": _about(history),
@@ -49,7 +65,7 @@ def history_page(history: History, threshold: float) -> tuple[str, list[Change],
         "facts": _facts_now(history),
         "models": _models_now(history),
         "time_changes": _time_table(history, times),
-        "commands": list(_commands(history, times)),
+        "commands": list(_commands(history, times, threshold, out)),
         "charts": grouped(charts, lambda chart: chart["section"]),
         "threshold": formatting.share(threshold),
         "anchor": _anchor(history),
@@ -72,23 +88,19 @@ def label(subject: str) -> str:
     return subject.removeprefix("impl=")
 
 
-def _plural(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _sentences(
     history: History, facts: Sequence[FactChange], times: Sequence[TimeChange], worse: Sequence[Change]
 ) -> Iterator[str]:
     if worse:
-        at = list(dict.fromkeys(one.at.name for one in worse))
+        at = list(dict.fromkeys(one.after.name for one in worse))
         more = f", and {len(at) - 3} more" if len(at) > 3 else ""
-        yield f"Changes for the worse that are not meant: {', '.join(at[:3])}{more}."
+        yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
     else:
-        yield "No change for the worse is left that is not meant."
+        yield "No change for the worse is left that is not blessed."
     measured = sum(any(case.reason is None for case in one.cases.values()) for one in history.commits)
-    yield f"{_plural(len(history.commits), 'commit')}, of which {measured} could be measured."
-    commits = len({one.at.commit for one in facts})
-    yield f"{_plural(len(facts), 'change')} of facts, cost models and layers, at {_plural(commits, 'commit')}."
+    yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
+    commits = formatting.counted(len({one.after.commit for one in facts}), "commit")
+    yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers, at {commits}."
     counts = Counter(one.verdict for one in times)
     yield f"Steps of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
 
@@ -105,52 +117,50 @@ def _anchor(history: History) -> str:
     return found.name if found is not None else history.header.anchor[:10]
 
 
-def _meaning(history: History, change: Change, word: str, kind: str) -> Cell:
-    reason = history.blessed.get(change.at.commit)
+def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cell:
+    reason = history.blessed.get(change.after.commit)
     if reason is not None:
-        return Cell("meant", "", why=reason)
+        return Cell("blessed", "", why=reason)
     return Cell(word, kind, aside="and undone since" if kind == "bad" and change.is_over else "")
 
 
 def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
     groups: Groups = {
-        (Cell(at.name, aside=at.date[:10]),): [
-            _fact_row(history, alike) for alike in grouped(of_commit, _looks_of_change).values()
+        (Cell(after.name, aside=after.date[:10]),): [
+            _fact_row(history, alike) for alike in grouped(of_commit, _row_key).values()
         ]
-        for at, of_commit in _by_commit(changes).values()
+        for after, of_commit in _by_commit(changes).values()
     }
     return Table({"layer or case": "layer", "quantity": "", "before": "", "now": "", "": ""}, groups=groups)
 
 
-def _looks_of_change(one: FactChange) -> tuple[Any, ...]:
-    """What is alike in the cases of a layer that share a row: all but the size. A layer that is new has its own."""
-    layer = "" if one.quantity == "Layer" else _impl(one.subject)
+def _row_key(one: FactChange) -> tuple[Any, ...]:
+    """The key of the row. Cases of a layer that differ only in the size share a row, as do layers that are new."""
+    layer = "" if one.quantity == LAYER else one.impl
     return layer, one.quantity, one.was, one.now, one.verdict, one.is_over, one.before.commit
-
-
-def _impl(subject: str) -> str:
-    return label(subject).partition(" ")[0]
 
 
 def _by_commit(changes: Sequence[Any]) -> dict[str, tuple[CommitLine, list[Any]]]:
     """The changes at each commit, the newest first."""
-    held = grouped(changes, lambda one: one.at.commit)
-    return {commit: (of_commit[0].at, of_commit) for commit, of_commit in reversed(held.items())}
+    held = grouped(changes, lambda one: one.after.commit)
+    return {commit: (of_commit[0].after, of_commit) for commit, of_commit in reversed(held.items())}
 
 
 def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]:
     one = alike[0]
-    notes = [f"or at one of {_plural(one.between, 'commit')} before it without a value"] if one.between else []
+    notes = (
+        [f"or at one of {formatting.counted(one.between, 'commit')} before it without a value"] if one.between else []
+    )
     notes += [f"other versions too: {one.versions}"] if one.versions else []
     names = list(dict.fromkeys(label(each.subject) for each in alike))
-    if one.quantity == "Status" and len(names) > 1:
-        names = [f"{_impl(one.subject)}, {len(names)} cases"]
+    if one.quantity == STATUS and len(names) > 1:
+        names = [f"{one.impl}, {len(names)} cases"]
     was, now = (
-        Cell("not measurable", why=text) if one.quantity == "Status" and text != MEASURED else Cell(text)
+        Cell("not measurable", why=text) if one.quantity == STATUS and text != MEASURED else Cell(text)
         for text in (one.was, one.now)
     )
     cell = Cell(", ".join(names), "layer", why="; ".join(notes))
-    return [cell, one.quantity.removesuffix(" in bytes"), was, now, _meaning(history, one, *_WORDS[one.verdict])]
+    return [cell, one.quantity, was, now, _verdict_cell(history, one, *_WORDS[one.verdict])]
 
 
 def _latest(history: History, keys: Callable[[CommitLine], Any]) -> dict[str, tuple[CommitLine, Any]]:
@@ -162,18 +172,11 @@ def _facts_now(history: History) -> Table:
     cases = _latest(history, lambda one: {key: case for key, case in one.cases.items() if case.reason is None})
     rows: list[Row] = []
     for key, (at, case) in cases.items():
-        known = [case.facts.get(name) for name in FACT_NAMES]
-        texts = [
-            "" if value is None else str(value) if isinstance(value, str) else _amount(name, value)
-            for name, value in zip(FACT_NAMES, known, strict=True)
-        ]
+        known = {name: case.facts.get(name) for name in FACT_TITLES}
+        texts = ["" if value is None else fact_text(name, value) for name, value in known.items()]
         rows.append([Cell(label(key), "layer"), *texts, at.commit[:10]])
-    columns = {title.replace(" in bytes", ""): "n" for title in FACT_NAMES.values()}
+    columns = dict.fromkeys(FACT_TITLES.values(), "n")
     return Table({"case": "layer", **columns, "at": "at"}, rows)
-
-
-def _amount(name: str, value: int) -> str:
-    return formatting.size(value) if name == "peak_bytes" else formatting.count(value)
 
 
 def _models_now(history: History) -> Table:
@@ -195,32 +198,34 @@ def _models_now(history: History) -> Table:
 
 def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
     groups: Groups = {
-        (Cell(at.name, aside=at.date[:10]),): [
+        (Cell(after.name, aside=after.date[:10]),): [
             [
                 Cell(label(one.case), "layer"),
                 one.text,
-                "" if one.beside is None else one.beside.text,
-                _meaning(history, one, one.verdict, _time_kind(one)),
+                "" if one.direct is None else one.direct.text,
+                _verdict_cell(history, one, one.verdict, _time_kind(one)),
             ]
             for one in of_commit
         ]
-        for at, of_commit in _by_commit(changes).values()
+        for after, of_commit in _by_commit(changes).values()
     }
-    return Table({"case": "layer", "step of the ratios": "", "side by side": "", "": ""}, groups=groups)
+    return Table({"case": "layer", "step of the ratios": "", "directly compared": "", "": ""}, groups=groups)
 
 
 def _time_kind(one: TimeChange) -> str:
     return "open" if one.verdict != CONFIRMED else "bad" if one.step > 0 else "good"
 
 
-def _commands(history: History, changes: Sequence[TimeChange]) -> Iterator[str]:
+def _commands(history: History, changes: Sequence[TimeChange], threshold: float, out: Path | None) -> Iterator[str]:
     """What to type next: to confirm candidates, and to search between commits that are no neighbours."""
-    if any(one.verdict == OPEN for one in changes):
-        yield shlex.join(["python", "-m", "harness", "history", "page", str(history.path.name), "--confirm"])
+    if any(one.verdict in UNCONFIRMED for one in changes):
+        page = [] if out is None else ["-o", str(out)]
+        words = ["history", "page", str(history.path), f"threshold={threshold}", *page, "--confirm"]
+        yield shlex.join(["python", "-m", "harness", *words])
     for one in changes:
-        apart = one.at.number - one.before.number > 1 and one.verdict == CONFIRMED
-        if apart and is_foreign(one.case.partition(" ")[0]):
-            span = f"{one.before.commit[:10]}..{one.at.commit[:10]}"
+        apart = one.after.number - one.before.number > 1 and one.verdict == CONFIRMED
+        if apart and is_foreign(impl_of(one.case)):
+            span = f"{one.before.commit[:10]}..{one.after.commit[:10]}"
             yield f"python -m harness bisect {span} {shlex.join(one.case.split(' '))}"
 
 
@@ -229,10 +234,10 @@ def _commit_table(history: History) -> Table:
     for one in reversed(history.commits):
         reasons = Counter(case.reason for case in one.cases.values() if case.reason is not None)
         reasons.update(f"{impl}: {reason}" for impl, reason in one.layers.items())
-        said = one.reason or "; ".join(reason for reason, _ in reasons.most_common(3))
+        reason = one.reason or "; ".join(text for text, _ in reasons.most_common(3))
         measured = sum(case.reason is None for case in one.cases.values())
         timed = sum(case.time is not None and case.time.is_known for case in one.cases.values())
-        rows.append([Cell(one.name, why=said), one.date[:10], str(measured), str(timed)])
+        rows.append([Cell(one.name, why=reason), one.date[:10], str(measured), str(timed)])
     return Table({"commit": "", "date": "at", "cases": "n", "timed": "n"}, rows)
 
 
@@ -251,19 +256,19 @@ def _fact_charts(history: History) -> Iterator[dict[str, Any]]:
     """A chart of each count that changed: values over the first one, at the largest length of each layer."""
     largest: dict[str, str] = {}
     for key in dict.fromkeys(key for one in history.commits for key in one.cases):
-        largest[_impl(key)] = key  # cases come in ascending order
+        largest[impl_of(key)] = key  # cases come in ascending order
     number = 0
-    for name, title in FACT_NAMES.items():
+    for name, title in FACT_TITLES.items():
         series = []
         for impl, key in largest.items():
             held = [one.cases[key].facts.get(name) if key in one.cases else None for one in history.commits]
             known = [value for value in held if isinstance(value, int) and value > 0]
             if known:
                 values = [value / known[0] if isinstance(value, int) else None for value in held]
-                texts = [_amount(name, value) if isinstance(value, int) else "" for value in held]
+                texts = [fact_text(name, value) if isinstance(value, int) else "" for value in held]
                 series.append(_line(history, impl, impl, values, texts))
         if any(_changes(one) for one in series):
-            yield _chart("facts", number, title.replace(" in bytes", ""), "Relative to the first commit.", series)
+            yield _chart("facts", number, title, "Relative to the first commit.", series)
             number += 1
 
 
@@ -288,7 +293,7 @@ def _exponent_charts(history: History) -> Iterator[dict[str, Any]]:
             values = [one.models[key].exponent_n if key in one.models else None for one in history.commits]
             if any(value is not None for value in values):
                 texts = ["" if value is None else f"exponent {value:.2f}" for value in values]
-                series.append(_line(history, _impl(subject), subject, values, texts))
+                series.append(_line(history, parse_finding_id(key).impl, subject, values, texts))
         if any(_changes(one) for one in series):
             about = "Scaling exponent in n at the largest length."
             yield _chart("exponents", number, _METRICS.get(metric, metric), about, series)
@@ -300,10 +305,10 @@ def _ratio_charts(
 ) -> Iterator[dict[str, Any]]:
     """One chart for each case: the change of its time against the anchor, in per cent, with the levels of segments."""
     for number, (key, of_case) in enumerate(grouped(series, lambda one: one.case).items()):
-        impl = _impl(key)
+        impl = impl_of(key)
         held = [_ratio_series(history, impl, one) for one in of_case]
         marks = [
-            {"x": history.commits.index(one.at) - 0.5, "text": _mark(one), "verdict": one.verdict}
+            {"x": history.commits.index(one.after) - 0.5, "text": _mark(one), "verdict": one.verdict}
             for one in changes
             if one.case == key
         ]
@@ -311,7 +316,9 @@ def _ratio_charts(
 
 
 def _mark(one: TimeChange) -> str:
-    return formatting.change(one.step) + ("" if one.verdict == CONFIRMED else " ?" if one.verdict == OPEN else " ✗")
+    return formatting.change(one.step) + (
+        "" if one.verdict == CONFIRMED else " ?" if one.verdict in UNCONFIRMED else " ✗"
+    )
 
 
 def _percent(log_ratio: float | None) -> float | None:

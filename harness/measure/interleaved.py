@@ -151,13 +151,18 @@ class Sides:
             executor.drop()
 
     def renew(self) -> None:
-        """Replace all fork servers. All are ready when this returns, so that none starts beside a trial."""
-        for executor in self.all:
-            executor.drop()
-        for executor in self.all:
-            executor.start()
-        for executor in self.all:
-            executor.run("machine")
+        """Replace all fork servers."""
+        renew_servers(self.all)
+
+
+def renew_servers(executors: Sequence[Executor]) -> None:
+    """Replace the fork servers. All are ready when this returns, so that none starts beside a trial."""
+    for executor in executors:
+        executor.drop()
+    for executor in executors:
+        executor.start()
+    for executor in executors:
+        executor.run("machine")
 
 
 def controls_among(number: int) -> list[int]:

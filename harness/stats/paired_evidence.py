@@ -160,9 +160,15 @@ def mean_ratio(logs: Sequence[float]) -> tuple[float, float, float] | None:
     """The ratio of the mean of `logs`, and the ends of its 95 % t-interval; None for fewer than two values."""
     if len(logs) < 2:
         return None
-    mean, error = float(np.mean(logs)), float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    half = float(stdtrit(len(logs) - 1, 0.975)) * error
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+    mean, lo, hi = mean_interval(logs)
+    return math.exp(mean), math.exp(lo), math.exp(hi)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of two or more values, and the ends of its 95 % t-interval."""
+    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    half = float(stdtrit(len(values) - 1, 0.975)) * error
+    return mean, mean - half, mean + half
 
 
 # Power of the smallest detectable change: a comparison detects it four times in five.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.commands import main
-from harness.gate.history_file import Header, open_history, read_history
+from harness.gate.history_file import Header, Ratio, Writer, open_history, read_history
 from tests.cli.test_bisect import commit, git, repository  # noqa: F401  (a fixture)
 from tests.cli.test_compare import LAYER
 from tests.gate import histories
@@ -149,15 +149,48 @@ def test_uncommitted_changes_are_said_not_to_be_measured(capsys: pytest.CaptureF
     with open_history(Path(FILE)) as writer:
         writer.append(histories.commit(0, commit=git("rev-parse", "HEAD").strip()))
     Path("bisected_layer.py").write_text("changed")
-    assert main(["history", "add", FILE, "--exact"]) == 0
-    assert "they are not measured" in capsys.readouterr().err
+    for settings in ([], ["impl=bisected_layer:Layer"]):
+        assert main(["history", "add", FILE, *settings, "--exact"]) == 0
+        assert "they are not measured" in capsys.readouterr().err
+
+
+def test_a_pair_whose_measurement_failed_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun()
+    failed = histories.directly(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
+    with open_history(Path(FILE)) as writer:
+        for line in [*histories.stepping({6: 0.08}), failed]:
+            writer.append(line)
+    compared = []
+
+    def compare_directly(config: object, before: str, after: str, key: str, writer: Writer, tell: object) -> None:
+        compared.append((before, after))
+        writer.append(histories.directly(5, 6, 0.08))
+
+    monkeypatch.setattr("harness.cli.history.compare_directly", compare_directly)
+    assert main(["history", "page", FILE, "--confirm"]) == 1
+    assert main(["history", "page", FILE, "--confirm"]) == 1
+    assert compared == [(histories.name(5), histories.name(6))]
+
+
+@pytest.mark.slow
+def test_a_package_in_an_environment_inside_the_repository_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    layers(4)
+    packages = Path(".venv/lib/site-packages").resolve()
+    packages.mkdir(parents=True)
+    (packages / "packaged_layer.py").write_text(LAYER.format(products=4))
+    monkeypatch.setattr("sys.prefix", str(Path(".venv").resolve()))
+    monkeypatch.syspath_prepend(packages)
+    assert main(["history", "add", FILE, "impl=packaged_layer:Layer", *TINY[1:], "--exact"]) == 2
+    assert "is not of this repository" in capsys.readouterr().err
 
 
 def test_a_confirmed_slowdown_is_1_until_it_is_blessed(capsys: pytest.CaptureFixture) -> None:
     begun()
     with open_history(Path(FILE)) as writer:
-        for line in [*histories.stepping({6: 0.08}), histories.beside(5, 6, 0.08)]:
+        for line in [*histories.stepping({6: 0.08}), histories.directly(5, 6, 0.08)]:
             writer.append(line)
     assert main(["history", "page", FILE]) == 1
-    assert main(["history", "bless", FILE, histories.name(6)[-40:], "reason=meant"]) == 0
+    assert main(["history", "bless", FILE, histories.name(6)[-40:], "reason=intended"]) == 0
     assert main(["history", "page", FILE]) == 0

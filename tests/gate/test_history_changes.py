@@ -1,7 +1,9 @@
 """What a history says has changed: from known numbers, without a clock."""
 
+from pathlib import Path
+
 import pytest
-from gate.histories import CASE, beside, blessing, commit, history, ratio, stepping
+from gate.histories import CASE, blessing, commit, directly, history, ratio, stepping
 
 from harness.gate.history_changes import (
     CONFIRMED,
@@ -12,9 +14,9 @@ from harness.gate.history_changes import (
     fact_changes,
     time_changes,
     time_series,
-    unmeant,
+    unblessed_regressions,
 )
-from harness.gate.history_file import ABSENT, CostModel, History, MeasuredCase, Ratio, SideBySide
+from harness.gate.history_file import ABSENT, CostModel, DirectComparison, History, MeasuredCase, Ratio
 from harness.gate.history_page import history_page
 from harness.stats.paired_verdicts import Verdict
 
@@ -26,23 +28,23 @@ def steps(found: History, threshold: float = 0.03) -> list[TimeChange]:
 def test_a_fact_changes_at_the_commit_that_has_another_value() -> None:
     found = history(*map(commit, range(3)), *(commit(number, facts={"flops": 1200}) for number in (3, 4)))
     (change,) = fact_changes(found)
-    assert (change.at.number, change.quantity, change.was, change.now) == (3, "FLOPs", "1,000", "1,200")
+    assert (change.after.number, change.quantity, change.was, change.now) == (3, "FLOPs", "1,000", "1,200")
     assert (change.verdict, change.is_over) == (Verdict.WORSE, False)
-    assert unmeant(found, [change], []) == [change]
+    assert unblessed_regressions(found, [change], []) == [change]
 
 
 def test_a_change_that_was_undone_or_is_blessed_is_no_reason_to_fail() -> None:
     undone = history(commit(0), commit(1, facts={"flops": 1200}), commit(2))
     assert [change.is_over for change in fact_changes(undone)] == [True, True]
-    assert unmeant(undone, fact_changes(undone), []) == []
-    meant = history(commit(0), commit(1, facts={"flops": 1200}), blessing(1))
-    assert unmeant(meant, fact_changes(meant), []) == []
+    assert unblessed_regressions(undone, fact_changes(undone), []) == []
+    blessed = history(commit(0), commit(1, facts={"flops": 1200}), blessing(1))
+    assert unblessed_regressions(blessed, fact_changes(blessed), []) == []
 
 
 def test_commits_that_could_not_be_measured_may_hold_the_change() -> None:
     found = history(commit(0), commit(1, cases={}, models={}, reason="killed"), commit(2, facts={"ops": 9}))
     (change,) = fact_changes(found)
-    assert (change.at.number, change.between, change.verdict) == (2, 1, Verdict.BETTER)
+    assert (change.after.number, change.between, change.verdict) == (2, 1, Verdict.BETTER)
 
 
 def test_another_version_of_torch_is_named_beside_the_change() -> None:
@@ -64,25 +66,25 @@ def test_an_exponent_that_rises_is_worse() -> None:
     assert (change.now, change.verdict) == ("8nd² + n², exponent 1.5", Verdict.WORSE)
 
 
-def test_a_step_is_a_candidate_until_both_commits_were_measured_side_by_side() -> None:
+def test_a_step_is_a_candidate_until_both_commits_are_directly_compared() -> None:
     lines = stepping({6: 0.08})
     (change,) = steps(history(*lines))
-    assert (change.before.number, change.at.number, change.verdict) == (5, 6, OPEN)
+    assert (change.before.number, change.after.number, change.verdict) == (5, 6, OPEN)
     assert change.lo < 0.08 < change.hi
-    assert unmeant(history(*lines), [], [change]) == []
-    confirmed = history(*lines, beside(5, 6, 0.08))
+    assert unblessed_regressions(history(*lines), [], [change]) == []
+    confirmed = history(*lines, directly(5, 6, 0.08))
     assert [one.verdict for one in steps(confirmed)] == [CONFIRMED]
-    assert unmeant(confirmed, [], steps(confirmed)) == steps(confirmed)
+    assert unblessed_regressions(confirmed, [], steps(confirmed)) == steps(confirmed)
 
 
-@pytest.mark.parametrize("side_by_side", [0.0, 0.01, -0.08])
-def test_a_step_that_the_two_commits_do_not_show_is_not_confirmed(side_by_side: float) -> None:
-    found = history(*stepping({6: 0.08}), beside(5, 6, side_by_side))
+@pytest.mark.parametrize("difference", [0.0, 0.01, -0.08])
+def test_a_step_that_the_two_commits_do_not_show_is_not_confirmed(difference: float) -> None:
+    found = history(*stepping({6: 0.08}), directly(5, 6, difference))
     assert [one.verdict for one in steps(found)] == [REFUTED]
 
 
 def test_a_pair_that_could_not_be_measured_is_said_to_be_so() -> None:
-    failed = beside(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
+    failed = directly(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
     assert [one.verdict for one in steps(history(*stepping({6: 0.08}), failed))] == [LOST]
 
 
@@ -92,9 +94,9 @@ def test_a_smaller_step_than_the_threshold_is_none() -> None:
 
 
 def test_a_slowdown_that_ended_is_over() -> None:
-    found = history(*stepping({4: 0.08, 8: -0.08}), beside(3, 4, 0.08), beside(7, 8, -0.08))
-    assert [(one.at.number, one.verdict) for one in steps(found)] == [(4, CONFIRMED), (8, CONFIRMED)]
-    assert unmeant(found, [], steps(found)) == []
+    found = history(*stepping({4: 0.08, 8: -0.08}), directly(3, 4, 0.08), directly(7, 8, -0.08))
+    assert [(one.after.number, one.verdict) for one in steps(found)] == [(4, CONFIRMED), (8, CONFIRMED)]
+    assert unblessed_regressions(found, [], steps(found)) == []
 
 
 def test_another_processor_is_a_series_of_its_own() -> None:
@@ -116,14 +118,26 @@ def page(*lines: object) -> tuple[str, int]:
 def test_the_page_names_candidates_and_how_to_confirm_them() -> None:
     text, worse = page(*stepping({6: 0.08}))
     assert "candidate, not confirmed" in text
-    assert "history page history.jsonl --confirm" in text
+    assert "history page history.jsonl threshold=0.03 --confirm" in text
     assert worse == 0
 
 
-def test_the_page_shows_a_blessed_change_as_meant_and_escapes_its_reason() -> None:
-    text, worse = page(*stepping({6: 0.08}), beside(5, 6, 0.08), blessing(6))
+def test_the_command_to_confirm_has_the_options_of_the_page() -> None:
+    found = history(*stepping({6: 0.08}))
+    found.path = Path("kept/history.jsonl")
+    text, _, _ = history_page(found, 0.05, Path("page.html"))
+    assert "history page kept/history.jsonl threshold=0.05 -o page.html --confirm" in text
+
+
+def test_a_pair_that_could_not_be_measured_is_to_be_tried_again() -> None:
+    failed = directly(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
+    assert "--confirm" in page(*stepping({6: 0.08}), failed)[0]
+
+
+def test_the_page_shows_a_blessed_change_and_escapes_its_reason() -> None:
+    text, worse = page(*stepping({6: 0.08}), directly(5, 6, 0.08), blessing(6))
     assert worse == 0
-    assert "meant" in text
+    assert ">blessed<" in text
     assert "exact &lt;softmax&gt;" in text
     assert "<softmax>" not in text
 
@@ -144,6 +158,6 @@ def test_a_history_without_times_says_so() -> None:
     assert "No commit was timed." in text
 
 
-def test_a_side_by_side_line_is_of_one_case() -> None:
-    other = SideBySide.model_validate({**beside(5, 6, 0.08).model_dump(), "case": "another"})
+def test_a_direct_comparison_is_of_one_case() -> None:
+    other = DirectComparison.model_validate({**directly(5, 6, 0.08).model_dump(), "case": "another"})
     assert [one.verdict for one in steps(history(*stepping({6: 0.08}), other))] == [OPEN]

@@ -12,6 +12,10 @@ from harness.gate.history_file import Header, open_history, read_history
 HEADER = Header.model_validate({"schema": 1, "harness": "0.1", "anchor": name(0), "settings": ["impl=mine:Layer"]})
 
 
+# A line about a commit with the key of no case.
+UNREADABLE_KEY = json.dumps({**commit(2).model_dump(by_alias=True), "cases": {"impl=mine:Layer": {}}})
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "history.jsonl"
@@ -64,6 +68,18 @@ def test_a_line_that_was_cut_off_is_left_out_and_then_removed(file: Path, bytes_
     assert read_history(file).notices == []
 
 
+def test_a_last_line_that_nests_too_deep_is_an_unfinished_one(file: Path) -> None:
+    with file.open("a") as opened:
+        opened.write('{"commit": ' + "[" * 100_000 + "}")
+    assert "unfinished last line" in read_history(file).notices[0]
+
+
+def test_a_time_has_the_key_at_in_the_file(file: Path) -> None:
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line.get("at") for line in lines] == [None, 1.0, 1.0, 1.0]
+    assert not any("measured_at" in line for line in lines)
+
+
 def test_another_process_cannot_write_at_the_same_time(file: Path) -> None:
     with open_history(file), pytest.raises(UsageError, match="another process writes to it"), open_history(file):
         pass
@@ -112,6 +128,8 @@ def test_another_file_is_called_what_it_is(tmp_path: Path, text: str, says: str)
         ("<<<<<<< ours", "line 2 is a conflict of git"),
         ("12", "is damaged: line 2 is not a JSON object"),
         ('{"other": 1}', "line 2 is of no kind"),
+        pytest.param('{"commit": ' + "[" * 100_000, "line 2 is not a JSON object", id="nests too deep"),
+        (UNREADABLE_KEY, "line 2 cannot be read: cases"),
         ('{"blessed": "x", "reason": "", "at": 1}', "line 2 cannot be read: blessed"),
     ],
 )
