@@ -130,7 +130,7 @@ def test_two_commits_are_explained_and_the_working_tree_as_it_is(capsys: pytest.
         assert message in capsys.readouterr().err
     git("branch", "rnn.torch")
     assert main(["explain", ".", "rnn.torch", "impl=explained_layers:Plain", *SIZES[:-1], "out=other"]) == 2
-    assert "'rnn.torch' is a layer and a commit: write refs/heads/rnn.torch" in capsys.readouterr().err
+    assert "'rnn.torch' is a layer and a commit. For the commit, type its hash, " in capsys.readouterr().err
     assert main(["explain", "HEAD", "rnn.torch", *SIZES[:-1], "out=other"]) == 2
     assert "'HEAD' is a commit: name the layer" in capsys.readouterr().err
 
