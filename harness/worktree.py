@@ -147,7 +147,7 @@ class Place:
 
 
 def _repository(what: str) -> Path:
-    return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{what} needs a git repository"))
+    return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{what}: there is no git repository here"))
 
 
 class UnknownCommit(UsageError):

@@ -228,9 +228,9 @@ def test_what_is_no_commit_is_refused_in_one_line(ref: str) -> None:
 
 def test_outside_a_repository_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="HEAD needs a git repository"), worktree("HEAD"):
+    with pytest.raises(UsageError, match="HEAD: there is no git repository here"), worktree("HEAD"):
         pass
-    with pytest.raises(UsageError, match="absent needs a git repository"):
+    with pytest.raises(UsageError, match="absent: there is no git repository here"):
         find_commit("absent")
 
 

@@ -61,8 +61,8 @@ def add_open(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per verdict")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every verdict as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per outcome")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome as JSON")
 
 
 def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
