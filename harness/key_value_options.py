@@ -170,6 +170,14 @@ def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
     return {name: key.default for name, key in keys.items()} | given
 
 
+def take_keys(texts: Iterable[str], known: Sequence[Key]) -> tuple[dict[str, Any], list[str]]:
+    """The values of a command's own keys, as `read_keys` returns them, and the other texts."""
+    names = [key.name for key in known]
+    present = list(map(present_option, texts))
+    own = [text for text in present if text.partition("=")[0] in names]
+    return read_keys(own, known), [text for text in present if text not in own]
+
+
 # A message lists at most this many layers, and families of more.
 _MOST_NAMED = 16
 MOST_VALUES = 100_000

@@ -52,11 +52,15 @@ class Worktree:
         """
         return list(dict.fromkeys([*(self._moved(entry) for entry in search), *_roots(self.at)]))
 
+    def counterpart(self, place: Path) -> Path | None:
+        """Where a path of the working tree lies in the worktree; None for a path elsewhere, or in an environment."""
+        if not place.is_relative_to(self.top) or any(map(place.is_relative_to, self._environments())):
+            return None
+        return self.at / place.relative_to(self.top)
+
     def _moved(self, entry: str) -> str:
-        place = Path(entry).resolve()
-        if not entry or not place.is_relative_to(self.top) or any(map(place.is_relative_to, self._environments())):
-            return entry
-        return str(self.at / place.relative_to(self.top))
+        moved = self.counterpart(Path(entry).resolve()) if entry else None
+        return entry if moved is None else str(moved)
 
     def _environments(self) -> list[Path]:
         prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
@@ -78,15 +82,12 @@ def worktree(ref: str) -> Iterator[Worktree]:
     The commit is one of the repository in the current directory. Raises UsageError outside a git repository, for an
     unknown ref, or if git fails.
     """
-    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused="ref= needs a git repository"))
-    # `--end-of-options`: a ref that begins with a dash must not be read as an option.
-    unknown = f"ref={ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
-    commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+    top, commit = _repository(ref), commit_of(ref).hash
     _sweep_up(top)
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as scratch:
         at = Path(scratch).resolve() / "base"
         try:
-            _git(top, "worktree", "add", "--detach", "--force", str(at), commit, refused=f"ref={ref}")
+            _git(top, "worktree", "add", "--detach", "--force", str(at), commit, refused=ref)
             _fill_submodules(top, at, commit, ref)
             yield Worktree(top.resolve(), at, commit)
         except BaseException:
@@ -131,6 +132,11 @@ class Commit:
     hash: str
     subject: str
 
+    @property
+    def name(self) -> str:
+        """The commit in a sentence: a short hash, and what it is about."""
+        return f"{self.hash[:10]} ({self.subject})"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -141,15 +147,25 @@ class Place:
 
 
 def _repository(what: str) -> Path:
-    return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{what} needs a git repository"))
+    return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{what}: there is no git repository here"))
+
+
+class UnknownCommit(UsageError):
+    """The repository has no such commit."""
 
 
 def commit_of(ref: str) -> Commit:
-    """The commit that `ref` names in the repository of the current directory. Raises UsageError if git knows none."""
+    """The commit that `ref` names in the repository of the current directory. Raises UnknownCommit if git knows none.
+
+    Raises another UsageError without git, and outside a repository.
+    """
     top = _repository(ref)
     # `--end-of-options`: a ref that begins with a dash must not be read as an option.
     unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
-    found = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+    try:
+        found = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+    except UsageError as error:
+        raise UnknownCommit(str(error)) from error
     return Commit(found, _git(top, "log", "-1", "--format=%s", found, refused=ref))
 
 
@@ -187,10 +203,13 @@ def commits_between(span: str) -> list[Commit]:
 
 
 def find_commit(ref: str) -> str | None:
-    """The full hash of the commit that git knows by this name here; None if it knows none."""
+    """The full hash of the commit that git knows by this name here; None if it knows none.
+
+    Raises UsageError without git, and outside a repository.
+    """
     try:
         return commit_of(ref).hash
-    except UsageError:
+    except UnknownCommit:
         return None
 
 
@@ -200,13 +219,13 @@ def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
     A submodule that is missing from the user's own working tree stays empty. Raises UsageError if a submodule lacks the
     required commit.
     """
-    for entry in filter(None, _git(top, "ls-tree", "-r", "-z", commit, refused=f"ref={ref}").split("\0")):
+    for entry in filter(None, _git(top, "ls-tree", "-r", "-z", commit, refused=ref).split("\0")):
         details, _, name = entry.partition("\t")
         mode, _, pinned = details.split()
         submodule = top / name
         if mode != _SUBMODULE or not (submodule / ".git").exists():
             continue
-        lacking = f"ref={ref}: submodule {name} lacks commit {pinned[:12]}: git -C {shlex.quote(name)} fetch"
+        lacking = f"{ref}: submodule {name} lacks commit {pinned[:12]}: git -C {shlex.quote(name)} fetch"
         _git(submodule, "rev-parse", "--verify", "--quiet", f"{pinned}^{{commit}}", refused=lacking)
         with tempfile.TemporaryDirectory(prefix=_PREFIX) as scratch:
             # With a temporary index, the submodule's own index and working tree stay unchanged.
@@ -217,11 +236,11 @@ def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
 
 
 def _sweep_up(top: Path) -> None:
-    """Remove the worktrees of killed comparisons.
+    """Remove the worktrees of killed commands.
 
     A worktree's directory is named after the process that created it; worktrees of live processes stay.
     """
-    for line in _git(top, "worktree", "list", "--porcelain", refused="ref=").splitlines():
+    for line in _git(top, "worktree", "list", "--porcelain", refused="git worktree list").splitlines():
         at = Path(line.removeprefix("worktree "))
         number = at.parent.name.removeprefix(_PREFIX).partition("-")[0]
         ours = line.startswith("worktree ") and at.parent.name.startswith(_PREFIX) and number.isdigit()

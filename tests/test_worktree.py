@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.worktree import commits_between, worktree
+from harness.worktree import commit_of, commits_between, find_commit, worktree
 
 
 def git(*arguments: str) -> str:
@@ -151,7 +151,7 @@ def test_nothing_stays_when_adding_it_is_interrupted(monkeypatch: pytest.MonkeyP
     assert worktrees() == 1
 
 
-def test_what_a_killed_comparison_has_left_is_swept_up_by_the_next(repository: Path, tmp_path: Path) -> None:
+def test_what_a_killed_command_has_left_is_swept_up_by_the_next(repository: Path, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     left, running = (tmp_path / f"harness-base-{pid}-x" / "base" for pid in (gone.pid, os.getpid()))
@@ -221,21 +221,31 @@ def test_in_a_hook_the_index_of_the_working_tree_is_left_alone(
 def test_what_is_no_commit_is_refused_in_one_line(ref: str) -> None:
     with pytest.raises(UsageError, match="git knows no such commit") as refused, worktree(ref):
         pass
-    assert f"ref={ref}" in str(refused.value)
+    assert str(refused.value).startswith(f"{ref}: ")
     assert "\n" not in str(refused.value)
     assert worktrees() == 1
 
 
 def test_outside_a_repository_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="ref= needs a git repository"), worktree("HEAD"):
+    with pytest.raises(UsageError, match="HEAD: there is no git repository here"), worktree("HEAD"):
         pass
+    with pytest.raises(UsageError, match="absent: there is no git repository here"):
+        find_commit("absent")
 
 
 def test_without_git_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UsageError, match="there is no git here"), worktree("HEAD"):
         pass
+    with pytest.raises(UsageError, match="there is no git here"):
+        find_commit("HEAD")
+
+
+def test_a_commit_is_named_by_its_hash_and_subject_and_an_unknown_one_is_none() -> None:
+    assert commit_of("main").name == f"{git('rev-parse', 'main')[:10]} (second)"
+    assert find_commit("main") == git("rev-parse", "main")
+    assert find_commit("absent") is None
 
 
 def test_a_range_is_a_list_of_commits_with_the_good_one_first() -> None:

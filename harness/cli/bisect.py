@@ -1,7 +1,6 @@
 """The command `bisect`: find the commit at which a layer became slower or faster, or its FLOPs or memory changed."""
 
 import argparse
-import math
 import shlex
 import sys
 
@@ -11,10 +10,11 @@ from rich.text import Text
 
 from harness import formatting
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
+from harness.cli.option_forms import MINUTES, STEADY, THRESHOLD
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.bisect import CONTROL_DIFFERS, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
-from harness.key_value_options import Key, present_option, read_keys
+from harness.key_value_options import take_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
@@ -22,20 +22,13 @@ from harness.stats.change_position import TIME_IS_UP, TWO_STEPS
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.worktree import commits_between
 
-_KEYS = (
-    Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes="a number from 0.001 on and below 1"),
-    Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
-)
 _MOST_SHOWN = 5
 
 
 def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
     """Check the command line. Raises UsageError for invalid arguments, and for more than one case."""
-    texts = [present_option(text) for text in options.overrides]
-    names = [key.name for key in _KEYS]
-    own = read_keys([text for text in texts if text.partition("=")[0] in names], _KEYS)
-    rest = [text for text in texts if text.partition("=")[0] not in names]
-    config = compose(rest, options.config_dir, usual=("allocator=steady",))
+    own, rest = take_keys(options.overrides, (THRESHOLD, MINUTES))
+    config = compose(rest, options.config_dir, usual=STEADY)
     several = [name for name, values in config.axes.items() if len(values) != 1]
     if several:
         raise UsageError(f"bisect takes one case: give one value of {', '.join(several)}")
@@ -68,9 +61,8 @@ def _interval(step: Step) -> str:
 
 def _show(request: BisectRequest, found: Findings, out: str, console: Console) -> int:
     def name(first: int, last: int) -> str:
-        commit = request.commits[last]
         more = f", or at one of {last - first} before it that cannot be measured" if last > first else ""
-        return f"{commit.hash[:10]} ({commit.subject}){more}"
+        return f"{request.commits[last].name}{more}"
 
     def say(text: str) -> None:
         console.print(Text(text))

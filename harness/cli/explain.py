@@ -12,8 +12,10 @@ from rich.console import Console
 
 from harness import formatting, layer_lookup
 from harness.cli.commands import CASES_FAILED, DONE
+from harness.cli.option_forms import STEADY
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
+from harness.gate.compared_sides import is_of_checkout
 from harness.gate.explain import trace_pair
 from harness.key_value_options import present_option
 from harness.measure.fork_client import Runtime
@@ -23,7 +25,6 @@ from harness.results import run_directory
 from harness.sweep_axes import Case, collapsed
 from harness.worktree import find_commit, has_uncommitted_changes, worktree
 
-_USUAL = ("allocator=steady",)
 _FORMS = (
     "'python -m harness explain attention.naive attention.fused', or "
     "'python -m harness explain main . impl=module:Class'"
@@ -55,17 +56,17 @@ def run_explain(options: argparse.Namespace) -> int:
             except UsageError as error:
                 raise UsageError(f"{name}: {error}" if of_commits else str(error)) from error
         sizes = str(traced[0]).partition(" ")[2]
-        title = f"{sides[1]} less {sides[0]}: {f'{case.impl} ' if of_commits else ''}{sizes}"
+        title = f"{sides[1]} compared with {sides[0]}: {f'{case.impl} ' if of_commits else ''}{sizes}"
         out.mkdir(parents=True, exist_ok=True)
         pair = [
             (name, letter, session.executor, one)
             for name, letter, session, one in zip(sides, "ab", sessions, traced, strict=True)
         ]
         found = trace_pair(title, pair, out)
-    if isinstance(found, str):
+    if found.failure:
         with suppress(OSError):  # it holds the trace of the other side
             out.rmdir()
-        print(f"harness: {formatting.printable(found)}", file=sys.stderr)
+        print(f"harness: {formatting.printable(found.failure)}", file=sys.stderr)
         return CASES_FAILED
     show(found.parts(brief=True), console)
     (out / "explain.md").write_text(markdown(found.section()), encoding="utf-8")
@@ -81,9 +82,16 @@ def _is_layer(word: str) -> bool:
 
 def _check_layers(sides: Sequence[str]) -> None:
     for word in sides:
-        if not _is_layer(word) and (word == _WORKING_TREE or find_commit(word) is not None):
+        if not _is_layer(word) and (word == _WORKING_TREE or _is_commit(word)):
             raise UsageError(f"'{word}' is a commit: name the layer to compare at both commits, impl=module:Class")
         layer_lookup.check_name(word)
+
+
+def _is_commit(word: str) -> bool:
+    try:
+        return find_commit(word) is not None
+    except UsageError:  # without git, or outside a repository, the word can only mean a layer
+        return False
 
 
 def _impls(sides: Sequence[str], case: Case, of_commits: bool) -> Sequence[str]:
@@ -91,16 +99,18 @@ def _impls(sides: Sequence[str], case: Case, of_commits: bool) -> Sequence[str]:
 
 
 def _one_case(overrides: Sequence[str], config_dir: Path | None) -> tuple[SweepConfig, Case]:
-    """The configuration and its one case. Of an axis that is not given, the largest of the usual values is taken."""
-    config = compose(overrides, config_dir, usual=_USUAL)
-    usual = compose([option for option in overrides if option.startswith("impl=")], None, usual=_USUAL)
+    """The configuration and its one case. Of an axis that is not given, the largest of the default values is taken."""
+    config = compose(overrides, config_dir, usual=STEADY)
+    # A preset also sets axes. Several values that it sets were chosen, so none of them is dropped.
+    default = compose([option for option in overrides if option.startswith("impl=")], None, usual=STEADY)
     given = {option.partition("=")[0] for option in overrides}
     chosen = {}
     for axis, values in config.axes.items():
-        is_usual = axis not in given and values == usual.axes[axis]
-        if len(values) != 1 and not is_usual and axis != "impl":
+        is_default = axis not in given and values == default.axes[axis]
+        if len(values) != 1 and not is_default and axis != "impl":
             raise UsageError(f"explain takes one case: give one value of {axis}")
-        chosen[axis] = values[-1]
+        # Only sizes have several default values. Of the layers, any will do: each side has its own.
+        chosen[axis] = values[-1] if axis == "impl" else max(values)
     return config, Case(**chosen)
 
 
@@ -132,16 +142,16 @@ def _open_commits(sides: Sequence[str], config: SweepConfig) -> Iterator[list[Se
             if not is_here and commit is not None
         }
         sessions = []
-        for commit in commits:
+        for word, commit in zip(sides, commits, strict=True):
             tree = trees.get(commit) if commit is not None else None
             own = next(iter(trees.values())).own_path(sys.path)
             runtime = Runtime(path=tree.path(sys.path) if tree is not None else own)
             session = stack.enter_context(Session.of(config, None, runtime))
-            file = session.executor.ask("describe", Case(impls[0], 1, 1, 1)).values.get("file")
-            if tree is not None and file and not Path(file).resolve().is_relative_to(tree.at):
-                raise UsageError(
-                    f"impl '{impls[0]}' is from {file}, which is not of this repository: both sides would be the same"
-                )
+            described = session.executor.ask("describe", Case(impls[0], 1, 1, 1))
+            if not described.ok:
+                raise UsageError(f"{word}: impl '{impls[0]}': {described.reason}")
+            if tree is not None and not is_of_checkout(impls[0], described, tree):
+                raise UsageError(f"{word}: the commit lacks the layer {impls[0]}: name a commit that has it")
             sessions.append(session)
         yield sessions
 
@@ -150,8 +160,12 @@ def _commit_of(word: str) -> str | None:
     """The commit's hash; None for a working tree with changes. Raises UsageError for any other word."""
     commit = find_commit("HEAD" if word == _WORKING_TREE else word)
     if _is_layer(word):
-        also = f" and a commit: write refs/heads/{word}" if commit else ", and impl= names one too: name two commits"
-        raise UsageError(f"'{word}' is a layer{also}, or leave impl= out")
+        if commit:
+            raise UsageError(
+                f"'{word}' is a layer and a commit. For the commit, type its hash, {commit[:10]}; for the layer, leave "
+                "impl= out"
+            )
+        raise UsageError(f"'{word}' is a layer, and impl= names one too. Name two commits, or leave impl= out")
     if commit is None:
         raise UsageError(f"{word}: git knows no such commit here (a shallow clone may lack it: fetch it)")
     return None if word == _WORKING_TREE and has_uncommitted_changes() else commit

@@ -1,5 +1,4 @@
-"""The options of the commands that judge pull requests, and their `--help`: `check`, `baseline`, `compare`, `bisect`,
-`history`.
+"""The options and `--help` of the commands that compare commits and layers.
 
 `harness.cli.parsers` finds these functions by name.
 """
@@ -100,14 +99,15 @@ def _compare(parser: argparse.ArgumentParser) -> None:
       python -m harness compare side= side='env.OMP_WAIT_POLICY=passive' impl=rnn.torch threads=2
       python -m harness compare env=.venv-torch26,.venv-torch213 impl=attention.fused seq_len=1024
 
-    exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something does; 2 usage error; 3 something could
-    not be measured, or the control failed; 130 interrupted
+    exit status: 0 nothing is slower, nor takes more memory or FLOPs; 1 something is slower or takes more; 2 usage
+    error; 3 something could not be measured, or the control failed; 130 interrupted
     """
     add_overrides(parser)
     add_out(parser, "where to write; default: results/compare_<time>", kind=str)
     what = "with ref=: measure only the layers that the diff touches"
     parser.add_argument("--changed", action="store_const", const=TOUCHED, help=what)
     what = "the same, but every layer as soon as code that several of them use has changed"
+    # A flag of its own: `--changed` with an optional value would take the option after it as its value.
     parser.add_argument("--changed=all", action="store_const", dest="changed", const=ALL, help=what)
     prove = "also compare the known-bad commits in FILE with their parents; exit status 3 if one is not called slower"
     parser.add_argument("--prove", type=Path, metavar="FILE", help=prove)
@@ -118,7 +118,7 @@ def _explain(parser: argparse.ArgumentParser) -> None:
     """Show where two layers differ, or one layer at two commits: operations, FLOPs, bytes, tensors at the peak.
 
     A and B are two layers. With impl=module:Class they are two commits; '.' is the working tree. Give one case: the
-    axes are those of compare. Of an axis without a value, the largest usual value is taken.
+    axes are those of compare. Of an axis without a value, the largest default value is taken.
 
     Each side makes one traced call in a process of its own. Its operations, calls, FLOPs, bytes and tensors alive at
     the peak are exact. Shares of the time are estimates of torch's profiler. `compare` shows the same for slower cases.

@@ -1,4 +1,4 @@
-"""The commands `check`, `compare` and `baseline`. The first two report by exit status what got worse.
+"""The commands `check`, `compare` and `baseline`. The first two report by exit status whether anything got worse.
 
 `check` measures a baseline's cases again, with the scheduler of `sweep`, and selects cases with the overrides of its
 axes. `compare impl=A,B` measures two layers, and `compare ref=<git ref>` the same layers at two commits. `compare
@@ -7,7 +7,6 @@ Both sides are verified and their facts are taken before any timing.
 """
 
 import argparse
-import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from harness import file_io, formatting, layer_lookup
 from harness.analysis import claims_table, fitted_laws
 from harness.background_process import interpreter_of
 from harness.cli.commands import DONE, INTERRUPTED
+from harness.cli.option_forms import MINUTES, STEADY, THRESHOLD
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
@@ -33,7 +33,7 @@ from harness.gate.compare import TIME, comparison_table, outcomes_of
 from harness.gate.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison, versions_sentences
 from harness.gate.side_settings import SideSettings, read_sides
-from harness.key_value_options import Key, present_option, read_keys, whole
+from harness.key_value_options import Key, take_keys, whole
 from harness.results import run_directory, stored_run
 from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import Verdict
@@ -41,29 +41,23 @@ from harness.sweep_axes import OWN_ENVIRONMENT
 from harness.worktree import commit_of
 
 _RULES = Rules()
-# No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
-_THRESHOLD = "a number from 0.001 on and below 1; 0.03 means 3 %"
 _KEYS = (
     *map(Key, ("ref", "env", "control")),
-    Key("threshold", float, _RULES.threshold, least=0.001, most=math.nextafter(1, 0), takes=_THRESHOLD),
+    replace(THRESHOLD, default=_RULES.threshold),
     Key("blocks", whole, _RULES.most_blocks, least=_RULES.fewest_blocks, most=1000),
-    Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
+    MINUTES,
 )
 _SIDE = "side="
 _KNOWN_BAD = "known-bad commit"
-# Page faults would be most of the noise.
-_USUAL = ("allocator=steady",)
 
 
 def read_comparison_request(
     overrides: Sequence[str], config_dir: Path | None, changed: str | None = None
 ) -> ComparisonRequest:
     """Parse and check the command line. Raises UsageError for invalid arguments."""
-    names = [key.name for key in _KEYS]
-    rest = [present_option(option) for option in overrides]
-    own = read_keys([text for text in rest if text.partition("=")[0] in names], _KEYS)
+    own, rest = take_keys(overrides, _KEYS)
     texts = [text.removeprefix(_SIDE) for text in rest if text.startswith(_SIDE)]
-    rest = [text for text in rest if text.partition("=")[0] not in names and not text.startswith(_SIDE)]
+    rest = [text for text in rest if not text.startswith(_SIDE)]
     for name in ("ref", "env", "control"):
         if own[name] == "":
             raise UsageError(f"'{name}=' is not of the form {name}=…")
@@ -71,11 +65,12 @@ def read_comparison_request(
     if own["ref"] is None and sides is None:
         impls = _two_sides([text for text in rest if text.startswith("impl=")])
         rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
+    # With more blocks than usual, the looks go on at the same ratio: a case is still stopped soon after it is decided.
     looks, most = list(_RULES.looks), -(-own["blocks"] // _RULES.generation)
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
     rules = Rules(threshold=own["threshold"], looks=(*(look for look in looks if look < most), most))
-    config = compose(rest, config_dir, usual=_USUAL)
+    config = compose(rest, config_dir, usual=STEADY)
     control = interpreter_of(own["control"]) if own["control"] else None
     if changed is not None and own["ref"] is None:
         raise UsageError("--changed needs a commit to compare with: give ref=origin/main")
@@ -96,7 +91,7 @@ def _settings_of_sides(
     if texts:
         if own["ref"] is not None:
             raise UsageError(f"ref={own['ref']} gives both sides: leave side= and env= out")
-        sides = read_sides(texts, overrides, config_dir, _USUAL)
+        sides = read_sides(texts, overrides, config_dir, STEADY)
         if len(sides[0].config.axes["impl"]) != 1:
             raise UsageError("two sides are of one layer: give impl=LAYER")
     if own["control"] is not None and not (sides and sides[0].runtime.python):
@@ -130,7 +125,7 @@ def run_compare(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
         return INTERRUPTED
-    remarks = list(choice_sentences(properties, request.ref, str(request.changed)))
+    remarks = list(choice_sentences(properties, request.ref, request.changed))
     if nothing_due := request.changed is not None and not comparison.compared:
         remarks.append(f"The changes since {request.ref} touch none of these layers: no layer was measured.")
         print(*remarks, sep="\n")

@@ -4,13 +4,28 @@ Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
 """
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.former_names import FORMER
+from harness.key_value_options import Key
 from harness.sweep_axes import AXES, LETTERS
+
+# The default of commands that compare times and tensors: page faults would be most of the noise.
+STEADY = ("allocator=steady",)
+# No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
+THRESHOLD = Key(
+    "threshold",
+    float,
+    0.03,
+    least=0.001,
+    most=math.nextafter(1, 0),
+    takes="a number from 0.001 on and below 1; 0.03 means 3 %",
+)
+MINUTES = Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0")
 
 # The commands that write to `-o`, `--out` or `out=`: as an override of Hydra's grammar, as a plain key, or as a flag.
 _OUT_OVERRIDES, _OUT_KEYS = ("sweep", "compare", "check", "bisect", "explain"), ("attention-map", "gradient-reach")
@@ -46,8 +61,8 @@ def add_open(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per verdict")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every verdict as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per outcome")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome as JSON")
 
 
 def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import yaml
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
-from harness.gate.compared_sides import read_rows, session_of_side
+from harness.gate.compared_sides import is_absent, is_of_checkout, read_rows, session_of_side
 from harness.gate.first_change import FirstChange, first_change
 from harness.machine import unlike
 from harness.measure.executor import Executor
@@ -37,13 +38,15 @@ from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_
 from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
-from harness.worktree import Commit, OpenWorktrees
+from harness.worktree import Commit, OpenWorktrees, Worktree
 
 ROWS = "bisect.jsonl"
-_CONTROL, _CONFIRM, _NEIGHBOURS = 4, 12, 8  # generations
-# Fork servers serve this many generations: what does not cancel between two of them does not last.
+_CONTROL, _ENDS, _NEIGHBOURS = 4, 12, 8  # generations
+# Renewed this often, so that a difference between servers averages out.
 _GENERATIONS_OF_SERVERS = 6
 _WORKTREES = 4
+# Why a commit cannot be measured.
+_LACKS = "the commit lacks the layer"
 # Why a search ended before it looked for a position.
 CONTROL_DIFFERS, NO_DIFFERENCE = "the control differs", "no difference"
 
@@ -116,10 +119,10 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
         last, found = len(request.commits) - 1, Findings()
         for at in (0, last):
             if search.facts(at) is None:
-                found.failure = f"{request.commits[at].hash[:10]}: {search.failures[at]}"
+                found.failure = f"{request.commits[at].name}: {search.failures[at]}: name another end of the range"
                 return found
         for name in FACT_NAMES:
-            change = first_change(last, lambda at, name=name: search.fact(at, name))  # type: ignore[misc]
+            change = first_change(last, partial(search.fact, name=name))
             if change is not None:
                 found.facts[name] = change
         if request.always_time or not found.facts:
@@ -128,6 +131,15 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
             except BlockFailed as error:
                 found.failure = str(error)
         return found
+
+
+def _is_row(number: int, row: Mapping[str, Any]) -> bool:
+    """Whether a stored row has all that continuing a search needs. The first row holds the settings."""
+    if number == 0:
+        return "settings" in row and "machine" in row
+    if str(row.get("key")).startswith("facts"):
+        return "failure" in row or set(FACT_NAMES) <= set(row.get("facts") or ())
+    return "key" in row and "took_s" in row and ("failure" in row or "log_ratio" in row)
 
 
 class _Search:
@@ -142,7 +154,7 @@ class _Search:
         self._blocks: dict[tuple[int, int], int] = {}
         self._trees = OpenWorktrees(_WORKTREES)
         self._executors: dict[tuple[int, Path], Executor] = {}
-        self._generations = 0  # of these fork servers
+        self._generations = 0  # since the servers were renewed
         first = session_of_side(request.config, out / COMPILE_CACHE, OF_DRIVER)
         self._sides = Sides(first.executor, first.executor.twin(), interchangeable=True)
         self._session = first
@@ -161,10 +173,10 @@ class _Search:
     def _begin(self) -> None:
         """Read the rows of an interrupted command, or begin a new file. Raises UsageError for another search."""
         request, out = self.request, self.out
-        rows, machine = read_rows(out / ROWS), self._session.machine()
-        found = (
-            [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)] if rows else []
-        )
+        rows, machine = read_rows(out / ROWS, _is_row), self._session.machine()
+        found = []
+        if rows:
+            found = [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)]
         if found:
             raise UsageError(f"out={out} is another search ({'; '.join(found)}): name a new directory")
         for row in rows[1:]:
@@ -184,13 +196,13 @@ class _Search:
         self._write(row)
         return row
 
-    def _executor(self, at: int, server: int) -> tuple[Executor, Path]:
+    def _executor(self, at: int, server: int) -> tuple[Executor, Worktree]:
         """An executor of the commit's layers that uses the first or second fork server, and the commit's worktree."""
         tree = self._trees.at(self.request.commits[at].hash)
         if (server, tree.at) not in self._executors:
             path, cache = tree.path(sys.path), self.out / COMPILE_CACHE / tree.commit
             self._executors[server, tree.at] = self._sides.all[server].searching(path, cache)
-        return self._executors[server, tree.at], tree.at
+        return self._executors[server, tree.at], tree
 
     def facts(self, at: int) -> Mapping[str, Any] | None:
         """The facts of a commit; None if it cannot be measured. A failure is retried once."""
@@ -199,8 +211,7 @@ class _Search:
             self._facts[at] = row.get("facts")
             if "failure" in row:
                 self.failures[at] = row["failure"]
-            commit = self.request.commits[at]
-            self.tell(f"{commit.hash[:10]} ({commit.subject}): {row.get('failure', 'facts taken')}")
+            self.tell(f"{self.request.commits[at].name}: {row.get('failure', 'facts taken')}")
         return self._facts[at]
 
     def fact(self, at: int, name: str) -> Any:
@@ -209,12 +220,11 @@ class _Search:
         return None if known is None else "none" if known[name] is None else known[name]
 
     def _measure_facts(self, at: int) -> dict[str, Any]:
-        executor, top = self._executor(at, 0)
-        described = executor.ask("describe", Case(self.request.case.impl, 1, 1, 1))
-        file = described.values.get("file")
-        if described.ok and not (file and Path(file).resolve().is_relative_to(top)):
-            impl = self.request.case.impl
-            raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
+        executor, tree = self._executor(at, 0)
+        impl = self.request.case.impl
+        described = executor.ask("describe", Case(impl, 1, 1, 1))
+        if is_absent(impl, str(described.reason)) if not described.ok else not is_of_checkout(impl, described, tree):
+            return {"failure": _LACKS}
         for _ in range(2):
             done = executor.ask("facts", self.request.case)
             if done.ok:
@@ -224,9 +234,9 @@ class _Search:
     def time(self, found: Findings) -> None:
         """Search for a step of the time. Raises BlockFailed if an end cannot be measured."""
         last, apart = len(self.request.commits) - 1, math.log1p(self.request.threshold)
-        control = self._several(0, 0, _CONTROL)
-        of_bad = self._several(0, last, _CONFIRM)
-        if len(of_bad) < _CONFIRM:
+        control = self._up_to(0, 0, _CONTROL)
+        of_bad = self._up_to(0, last, _ENDS)
+        if len(of_bad) < _ENDS:
             found.why = TIME_IS_UP
             return
         found.control, found.difference = Step.of(control), Step.of(of_bad)
@@ -239,13 +249,13 @@ class _Search:
         found.answer, found.why = search_step(last, of_bad, apart, lambda at: self._generation(0, at), self._has_time)
         if found.why not in (TIME_IS_UP, TWO_STEPS):
             best = found.answer.best
-            beside = self._several(best.first - 1, best.last, _NEIGHBOURS)
+            beside = self._up_to(best.first - 1, best.last, _NEIGHBOURS)
             found.neighbours = Step.of(beside) if len(beside) > 1 else None
 
     def _has_time(self) -> bool:
         return self.used_s < 60 * self.request.minutes
 
-    def _several(self, base: int, head: int, most: int) -> list[float]:
+    def _up_to(self, base: int, head: int, most: int) -> list[float]:
         """The values of `most` generations, or of fewer if the time is up."""
         found: list[float] = []
         while len(found) < most and self._has_time():
@@ -266,9 +276,10 @@ class _Search:
         server_of_base = random.Random(key).randrange(2)
 
         def measure() -> dict[str, Any]:
-            if not ratios and self._generations % _GENERATIONS_OF_SERVERS == 0:
-                self._sides.renew()
-            self._generations += not ratios
+            if not ratios:
+                if self._generations % _GENERATIONS_OF_SERVERS == 0:
+                    self._sides.renew()
+                self._generations += 1
             sides = [
                 Side(commits[at].hash[:10], self.request.case, self._executor(at, server % 2)[0])
                 for server, at in enumerate((base, head), server_of_base + len(ratios))
@@ -294,6 +305,6 @@ class _Search:
             else:
                 failed += 1
         found = statistics.mean(ratios)
-        pair = f"{commits[head].hash[:10]} ({commits[head].subject}) against {commits[base].hash[:10]}"
+        pair = f"{commits[head].name} against {commits[base].hash[:10]}"
         self.tell(f"{pair}: {100 * math.expm1(found):+.1f} % after {self.used_s:.0f} s")
         return found

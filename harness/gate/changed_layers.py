@@ -6,12 +6,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-# The two forms of the option. With `ALL`, every layer is taken as soon as shared code has changed.
+# The two values of `--changed`. With `ALL`, every layer is taken as soon as shared code has changed.
 TOUCHED, ALL = "touched", "all"
 # Properties of a comparison, each a list of names.
 LEFT_OUT, SHARED = "left out", "changed shared files"
 # Files that no import names, and that may change every layer.
-_OF_ALL = (
+_PROJECT_FILES = (
     *("pyproject.toml", "setup.py", "setup.cfg", "*constraints*.txt", "*requirements*.txt", "*.lock"),
     *("environment*.y*ml", "*.c", "*.cc", "*.cpp", "*.cu", "*.h", "*.hpp", "*.cuh", "*.pyx", "*.so", "CMakeLists.txt"),
 )
@@ -55,7 +55,7 @@ class TouchedLayers:
         return {name: ", ".join(held) for name, held in ((LEFT_OUT, self.left_out), (SHARED, self.shared)) if held}
 
 
-def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], form: str) -> TouchedLayers:
+def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], mode: str) -> TouchedLayers:
     """Choose the layers whose files are among the `changed` ones.
 
     A changed file touches the layers that it defines. If only one layer imports it, it touches that layer too. Any
@@ -66,19 +66,20 @@ def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], f
         importing = {name for name, files in layers.items() if file in files.imported}
         defined = {name for name in importing if file in layers[name].defining}
         touched |= importing if len(importing) == 1 else defined
-        is_of_all = any(fnmatch(Path(file).name, pattern) for pattern in _OF_ALL)
+        is_of_all = any(fnmatch(Path(file).name, pattern) for pattern in _PROJECT_FILES)
+        # Layers that the file itself defines are touched already. Only others may be affected without being measured.
         if is_of_all or (len(importing) > 1 and importing != defined):
             shared.append(file)
-    if form == ALL and shared:
+    if mode == ALL and shared:
         touched = set(layers)
     taken = tuple(name for name in layers if name in touched)
     return TouchedLayers(taken, tuple(name for name in layers if name not in touched), tuple(shared))
 
 
-def choice_sentences(properties: Mapping[str, str], ref: str | None, form: str) -> Iterator[str]:
+def choice_sentences(properties: Mapping[str, str], ref: str | None, mode: str | None) -> Iterator[str]:
     """Sentences about what `--changed` left out, and about shared code."""
     if LEFT_OUT in properties:
         yield f"Left out, because the changes since {ref} touch none of their own files: {properties[LEFT_OUT]}."
     if SHARED in properties:
-        what = "every layer is measured" if form == ALL else "any layer may be affected, and --changed=all measures all"
+        what = "every layer is measured" if mode == ALL else "any layer may be affected, and --changed=all measures all"
         yield f"Shared code changed ({properties[SHARED]}): {what}."

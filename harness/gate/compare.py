@@ -74,7 +74,7 @@ class Comparison:
 
     compared: tuple[ComparedCase, ...]
     controls: tuple[tuple[Case, Control], ...]
-    explanations: tuple["Explanation | str", ...] = ()
+    explanations: tuple["Explanation", ...] = ()
 
     @property
     def control(self) -> str:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
@@ -28,7 +28,7 @@ from harness.gate.side_settings import SideSettings
 from harness.layer_lookup import Traits
 from harness.machine import unlike, versions_text
 from harness.measure.fork_client import OF_DRIVER, Runtime
-from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
+from harness.measure.interleaved import Pair, Sides, Timing, is_block_row, time_pairs
 from harness.measure.outcome import TrialOutcome
 from harness.measure.progress import ComparisonScreen
 from harness.measure.scheduler import read_resume_state
@@ -48,8 +48,8 @@ class ComparisonRequest:
     """What to compare.
 
     `impls` are the layers of base and head, if two layers are compared. With `ref`, the working tree is compared with
-    that commit, or the commit `head` is. `changed` is a form of `--changed`, which leaves out layers that the diff does
-    not touch. `sides` are two settings of one layer, and `control` is the interpreter of a copy of the base's
+    that commit, or the commit `head` is. `changed` is the value of `--changed`, which leaves out layers that the diff
+    does not touch. `sides` are two settings of one layer, and `control` is the interpreter of a copy of the base's
     environment. Timing ends after this number of `minutes`.
     """
 
@@ -131,7 +131,7 @@ def measure_comparison(
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
         console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})", highlight=False)
-        choice = choice_sentences(opened.properties, request.ref, str(request.changed))
+        choice = choice_sentences(opened.properties, request.ref, request.changed)
         console.out("\n".join([*choice, *versions_sentences(opened.properties)]), highlight=False)
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
@@ -163,13 +163,13 @@ def measure_comparison(
     return comparison, {**opened.properties, "torch": str(machines[1]["torch"].get("version"))}, opened.lacking
 
 
-def explain_slower(comparison: Comparison, sides: Sides, out: Path) -> Iterator[Explanation | str]:
+def explain_slower(comparison: Comparison, sides: Sides, out: Path) -> Iterator[Explanation]:
     """Where each confirmed slower pair differs. All timing has ended by now, and each call has its own process."""
     for number, one in enumerate(comparison.compared, start=1):
         if one.verdict is Verdict.WORSE and comparison.control == HELD:
             base = "base", f"{number}_base", sides.base, one.base
             head = "head", f"{number}_head", sides.head, one.head
-            yield trace_pair(f"Where to look, head less base: {pair_label(one.head)}", (base, head), out)
+            yield trace_pair(f"Where to look, head compared with base: {pair_label(one.head)}", (base, head), out)
 
 
 # The files of a comparison: its settings, its blocks, and its result, which it has only once it has ended.
@@ -205,18 +205,31 @@ def _begin(
         found += [f"{impl} was changed in {', '.join(files)}"] if files else []
     if found:
         raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")
-    return read_rows(out / BLOCKS)
+    return read_rows(out / BLOCKS, lambda _, row: is_block_row(row))
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there."""
+def read_rows(path: Path, is_valid: Callable[[int, Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+    """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there.
+
+    Raises UsageError for a damaged row, and for one that is not `is_valid`, given its position.
+    """
     if not path.exists():
         return []
     text = path.read_bytes()
     complete = text[: text.rfind(b"\n") + 1]
     if complete != text:
         path.write_bytes(complete)
-    return [json.loads(line) for line in complete.splitlines()]
+    rows = []
+    for number, line in enumerate(complete.splitlines()):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or not is_valid(number, row):
+            what = "the row is damaged, or of another version of the harness"
+            raise UsageError(f"{path}, line {number + 1}: {what}: name a new directory")
+        rows.append(row)
+    return rows
 
 
 def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
@@ -340,11 +353,9 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
         if lacking is not None:
             found.lacking.append(lacking)
             continue
-        file = base.values["file"] or "a module without a file"
-        if not Path(file).resolve().is_relative_to(tree.at):
-            raise UsageError(
-                f"impl '{impl}' is from {file}, which is not of this repository: both sides would be the same"
-            )
+        if not is_of_checkout(impl, base, tree):
+            found.lacking.append(_new_layer(impl, str(request.ref)))
+            continue
         for session, seen in ((found.base, base.values), (found.head, head.values)):
             own = layer_lookup.is_foreign(impl)
             described = Traits(seen["family"], seen["has_heads"], seen["files"])
@@ -370,10 +381,38 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
     if base.ok:
         return None
     if is_absent(impl, str(base.reason)):
-        why = f"the layer does not exist at {ref}: there is nothing to compare it with"
-        return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
+        return _new_layer(impl, ref)
     why = f"the layer cannot be imported at {ref}, so there is nothing to compare it with ({base.reason})"
     return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", why)
+
+
+def _new_layer(impl: str, ref: str) -> Outcome:
+    why = f"the layer does not exist at {ref}: there is nothing to compare it with"
+    return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
+
+
+def is_of_checkout(impl: str, described: TrialOutcome, tree: Worktree) -> bool:
+    """Whether the layer that a trial described is from the checkout. If not, the commit lacks it.
+
+    An editable install then finds the layer in the working tree. Raises UsageError for a layer from anywhere else, and
+    if the commit has the layer's file, but the file of the working tree was imported.
+    """
+    file = described.values.get("file")
+    place = Path(file).resolve() if file else None
+    if place is not None and place.is_relative_to(tree.at):
+        return True
+    there = tree.counterpart(place) if place is not None else None
+    if there is None:
+        source = file or "a module without a file"
+        raise UsageError(
+            f"impl '{impl}' is from {source}, which is not of this repository: it would be the same at all commits"
+        )
+    if there.exists():
+        raise UsageError(
+            f"impl '{impl}' is from {file} even for {tree.commit[:10]}: put the directory that holds its package on "
+            "PYTHONPATH"
+        )
+    return False
 
 
 def is_absent(impl: str, reason: str) -> bool:

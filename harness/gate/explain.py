@@ -14,7 +14,7 @@ from harness.measure.executor import Executor
 from harness.report.document import Part, Section, Sentence, Table
 from harness.sweep_axes import Case
 
-TRACE = "trace_{}.json.gz"
+_TRACE = "trace_{}.json.gz"
 # Operations with a smaller share of the time on both sides are not listed.
 _LEAST_SHARE = 0.005
 _ESTIMATES = (
@@ -31,6 +31,14 @@ class Total(NamedTuple):
     bytes: int = 0
     places: Mapping[str, int] = {}
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Calls, FLOPs and bytes, with unknown FLOPs as 0."""
+        return self.calls, self.flops or 0, self.bytes
+
+
+Group = tuple[str, str, str]
+
 
 @dataclass(frozen=True)
 class TracedCall:
@@ -44,7 +52,7 @@ class TracedCall:
 
     name: str
     operations: Mapping[str, Total]
-    tensors: Mapping[tuple[str, str, str], tuple[int, int]]
+    tensors: Mapping[Group, tuple[int, int]]
     shares: Mapping[str, float]
     unknown: Sequence[str] = ()
 
@@ -58,6 +66,18 @@ class TracedCall:
             dict(values["shares"]),
             values["unknown"],
         )
+
+    def operation(self, name: str) -> Total:
+        """The operation's total, of zeros if the call lacks it."""
+        return self.operations.get(name, Total())
+
+    def tensor(self, group: Group) -> tuple[int, int]:
+        """Number and bytes of the group's tensors, both 0 if the call lacks it."""
+        return self.tensors.get(group, (0, 0))
+
+    def share(self, name: str) -> float:
+        """The estimated share of the operation, 0 if the call lacks it."""
+        return self.shares.get(name, 0.0)
 
     @property
     def total(self) -> Total:
@@ -81,15 +101,22 @@ class Explanation:
     """The differences between the calls of sides A and B.
 
     `operations` are the names of the operations that differ, and `tensors` the groups, the largest difference first.
-    `files` are the Chrome traces of A and B.
+    `files` are the Chrome traces of A and B. `failure` says why a side could not be traced; nothing else is then known.
     """
 
     title: str
     a: TracedCall
     b: TracedCall
     operations: Sequence[str]
-    tensors: Sequence[tuple[str, str, str]]
+    tensors: Sequence[Group]
     files: tuple[str, str] = ("", "")
+    failure: str = ""
+
+    @classmethod
+    def failed(cls, title: str, failure: str) -> "Explanation":
+        """What is left if a side cannot be traced: the reason."""
+        nothing = TracedCall("", {}, {}, {})
+        return cls(title, nothing, nothing, (), (), failure=failure)
 
     @property
     def is_observed(self) -> bool:
@@ -103,6 +130,9 @@ class Explanation:
 
     def parts(self, brief: bool = False) -> Iterator[Table | str]:
         """Tables and sentences: all of them, or the few rows that matter on a terminal."""
+        if self.failure:
+            yield self.failure
+            return
         for side in (self.a, self.b):
             yield from (f"{side.name}: {line}." for line in side.unknown)
         if self.is_observed and self.differs:
@@ -112,6 +142,7 @@ class Explanation:
                 f"Nothing exact differs between {self.a.name} and {self.b.name}: the same operations, as often, with "
                 "the same FLOPs, bytes and tensors at the peak. Look at the shares of time below."
             )
+        # Where operations differ, their table has shares already. A line for each side is enough beside it.
         if brief and self.operations:
             yield from map(_largest_shares, (self.a, self.b))
         else:
@@ -122,11 +153,15 @@ class Explanation:
 
     def section(self, brief: bool = False) -> Section:
         """The parts under their title, for Markdown."""
+        if self.failure:
+            return Section("", [Sentence(self.failure)])
         parts: list[Part] = [Sentence(part) if isinstance(part, str) else part for part in self.parts(brief)]
         return Section(self.title, parts)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything with all digits, for JSON. Each pair has the value of A, then that of B."""
+        if self.failure:
+            return {"title": self.title, "failure": self.failure}
         sides, totals = (self.a, self.b), (self.a.total, self.b.total)
         return {
             "title": self.title,
@@ -137,23 +172,20 @@ class Explanation:
             "operations": [
                 {
                     "operation": name,
-                    **{
-                        field: [getattr(side.operations.get(name, Total()), field) for side in sides]
-                        for field in Total._fields
-                    },
-                    "estimated_share": [side.shares.get(name, 0.0) for side in sides],
+                    **{field: [getattr(side.operation(name), field) for side in sides] for field in Total._fields},
+                    "estimated_share": [side.share(name) for side in sides],
                 }
                 for name in self.operations
             ],
             "tensors_at_peak": [
                 {
                     **dict(zip(("operation", "shape", "dtype"), group, strict=True)),
-                    "number": [side.tensors.get(group, (0, 0))[0] for side in sides],
-                    "bytes": [side.tensors.get(group, (0, 0))[1] for side in sides],
+                    "number": [side.tensor(group)[0] for side in sides],
+                    "bytes": [side.tensor(group)[1] for side in sides],
                 }
                 for group in self.tensors
             ],
-            "estimated_shares": {name: [side.shares.get(name, 0.0) for side in sides] for name in self._by_share},
+            "estimated_shares": {name: [side.share(name) for side in sides] for name in self._by_share},
             "unknown": [list(side.unknown) for side in sides],
             "chrome_traces": list(self.files),
         }
@@ -165,7 +197,7 @@ class Explanation:
     @property
     def _by_share(self) -> list[str]:
         names = dict.fromkeys((*self.a.shares, *self.b.shares))
-        largest = {name: max(self.a.shares.get(name, 0.0), self.b.shares.get(name, 0.0)) for name in names}
+        largest = {name: max(self.a.share(name), self.b.share(name)) for name in names}
         return sorted((name for name in names if largest[name] >= _LEAST_SHARE), key=lambda name: -largest[name])
 
     def _differences(self, brief: bool) -> Iterator[Table | str]:
@@ -174,9 +206,7 @@ class Explanation:
         rows = [self._operation_row(name) for name in self.operations[:most]]
         totals = self._cells("all operations", self.a.total, self.b.total)
         if rows:
-            yield Table(
-                columns, [*rows, (*totals, "", "")], title=self.title, about=f"{self.b.name} less {self.a.name}"
-            )
+            yield Table(columns, [*rows, (*totals, "", "")], title=self.title)
         yield from _more(len(self.operations) - most, "operations differ")
         if self._same:
             yield f"{self._same} {'operations are' if self._same > 1 else 'operation is'} the same on both sides."
@@ -187,12 +217,12 @@ class Explanation:
         yield from _more(len(self.tensors) - most, "groups of tensors differ")
 
     def _operation_row(self, name: str) -> tuple[str, ...]:
-        a, b = self.a.operations.get(name, Total()), self.b.operations.get(name, Total())
+        a, b = self.a.operation(name), self.b.operation(name)
         # Of the side that calls the operation more often, the lines with the most additional calls.
         more, less = (b, a) if b.calls >= a.calls else (a, b)
         places = sorted(more.places, key=lambda place: less.places.get(place, 0) - more.places[place])
         where = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}" if places else ""
-        shares = [formatting.share(side.shares.get(name, 0.0)) for side in (self.a, self.b)]
+        shares = [formatting.share(side.share(name)) for side in (self.a, self.b)]
         return (*self._cells(_short(name), a, b), " → ".join(shares), where)
 
     def _cells(self, name: str, a: Total, b: Total) -> tuple[str, ...]:
@@ -200,8 +230,8 @@ class Explanation:
         flops = "unknown" if a.flops is None or b.flops is None else _change(a.flops, b.flops, formatting.count)
         return name, calls, flops, _change(a.bytes, b.bytes, formatting.size)
 
-    def _tensor_row(self, group: tuple[str, str, str]) -> tuple[str, ...]:
-        a, b = (side.tensors.get(group, (0, 0)) for side in (self.a, self.b))
+    def _tensor_row(self, group: Group) -> tuple[str, ...]:
+        a, b = self.a.tensor(group), self.b.tensor(group)
         number = f"{a[0]:,} → {b[0]:,}" if a[0] != b[0] else f"{a[0]:,}"
         return _short(group[0]), *group[1:], number, _change(a[1], b[1], formatting.size)
 
@@ -211,57 +241,56 @@ class Explanation:
         if self.a.name == self.b.name:
             columns = {"share of the time, estimated": "", "first": "n", "second": "n"}
         names = self._by_share[: _FEW_SHARES if brief else None]
-        rows = [(_short(name), *(formatting.share(side.shares.get(name, 0.0)) for side in sides)) for name in names]
+        rows = [(_short(name), *(formatting.share(side.share(name)) for side in sides)) for name in names]
         return Table(columns, rows)
 
 
 def difference(title: str, a: TracedCall, b: TracedCall, files: tuple[str, str] = ("", "")) -> Explanation:
-    """Compare two traced calls: B less A.
+    """Compare two traced calls, B with A.
 
-    Operations are sorted by how much of all calls, FLOPs and bytes their difference is; views come last. If a side
-    could not be observed, no operation counts as a difference.
+    Sort operations by the share of all calls, FLOPs and bytes that their difference makes up; views come last. If a
+    side could not be observed, no operation counts as a difference.
     """
     if not (a.operations and b.operations):
         return Explanation(title, a, b, (), (), files)
-    wholes = [max(one or 0 for one in pair) or 1 for pair in zip(a.total[:3], b.total[:3], strict=True)]
-    nothing = Total()[:3]
+    all_counts = [max(was, now) or 1 for was, now in zip(a.total.counts, b.total.counts, strict=True)]
 
-    def weight(name: str) -> tuple[bool, float]:
-        was, now = a.operations.get(name, nothing)[:3], b.operations.get(name, nothing)[:3]
+    def importance(name: str) -> tuple[bool, float]:
+        before, after = a.operation(name).counts, b.operation(name).counts
         # A view neither computes nor moves anything.
-        is_view = not (any(was[1:]) or any(now[1:]))
-        parts = (abs((y or 0) - (x or 0)) / whole for x, y, whole in zip(was, now, wholes, strict=True))
-        return not is_view, sum(parts)
+        is_view = not (any(before[1:]) or any(after[1:]))
+        shares = (abs(now - was) / all_of_it for was, now, all_of_it in zip(before, after, all_counts, strict=True))
+        return not is_view, sum(shares)
 
-    names = [
-        name
-        for name in sorted({*a.operations, *b.operations})
-        if a.operations.get(name, nothing)[:3] != b.operations.get(name, nothing)[:3]
-    ]
-    groups = [group for group in sorted({*a.tensors, *b.tensors}) if a.tensors.get(group) != b.tensors.get(group)]
+    def exact(side: TracedCall, name: str) -> tuple[int, int | None, int]:
+        one = side.operation(name)
+        return one.calls, one.flops, one.bytes
 
-    def more_bytes(group: tuple[str, str, str]) -> int:
-        return abs(b.tensors.get(group, (0, 0))[1] - a.tensors.get(group, (0, 0))[1])
+    def more_bytes(group: Group) -> int:
+        return abs(b.tensor(group)[1] - a.tensor(group)[1])
 
-    by_weight = sorted(names, key=weight, reverse=True)
-    return Explanation(title, a, b, by_weight, sorted(groups, key=more_bytes, reverse=True), files)
+    names = [name for name in sorted({*a.operations, *b.operations}) if exact(a, name) != exact(b, name)]
+    groups = [group for group in sorted({*a.tensors, *b.tensors}) if a.tensor(group) != b.tensor(group)]
+    by_importance = sorted(names, key=importance, reverse=True)
+    return Explanation(title, a, b, by_importance, sorted(groups, key=more_bytes, reverse=True), files)
 
 
 def trace_pair(
     title: str,
     sides: Sequence[tuple[str, str, Executor, Case]],
     directory: Path,
-) -> Explanation | str:
+) -> Explanation:
     """Trace a call of each side in a process of its own, and write the Chrome traces to `directory`.
 
-    A side has its name, the name in its file, its executor and its case. Return a sentence if one cannot be traced.
+    A side has its name, the name in its file, its executor and its case.
     """
     calls, files = [], []
     for name, file, executor, case in sides:
-        files.append(TRACE.format(file))
+        files.append(_TRACE.format(file))
         outcome = executor.ask("trace", case, {"chrome": str((directory / files[-1]).absolute())})
         if not outcome.ok:
-            return f"{name} could not be traced: {outcome.status}: {outcome.reason}."
+            why = f"{name} could not be traced: {outcome.status}: {outcome.reason}."
+            return Explanation.failed(title, why)
         calls.append(TracedCall.of(name, outcome.values))
     return difference(title, calls[0], calls[1], (files[0], files[1]))
 

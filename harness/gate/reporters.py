@@ -33,7 +33,7 @@ _ELEMENT = {Verdict.WORSE: "failure", Verdict.UNMEASURED: "error", Verdict.UNDEC
 _COUNT = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 # GitHub limits a job summary to one mebibyte and a comment to 65,536 characters. The JSON file holds all outcomes.
 _MOST = 100
-_MOST_EXPLAINED = 5  # in all rows; of further cases, a few rows
+_MOST_EXPLAINED = 5  # Explanations with all rows; later ones have a few.
 _COLUMNS = dict.fromkeys(("verdict", "layer and size", "quantity", "was", "is", "why"), "")
 
 
@@ -50,7 +50,7 @@ class GateReport:
     outcomes: Sequence[Outcome]
     remarks: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
-    explanations: Sequence[Explanation | str] = ()
+    explanations: Sequence[Explanation] = ()
     nothing_due: bool = False
 
     @property
@@ -81,7 +81,7 @@ class GateReport:
             "properties": dict(self.properties),
             "remarks": list(self.remarks),
             "outcomes": [asdict(one) | {"verdict": one.verdict.outcome} for one in ordered_outcomes(self.outcomes)],
-            "explanations": [one if isinstance(one, str) else one.as_dict() for one in self.explanations],
+            "explanations": [one.as_dict() for one in self.explanations],
         }
         # A lone surrogate, from a path that is not UTF-8, stays an escape sequence.
         return json.dumps(found, indent=1, ensure_ascii=True) + "\n"
@@ -115,11 +115,10 @@ class GateReport:
 
     def as_markdown(self) -> str:
         """The outcomes as Markdown for a job summary or a pull request: problems first, passed outcomes folded away."""
-        wanting, passed = self._wanting(), [one for one in self.outcomes if one.verdict is Verdict.EQUIVALENT]
+        wanting, passed = self._not_passed(), [one for one in self.outcomes if one.verdict is Verdict.EQUIVALENT]
         counted = Sentence(counted_outcomes(self.outcomes), "lede")
         explained: list[Part] = [
-            Sentence(one) if isinstance(one, str) else one.section(brief=number >= _MOST_EXPLAINED)
-            for number, one in enumerate(self.explanations)
+            one.section(brief=number >= _MOST_EXPLAINED) for number, one in enumerate(self.explanations)
         ]
         text = markdown(Section(self.title, [counted, *_listed(wanting), self.remarks, *explained]), level=2)
         if passed:
@@ -130,13 +129,13 @@ class GateReport:
 
     def show(self, console: Console) -> None:
         """Print what did not pass, one row per impl, quantity and verdict, then the remarks and the counts."""
-        groups = alike_outcomes(self._wanting())
+        groups = alike_outcomes(self._not_passed())
         columns = dict.fromkeys(("verdict", "layer", "quantity", "why"), "")
         table = Table(columns, [_outcome_row(group) for group in groups], title=self.title)
         counted = f"{self.title}: {counted_outcomes(self.outcomes)}."
         show([*([table] if groups else []), *self.remarks, counted], console)
 
-    def _wanting(self) -> list[Outcome]:
+    def _not_passed(self) -> list[Outcome]:
         return [one for one in ordered_outcomes(self.outcomes) if one.verdict is not Verdict.EQUIVALENT]
 
     def publish(self, options: argparse.Namespace) -> None:
@@ -232,7 +231,7 @@ def show_comparison(title: str, comparison: Comparison, console: Console) -> Non
     """
     columns = {"head": "", "time, 95 % interval": "", "detectable": "n", "memory": "", "flops": ""}
     table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
-    explained = ([one] if isinstance(one, str) else one.parts(brief=True) for one in comparison.explanations)
+    explained = (one.parts(brief=True) for one in comparison.explanations)
     show([table, *comparison_sentences(comparison), *chain.from_iterable(explained)], console)
 
 
@@ -262,7 +261,7 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
         if control.differs:
             yield (
                 f"The A/A control failed: {pair_label(case)}, measured against itself, came out "
-                f"{ratio_text(control.evidence)}. Nothing is concluded of time: measure again when the machine is "
+                f"{ratio_text(control.evidence)}. Nothing is concluded about time: measure again when the machine is "
                 "quiet."
             )
     if comparison.control == HELD:
@@ -273,5 +272,5 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
         ratio, lo, hi = max(known)
         yield (
             f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
-            f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, and no ratio."
+            f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, so no ratio changes."
         )

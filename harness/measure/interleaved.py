@@ -310,6 +310,12 @@ class _Timer(Host):
 _KEY = ("base", "head", "control", "stage", "round")
 
 
+def is_block_row(row: Mapping[str, Any]) -> bool:
+    """Whether a stored row has all that continuing a comparison needs."""
+    found = ("failure",) if "failure" in row else ("log_ratio", "order", "min_s")
+    return all(name in row for name in (*_KEY, "generation", "used_s", "took_s", *found))
+
+
 def _row(block: Block) -> dict[str, Any]:
     return {
         "log_ratio": round(block.log_ratio, 6),

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli.commands import main
+from harness.errors import UsageError
 from harness.gate import bisect as bisection
+from harness.gate.compared_sides import read_rows
 from harness.measure.interleaved import Block, Side, Timing
 from tests.cli.test_compare import LAYER
 
@@ -65,6 +67,33 @@ def test_identical_commits_have_no_difference(capsys: pytest.CaptureFixture) -> 
 
 
 @pytest.mark.slow
+def test_a_commit_that_lacks_the_layer_is_skipped_and_as_an_end_it_is_3(capsys: pytest.CaptureFixture) -> None:
+    git("config", "user.name", "A")
+    git("config", "user.email", "a@example.org")
+    commit(LAYER.format(products=4), "first")
+    git("mv", "bisected_layer.py", "moved.py")
+    git("commit", "-m", "moved away")
+    git("mv", "moved.py", "bisected_layer.py")
+    git("commit", "-m", "moved back")
+    commit(LAYER.format(products=6), "more")
+    assert main(["bisect", "HEAD~3..HEAD", *TINY, "out=found"]) == 0
+    out = capsys.readouterr().out
+    assert "(moved away): the commit lacks the layer" in out
+    assert "(more)." in out
+    assert "ModuleNotFoundError" not in Path("found/bisect.jsonl").read_text()
+    assert main(["bisect", "HEAD~2..HEAD", *TINY, "out=end"]) == 3
+    assert "(moved away): the commit lacks the layer: name another end of the range" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("row", ["not json", "[]", '{"key": "facts 1"}', '{"key": "blocks 1 2 0", "log_ratio": 0.1}'])
+def test_a_damaged_row_is_named_with_its_file_and_line(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "bisect.jsonl"
+    path.write_text(f'{{"settings": {{}}, "machine": {{}}}}\n{row}\n')
+    with pytest.raises(UsageError, match=r"bisect\.jsonl, line 2: .* name a new directory"):
+        read_rows(path, bisection._is_row)
+
+
+@pytest.mark.slow
 def test_an_end_that_does_not_import_is_3(capsys: pytest.CaptureFixture) -> None:
     commit("import not_installed\n", "broken")
     commit(LAYER.format(products=4), "whole")
@@ -104,7 +133,9 @@ def test_a_layer_of_an_installed_package_is_an_error(capsys: pytest.CaptureFixtu
     for number in range(2):
         commit(LAYER.format(products=4), f"commit {number}")
     assert main(["bisect", "HEAD~1..HEAD", "impl=torch.nn:Identity", *TINY[1:]]) == 2
-    assert "impl 'torch.nn:Identity' is not of this repository: all commits would be" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "impl 'torch.nn:Identity' is from " in err
+    assert "which is not of this repository: it would be the same at all commits" in err
     assert len(git("worktree", "list").splitlines()) == 1
 
 

@@ -11,6 +11,9 @@ import pytest
 from cli.test_bisect import git
 
 from harness.cli.commands import main
+from harness.cli.explain import _one_case
+from harness.config import compose
+from harness.errors import UsageError
 from harness.worktree import has_uncommitted_changes
 
 N, D = 64, 16
@@ -130,9 +133,27 @@ def test_two_commits_are_explained_and_the_working_tree_as_it_is(capsys: pytest.
         assert message in capsys.readouterr().err
     git("branch", "rnn.torch")
     assert main(["explain", ".", "rnn.torch", "impl=explained_layers:Plain", *SIZES[:-1], "out=other"]) == 2
-    assert "'rnn.torch' is a layer and a commit: write refs/heads/rnn.torch" in capsys.readouterr().err
+    assert "'rnn.torch' is a layer and a commit. For the commit, type its hash, " in capsys.readouterr().err
     assert main(["explain", "HEAD", "rnn.torch", *SIZES[:-1], "out=other"]) == 2
     assert "'HEAD' is a commit: name the layer" in capsys.readouterr().err
+
+
+def test_an_axis_that_is_left_out_has_its_largest_default_value(tmp_path: Path) -> None:
+    (tmp_path / "preset").mkdir()
+    (tmp_path / "preset" / "falling.yaml").write_text("# @package _global_\nseq_len: [128, 64]\n")
+    _, case = _one_case(["impl=rnn.torch"], None)
+    assert case.seq_len == max(compose(["impl=rnn.torch"]).axes["seq_len"])
+    with pytest.raises(UsageError, match="give one value of seq_len"):
+        _one_case(["impl=rnn.torch", "preset=falling"], tmp_path)
+
+
+def test_a_commit_without_the_layer_is_an_error(capsys: pytest.CaptureFixture) -> None:
+    git("init", "-b", "main")
+    git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--allow-empty", "-m", "empty")
+    git("add", ".")
+    assert main(["explain", "HEAD", ".", "impl=explained_layers:Plain", *SIZES]) == 2
+    assert "HEAD: impl 'explained_layers:Plain': ModuleNotFoundError" in capsys.readouterr().err
+    assert not Path("found").exists()
 
 
 def test_a_layer_that_raises_is_a_sentence_and_status_3(capsys: pytest.CaptureFixture) -> None:

@@ -36,7 +36,7 @@ def rows(explanation: Explanation, table: int = 0) -> list[list[str]]:
 
 def test_an_additional_product_has_its_calls_its_flops_to_the_last_digit_and_its_line() -> None:
     more = call("B", mm=Total(3, 3000, 1200, {"a.py:1": 2, "a.py:7": 1}))
-    found = difference("B less A", call("A"), more)
+    found = difference("B compared with A", call("A"), more)
     product, total = rows(found)
     assert product == ["mm", "2 → 3", "+1,000", "+400 B", "75 % → 75 %", "a.py:7 and 1 more"]
     assert total == ["all operations", "7 → 8", "+1,000", "+400 B", "", ""]
@@ -108,9 +108,11 @@ def test_slower_pairs_alone_are_explained_and_none_after_a_failed_control(runner
 
 
 def test_an_explanation_or_why_there_is_none_is_in_every_form_of_the_result() -> None:
-    given = ("head could not be traced: oom: out of memory.", difference("Where to look", call("A"), call("B")))
+    failed = Explanation.failed("Where to look", "head could not be traced: oom: out of memory.")
+    given = (failed, difference("Where to look", call("A"), call("B")))
     report = GateReport("compare", [], explanations=given)
     assert json.loads(report.as_json())["explanations"][1]["same_operations"] == 3
+    assert json.loads(report.as_json())["explanations"][0]["failure"].startswith("head could not be traced")
     screen = StringIO()
     show_comparison("title", replace(comparison([blocks(1.0)]), explanations=given), Console(file=screen, width=150))
     for text in (report.as_markdown(), screen.getvalue()):

@@ -171,19 +171,22 @@ def _place() -> str:
     return "backward"
 
 
-def observed_operations(work: Workload) -> dict[str, Any]:
-    """Return `operations`, `tensors` at the peak, and `unknown`: what is not known of them. No profiler runs."""
+def observed_operations(work: Workload, unknown: list[str]) -> dict[str, Any]:
+    """Return `operations`, and `tensors` at the peak. No profiler runs.
+
+    `unknown` gets reasons why a count is missing.
+    """
     storages = LiveStorages()
     flops = Flops(getattr(type(work.layer), "kernels", None))
     totals, written = OperationTotals(storages, flops), UntrackedWrites(storages)
     _, leaves, outputs = observe_call(work, storages, (totals.add, written.add, storages.add))
     known = [*leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
-    unknown = [f"FLOPs of {name}: it has no formula; the layer's `kernels` may give one" for name in flops.unknown]
+    unknown += [f"FLOPs of {name}: it has no formula; the layer's `kernels` may give one" for name in flops.unknown]
     if compilation.graphs() > 0:
         unknown.append("operations: the layer is compiled, and runs uncompiled while its operations are observed")
     elif hidden := hidden_part(flops, written.past_torch(known, outputs)):
         unknown.append(f"operations: {hidden}")
-    return {"operations": totals.rows(), "tensors": storages.at_peak(), "unknown": unknown}
+    return {"operations": totals.rows(), "tensors": storages.at_peak()}
 
 
 # Calls to profile: a single one may be disturbed. One long call is enough.
@@ -237,7 +240,7 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     work.sync()
     work.forget()
     unknown: list[str] = []
-    exact = told(lambda: observed_operations(work), "operations", unknown)
+    exact = told(lambda: observed_operations(work, unknown), "operations", unknown)
     work.forget()
     shares = profiled_shares(work, case.device, Path(chrome))
-    return {**(exact or {"operations": [], "tensors": [], "unknown": unknown}), "shares": shares}
+    return {**(exact or {"operations": [], "tensors": []}), "unknown": unknown, "shares": shares}
