@@ -23,9 +23,8 @@ from harness.analysis.fitted_laws import fit_laws
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.gate.baseline import FindingId
-from harness.gate.compared_sides import is_absent, session_of_side
+from harness.gate.compared_sides import is_absent, is_of_checkout, session_of_side
 from harness.gate.history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
-from harness.layer_files import INSTALLED
 from harness.machine import kind_of_machine, versions_text
 from harness.measure.expected_time import kinds_of
 from harness.measure.fork_client import Runtime
@@ -131,25 +130,16 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
     has_heads: dict[str, bool] = {}
     for impl in config.axes["impl"]:
         described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
-        file = described.values.get("file")
         if not described.ok:
             absent = is_absent(impl, str(described.reason))
             opened.layers[impl] = ABSENT if absent else f"{described.status}: {described.reason}"
-        elif file and Path(file).resolve().is_relative_to(tree.at):
+        elif is_of_checkout(impl, described, tree):
             own = layer_lookup.is_foreign(impl)
             has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
-        elif file and _is_of_working_tree(Path(file).resolve(), tree):
-            # The import fell back to the working tree, so the commit lacks the file.
-            opened.layers[impl] = ABSENT
         else:
-            raise UsageError(f"impl '{impl}' is not of this repository: all commits would be the same")
+            opened.layers[impl] = ABSENT
     axes = {**config.axes, "impl": tuple(has_heads)}
     opened.cases = list(grid(axes, has_heads.__getitem__, config.points)) if has_heads else []
-
-
-def _is_of_working_tree(file: Path, tree: Worktree) -> bool:
-    """Whether the repository itself holds the file, and not a package installed in an environment inside it."""
-    return file.is_relative_to(tree.top) and set(INSTALLED).isdisjoint(file.relative_to(tree.top).parts)
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:

@@ -188,7 +188,7 @@ def test_a_layer_that_one_side_cannot_measure_is_no_pass_and_one_that_is_new_is_
 @pytest.mark.parametrize(
     ("impl", "ref", "message"),
     [
-        ("planted:Identity", "HEAD", "not of this repository: both sides would be the same"),
+        ("planted:Identity", "HEAD", "not of this repository: it would be the same at all commits"),
         ("compared_layer:Layer", "absent", "git knows no such commit"),
         ("compared_layer:Layer", "--help", "git knows no such commit"),
         ("absent_layer:Layer", "HEAD", "No module named 'absent_layer'"),
