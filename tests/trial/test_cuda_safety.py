@@ -118,7 +118,7 @@ def test_memory_that_runs_out_while_a_layer_is_watched_leaves_facts_unknown_and_
     def take() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 69.00 GiB.")
 
-    assert collect._told(take, "flops", unknown) is None
+    assert collect.told(take, "flops", unknown) is None
     assert unknown == ["flops: out of memory while the layer was watched, where it runs uncompiled"]
 
 
