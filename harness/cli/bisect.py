@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -69,7 +70,7 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
 
     for fact, change in found.facts.items():
         again = "; it changes again later" if change.returns else ""
-        say(f"{FACT_NAMES[fact]} change from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
+        say(f"{FACT_NAMES[fact]}: from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
     if found.failure:
         say(f"not measurable: {found.failure}")
         return CASES_FAILED
@@ -87,7 +88,7 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
         return CASES_FAILED
     if answer is None:
         return DONE
-    table = Table("commit", "subject", "probability")
+    table = Table("commit", "subject", "probability", box=box.SIMPLE_HEAD)
     for one in sorted(answer.candidates, key=lambda one: -one.probability)[:_MOST_SHOWN]:
         commit = request.commits[one.last]
         table.add_row(commit.hash[:10], Text(commit.subject), f"{one.probability:.2f}")

@@ -302,7 +302,8 @@ def _more(number: int, what: str) -> Iterator[str]:
 
 def _largest_shares(side: TracedCall) -> str:
     largest = sorted(side.shares.items(), key=lambda one: -one[1])[:_FEW_SHARES]
-    return f"Most of {side.name}'s time: {', '.join(f'{_short(name)} {formatting.share(of)}' for name, of in largest)}."
+    shares = ", ".join(f"{_short(name)} {formatting.share(of)}" for name, of in largest)
+    return f"Most of the time of {side.name}: {shares}."
 
 
 def _short(name: str) -> str:

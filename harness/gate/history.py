@@ -22,6 +22,7 @@ from harness import layer_lookup
 from harness.analysis.fitted_laws import fit_laws
 from harness.config import SweepConfig
 from harness.errors import UsageError
+from harness.formatting import duration
 from harness.gate.baseline import FindingId
 from harness.gate.compared_sides import is_absent, is_of_checkout, session_of_side
 from harness.gate.history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
@@ -62,11 +63,12 @@ def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) ->
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-history-")))
         anchor: _OpenCommit | None = None
+        missing = [*dict.fromkeys(one for one in request.commits if writer.history.find(one.hash) is None)]
         for commit in request.commits:
-            name = f"{commit.hash[:10]} ({commit.subject})"
-            if writer.history.find(commit.hash) is not None:
-                tell(f"{name}: skipped, it has a line already")
-                continue
+            if commit not in missing:
+                tell(f"{commit.name}: skipped, it has a line already")
+        began = time.monotonic()
+        for number, commit in enumerate(missing, 1):
             if not request.exact and anchor is None:
                 anchor = stack.enter_context(_open_commit(request.config, request.anchor, scratch))
                 if anchor.reason or not anchor.cases:
@@ -75,7 +77,9 @@ def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) ->
             with _open_commit(request.config, commit.hash, scratch) as opened:
                 line = _measured(request, commit, opened, anchor)
             writer.append(line)
-            tell(f"{name}: {_summary(line)}")
+            left_s = (len(missing) - number) * (time.monotonic() - began) / number
+            left = f", {duration(left_s)} left" if left_s else ""
+            tell(f"{number} of {len(missing)}{left}: {commit.name}: {_summary(line)}")
 
 
 def compare_directly(

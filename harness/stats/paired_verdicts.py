@@ -327,12 +327,11 @@ def _verdict(
     if shown.p_equivalent <= rules.alpha:
         return Verdict.EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
     number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
-    if blocks.given_up:
-        return (
-            Verdict.UNDECIDED,
-            f"given up after {number}: a decision was unlikely in the time left; allow more minutes=",
-        )
-    return (
-        Verdict.UNDECIDED,
-        f"after {number}, neither a change beyond {100 * rules.threshold:g} % nor equivalence is certain",
-    )
+    likely = "; probably slower" if shown.lo > 1 else "; probably faster" if shown.hi < 1 else ""
+    if not blocks.given_up:
+        sure = f"neither a change beyond {100 * rules.threshold:g} % nor equivalence is certain"
+        return Verdict.UNDECIDED, f"after {number}, {sure}{likely}; allow more blocks="
+    why = "a decision was unlikely in the time left"
+    if shown.blocks < rules.fewest_blocks:
+        why = f"the time does not suffice for a first decision at {rules.fewest_blocks}"
+    return Verdict.UNDECIDED, f"given up after {number}: {why}{likely}; allow more minutes="

@@ -47,7 +47,7 @@ def test_a_change_of_flops_is_found_without_a_clock(capsys: pytest.CaptureFixtur
     command = ["bisect", "HEAD~7..HEAD", *TINY, "out=found"]
     assert main(command) == 0
     out, err = capsys.readouterr()
-    assert "FLOPs change from" in out, err
+    assert "FLOPs: from" in out, err
     assert "(commit 5)." in out
     rows = Path("found/bisect.jsonl").read_text()
     assert "blocks" not in rows
