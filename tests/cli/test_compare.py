@@ -127,7 +127,7 @@ def test_a_working_tree_that_does_three_times_the_work_is_slower(
         assert row.verdict == "slower"
         assert row.ratio > 1.5
         assert row.blocks == 32  # 16, and 16 again
-        assert "Where to look, head less base: compared_layer:Layer" in out
+        assert "Where to look, head compared with base: compared_layer:Layer" in out
         (explained,) = json.loads(Path("found.json").read_text())["explanations"]
         (product,) = (one for one in explained["operations"] if one["operation"] == "aten::addmm")
         assert product["calls"] == [4, 12]

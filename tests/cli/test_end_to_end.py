@@ -104,7 +104,7 @@ def test_every_outcome_is_a_row_and_a_bad_one_is_an_exit_status(
     assert set(impossible.status) == {"unsupported"}
     assert set(impossible.reason) == {"d_model=16 is not divisible by num_heads=3"}
     said = " ".join(capsys.readouterr().out.split())
-    assert "killed: planted:KillsItself n=64 d=16 h=2 and 1 more: by SIGKILL" in said
+    assert "killed: planted:KillsItself n=64 d=16 h=2 and 1 more case: by SIGKILL" in said
 
 
 def test_verify_agrees_with_ours_and_what_lies_in_the_current_directory_does_not_stand_in_for_them_or_torch(

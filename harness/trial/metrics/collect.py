@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -174,13 +174,23 @@ class Observation:
     past_allocator: bool
 
 
-def observe_call(
-    work: Workload, storages: Storages, counts: Iterable[Callable[[Any], object]]
-) -> tuple[int, list[Tensor], list[Tensor]]:
+class ObservedCall(NamedTuple):
+    """The number of operations of one call, its leaves and its outputs.
+
+    `kept` holds what else the call has read, such as the tensors that a forward pass saved for a backward pass. Freed
+    memory would look like memory that was made outside torch during the call.
+    """
+
+    ops: int
+    leaves: list[Tensor]
+    outputs: list[Tensor]
+    kept: Any
+
+
+def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[Any], object]]) -> ObservedCall:
     """Call the workload once. Each of `counts` is called with every `Operation`.
 
-    Return the number of operations, the leaves and the outputs. Raises Unobservable, or whatever the layer raises
-    under observation.
+    Raises Unobservable, or whatever the layer raises under observation.
     """
     observer = Observer(storages, counts)
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
@@ -194,7 +204,7 @@ def observe_call(
         with observer:
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
-    return observer.ops, leaves, [*tensors_of(result), *gradients]
+    return ObservedCall(observer.ops, leaves, [*tensors_of(result), *gradients], (call, result))
 
 
 def trace_call(work: Workload) -> Observation:
@@ -205,16 +215,16 @@ def trace_call(work: Workload) -> Observation:
     traffic = Traffic(storages)
     written, fallback = UntrackedWrites(storages), Fallback()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add)
-    ops, leaves, outputs = observe_call(work, storages, counts)
-    given = [*leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
+    seen = observe_call(work, storages, counts)
+    given = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops=flops,
         depth=depth.longest,
-        ops=ops,
-        materialised_bytes=traffic.bytes(leaves, outputs),
-        output_bytes=sum(tensor.nbytes for tensor in outputs),
+        ops=seen.ops,
+        materialised_bytes=traffic.bytes(seen.leaves, seen.outputs),
+        output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
         fallback=fallback.reason,
-        past_torch=written.past_torch(given, outputs),
+        past_torch=written.past_torch(given, seen.outputs),
         past_allocator=written.somebody_elses,
     )
 
