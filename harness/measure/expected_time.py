@@ -108,8 +108,9 @@ def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, 
         for n in _SMALL_LENGTHS:
             at = replace(first, seq_len=n, num_heads=most_heads, batch_size=batch_size)
             facts = executor.ask("facts", at)
-            if facts.values.get("ops"):
-                small.append((at, facts.values))
+            if not facts.values.get("ops"):
+                break  # a layer that fails or hangs does so once
+            small.append((at, facts.values))
         if len(small) == len(_SMALL_LENGTHS):
             costs_of = costs_by_growth if layer_lookup.is_foreign(first.impl) else costs_by_claims
             found |= {case: costs_of(case, small) for case in of_setting}
