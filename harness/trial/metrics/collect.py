@@ -28,7 +28,7 @@ from harness.trial import compilation, environment, layer_protocol, peak_rates, 
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
-from harness.trial.workload import Unsupported, Workload, build, counted_tokens
+from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 # Requested bytes, not the blocks that served them: block sizes depend on what the allocator had available.
 _REQUESTED = "requested_bytes.all."
@@ -273,8 +273,9 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     sandbox.note_used()
     work.sync()
     if case.mode in ("forward", "train"):  # values are verified at a small n; at this n, check what can be checked
-        y = layer_protocol.check_output(y, work.x, case.d_model, layer_protocol.output_dtype(work.layer, case.dtype))
-        layer_protocol.check_finite(y, counted_tokens(work.layer, case))
+        dtype = layer_protocol.output_dtype(work.layer, case.dtype)
+        y = layer_protocol.check_output(y, work.x, output_shape(work.layer, case), dtype)
+        layer_protocol.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
     del y
     work.forget()
     traced, operations, blocks = allocator_peak(work.call, case.device)
@@ -291,7 +292,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
     seen: Observation | None = told(lambda: trace_call(work), what, unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
-    decodes = case.mode == "decode"
+    decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
     facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown)
     uncounted = foreign_allocator() if case.device == "cuda" else None
