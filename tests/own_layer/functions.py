@@ -1,6 +1,7 @@
 """Functions of a user: attention over queries, keys and values, and a scan whose inputs are described."""
 
 from functools import partial
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -58,7 +59,7 @@ decay.causal = True
 
 def packed_mean(x: Tensor, cu_seqlens: Tensor) -> Tensor:
     """The mean of the tokens before, within each sequence of a packed batch."""
-    parts = [x[a:b].cumsum(0) / torch.arange(1, b - a + 1)[:, None] for a, b in zip(cu_seqlens, cu_seqlens[1:])]
+    parts = [x[a:b].cumsum(0) / torch.arange(1, b - a + 1)[:, None] for a, b in pairwise(cu_seqlens)]
     return torch.cat(parts)
 
 
