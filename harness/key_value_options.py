@@ -20,6 +20,7 @@ from harness import background_process, layer_lookup
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.former_names import FORMER, complement, present
+from harness.layer_options import sorted_options
 from harness.sweep_axes import AXES, LETTERS
 from harness.synonyms import VALUES, our_point_values, our_values, whole_numbers
 
@@ -275,6 +276,8 @@ def _checked(axis: str, value: Any) -> Any:
         layer_lookup.check_name(str(value))
     if known.values and value not in known.values:
         raise UsageError(f"unknown {axis} '{value}'{did_you_mean(str(value), known.values)}")
+    if axis == "options":
+        return sorted_options(str(value))
     if known.type is str:
         return str(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

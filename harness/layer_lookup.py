@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import UsageError, did_you_mean
+from harness.layer_options import NO_OPTIONS, options_of
 from harness.layer_source import find_classes
 from harness.polynomial import Polynomial, constant, parse
 from harness.sweep_axes import AXES, LETTERS, SETTINGS, Case
@@ -362,7 +363,36 @@ def _values_of_letters(
             own = constant(number)
         value = getattr(at, axis.name, axis.default)
         values[letter] = own if value == axis.default else constant(value)
-    return values
+    return values | {letter: constant(value) for letter, value in own_letters(layer_class, at).items()}
+
+
+def own_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
+    """The axes that a layer declares, with their letters and defaults: `axes = {"window": ("w", 128)}`.
+
+    Raises UsageError for anything else, and for a letter that has another meaning.
+    """
+    stated = getattr(layer_class, "axes", {})
+    example = "it must be {'window': ('w', 128)}, a letter and a default for each"
+    if not isinstance(stated, Mapping):
+        raise UsageError(f"axes is {stated!r}: {example}")
+    found: dict[str, tuple[str, Any]] = {}
+    for name, one in stated.items():
+        if not (isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)):
+            raise UsageError(f"axes['{name}'] is {one!r}: {example}")
+        letter, taken = one[0], [*LETTERS, "D", *(letter for letter, _ in found.values())]
+        if len(letter) != 1 or not letter.isalpha() or letter in taken:
+            raise UsageError(
+                f"axes['{name}'] has the letter '{letter}': give a single one, and none of {', '.join(taken)}"
+            )
+        found[str(name)] = letter, one[1]
+    return found
+
+
+def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:
+    """The values of the letters of a layer's own axes, at a case or setting, or else their defaults."""
+    given = options_of(getattr(at, "options", NO_OPTIONS))
+    values = {letter: given.get(name, default) for name, (letter, default) in own_axes(layer_class).items()}
+    return {letter: Fraction(value) for letter, value in values.items() if type(value) in (int, float)}
 
 
 def _default_of(layer_class: type | None, name: str) -> int:

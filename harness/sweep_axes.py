@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
 from harness.former_names import FORMER, present
+from harness.layer_options import NO_OPTIONS
 
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -96,6 +97,8 @@ class Case:
 
     `num_kv_heads` is the number of heads of keys and values, g. At 0 a layer has its own number, which is h for most.
 
+    `options` are further axes that a layer has of its own, as one text: see `harness.layer_options`.
+
     `env` is the virtual environment that runs the trials, by its path as given, or `default` for the command's own.
     """
 
@@ -170,6 +173,14 @@ class Case:
         own="h",
         divides="num_heads",
         help="grouped-query attention: heads of keys and values; 0: the layer's own",
+    )
+    options: str = _axis(
+        NO_OPTIONS,
+        label="options",
+        phrase=lambda text: "usual options" if text == NO_OPTIONS else text.replace("+", ", "),
+        quiet=(NO_OPTIONS,),
+        is_setting=True,
+        help="the layer's own axes, given as layer.NAME=…",
     )
     env: str = _axis(
         "default",

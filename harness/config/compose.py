@@ -31,6 +31,7 @@ from harness.key_value_options import (
     points_of_head_dim,
     present_option,
 )
+from harness.layer_options import with_options
 from harness.sweep_axes import AXES
 
 
@@ -51,7 +52,7 @@ def compose(
 def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool, usual: Sequence[str]) -> SweepConfig:
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"--config-dir {config_dir}: no such directory")
-    typed = [present_option(option) for option in overrides]
+    typed = with_options(present_option(option) for option in overrides)
     check_unrepeated(typed)
     rest, scale = scaled(typed, config_dir) if for_sweep else (typed, list[str]())
     by_key = {key_of(text): text for text in rest}

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
+from harness import layer_lookup
 from harness.errors import UsageError, did_you_mean
 from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
 
@@ -27,7 +28,7 @@ _ATTENTION = ("q", "k", "v")
 _LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D"}
 _UNCOMPILED = "_torchdynamo_orig_callable"
 # Attributes that have the same meaning as those of a class, and those that are found by name if called.
-_ATTRIBUTES = ("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks")
+_ATTRIBUTES = ("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks", "axes")
 _METHODS = ("supports", "prepare")
 _MISSING = object()
 
@@ -45,8 +46,11 @@ class FunctionLayer(nn.Module):
     positional: ClassVar[int]
     layout: ClassVar[str]
 
-    def __init__(self, d_model: int, num_heads: int = 1, num_kv_heads: int = 0) -> None:
+    def __init__(self, d_model: int, num_heads: int = 1, num_kv_heads: int = 0, **options: Any) -> None:
         super().__init__()
+        taken = inspect.signature(type(self).forward).parameters
+        # An axis that only shapes or claims mention is no parameter.
+        self.options = {name: value for name, value in options.items() if name in taken}
         function = type(self).function
         self.grouped = num_kv_heads not in (0, num_heads)
         self.call = copy.deepcopy(function) if isinstance(function, nn.Module) else function
@@ -99,7 +103,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         "reference": attribute(function, "reference"),
         "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
         "inputs": inputs,
-        "output": read_shape("output", stated) if isinstance(stated, str) else inputs[0].shape,
+        "output": read_shape("output", stated, _own_letters(function)) if isinstance(stated, str) else inputs[0].shape,
         "positional": positional,
         "layout": layout,
         "forward": forward,
@@ -108,6 +112,9 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     }
     made = type(name, (FunctionLayer,), members)
     taken = ["d_model", *(["num_heads"] if members["has_heads"] else []), *(["num_kv_heads"] if "g" in letters else [])]
+    passed = {*(one.name for one in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
+    options = [one.name for one in _nameable(signature) if one.default is not one.empty and one.name not in passed]
+    taken += [one for one in dict.fromkeys([*layer_lookup.own_axes(made), *options]) if one not in taken]
     kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=0) for one in taken]
     made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
     return made
@@ -197,7 +204,7 @@ def is_attention(inputs: Iterable[Input]) -> bool:
 def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Input, ...]:
     described = attribute(function, "inputs")
     if described is not _MISSING:
-        return read_inputs(described)
+        return read_inputs(described, _own_letters(function))
     needed = _required(signature)
     written = {one: _annotated(signature.parameters[one]) for one in needed}
     if [one[:1].lower() for one in needed] == [*_ATTENTION]:
@@ -214,6 +221,12 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
         f"{name}({taken}) is neither f(q, k, v) nor f(x): describe what it takes, as {name}.inputs = {{{example}}}, "
         "with b, n, h, d, and D = d/h"
     )
+
+
+def _own_letters(function: Any) -> list[str]:
+    stated = attribute(function, "axes")
+    holder = type("Declared", (), {} if stated is _MISSING else {"axes": stated})
+    return [letter for letter, _ in layer_lookup.own_axes(holder).values()]
 
 
 def _annotated(parameter: inspect.Parameter) -> str:
@@ -292,5 +305,12 @@ def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | Non
     Without a reference, attention is compared with `softmax_attention`.
     """
     if reference is _MISSING:
-        reference = softmax_attention if layer_class.layout else None
+        # With a window, say, it is not softmax attention over all tokens.
+        reference = softmax_attention if layer_class.layout and not layer_lookup.own_axes(layer_class) else None
     return None if reference is None else class_of(reference, layer_class.__module__, layer_class)
+
+
+def is_usual_reference(layer_class: Any, reference: type) -> bool:
+    """Whether the function states no reference, and is therefore compared with softmax attention."""
+    stated = getattr(layer_class, "reference", None)
+    return issubclass(reference, FunctionLayer) and stated is _MISSING

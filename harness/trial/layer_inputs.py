@@ -10,6 +10,7 @@ m               tokens that are attended to: those of a source, or n without one
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -62,17 +63,17 @@ class Input:
         return next((place for place, word in enumerate(self.shape) if word in letters), None)
 
 
-def read_inputs(described: Any) -> tuple[Input, ...]:
+def read_inputs(described: Any, own: Iterable[str] = ()) -> tuple[Input, ...]:
     """Read the attribute `inputs` of a function: `{"q": "b h n D", "lengths": {"shape": "b+1", …}}`.
 
-    Raises UsageError with what is wrong.
+    `own` are the letters of the layer's own axes. Raises UsageError with what is wrong.
     """
     if not isinstance(described, Mapping) or not described:
         raise UsageError(f"inputs is {described!r}: it must be {{'q': 'b h n D', …}}, one shape for each parameter")
-    return tuple(_read_input(str(name), one) for name, one in described.items())
+    return tuple(_read_input(str(name), one, own) for name, one in described.items())
 
 
-def _read_input(name: str, described: Any) -> Input:
+def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
     known = {"shape": described} if isinstance(described, str) else described
     if not isinstance(known, Mapping) or not isinstance(known.get("shape"), str):
         raise UsageError(f"inputs['{name}'] is {described!r}: give its shape, as 'b h n D', or {{'shape': …}}")
@@ -88,14 +89,17 @@ def _read_input(name: str, described: Any) -> Input:
     if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"inputs['{name}'] has the unknown dtype {dtype!r}")
     has_gradient = not dtype or getattr(torch, dtype).is_floating_point
-    return Input(name, read_shape(name, known["shape"]), dtype, has_gradient and bool(known.get("grad", True)), fill)
+    return Input(
+        name, read_shape(name, known["shape"], own), dtype, has_gradient and bool(known.get("grad", True)), fill
+    )
 
 
-def read_shape(name: str, text: str) -> tuple[str, ...]:
+def read_shape(name: str, text: str, own: Iterable[str] = ()) -> tuple[str, ...]:
     """The formulas of a shape. Raises UsageError if one of them cannot be read."""
     words = tuple(text.split())
+    letters = _letters() | {letter: constant(1) for letter in own}
     for word in words:
-        _formula(name, word, _letters())
+        _formula(name, word, letters)
     return words
 
 
@@ -123,9 +127,14 @@ def _formula(name: str, word: str, letters: Mapping[str, Polynomial]) -> Polynom
         raise UsageError(f"the shape of '{name}' has {word!r}: give words in {known}, as 'b h n D'") from None
 
 
-def size_at(name: str, shape: Sequence[str], case: Case, source_len: int = 0) -> tuple[int, ...]:
-    """The shape at a case. Raises UsageError if a dimension is no whole number there."""
-    letters = _letters(case, source_len)
+def size_at(
+    name: str, shape: Sequence[str], case: Case, source_len: int = 0, own: Mapping[str, int | Fraction] | None = None
+) -> tuple[int, ...]:
+    """The shape at a case, with the values of the layer's own letters.
+
+    Raises UsageError if a dimension is no whole number there.
+    """
+    letters = _letters(case, source_len) | {letter: constant(value) for letter, value in (own or {}).items()}
     sizes = []
     for word in shape:
         value = _formula(name, word, letters).value(case.seq_len, case.d_model, case.num_heads, case.batch_size)
@@ -135,9 +144,9 @@ def size_at(name: str, shape: Sequence[str], case: Case, source_len: int = 0) ->
     return tuple(sizes)
 
 
-def draw(one: Input, case: Case, source_len: int = 0) -> Tensor:
+def draw(one: Input, case: Case, source_len: int = 0, own: Mapping[str, int | Fraction] | None = None) -> Tensor:
     """Draw the values of an input on the CPU, and move it to the device and dtype of the case."""
-    shape = size_at(one.name, one.shape, case, source_len)
+    shape = size_at(one.name, one.shape, case, source_len, own)
     if one.fill == CUMULATIVE:
         values = torch.arange(shape[0]) * case.seq_len
     else:

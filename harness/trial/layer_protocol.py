@@ -28,7 +28,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.errors import UsageError
+from harness import layer_lookup
+from harness.errors import UsageError, did_you_mean
+from harness.layer_options import options_of
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, Case
 from harness.synonyms import MEANT
 from harness.trial.layer_inputs import Input
@@ -135,6 +137,10 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     for name in _OF_LAYER:
         if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
             return f"its constructor takes no {name}"
+    known = option_names(layer_class)
+    for name in options_of(case.options):
+        if name not in known and (not takes(layer_class, name) or name in AXES):
+            return f"it takes no option '{name}'{did_you_mean(name, known) if known else ''}"
     has_source = kv_len(layer_class, case) > 0
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):
@@ -232,9 +238,22 @@ def takes(layer_class: Any, name: str) -> bool:
     return any(p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
 
 
-def size_options(layer_class: Any, case: Case) -> dict[str, int]:
-    """Return the case's sizes that the constructor takes besides `d_model`, without those left to the layer."""
-    return {name: getattr(case, name) for name in _OF_LAYER if takes(layer_class, name) and _is_given(name, case)}
+def size_options(layer_class: Any, case: Case) -> dict[str, Any]:
+    """Return the case's sizes and options that the constructor takes besides `d_model`.
+
+    Those left to the layer are left out, unless it declares a default for them.
+    """
+    sizes = {name: getattr(case, name) for name in _OF_LAYER if takes(layer_class, name) and _is_given(name, case)}
+    declared = {name: default for name, (_, default) in layer_lookup.own_axes(layer_class).items()}
+    options = {**declared, **options_of(case.options)}
+    return sizes | {name: value for name, value in options.items() if takes(layer_class, name)}
+
+
+def option_names(layer_class: Any) -> list[str]:
+    """The names of a layer's own axes: those that it declares, and its constructor's keywords with a default."""
+    parameters = inspect.signature(layer_class).parameters.values()
+    keywords = [one.name for one in parameters if one.default is not one.empty and one.name not in AXES]
+    return list(dict.fromkeys([*layer_lookup.own_axes(layer_class), *keywords]))
 
 
 def _is_given(name: str, case: Case) -> bool:

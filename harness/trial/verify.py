@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup
+from harness.layer_options import options_of
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
-from harness.trial.function_layer import FunctionLayer, softmax_attention, uncompiled
+from harness.trial.function_layer import FunctionLayer, is_usual_reference, softmax_attention, uncompiled
 from harness.trial.layer_inputs import in_float64
 from harness.trial.layer_protocol import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
@@ -287,6 +288,8 @@ def project_reference(case: Case, seed: int) -> dict[str, Any]:
 def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
     """The reference in float64 with the layer's weights, and its name."""
     reference_class, options = layer_lookup.load_reference(case.impl), layer_lookup.reference_options(case.impl)
+    if reference_class is not None and options_of(case.options) and is_usual_reference(type(layer), reference_class):
+        reference_class = None  # an option may change what is computed
     if reference_class is None:
         against = _ITSELF
         reference_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)

@@ -234,7 +234,7 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
 
     Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
     """
-    layer = layer_class(d_model=case.d_model, **layer_protocol.size_options(layer_class, case), **options)
+    layer = layer_class(**{"d_model": case.d_model, **options, **layer_protocol.size_options(layer_class, case)})
     sandbox.note_used()
     if not isinstance(layer, nn.Module):
         raise TypeError(f"{layer_class.__name__} is not a torch.nn.Module")
@@ -268,7 +268,8 @@ def build(
         _copy_weights(weights, layer)
     if inputs is None:
         source_len = layer_protocol.kv_len(layer_class, case)
-        inputs = [layer_inputs.draw(one, case, source_len) for one in described]
+        own = layer_lookup.own_letters(layer_class, case)
+        inputs = [layer_inputs.draw(one, case, source_len, own) for one in described]
     free = [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_free]
     if case.mode in ("forward", "decode"):
         # Gradients are off for the whole process: a context manager around each call would be timed.
@@ -317,7 +318,8 @@ def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
 def output_shape(layer: Any, case: Case) -> tuple[int, ...]:
     """The shape that the output must have."""
     dims = layer_protocol.output_dims(layer, case)
-    return layer_inputs.size_at("output", dims, case, layer_protocol.kv_len(layer, case))
+    own = layer_lookup.own_letters(layer, case)
+    return layer_inputs.size_at("output", dims, case, layer_protocol.kv_len(layer, case), own)
 
 
 def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor]]:
@@ -329,7 +331,7 @@ def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tupl
     given = inputs[:count]
     if isinstance(layer, FunctionLayer):
         described = type(layer).inputs
-        keywords |= {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
+        keywords |= layer.options | {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
     prepare = getattr(layer, "prepare", None)
     if prepare is not None:
         keywords = prepare(*given, **keywords)

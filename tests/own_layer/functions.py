@@ -76,3 +76,32 @@ rescaled.inputs = {"x": "b n d", "scales": "d"}
 
 def unknown(a: Tensor, b: Tensor) -> Tensor:
     return a + b
+
+
+def windowed(q: Tensor, k: Tensor, v: Tensor, window: int = 4) -> Tensor:
+    """A token sees the w tokens up to itself, gathered: 2nwd for the scores, and as much for the sums."""
+    n = q.shape[2]
+    place = torch.arange(n)[:, None] - torch.arange(window)
+    near = place.clamp_min(0)
+    scores = torch.einsum("bhid,bhiwd->bhiw", q, k[:, :, near]) / q.shape[-1] ** 0.5
+    weights = scores.masked_fill(place < 0, float("-inf")).softmax(-1)
+    return torch.einsum("bhiw,bhiwd->bhid", weights, v[:, :, near])
+
+
+def _windowed_by_mask(q: Tensor, k: Tensor, v: Tensor, window: int = 4) -> Tensor:
+    apart = torch.arange(q.shape[2])[:, None] - torch.arange(q.shape[2])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(apart >= 0) & (apart < window))
+
+
+windowed.axes = {"window": ("w", 4)}
+windowed.claims = {"work": "4nwd", "work_train": "12nwd"}
+windowed.causal = True
+windowed.reference = _windowed_by_mask
+
+
+def expanded(x: Tensor, states: Tensor) -> Tensor:
+    return x + states.sum(-1)
+
+
+expanded.axes = {"d_state": ("s", 3)}
+expanded.inputs = {"x": "b n d", "states": "b n d s"}

@@ -1,0 +1,79 @@
+"""Options of a layer, which are axes of its own: `layer.window=64,256` on the command line.
+
+A case holds them as one text on the axis `options`, such as `window=64` or `page_size=16+window=64`. The names are
+sorted, so equal options are equal texts.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from harness.errors import UsageError
+
+NO_OPTIONS = "none"
+_PREFIX = "layer."
+_PAIR = re.compile(r"([^\W\d]\w*)=([\w.:/-]+)")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+
+
+@cache
+def options_of(text: str) -> Mapping[str, Any]:
+    """The values in the text by name, each a number, a truth value, None or a word.
+
+    Raises UsageError for another text.
+    """
+    found: dict[str, Any] = {}
+    for part in [] if text == NO_OPTIONS else text.split("+"):
+        pair = _PAIR.fullmatch(part)
+        if pair is None or pair[1] in found:
+            raise UsageError(
+                f"options={text}: it takes name=value, as layer.window=64 or options=page_size=16+window=64"
+            )
+        found[pair[1]] = _value(pair[2])
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def sorted_options(text: str) -> str:
+    """The text with its names in order. Raises UsageError for a text that is no options."""
+    options_of(text)
+    return "+".join(sorted(text.split("+")))
+
+
+def with_options(overrides: Iterable[str]) -> list[str]:
+    """The overrides, with those of `layer.NAME` as one of the axis `options`: every combination of their values.
+
+    Raises UsageError for an option without a value, and for options that are given in both ways.
+    """
+    kept: list[str] = []
+    of_layer: dict[str, list[str]] = {}
+    for override in overrides:
+        key, _, value = override.partition("=")
+        name = key.strip().lstrip("+")
+        if name == "options":
+            of_layer.setdefault("", []).extend(re.sub(r"[\[\]'\"\s]", "", value).split(","))
+        elif name.startswith(_PREFIX):
+            short = name.removeprefix(_PREFIX)
+            if short in of_layer:
+                raise UsageError(f"{name} is given twice: give its values in one list, {name}=A,B")
+            of_layer[short] = [f"{short}={one}" for one in re.sub(r"[\[\]'\"\s]", "", value).split(",")]
+        else:
+            kept.append(override)
+    if not of_layer:
+        return kept
+    if "" in of_layer and len(of_layer) > 1:
+        raise UsageError(f"options=… and {_PREFIX}{max(of_layer)}=… are the same axis: give one of them")
+    texts = [sorted_options("+".join(parts)) for parts in itertools.product(*of_layer.values())]
+    return [*kept, "options=[" + ",".join(f"'{text}'" for text in dict.fromkeys(texts)) + "]"]
