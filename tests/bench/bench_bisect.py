@@ -66,14 +66,15 @@ def test_a_planted_step_is_found(
         assert status in (0, 3)
         out = " ".join(capsys.readouterr().out.split())
         found = re.search(r"The time changes by .* at \w+ \(commit (\d+)\)", out)
-        stated = re.search(r"│ commit \d+ │ ([\d.]+) │", out)
+        stated = re.search(r"\bcommit \d+ (\d\.\d\d)\b", out)
         right = found is not None and int(found[1]) == planted
         verdict = "undecided" if status == 3 or "more than one commit" in out else "right" if right else "wrong"
         counts[verdict] += 1
         confidence[verdict] += [float(stated[1])] if stated else []
         with capsys.disabled():
             sure = stated[1] if stated else "none"
-            print(f"\n+{percent} %, run {run}: {verdict}, confidence {sure}, {seconds[-1]:.0f} s", end="")
+            told = "" if verdict == "right" else f": {out[-300:]}"
+            print(f"\n+{percent} %, run {run}: {verdict}, confidence {sure}, {seconds[-1]:.0f} s{told}", end="")
     with capsys.disabled():
         told = ", ".join(f"{number} {name}" for name, number in counts.items())
         sure = "; ".join(f"{name} {statistics.median(some):.2f}" for name, some in confidence.items() if some)

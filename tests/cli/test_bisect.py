@@ -1,5 +1,6 @@
 """`bisect` as it is used, in repositories of eight commits. How it decides is tested in tests/stats."""
 
+import itertools
 import os
 import random
 import re
@@ -15,6 +16,7 @@ from harness.errors import UsageError
 from harness.gate import bisect as bisection
 from harness.gate.compared_sides import read_rows
 from harness.measure.interleaved import Block, Side, Timing
+from harness.stats.paired_evidence import Rules
 from tests.cli.test_compare import LAYER
 
 TINY = ["impl=bisected_layer:Layer", "seq_len=32", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
@@ -180,6 +182,18 @@ def test_what_a_search_says_of_planted_times(monkeypatch: pytest.MonkeyPatch, ca
     assert status == 3
     assert "undecided: the first commit, measured against itself, came out +10." in out
     assert "when the machine is quiet" in out
+
+    noise = itertools.cycle([0.4] * Rules().generation + [-0.4] * Rules().generation)
+    plant(monkeypatch, lambda a, b: next(noise))
+    status, out = search("out=noisy")
+    assert status == 3
+    assert "between both ends neither shows nor excludes a difference of 3 %. Repeat the command with a new out=" in out
+
+    noise = itertools.cycle([0.1] * Rules().generation + [-0.1] * Rules().generation)
+    plant(monkeypatch, lambda a, b: 0.05 * (b >= -4) + next(noise) * (b == 0))  # unclear after 12 generations
+    status, out = search("out=unclear")
+    assert status == 0
+    assert "(commit 7)." in out
 
     plant(monkeypatch, lambda a, b: 0.1 * (b >= -4))
     status, out = search("out=hurried", "minutes=0.0001")
