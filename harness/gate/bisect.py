@@ -34,7 +34,7 @@ from harness.measure.interleaved import Side, Sides, Timing, take_block
 from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
-from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
+from harness.stats.change_position import TIME_IS_UP, Answer, search_step
 from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
@@ -42,7 +42,7 @@ from harness.worktree import Commit, OpenWorktrees, Worktree
 
 ROWS = "bisect.jsonl"
 # Generations after which the control and the difference of the ends are looked at, while they are unclear.
-_CONTROL, _ENDS, _NEIGHBOURS = (4, 12), (12, 24, 48, 96), 8
+_CONTROL, _ENDS = (4, 12), (12, 24, 48, 96)
 # Renewed this often, so that a difference between servers averages out.
 _GENERATIONS_OF_SERVERS = 6
 _WORKTREES = 4
@@ -256,11 +256,8 @@ class _Search:
             clear = found.difference.is_sure or found.difference.is_excluded(apart)
             found.why = NO_DIFFERENCE if clear else ENDS_UNCLEAR
             return
-        found.answer, found.why = search_step(last, of_bad, apart, lambda at: self._generation(0, at), self._has_time)
-        if found.why not in (TIME_IS_UP, TWO_STEPS):
-            best = found.answer.best
-            beside = self._up_to(best.first - 1, best.last, _NEIGHBOURS)
-            found.neighbours = Step.of(beside) if len(beside) > 1 else None
+        found.answer, found.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
+        found.neighbours = Step.of(beside) if beside else None
 
     def _has_time(self) -> bool:
         return self.used_s < 60 * self.request.minutes
@@ -273,13 +270,6 @@ class _Search:
                 found.append(self._generation(0, head))
             if len(found) < look or is_clear(Step.of(found)):
                 break
-        return found
-
-    def _up_to(self, base: int, head: int, most: int) -> list[float]:
-        """The values of `most` generations, or of fewer if the time is up."""
-        found: list[float] = []
-        while len(found) < most and self._has_time():
-            found.append(self._generation(base, head))
         return found
 
     def _generation(self, base: int, head: int) -> float:
