@@ -14,7 +14,7 @@ from harness.former_names import FORMER, present
 
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu", "cuda", "xpu", "mps")
 # Blocks of at least so many bytes are mapped anew at every call, whatever the heap. By default, glibc's threshold rises
 # with the blocks that are freed, but never above DEFAULT_MMAP_THRESHOLD_MAX, see mallopt(3).
 MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": 128 * 2**10}
@@ -235,6 +235,11 @@ class Case:
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 
+def device_kind(device: str) -> str:
+    """The kind of a device, without its number: `cuda` of `cuda:1`."""
+    return device.partition(":")[0]
+
+
 def _small(length: int) -> int:
     """The largest length up to 256 that divides by two as often as `length`, at most 8 times.
 
@@ -353,7 +358,7 @@ def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
     """
     if not has_heads(case.impl):
         case = replace(case, **_OF_NO_HEADS)
-    if case.device == "cuda":
+    if case.device != "cpu":
         case = replace(case, allocator="default")
     if case.mode == "decode" and case.mask != "padding":
         case = replace(case, mask="none" if case.kv_len else "causal")

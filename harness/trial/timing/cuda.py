@@ -23,8 +23,8 @@ from statistics import median
 from typing import Any
 
 from harness.trial.timing import sampler
-from harness.trial.timing.cuda_device import Device
 from harness.trial.timing.cuda_sampling import BESIDE_CALL_S, Clock, Held, Sampling
+from harness.trial.timing.device import Device
 from harness.trial.timing.sampler import Samples, rounded
 
 # Shares of the budget, in addition to the samples: for calls back to back, for samples of a hot cache and of a cold one
@@ -79,8 +79,9 @@ def sample_cuda(
     gc.collect()
     gc.disable()  # as on the CPU: a collection inside a sample is not the layer's cost
     try:
-        result.clock_s, sampling.spin_s = (_pair_s(device, between) for between in (_nothing, lambda: device.spin(1)))
-        sampling.clock_s = result.clock_s
+        result.clock_s = sampling.clock_s = _pair_s(device, _nothing)
+        if "spin" not in device.lacks:
+            sampling.spin_s = _pair_s(device, lambda: device.spin(1))
         warm_s, warm_host_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
         begin = clock()
         held = sampling.held(budget_s, warm_host_s)
@@ -115,7 +116,7 @@ def sample_cuda(
         "host_s": None if host_s is None else rounded(host_s),
         "wall_call_s": rounded(wall_call_s),
         "host_bound": wall_call_s > HOST_BOUND * hot_s if hot_s else free is None or free.host_bound,
-        "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough else None,
+        "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough and kept.clock_hz else None,
         "l2_bytes": device.flush_bytes,
     }
 
@@ -137,6 +138,8 @@ def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float 
 def _as_graph(sampling: Sampling, budget_s: float) -> tuple[Sampling | None, Held, str | None]:
     """Sample the call as a CUDA graph. Return how to sample it, the samples, and why there are none."""
     device = sampling.device
+    if "capture" in device.lacks:
+        return None, Held(), f"no graph: {device.lacks['capture']}"
     try:
         replay = device.capture(sampling.call)
     except Exception as error:  # whatever the call raises while it is captured: it has run before, so it is no failure
@@ -161,7 +164,8 @@ def _pair_s(device: Device, between: Callable[[], None]) -> float:
         for clean in (False, True):
             device.flush_l2(clean)
         device.tick()
-        device.hold(_EMPTY_HOLD_S)
+        if "hold" not in device.lacks:
+            device.hold(_EMPTY_HOLD_S)
         pairs = []
         for _ in range(_EMPTY_PAIRS):
             start = device.mark()

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.trial.environment import warm_up
 from harness.trial.timing import sampler
-from harness.trial.timing.cuda_device import Device
+from harness.trial.timing.device import Device
 from harness.trial.timing.sampler import MIN_SAMPLES, Samples, rounded
 
 # The GPU's queue is held until all samples of a batch are enqueued. If this is impossible, the queue runs free.
@@ -137,7 +137,7 @@ class Sampling:
 
         def is_warm(walls: list[float], elapsed_s: float) -> bool:
             if not rates or elapsed_s - rates[-1][0] >= _LOOK_EVERY_S:
-                rates.append((elapsed_s, self.clock_hz()))
+                rates.append((elapsed_s, self.clock_hz() or 1.0))
             if len(walls) < LEAST_WARMUP_CALLS or elapsed_s < LEAST_WARMUP_S:
                 return False
             if elapsed_s >= LONGEST_WARMUP_S:
@@ -148,14 +148,16 @@ class Sampling:
         into.first_call_s, into.warmup_calls = walls[0], len(walls)
         return median(walls[1:][-sampler.STEADY_CALLS :]), min(hosts[1:])
 
-    def clock_hz(self) -> float:
-        """The GPU's present clock rate."""
+    def clock_hz(self) -> float | None:
+        """The GPU's present clock rate; None if the device cannot measure it."""
         rate = self._enqueue_clock()
         self.device.sync()
         return rate()
 
-    def _enqueue_clock(self) -> Callable[[], float]:
+    def _enqueue_clock(self) -> Callable[[], float | None]:
         """Enqueue a measurement of the clock rate. Its result is due once the GPU has reached it."""
+        if "spin" in self.device.lacks:
+            return lambda: None
         start = self.device.mark()
         self.device.spin(CLOCK_CYCLES)
         end = self.device.mark()
@@ -173,6 +175,8 @@ class Sampling:
         `Device.flush_l2`.
         """
         held, clock = Held(), self.clock
+        if "hold" in self.device.lacks:
+            return held
         largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
         begin = now = clock()
         while not held.enough or now - begin < budget_s:
@@ -182,7 +186,7 @@ class Sampling:
             held.taken += count
             held.gpu_s += gpu_s[: len(good)]
             held.host_s += good
-            held.clock_hz += [clock_hz] * len(good)
+            held.clock_hz += [] if clock_hz is None else [clock_hz] * len(good)
             held.most = max(held.most, len(good))
             if not good:
                 misses, count = misses + 1, 1
@@ -198,11 +202,11 @@ class Sampling:
             count = max(1, min(2 * count, largest, room))
         return held
 
-    def _batch(self, count: int, hold_s: float, clean: bool) -> tuple[list[float], float, list[float], float]:
+    def _batch(self, count: int, hold_s: float, clean: bool) -> tuple[list[float], float, list[float], float | None]:
         """Take one batch of `count` samples in a hold.
 
         Return `(GPU seconds of every sample, host seconds for the whole batch, host seconds of each held call, the
-        clock rate in Hz at the end of the batch)`.
+        clock rate in Hz at the end of the batch, if known)`.
         """
         call, device, clock, renew = self.call, self.device, self.clock, self.renew
         begin = clock()
@@ -236,14 +240,19 @@ class Sampling:
         A call takes the host `host_s` and the GPU about `gpu_s`. At most `most` calls fit into the queue at once. One
         sample is enough of a call that takes longer than the budget.
         """
+        if "hold" in self.device.lacks:
+            return None
+        again = 1 if "spin" in self.device.lacks else 0  # what holds the queue then uses the cache
         calls, begin = max(1, min(most, HOT_CALLS, int(budget_s / gpu_s))), self.clock()
         least = MIN_SAMPLES if gpu_s < budget_s else 1
         samples: list[float] = []
         misses = 0
         while misses < MISSES_ONCE_HELD and (len(samples) < least or self.clock() - begin < budget_s):
             self.call()  # it leaves a warm cache, and the spin does not use the cache
-            self.device.hold(min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + calls * host_s)))
+            self.device.hold(min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + (calls + again) * host_s)))
             released = self.device.mark()
+            for _ in range(again):
+                self.call()
             start = self.device.mark()
             for _ in range(calls):
                 self.call()

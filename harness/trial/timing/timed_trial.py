@@ -14,7 +14,7 @@ from statistics import fmean, median
 from time import monotonic, perf_counter
 from typing import Any
 
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 from harness.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
 from harness.trial.environment import (
     affinity_mover,
@@ -28,6 +28,7 @@ from harness.trial.environment import (
 from harness.trial.reuse_between_calls import LastCall, Renewal, check_call_times, check_last_call, take_last_call
 from harness.trial.sandbox import send
 from harness.trial.timing import sampler
+from harness.trial.timing.device import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
 from harness.trial.workload import build
 
@@ -99,7 +100,10 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
     first_call_s = layer.settle()
     built = monotonic()
     made = compilations() if may_compile else 0
-    samples, extras = _on_gpu(layer, trial_s) if case.device == "cuda" else _on_cpu(layer, trial_s, first_call_s)
+    if case.device == "cpu":
+        samples, extras = _on_cpu(layer, trial_s, first_call_s)
+    else:
+        samples, extras = _on_gpu(case, layer, trial_s)
     samples.first_call_s = first_call_s
     last = layer.take_last_call(samples.calls_per_sample) if check else None
     if may_compile:
@@ -136,12 +140,24 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
     return samples, {"probe_s": median([*readings, *probe_readings()]), "cpu_mhz": cpu_mhz()}
 
 
-def _on_gpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+def open_device(case: Case) -> Device:
+    """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
     # Imported here, because only a GPU needs it and NVML.
-    from harness.trial.timing.cuda import sample_cuda
-    from harness.trial.timing.cuda_device import TorchDevice
+    from harness.trial.timing import cuda_device, other_devices
 
-    device = TorchDevice()
+    known = {"cuda": cuda_device.TorchDevice, "xpu": other_devices.XpuDevice, "mps": other_devices.MpsDevice}
+    return known[device_kind(case.device)]()
+
+
+def missing_parts(case: Case) -> list[str]:
+    """A line for each part that the case's device lacks: the columns that stay empty, and why."""
+    return [] if case.device == "cpu" else missing(open_device(case).lacks)
+
+
+def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+    from harness.trial.timing.cuda import sample_cuda  # see above
+
+    device = open_device(case)
     readings = device.probe_readings()
     before = usage()
     # On a GPU each sample is one call anyway.
@@ -156,9 +172,7 @@ def probe_of(case: Case | None) -> dict[str, Any]:
     """Time the reference workload of the case's device, or of the CPU without a case."""
     if case is None or case.device == "cpu":
         return {"probe_s": median(probe_readings())}
-    from harness.trial.timing.cuda_device import TorchDevice  # see above
-
-    return {"probe_s": median(TorchDevice().probe_readings())}
+    return {"probe_s": median(open_device(case).probe_readings())}
 
 
 def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
@@ -182,7 +196,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
     compiles = compilations() > 0
     stays = compiles or case.device != "cpu"
-    on_gpu = case.device == "cuda"
+    on_gpu = case.device != "cpu"
     until = _steady_and_clocked_up(warm_up_s) if on_gpu else sampler.steady_or_after(warm_up_s)
     times, _ = warm_up(layer.work.call, layer.work.sync, until)
     per_call_s = max(min(times), sampler.LEAST_CALL_S)
