@@ -52,10 +52,13 @@ def sample_cuda(
     device: Device,
     clock: Clock = time.perf_counter,
     renew: Callable[[], None] = lambda: None,
+    cache: str = "cold",
+    is_graph: bool = False,
 ) -> tuple[Samples, dict[str, Any]]:
     """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
-    `renew` enqueues a change of the input before each sample, outside its events. The samples are the GPU's time if
+    `renew` enqueues a change of the input before each sample, outside its events. `cache` is as `Case.cache`. With
+    `is_graph`, the call replays a graph. The samples are the GPU's time if
     `gpu_time_by` says how they were taken. Otherwise they include launches, and count as no time of the GPU.
 
     The explanation consists of the gauge's facts (`NvmlGauge.facts`) and:
@@ -75,13 +78,15 @@ def sample_cuda(
     - `throttled_share`: the share of the held samples left out because the clock rate was lowered.
     - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
     """
-    result, sampling = Samples(), Sampling(call, device, clock, renew)
+    result, sampling = Samples(), Sampling(call, device, clock, renew, cache=cache)
     gc.collect()
     gc.disable()  # as on the CPU: a collection inside a sample is not the layer's cost
     try:
         result.clock_s = sampling.clock_s = _pair_s(device, _nothing)
         if "spin" not in device.lacks:
             sampling.spin_s = _pair_s(device, lambda: device.spin(1))
+        if is_graph:
+            sampling.launch_s = _graph_launch_s(replace(sampling, renew=_nothing))
         warm_s, warm_host_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
         begin = clock()
         held = sampling.held(budget_s, warm_host_s)
@@ -92,7 +97,9 @@ def sample_cuda(
         wall_call_s = sampling.back_to_back(BACK_TO_BACK_SHARE * budget_s, warm_s)
         load = sampling.under_load(LOAD_S, warm_s) if device.gauge.is_open else {}
         graph, note = Held(), None
-        if free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s):
+        if is_graph:
+            graph = held
+        elif free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s):
             begin = clock()
             by_graph, graph, note = _as_graph(sampling, budget_s * (1.0 if free is not None else GRAPH_SHARE))
             if by_graph is not None and free is not None:
@@ -108,9 +115,10 @@ def sample_cuda(
         "energy_j": None,
         **load,
         **({"sm_clock_mhz": rounded(median(kept.clock_hz) / 1e6)} if kept.clock_hz else {}),
-        "gpu_time_by": "held" if held.enough else "graph" if graph.enough else None,
+        "gpu_time_by": "graph" if graph.enough and (is_graph or not held.enough) else "held" if held.enough else None,
         "queue_held": len(held.gpu_s) / held.taken if held.enough else 0.0,
-        "graph_s": rounded(median(graph.unthrottled().gpu_s)) if graph.enough else None,
+        # As the median of the samples that a row holds, by which a summary knows that they are a graph's.
+        "graph_s": median(map(rounded, graph.unthrottled().gpu_s)) if graph.enough else None,
         "graph_note": note,
         **beside,
         "host_s": None if host_s is None else rounded(host_s),

@@ -112,8 +112,8 @@ class Free:
 class Sampling:
     """The ways to sample one call on one device. Before each sample, `renew` enqueues a change of the input.
 
-    An empty pair of events reads `clock_s`, one around a spin of a single cycle `spin_s`. The GPU begins each call
-    `launch_s` later than it begins a kernel.
+    The cache is then as `Case.cache` says. An empty pair of events reads `clock_s`, one around a spin of a single cycle
+    `spin_s`. The GPU begins each call `launch_s` later than it begins a kernel.
     """
 
     call: Callable[[], Any]
@@ -123,6 +123,7 @@ class Sampling:
     clock_s: float = 0.0
     spin_s: float = 0.0
     launch_s: float = 0.0
+    cache: str = "cold"
 
     def warm_up(self, share_s: float, into: Samples) -> tuple[float, float]:
         """Call until steady or out of time. Return `(seconds of a warm call, the host's seconds to enqueue it)`."""
@@ -171,8 +172,8 @@ class Sampling:
         sample's last event is in the queue, the GPU must not have reached the event just after the hold. This is proof.
         It also shows that the queue was never full, since a full queue accepts nothing until the GPU continues.
 
-        `host_s` is an estimate of the host's seconds to enqueue a call. The cache is cold, and `clean` as in
-        `Device.flush_l2`.
+        `host_s` is an estimate of the host's seconds to enqueue a call. With `clean`, the cache is clean instead of
+        `cache`.
         """
         held, clock = Held(), self.clock
         if "hold" in self.device.lacks:
@@ -213,9 +214,11 @@ class Sampling:
         device.hold(hold_s)
         released = device.mark()
         pairs, host_s = [], []
+        if self._is_hot(clean) and "spin" in device.lacks:
+            call()  # what holds the queue then uses the cache
         for _ in range(count):
             renew()
-            device.flush_l2(clean)
+            self._flush(clean)
             start = device.mark()
             before = clock()
             call()
@@ -228,6 +231,14 @@ class Sampling:
         clock_hz = self._enqueue_clock()
         device.sync()
         return [self._between(start, end) for start, end in pairs], enqueuing_s, host_s, clock_hz()
+
+    def _is_hot(self, clean: bool = False) -> bool:
+        return self.cache == "hot" and not clean
+
+    def _flush(self, clean: bool = False) -> None:
+        """Enqueue what leaves the cache as a sample shall find it."""
+        if not self._is_hot(clean):
+            self.device.flush_l2(clean or self.cache == "clean")
 
     def _between(self, start: Any, end: Any, calls: int = 1) -> float:
         """The seconds of each of the `calls` between two events, at least `LEAST_CALL_S`."""
@@ -278,7 +289,7 @@ class Sampling:
         begin = clock()
         while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
             renew()
-            device.flush_l2()
+            self._flush()
             device.sync()
             idle = clock()
             device.mark()

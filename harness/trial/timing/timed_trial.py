@@ -14,8 +14,11 @@ from statistics import fmean, median
 from time import monotonic, perf_counter
 from typing import Any
 
+import torch
+
 from harness.sweep_axes import Case, device_kind
 from harness.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
+from harness.trial.device import to_float64
 from harness.trial.environment import (
     affinity_mover,
     cpu_mhz,
@@ -25,12 +28,20 @@ from harness.trial.environment import (
     usage,
     warm_up,
 )
-from harness.trial.reuse_between_calls import LastCall, Renewal, check_call_times, check_last_call, take_last_call
+from harness.trial.layer_protocol import check_error, tolerance
+from harness.trial.reuse_between_calls import (
+    LastCall,
+    Renewal,
+    check_call_times,
+    check_last_call,
+    fill_tensors,
+    take_last_call,
+)
 from harness.trial.sandbox import send
 from harness.trial.timing import sampler
 from harness.trial.timing.device import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
-from harness.trial.workload import build
+from harness.trial.workload import Unsupported, Workload, build
 
 # The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this
 # total duration precede a turn's first sample, unless a single call is so long that the effect is negligible.
@@ -149,6 +160,31 @@ def open_device(case: Case) -> Device:
     return known[device_kind(case.device)]()
 
 
+def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
+    """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
+
+    Raises WrongResult if the replay of a forward pass returns something else than the call. A layer that trains draws
+    its dropout anew, so that two calls may differ.
+    """
+    why = device.lacks.get("capture")
+    if why is None:
+        try:
+            replay = device.capture(work.call)
+        except Exception as error:  # whatever the call raises while it is captured: it has run before
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if why is not None:
+        raise Unsupported(f"the call cannot be captured as a graph ({why}): measure with launch=eager")
+    if work.gradient is None:
+        # The graph runs first: a layer that changes its input would otherwise see another one.
+        kept = [tensor.clone() for tensor in work.varying]
+        got = replay().clone()
+        fill_tensors(work.varying, kept)
+        limit = tolerance(getattr(torch, case.dtype), case.d_model)
+        check_error("the replay of its graph", got, to_float64(work.call()), limit)
+        fill_tensors(work.varying, kept)
+    return replay
+
+
 def missing_parts(case: Case) -> list[str]:
     """A line for each part that the case's device lacks: the columns that stay empty, and why."""
     return [] if case.device == "cpu" else missing(open_device(case).lacks)
@@ -161,7 +197,12 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[st
     readings = device.probe_readings()
     before = usage()
     # On a GPU each sample is one call anyway.
-    samples, extras = sample_cuda(layer.work.call, max(trial_s, _LEAST_ON_GPU_S), device, renew=layer.renewal)
+    call, is_graph = layer.work.call, case.launch == "graph"
+    if is_graph:
+        call = as_graph(device, layer.work, case)
+    samples, extras = sample_cuda(
+        call, max(trial_s, _LEAST_ON_GPU_S), device, renew=layer.renewal, cache=case.cache, is_graph=is_graph
+    )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
     readings += device.probe_readings()
@@ -197,6 +238,9 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     compiles = compilations() > 0
     stays = compiles or case.device != "cpu"
     on_gpu = case.device != "cpu"
+    eager = layer.work.call
+    if case.launch == "graph":
+        layer.work.call = as_graph(open_device(case), layer.work, case)
     until = _steady_and_clocked_up(warm_up_s) if on_gpu else sampler.steady_or_after(warm_up_s)
     times, _ = warm_up(layer.work.call, layer.work.sync, until)
     per_call_s = max(min(times), sampler.LEAST_CALL_S)
@@ -217,6 +261,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
             layer.build_anew()
         _answer(answer, _turn(layer, calls, again, turn_s))
         turns += 1
+    if case.launch == "graph":
+        layer.work.call = eager  # a replay does not run the code that sets the gradients
     last = layer.take_last_call(calls)
     if compiles:
         _check_not_compiled_since(made)
