@@ -26,7 +26,7 @@ _VARIABLES = (
     *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
 )
 # Entries of the trial's answer that do not describe torch.
-_NOT_OF_TORCH = ("start_s", "harness", "python", "packages")
+_NOT_OF_TORCH = ("start_s", "harness", "python", "packages", "devices")
 # Name of each decisive property, and its part and key in the description.
 _DECISIVE = (
     ("processor", "cpu", "model"),

@@ -14,12 +14,14 @@ from harness.former_names import FORMER, present
 
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu", "cuda", "xpu", "mps")
 # Blocks of at least so many bytes are mapped anew at every call, whatever the heap. By default, glibc's threshold rises
 # with the blocks that are freed, but never above DEFAULT_MMAP_THRESHOLD_MAX, see mallopt(3).
 MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": 128 * 2**10}
 ALLOCATORS = tuple(MAPPED_FROM_BYTES)
 MASKS = ("none", "causal", "padding")
+CACHES = ("cold", "clean", "hot")
+LAUNCHES = ("eager", "graph")
 # What each status of a case means.
 STATUSES = {
     "ok": "measured",
@@ -97,6 +99,10 @@ class Case:
     `num_kv_heads` is the number of heads of keys and values, g. At 0 a layer has its own number, which is h for most.
 
     `env` is the virtual environment that runs the trials, by its path as given, or `default` for the command's own.
+
+    `cache` is what a GPU's cache holds before a call: other data that must be written back (`cold`), other data that
+    need not (`clean`), or what the last call left (`hot`). `launch` is how calls reach a GPU: each operation by itself
+    (`eager`), or all at once as a CUDA graph. On the CPU both have their defaults, and no effect.
     """
 
     impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
@@ -180,6 +186,25 @@ class Case:
         help="virtual environments that run the trials; default: the command's own",
     )
 
+    cache: str = _axis(
+        "cold",
+        values=CACHES,
+        label="cache",
+        phrase="{} cache".format,
+        quiet=("cold",),
+        is_setting=True,
+        help="on a GPU: what the cache holds before a call",
+    )
+    launch: str = _axis(
+        "eager",
+        values=LAUNCHES,
+        label="launch",
+        phrase=lambda launch: "CUDA graph" if launch == "graph" else launch,
+        quiet=("eager",),
+        is_setting=True,
+        help="on a GPU: each operation by itself, or a call as one graph",
+    )
+
     @property
     def key(self) -> str:
         """The overrides that measure this case again: unique, stable, and ready to paste after `sweep`."""
@@ -191,12 +216,16 @@ class Case:
         return self.batch_size * (1 if self.mode == "decode" else self.seq_len)
 
     def small(self) -> "Case":
-        """The case that is verified for its kind: n and the source length as `_small` returns them, b at most 2."""
+        """The case that is verified for its kind: n and the source length as `_small` returns them, b at most 2.
+
+        How a GPU is timed does not matter for that.
+        """
         return replace(
             self,
             seq_len=_small(self.seq_len),
             kv_len=_small(self.kv_len),
             batch_size=min(self.batch_size, _SMALL_BATCH),
+            **OF_GPUS,
         )
 
     def at(self, axis: str, size: int) -> "Case":
@@ -235,6 +264,11 @@ class Case:
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 
+def device_kind(device: str) -> str:
+    """The kind of a device, without its number: `cuda` of `cuda:1`."""
+    return device.partition(":")[0]
+
+
 def _small(length: int) -> int:
     """The largest length up to 256 that divides by two as often as `length`, at most 8 times.
 
@@ -261,6 +295,8 @@ GROWING = ("seq_len", "d_model", "batch_size")
 FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 # The value of an axis that is not given.
 DEFAULTS: dict[str, Any] = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
+# Axes of GPUs only, with the values that a case on the CPU has.
+OF_GPUS: dict[str, Any] = {name: DEFAULTS[name] for name in ("cache", "launch")}
 # The environment of the command itself.
 OWN_ENVIRONMENT: str = DEFAULTS["env"]
 # The axis of each letter: `n` is short for `seq_len`.
@@ -275,7 +311,7 @@ def present_axis(name: Any) -> Any:
 # Those of the axes along which a cost model can be fitted.
 SIZES = {letter: name for letter, name in LETTERS.items() if not AXES[name].is_setting}
 # Titles name what is computed first, then how. Names of cases begin with n and m.
-_HOW = ("dtype", "batch_size", "device", "threads", "allocator", "env")
+_HOW = ("dtype", "batch_size", "device", "cache", "launch", "threads", "allocator", "env")
 _TITLE_ORDER = (*(name for name in AXES if name not in _HOW), *_HOW)
 _READABLE_ORDER = tuple(dict.fromkeys(("seq_len", "kv_len", *LETTERS.values(), *AXES)))
 
@@ -348,13 +384,13 @@ def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
     """The canonical form of a case: equivalent cases collapse to the same one.
 
     A layer without heads is one case, not one per head count. The C library does not manage a GPU's memory, so the
-    allocator makes no difference there. A decoded token comes after all others and sees all of a source, so no mask
-    and a causal mask are one case. Without the mask `padding`, nothing is padded.
+    allocator makes no difference there. The CPU's cache and calls are as they are. A decoded token comes after all
+    others and sees all of a source, so no mask and a causal mask are one case. Without the mask `padding`, nothing is
+    padded.
     """
     if not has_heads(case.impl):
         case = replace(case, **_OF_NO_HEADS)
-    if case.device == "cuda":
-        case = replace(case, allocator="default")
+    case = replace(case, **OF_GPUS) if case.device == "cpu" else replace(case, allocator="default")
     if case.mode == "decode" and case.mask != "padding":
         case = replace(case, mask="none" if case.kv_len else "causal")
     if case.mask != "padding":

@@ -18,6 +18,8 @@ AXIS_VALUES = {
     "kv_len": (0,),
     "num_kv_heads": (0,),
     "env": ("default",),
+    "cache": ("cold",),
+    "launch": ("eager",),
 }
 
 

@@ -122,7 +122,9 @@ def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
 
 def _allowed_flops_per_s(line: CaseResult, roof: Roof, flops_per_byte: float) -> float:
     crossing = (
-        share_when_cold(line, roof.cache_bytes) if line.device == "cuda" else share_at_ridge(line, roof.cache_bytes)
+        share_when_cold(line, roof.cache_bytes)
+        if line.device != "cpu" and line.cache != "hot"
+        else share_at_ridge(line, roof.cache_bytes)
     )
     return roof.at(flops_per_byte / crossing if crossing else inf)
 

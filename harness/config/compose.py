@@ -31,7 +31,7 @@ from harness.key_value_options import (
     points_of_head_dim,
     present_option,
 )
-from harness.sweep_axes import AXES
+from harness.sweep_axes import AXES, DEFAULTS
 
 
 def compose(
@@ -124,6 +124,7 @@ def _checked(
     if missing:
         raise UsageError(schema.no_value(min(missing)))
     schema.check_mask_settings(typed, axes)
+    schema.check_gpu_settings(typed, axes)
     if found.baseline is not None and found.baseline not in axes["impl"]:
         raise UsageError(f"baseline={found.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
     if points and found.grow in points[0]:
@@ -157,9 +158,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """List the differences between the configuration that a run was created with and another.
 
     Each is a text such as `seq_len=64,128 before and 64,256 now`. A single value equals a list of it alone. A setting
-    added after the run was created counts as unchanged if it is null now.
+    added after the run was created counts as unchanged if it is null now, and an axis if it has its default.
     """
-    then, today = dict(_flattened(before)), dict(_flattened(now))
+    then, today = {**DEFAULTS, **dict(_flattened(before))}, {**DEFAULTS, **dict(_flattened(now))}
     names = [name for name in dict.fromkeys([*then, *today]) if _is_compared(name)]
     return [
         f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"

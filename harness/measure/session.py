@@ -33,12 +33,11 @@ from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, grid
+from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, device_kind, grid
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
 COMPILE_CACHE = "compile-cache"
-CPU_BUILD = "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
 # A sweep that takes longer first counts what small calls do, in seconds, to know how long it takes.
@@ -140,14 +139,21 @@ class Session:
         return Plan(cases, left, finished, refused, expected)
 
     def check_devices(self, config: SweepConfig) -> None:
-        """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
-        for environment in self.executor.environments if "cuda" in config.axes["device"] else ():
+        """Raise UsageError if the configuration uses a kind of GPU that torch does not see."""
+        wanted = sorted({device_kind(device) for device in config.axes["device"]} - {"cpu"})
+        for environment in self.executor.environments if wanted else ():
             torch = self.executor.within(environment).ask("machine").values
-            if not torch.get("gpu"):
-                where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
-                instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
-                build = "" if torch.get("cuda") else f"; {CPU_BUILD}"
-                raise UsageError(f"device=cuda: torch sees no CUDA device {where}{instead}{build}")
+            where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
+            for kind in wanted:
+                seen = torch.get("devices", {}).get(kind, {})
+                if not seen.get("count"):
+                    instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
+                    lacking = f"; {seen['lacking']}" if seen.get("lacking") else ""
+                    others = [one for one, other in torch.get("devices", {}).items() if other["count"]]
+                    usable = f"; type 'device={(*others, 'cpu')[0]}'" if kind != "cuda" else ""
+                    raise UsageError(
+                        f"device={kind}: torch sees no {kind.upper()} device {where}{instead}{lacking}{usable}"
+                    )
 
     def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
         """The description of the machine, with `usable` CPUs and the packages of the layers `impls`.

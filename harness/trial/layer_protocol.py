@@ -240,7 +240,7 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     `largest` is the largest norm of the gradients that `want` is one of: see `scale_of`.
     """
     scale = scale_of(want.norm().item(), largest, limit)
-    error = (got.detach().double() - want.detach()).norm().item() / scale
+    error = (got.detach().to(want.device, torch.float64) - want.detach()).norm().item() / scale
     if error != error or error == float("inf"):
         raise WrongResult(f"{what} is not finite")
     if not error <= limit:

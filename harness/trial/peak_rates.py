@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
+from harness.trial.device import free_memory, module_of, synchronizer
 from harness.trial.workload import exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
@@ -123,7 +124,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
     exact_float32()
     dtype = getattr(torch, case.dtype)
     most = _memory(case, memory_limit) // _OPERAND_SHARE
-    on_gpu = case.device == "cuda"
+    on_gpu = case.device != "cpu"
     known = GPU_SIZES if on_gpu else SIZES
     sizes = [n for n in known if n == known[0] or n * n * dtype.itemsize <= most]
 
@@ -146,8 +147,8 @@ def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dic
     `cache_bytes` and at least 64 MiB, or smaller if memory is short. On a GPU they are 16 times `cache_bytes` and at
     least 1 GiB, and `sum_bytes_per_s` is added, which only reads. It counts for the best, too.
     """
-    on_gpu = case.device == "cuda"
-    cache = torch.cuda.get_device_properties(0).L2_cache_size if on_gpu else last_cache_bytes()
+    on_gpu = case.device != "cpu"
+    cache = _cache_bytes(device_kind(case.device))
     wanted = wanted_buffer_bytes(cache, on_gpu)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
@@ -218,17 +219,26 @@ def _read(path: Path) -> str:
     return path.read_text().strip() if path.is_file() else ""
 
 
+def _cache_bytes(kind: str) -> int | None:
+    if kind == "cpu":
+        return last_cache_bytes()
+    if kind == "mps":
+        return None
+    return getattr(module_of(kind).get_device_properties(torch.device(kind)), "L2_cache_size", None)
+
+
 def _memory(case: Case, memory_limit: int | None) -> int:
     """Return the bytes that the trial may use."""
-    if case.device == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
+    if case.device != "cpu":
+        return free_memory(device_kind(case.device))
     return memory_limit if memory_limit is not None else 2**30
 
 
 def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
     """Return a call that returns the seconds it took.
 
-    On a GPU, its own events measure them, so that no launch is counted.
+    On a CUDA device, its own events measure them, so that no launch is counted. Other devices cannot be held, and are
+    timed with a wait before and after.
     """
 
     def on_cpu() -> float:
@@ -246,4 +256,12 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
 
-    return on_gpu if device == "cuda" else on_cpu
+    def with_a_wait() -> float:
+        wait()
+        start = time.perf_counter()
+        call()
+        wait()
+        return time.perf_counter() - start
+
+    kind, wait = device_kind(device), synchronizer(device_kind(device))
+    return {"cuda": on_gpu, "cpu": on_cpu}.get(kind, with_a_wait)

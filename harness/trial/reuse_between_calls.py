@@ -19,6 +19,7 @@ from torch import Tensor
 
 from harness.sweep_axes import Case
 from harness.trial.compilation import compilations
+from harness.trial.device import to_float64
 from harness.trial.layer_protocol import WrongResult, check_error, scale_of, tolerance
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.sandbox import is_out_of_memory
@@ -102,9 +103,9 @@ def check_second_input(
     torch.manual_seed(seed)
     # Gradients are on or off as for the first input; otherwise a compiled reference would compile again.
     with torch.set_grad_enabled(work.gradient is not None):
-        wanted = expected([tensor.to(torch.float64, copy=True) for tensor in second]).detach()
+        wanted = expected([to_float64(tensor) for tensor in second]).detach()
     if real is not None:
-        wanted, got = (torch.where(real, one, 0) for one in (wanted, got))
+        wanted, got = (torch.where(real.to(one.device), one, 0) for one in (wanted, got))
     try:
         check_error("its output", got, wanted, limit)
     except WrongResult as error:
@@ -287,7 +288,8 @@ def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor
             pair = one.detach() - other.detach(), other.detach()
             if real is not None and number == 0:
                 pair = torch.where(real, pair[0], 0), torch.where(real, pair[1], 0)
-            off[number], norms[number] = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in pair)
+            on_cpu = (t.cpu() if t.is_mps else t for t in pair)  # Apple's GPUs have no float64
+            off[number], norms[number] = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in on_cpu)
     largest = max(norms)
     rounding = [0.0 if tensor is None else 32 * torch.finfo(tensor.dtype).eps for tensor in want]
     return [part / scale_of(norm, largest, eps) for part, norm, eps in zip(off, norms, rounding, strict=True)]

@@ -21,6 +21,7 @@ from harness.sweep_axes import Case
 from harness.trial import (
     attention_and_gradients,
     compilation,
+    device,
     environment,
     layer_protocol,
     peak_rates,
@@ -30,7 +31,7 @@ from harness.trial import (
 )
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
-from harness.trial.timing.timed_trial import measure_time, probe_of, take_turns
+from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
 
 _CUDA_FILE = "/dev/nvidia-uvm"
 
@@ -143,7 +144,8 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
 
     `packages` has the versions of the distributions that hold the top-level `modules`, where these are known.
     """
-    gpu = torch.cuda.is_available()
+    seen = device.devices()
+    kind = next((kind for kind in device.GPUS if seen[kind]["count"]), None)
     cudnn = None
     with contextlib.suppress(RuntimeError):  # another version than torch was built with
         cudnn = torch.backends.cudnn.version()
@@ -152,13 +154,16 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
         "version": torch.__version__,
         "git": torch.version.git_version,
         "cuda": torch.version.cuda,
+        "rocm": torch.version.hip,
         "cudnn": cudnn,
         "triton": next(filter(None, map(_version, _TRITON)), None),
         "python": platform.python_version(),
         "packages": _distributions(modules),
-        "gpu": torch.cuda.get_device_name() if gpu else None,
-        "gpu_memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
-        **({"gpu_state": _gpu_state()} if gpu else {}),
+        "gpu": seen[kind]["names"][0] if kind else None,
+        "gpu_memory_bytes": device.total_memory(kind) if kind else None,
+        "gpus": seen[kind]["names"] if kind else [],
+        "devices": seen,
+        **({"gpu_state": _gpu_state()} if kind == "cuda" else {}),
         "default_threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -263,6 +268,11 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
+def _facts(case: Case, seed: int) -> dict[str, Any]:
+    facts = collect_metrics(case, seed)
+    return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
+
+
 def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
     return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
 
@@ -279,7 +289,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     },
     "reference": lambda request, case: verify.project_reference(case, request["seed"]),
     "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
-    "facts": lambda request, case: collect_metrics(case, request["seed"]),
+    "facts": lambda request, case: _facts(case, request["seed"]),
     "trace": lambda request, case: traced_call(case, request["seed"], request["chrome"]),
     "time": lambda request, case: measure_time(
         case, request["seed"], request["trial_s"], request.get("check_last_call", True)

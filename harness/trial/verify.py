@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
+from harness.trial.device import reference_device, to_float64
 from harness.trial.layer_protocol import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.workload import Workload, build
@@ -56,7 +57,7 @@ def _check_unchanged(
     """
     kept = [tensor.detach().clone() for tensor in work.inputs]
     torch.manual_seed(seed)
-    before = seen(work.forward()).detach().to(torch.float64, copy=True)
+    before = to_float64(seen(work.forward()))
     fill_tensors(work.inputs, kept)
     with torch.no_grad():
         hidden += 1.0 if where is None else where.to(hidden)
@@ -131,7 +132,7 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
     """Return the reference's output (b, n, d), with no token seeing a later one."""
     of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
-    return _expected(reference, of_it, [one.to(torch.float64, copy=True) for one in (x, source) if one is not None])
+    return _expected(reference, of_it, [to_float64(one) for one in (x, source) if one is not None])
 
 
 _ITSELF = "itself in float64"
@@ -201,7 +202,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         return result
     trains = work.gradient is not None
     # Copied before the call: a layer may change its input.
-    inputs = [tensor.detach().to(torch.float64, copy=True).requires_grad_(trains) for tensor in work.inputs]
+    inputs = [to_float64(tensor).requires_grad_(trains) for tensor in work.inputs]
     torch.manual_seed(seed)
     y = layer_protocol.check_output(work.forward(), work.x, case.d_model, dtype)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
@@ -218,7 +219,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     # `where` instead of a product, because outputs at padding may be NaN.
-    wanted, got = (expected, y) if real is None else (torch.where(real, one, 0) for one in (expected, y))
+    wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
     result["output_error"] = check_error("output", got, wanted, limit)
     if trains:
         kinks = against == _ITSELF or getattr(work.layer, "kinks", False)
@@ -251,9 +252,9 @@ def project_reference(case: Case, seed: int) -> dict[str, Any]:
     reference, _ = _reference(case, work.layer)
     torch.manual_seed(seed)
     with torch.no_grad():
-        y = _expected(reference, case, [tensor.detach().to(torch.float64, copy=True) for tensor in work.inputs])
+        y = _expected(reference, case, [to_float64(tensor) for tensor in work.inputs])
     real = workload.counted_tokens(work.layer, case)
-    y = (y if real is None else torch.where(real, y, 0)).flatten().cpu()
+    y = (y if real is None else torch.where(real.to(y.device), y, 0)).flatten().cpu()
     waves = torch.outer(torch.arange(_WAVES), torch.arange(len(y), dtype=torch.float64)).cos()
     return {"projections": [float(y.norm()), *(waves @ y).tolist()]}
 
@@ -266,8 +267,8 @@ def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
         reference_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
     else:
         against = reference_class.__name__
-    reference = workload.build_layer(reference_class, case, **options).to(case.device, torch.float64)
-    reference.load_state_dict({name: value.double() for name, value in layer.state_dict().items()})
+    reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device), torch.float64)
+    reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
     reference.train(layer.training)
     return reference, against
 
@@ -275,6 +276,7 @@ def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
 def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
     """The reference's output for an input, and for a source if there is one."""
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
+    case = replace(case, device=reference_device(case.device))
     keywords = workload.forward_keywords(reference, case, source)
     prepare = getattr(reference, "prepare", None)
     return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))
@@ -287,7 +289,7 @@ def _gradients(
     assert work.gradient is not None
     work.forget()
     y.backward(work.gradient)
-    expected.backward(work.gradient.double())
+    expected.backward(to_float64(work.gradient))
     wanted = dict(reference.named_parameters())
     pairs = [(name, got, want) for name, got, want in zip(("input", "source"), work.inputs, inputs, strict=False)]
     pairs += [(name, parameter, wanted[name]) for name, parameter in work.layer.named_parameters()]

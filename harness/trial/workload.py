@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 from harness.trial import layer_protocol, sandbox
+from harness.trial.device import synchronizer
 from harness.trial.layer_protocol import WrongResult
 
 Call = Callable[[], Any]
@@ -251,8 +252,7 @@ def build(
         constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     else:
         remake = partial(forward_call, forward)
-    # On the CPU, a call returns only when it is done.
-    sync = torch.cuda.synchronize if case.device == "cuda" else lambda: None
+    sync = synchronizer(device_kind(case.device))
     return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)
 
 

@@ -16,6 +16,7 @@ from trial.timing.cuda.simulated_gpu import SimGpu
 from harness.config.compose import compose
 from harness.machine import keep_gpus_initialised
 from harness.trial import compilation, fork_server
+from harness.trial.device import uncounted
 from harness.trial.environment import gpu_state
 from harness.trial.metrics import collect
 from harness.trial.timing.cuda_device import TorchDevice
@@ -131,7 +132,7 @@ def test_an_allocator_that_does_not_count_is_named(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
     monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached)
-    found = collect.foreign_allocator()
+    found = uncounted("cuda")
     assert found is None if said is None else said in str(found)
 
 
