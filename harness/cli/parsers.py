@@ -147,22 +147,32 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
-    """Write a run in another tool's format. Measures nothing.
+    """Write a run in another tool's format, or a case of it as a script for an issue. Measures nothing.
 
     formats:
       pytest-benchmark          as --benchmark-json writes it, for pytest-benchmark compare; this harness reads it too
       csv                       the summary, one line per case
       parquet                   the same with types and units; needs -o, or standard output that is not a terminal
       github-action-benchmark   time and peak memory, as its tool customSmallerIsBetter reads them
+      script                    one case, or two that differ in the layer, as Python that needs torch alone: the layers'
+                                source, a check, a timer, and the measured figures as a comment
 
     examples:
       python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json
       python -m harness export results/latest --format parquet -o layers.parquet
+      python -m harness export results/latest --format script --case 'attention.fused n=512' -o issue.py
 
     exit status: 0 done; 2 usage error, or a run with nothing to export
     """
     add_run(parser)
     parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
+    parser.add_argument(
+        "--case",
+        action="append",
+        default=[],
+        metavar="'LAYER n=N …'",
+        help="with script: the case, as the run names it; give it twice to compare two layers",
+    )
     add_out(parser, "where to write; default: standard output", "FILE")
 
 

@@ -29,6 +29,7 @@ from harness.trial import (
     verify,
     workload,
 )
+from harness.trial.described_call import describe_call
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
@@ -282,6 +283,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "machine": lambda request, case: describe_torch(request.get("modules", ())),
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
+    "describe_call": lambda request, case: describe_call(case),
     # `compiled` is whether anything was compiled for the verification.
     "verify": lambda request, case: {
         **verify.verify(case, request["seed"]),

@@ -145,6 +145,15 @@ _MOST = 0.1
 _HALF = ("bfloat16", "float16")
 
 
+def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
+    """The largest relative errors of outputs and of gradients that rounding explains, for a layer or its class."""
+    dtypes = (case.dtype, layer_protocol.output_dtype(layer, case.dtype))
+    rounding = max(layer_protocol.tolerance(getattr(torch, name), case.d_model) for name in dtypes)
+    limit = rounding if has_reference else max(rounding, min(_LENIENT * rounding, _MOST))
+    kinks = not has_reference or getattr(layer, "kinks", False)
+    return limit, max(limit, rounding**0.5) if kinks else limit
+
+
 def verify(case: Case, seed: int) -> dict[str, Any]:
     """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
 
@@ -193,8 +202,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     work = build(case, seed)
     reference, against = _reference(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-    rounding = max(layer_protocol.tolerance(getattr(torch, name), case.d_model) for name in (case.dtype, dtype))
-    limit = max(rounding, min(_LENIENT * rounding, _MOST)) if against == _ITSELF else rounding
+    limit, of_gradients = limits(case, work.layer, has_reference=against != _ITSELF)
     result: dict[str, Any] = {"against": against, "tolerance": limit}
     if case.mode == "decode":
         result |= check_decoding(case, work, reference, seed, limit)
@@ -222,8 +230,6 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
     result["output_error"] = check_error("output", got, wanted, limit)
     if trains:
-        kinks = against == _ITSELF or getattr(work.layer, "kinks", False)
-        of_gradients = max(limit, rounding**0.5) if kinks else limit
         pairs = _gradients(work, y, reference, inputs, expected)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from impls.attention.fused import Backends, FlashAttention, FusedAttention, pinned_attention
+from impls.attention.fused import FLASH, FUSED, Backends, FlashAttention, FusedAttention, pinned_attention
 from impls.attention.plain import concatenated, head_dim_of, split, weighted_sum
 from impls.attention.reference import attended
 
@@ -43,7 +43,7 @@ class FusedSdpa(PackedInput):
     `supports` returns the reason if a case is known to be impossible. Other impossible cases raise RuntimeError.
     """
 
-    backends: ClassVar[Backends] = FusedAttention.backends
+    backends: ClassVar[Backends] = FUSED
     supports = staticmethod(FusedAttention.supports)
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
@@ -54,7 +54,7 @@ class FusedSdpa(PackedInput):
 class FlashSdpa(FusedSdpa):
     """The same, by the flash kernel only."""
 
-    backends = FlashAttention.backends
+    backends = FLASH
     supports = staticmethod(FlashAttention.supports)
 
 
