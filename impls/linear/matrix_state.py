@@ -125,12 +125,18 @@ def scanned(state: Tensor, decay: Tensor, added: Tensor) -> tuple[Tensor, Tensor
     return torch.stack(states, dim=2)[:, :, :-1], states[-1]
 
 
-def decays(log_decay: Tensor) -> Tensor:
-    """Return Π_{j < s ≤ i} decay_s for the pairs j ≤ i of a chunk, and 0 for all others.
+def log_decays(log_decay: Tensor) -> Tensor:
+    """Return Σ_{j < s ≤ i} log decay_s for the pairs j ≤ i of a chunk, and −∞ for all others.
 
-    (…, size, 1) -> (…, size, size), by sums of logarithms. Each pair has a sum of its own, as in Dao & Gu 2024, listing
-    1: a difference of two sums from the chunk's beginning would lose digits if the decay is fast.
+    (…, size, 1) -> (…, size, size). Each pair has a sum of its own, as in Dao & Gu 2024, listing 1. A difference of two
+    sums from the chunk's beginning would lose digits if the decay is fast.
     """
     size = log_decay.shape[-2]
-    later = torch.ones(size, size, dtype=torch.bool, device=log_decay.device).tril(-1)
-    return torch.where(later, log_decay, 0.0).cumsum(-2).exp().tril()
+    earlier = torch.ones(size, size, dtype=torch.bool, device=log_decay.device).tril(-1)
+    between = torch.where(earlier, log_decay, 0.0).cumsum(-2)
+    return between.masked_fill(earlier.mT, float("-inf"))
+
+
+def decays(log_decay: Tensor) -> Tensor:
+    """Return Π_{j < s ≤ i} decay_s for the pairs j ≤ i of a chunk, and 0 for all others."""
+    return log_decays(log_decay).exp()

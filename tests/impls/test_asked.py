@@ -23,7 +23,7 @@ SOFTMAX = ("single", "naive", "packed", "chunked", "fused", "fused.flash", "fuse
 RECURRENT = ("linear.recurrent", "linear.chunked")
 RNN = ("elman", "torch", "gru", "gru.torch", "lstm", "lstm.torch", "mingru", "mingru.parallel")
 RNN += ("minlstm", "minlstm.parallel", "linear_scan")
-LINEAR_TIME = ("ssd",)
+LINEAR_TIME = ("ssd", "gated_delta", "mlstm")
 ASKED: dict[str, set[str]] = {
     **{f"rnn.{name}": MASKS | STEPS for name in RNN},
     "conv.conv1d": MASKS | STEPS,
