@@ -8,6 +8,7 @@ from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR, UNCAC
 from impls.blocks.entries import BLOCKS, STACKS
 from impls.conv.entries import CONV
 from impls.impl import Impl
+from impls.linear.entries import LINEAR_TIME
 from impls.rnn.entries import COMPILED_RNN, RNN
 from impls.sdpa.entries import SDPA
 
@@ -17,7 +18,7 @@ IMPLS: dict[str, Impl] = {
     impl.name: impl
     for entries in (
         *(RNN, COMPILED_RNN),
-        *(ATTENTION, COMPILED_ATTENTION, UNCACHED, LINEAR, SDPA),
+        *(ATTENTION, COMPILED_ATTENTION, UNCACHED, LINEAR, LINEAR_TIME, SDPA),
         *(CONV, ADAPTERS, BLOCKS, STACKS),
     )
     for impl in entries

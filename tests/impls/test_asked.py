@@ -23,9 +23,11 @@ SOFTMAX = ("single", "naive", "packed", "chunked", "fused", "fused.flash", "fuse
 RECURRENT = ("linear.recurrent", "linear.chunked")
 RNN = ("elman", "torch", "gru", "gru.torch", "lstm", "lstm.torch", "mingru", "mingru.parallel")
 RNN += ("minlstm", "minlstm.parallel", "linear_scan")
+LINEAR_TIME = ("ssd", "gated_delta", "mlstm")
 ASKED: dict[str, set[str]] = {
     **{f"rnn.{name}": MASKS | STEPS for name in RNN},
     "conv.conv1d": MASKS | STEPS,
+    **{f"linear.{name}.{form}": MASKS | STEPS for name in LINEAR_TIME for form in ("recurrent", "chunked")},
     **{f"sdpa.{name}": MASKS for name in ("naive", "fused", "flash")},
     **{f"attention.{name}": MASKS | SOURCES | STEPS_OVER_A_SOURCE for name in (*SOFTMAX, "linear.parallel")},
     **{f"attention.{name}": MASKS | STEPS for name in ("window", *RECURRENT)},
