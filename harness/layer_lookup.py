@@ -305,7 +305,7 @@ def _classes_in(module: ModuleType, near: str = "") -> str:
 
 def _listed(classes: Sequence[str]) -> str:
     more = f", … and {len(classes) - _MOST_NAMED} more" if len(classes) > _MOST_NAMED else ""
-    return f"it has {', '.join(classes[:_MOST_NAMED])}{more}" if classes else "it has no class at all"
+    return f"it has {', '.join(classes[:_MOST_NAMED])}{more}" if classes else "it has no class and no function"
 
 
 def indivisible_size(case: Case, has_heads: bool) -> str | None:
