@@ -20,6 +20,7 @@ DEVICES = ("cpu", "cuda")
 MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": 128 * 2**10}
 ALLOCATORS = tuple(MAPPED_FROM_BYTES)
 MASKS = ("none", "causal", "padding")
+INPUTS = ("normal", "outliers")
 # What each status of a case means.
 STATUSES = {
     "ok": "measured",
@@ -27,7 +28,7 @@ STATUSES = {
     "timeout": "a trial took longer than `precision.timeout_s`, or compiling longer than `compile_timeout_s`",
     "killed": "a process outside killed the trial; `retry=killed` measures the case again",
     "unsupported": "the layer cannot do this case, or a package or a device is missing; the reason says which",
-    "incorrect": "the output or a gradient differs from the float64 reference, or a call returned a kept result",
+    "incorrect": "output or gradients differ from the float64 reference, or a call returned a kept or late result",
     "error": "the layer raised an exception or crashed; the reason names the line",
 }
 # Statuses of a case that ends without measurements.
@@ -97,6 +98,8 @@ class Case:
     `num_kv_heads` is the number of heads of keys and values, g. At 0 a layer has its own number, which is h for most.
 
     `env` is the virtual environment that runs the trials, by its path as given, or `default` for the command's own.
+
+    `inputs` is how inputs are filled: drawn from N(0, 1) (`normal`), or so with a few large channels (`outliers`).
     """
 
     impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
@@ -178,6 +181,15 @@ class Case:
         quiet=("default",),
         is_setting=True,
         help="virtual environments that run the trials; default: the command's own",
+    )
+    inputs: str = _axis(
+        "normal",
+        values=INPUTS,
+        label="inputs",
+        phrase="inputs with {}".format,
+        quiet=("normal",),
+        is_setting=True,
+        help="how inputs are filled; outliers: every 64th channel is 20 times as large",
     )
 
     @property

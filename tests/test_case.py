@@ -18,6 +18,7 @@ AXIS_VALUES = {
     "kv_len": (0,),
     "num_kv_heads": (0,),
     "env": ("default",),
+    "inputs": ("normal",),
 }
 
 

@@ -28,6 +28,7 @@ from harness.trial import (
     verify,
     workload,
 )
+from harness.trial.accuracy import measure_accuracy
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
 from harness.trial.timing.timed_trial import measure_time, probe_of, take_turns
@@ -279,7 +280,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     },
     "reference": lambda request, case: verify.project_reference(case, request["seed"]),
     "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
-    "facts": lambda request, case: collect_metrics(case, request["seed"]),
+    "facts": lambda request, case: collect_metrics(case, request["seed"], measure_accuracy),
     "trace": lambda request, case: traced_call(case, request["seed"], request["chrome"]),
     "time": lambda request, case: measure_time(
         case, request["seed"], request["trial_s"], request.get("check_last_call", True)

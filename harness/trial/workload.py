@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
+from time import perf_counter  # bound before a layer may replace it
 from typing import Any
 
 import torch
@@ -166,6 +167,7 @@ class Workload:
     - `varying`: tensors whose values may change between two calls. They are the inputs, in `backward` the output's
       gradient, and in `decode` the token.
     - `remake`: makes the call again, in `backward` with a new graph.
+    - `prepare_s`: the seconds that the layer's `prepare` took, or None if it has none.
     """
 
     layer: nn.Module
@@ -178,6 +180,7 @@ class Workload:
     remake: Callable[[], Call]
     call: Call
     sync: Callable[[], None]
+    prepare_s: float | None = None
 
     @property
     def inputs(self) -> list[Tensor]:
@@ -229,13 +232,13 @@ def build(
     if inputs is None:
         source_len, width = layer_protocol.kv_len(layer_class, case), layer_protocol.input_width(layer_class)
         sizes = [(case.seq_len, width * case.d_model), *([(source_len, case.d_model)] if source_len else [])]
-        inputs = [torch.randn(case.batch_size, *size).to(case.device, dtype) for size in sizes]
+        inputs = [_drawn(case, *size).to(case.device, dtype) for size in sizes]
     x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
     if case.mode in ("forward", "decode"):
         # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
         layer.eval()
-    forward, constants = _forward(case, layer, x, source)
+    forward, constants, prepare_s = _forward(case, layer, x, source)
     gradient, varying = None, [x] if source is None else [x, source]
     if case.mode in ("train", "backward"):
         layer.train()
@@ -253,7 +256,19 @@ def build(
         remake = partial(forward_call, forward)
     # On the CPU, a call returns only when it is done.
     sync = torch.cuda.synchronize if case.device == "cuda" else lambda: None
-    return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)
+    return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync, prepare_s)
+
+
+# Dettmers et al. 2022, "LLM.int8()", section 4: in large language models, a few channels are up to 20 times as large.
+_OUTLIER_EVERY, _OUTLIER_FACTOR = 64, 20.0
+
+
+def _drawn(case: Case, *size: int) -> Tensor:
+    """Draw an input (b, *size) from N(0, 1). With `inputs=outliers`, some of its channels are larger."""
+    x = torch.randn(case.batch_size, *size)
+    if case.inputs == "outliers":
+        x[..., ::_OUTLIER_EVERY] *= _OUTLIER_FACTOR
+    return x
 
 
 def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
@@ -273,15 +288,21 @@ def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
     return gradient if real is None else gradient * real
 
 
-def _forward(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None) -> tuple[Forward, list[Tensor]]:
-    """The forward pass, and the masks that it takes, in the layer's own layout."""
+def _forward(
+    case: Case, layer: nn.Module, x: Tensor, source: Tensor | None
+) -> tuple[Forward, list[Tensor], float | None]:
+    """The forward pass, the masks that it takes, in the layer's own layout, and the seconds that these took."""
     keywords = forward_keywords(layer, case, source)
-    prepare = getattr(layer, "prepare", None)
+    prepare, prepare_s = getattr(layer, "prepare", None), None
     if prepare is not None:
+        began = perf_counter()
         keywords = prepare(x, **keywords)
+        if case.device == "cuda":
+            torch.cuda.synchronize()
+        prepare_s = perf_counter() - began
     masks = [tensor for tensor in tensors_in(keywords) if tensor is not source]
     # Unpacking even an empty dictionary would cost time inside the measured call.
-    return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks
+    return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks, prepare_s
 
 
 def start_decoding(layer: Any, case: Case, source: Tensor | None) -> Any:
