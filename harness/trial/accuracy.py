@@ -328,7 +328,7 @@ def _deadline(seconds: float) -> Iterator[None]:
         raise TooSlow
 
     before: Callable[..., Any] | int | None = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, if somebody ignores the first
     try:
         yield
     finally:

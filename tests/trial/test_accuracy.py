@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness.measure.executor import Executor
 from harness.sweep_axes import Case
 from harness.trial import accuracy, verify
 from harness.trial.layer_protocol import WrongResult
@@ -75,6 +76,12 @@ def test_the_errors_are_those_of_rounding(impl: str, mask: str, mode: str, dtype
     assert 1 / 8 < facts["error_ratio"] < 8
     if mode == "train":
         assert eps / 20 < facts["gradient_error"] <= facts["gradient_error_max"]
+
+
+def test_such_a_layer_gets_no_facts_from_a_trial_and_so_no_time(runner: Executor) -> None:
+    outcome = runner.run("facts", late("LateRecurrence", 512))
+    assert (outcome.status, outcome.reason.partition(" of its norm")[0][:16]) == ("incorrect", "output is off by")
+    assert runner.run("facts", Case("rnn.torch", 512, 8, 1)).values["accuracy_by"] == "all tokens, ElmanReference"
 
 
 def test_the_rows_of_a_reference_are_those_of_all_its_outputs() -> None:

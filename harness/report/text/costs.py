@@ -264,7 +264,8 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     """
     family = {line.impl: line.family for line in panel.lines}
     # In ascending n: the largest timed one stays.
-    a_token = {line.impl: line.time_s / line.seq_len for line in panel.lines if line.time_s}
+    ranked = (line for line in panel.lines if not line.suspect)
+    a_token = {line.impl: line.time_s / line.seq_len for line in ranked if line.time_s}
     rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)
     pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
     open_pairs = [c for c in pairs if not c.decided and c.seq_len_hi is None and not c.seq_len_lo]

@@ -40,6 +40,7 @@ function redraw() {
   draw("chart-crossovers", crossoversFigure(panel, data.looks, shown, chosen.metric));
   document.getElementById("undecided").textContent = undecidedPairs(panel, shown, chosen.metric);
   document.getElementById("chart-crossovers").hidden = !panel.crossovers;
+  document.getElementById("chart-accuracy").hidden = !panel.accuracy;
 }
 
 function start() {
