@@ -22,6 +22,7 @@ ALLOCATORS = tuple(MAPPED_FROM_BYTES)
 MASKS = ("none", "causal", "padding")
 CACHES = ("cold", "clean", "hot")
 LAUNCHES = ("eager", "graph")
+INPUTS = ("normal", "outliers")
 # What each status of a case means.
 STATUSES = {
     "ok": "measured",
@@ -29,7 +30,7 @@ STATUSES = {
     "timeout": "a trial took longer than `precision.timeout_s`, or compiling longer than `compile_timeout_s`",
     "killed": "a process outside killed the trial; `retry=killed` measures the case again",
     "unsupported": "the layer cannot do this case, or a package or a device is missing; the reason says which",
-    "incorrect": "the output or a gradient differs from the float64 reference, or a call returned a kept result",
+    "incorrect": "output or gradients differ from the float64 reference, or a call returned a kept or late result",
     "error": "the layer raised an exception or crashed; the reason names the line",
 }
 # Statuses of a case that ends without measurements.
@@ -110,6 +111,7 @@ class Case:
     `cache` is what a GPU's cache holds before a call: other data that must be written back (`cold`), other data that
     need not (`clean`), or what the last call left (`hot`). `launch` is how calls reach a GPU: each operation by itself
     (`eager`), or all at once as a CUDA graph. On the CPU both have their defaults, and no effect.
+    `inputs` is how inputs are filled: drawn from N(0, 1) (`normal`), or so with a few large channels (`outliers`).
     """
 
     impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
@@ -199,7 +201,15 @@ class Case:
         is_setting=True,
         help="virtual environments that run the trials; default: the command's own",
     )
-
+    inputs: str = _axis(
+        "normal",
+        values=INPUTS,
+        label="inputs",
+        phrase="inputs with {}".format,
+        quiet=("normal",),
+        is_setting=True,
+        help="how inputs are filled; outliers: every 64th channel is 20 times as large",
+    )
     cache: str = _axis(
         "cold",
         values=CACHES,

@@ -20,6 +20,7 @@ AXIS_VALUES = {
     "env": ("default",),
     "cache": ("cold",),
     "launch": ("eager",),
+    "inputs": ("normal",),
 }
 
 

@@ -311,7 +311,8 @@ def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str) -> T
 
 
 def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
-    """Return the output `y` for the input `x`. Raises WrongResult unless its dtype is `dtype`."""
+    """Return the output `y` for the input `x`. Raises WrongResult unless it is a plain tensor of `dtype`."""
+    check_plain(y)
     if y.dtype != getattr(torch, dtype):
         got, given = (str(tensor.dtype).removeprefix("torch.") for tensor in (y, x))
         raise WrongResult(
@@ -319,6 +320,15 @@ def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
             "(a layer that returns another dtype declares `output_dtype`)"
         )
     return y
+
+
+def check_plain(y: Tensor) -> None:
+    """Raise WrongResult for a subclass of Tensor, which may compute its values when somebody reads them."""
+    if type(y) not in (Tensor, nn.Parameter):
+        raise WrongResult(
+            f"it returned a {type(y).__name__}, a subclass of Tensor, which may compute its values later: "
+            "return a plain tensor"
+        )
 
 
 def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:

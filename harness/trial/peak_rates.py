@@ -3,10 +3,10 @@
 They are what torch's own kernels reach on this machine now, not what the data sheet says. The fastest sample counts.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from mmap import mmap
 from pathlib import Path
+from time import perf_counter  # bound before a layer may replace it
 from typing import Any, NamedTuple
 
 import torch
@@ -51,7 +51,7 @@ def best_rate(
     work: Callable[[int], float],
     sizes: Iterable[int],
     budget_s: float,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = perf_counter,
     rising: float | None = None,
 ) -> Rate:
     """Return the best rate over growing sizes, in about `budget_s` seconds, however slow a call is.
@@ -178,9 +178,9 @@ def wanted_buffer_bytes(cache: int | None, on_gpu: bool) -> int:
 
 def _best_rate(timer: Callable[[], float], work: float, budget_s: float) -> float:
     timer()  # warm-up
-    began = time.perf_counter()
+    began = perf_counter()
     seconds: list[float] = []
-    while len(seconds) < _LEAST_CALLS or time.perf_counter() - began < budget_s:
+    while len(seconds) < _LEAST_CALLS or perf_counter() - began < budget_s:
         seconds.append(timer())
     return work / min(seconds)
 
@@ -198,9 +198,9 @@ def page_fault_s() -> float:
     new = torch.frombuffer(mmap(-1, _TOUCHED_BYTES), dtype=torch.float32)
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = perf_counter()
         new.fill_(1.0)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(perf_counter() - start)
     return max(0.0, seconds[0] - min(seconds[1:])) * _PAGE_BYTES / _TOUCHED_BYTES
 
 
@@ -242,9 +242,9 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
     """
 
     def on_cpu() -> float:
-        start = time.perf_counter()
+        start = perf_counter()
         call()
-        return time.perf_counter() - start
+        return perf_counter() - start
 
     def on_gpu() -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -258,10 +258,10 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
 
     def with_a_wait() -> float:
         wait()
-        start = time.perf_counter()
+        start = perf_counter()
         call()
         wait()
-        return time.perf_counter() - start
+        return perf_counter() - start
 
     kind, wait = device_kind(device), synchronizer(device_kind(device))
     return {"cuda": on_gpu, "cpu": on_cpu}.get(kind, with_a_wait)

@@ -20,7 +20,7 @@ from torch import Tensor
 from harness.sweep_axes import Case
 from harness.trial.compilation import compilations
 from harness.trial.device import to_float64
-from harness.trial.layer_protocol import WrongResult, check_error, scale_of, tolerance
+from harness.trial.layer_protocol import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Workload, build, counted_tokens, tensors_in
@@ -265,6 +265,8 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
     renewal = Renewal(work.varying)
     expected = _results(work, seed)
     for got, want in zip(last.results, expected, strict=True):
+        if got is not None:
+            check_plain(got)
         if got is not None and want is not None and got.dtype != want.dtype:
             raise WrongResult(f"it returned {want.dtype} at first and {got.dtype} later")
     off = _distances(last.results, expected, real)

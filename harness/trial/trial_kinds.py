@@ -30,6 +30,7 @@ from harness.trial import (
     verify,
     workload,
 )
+from harness.trial.accuracy import measure_accuracy
 from harness.trial.described_call import describe_call
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
@@ -272,7 +273,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _facts(case: Case, seed: int) -> dict[str, Any]:
-    facts = collect_metrics(case, seed)
+    facts = collect_metrics(case, seed, measure_accuracy)
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 

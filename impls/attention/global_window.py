@@ -80,7 +80,8 @@ class GlobalWindowAttention(WindowAttention):
         hidden_rows: Tensor | None = None,
     ) -> Tensor:
         if hidden is None or hidden_rows is None:
-            return self.forward(x, **self.prepare(x, attn_mask, is_causal))
+            made = self.prepare(x, attn_mask, is_causal)
+            hidden, hidden_rows = made["hidden"], made["hidden_rows"]
         q, k, v = self.project(x)  # (b, h, n, head_dim) each
         local = attend_blocks(q, self.keys_of_blocks(k, hidden), self.keys_of_blocks(v, hidden), hidden)
         of_all = attend_rows(q, k, v, hidden_rows)  # (b, h, g, head_dim)

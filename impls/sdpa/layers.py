@@ -80,17 +80,18 @@ class SdpaReference(nn.Module):
     """Reference of attention without projections: (b, n, 3d) -> (b, n, d).
 
     It computes the same as `AttentionReference` of `impls/attention`, with queries, keys and values given. The input
-    holds queries, then keys, then values, and each of these holds head after head. Written for float64 and small n, not
-    for speed.
+    holds queries, then keys, then values, and each of these holds head after head. With `rows`, it returns the outputs
+    of these queries only. Written for float64, not for speed.
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         self.d_model, self.num_heads = d_model, num_heads
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         q, k, v = (
             each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (b, h, n, head_dim)
             for each in x.split(self.d_model, dim=-1)
         )
+        q = q if rows is None else q[:, :, rows]
         return attended(q, k, v, attn_mask).transpose(1, 2).flatten(2)  # (b, n, d)

@@ -215,10 +215,14 @@ def trace_call(work: Workload) -> Observation:
     )
 
 
-def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
-    """Return what one call of the case computes, moves and allocates, and which kernel it runs.
+# Measures the errors of a workload (see `harness.trial.accuracy`).
+MeasureErrors = Callable[[Workload, Case, int, int | None, list[str]], dict[str, Any]]
 
-    The result is the same each time.
+
+def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> dict[str, Any]:
+    """Return what one call of the case computes, moves and allocates, which kernel it runs, and how accurate it is.
+
+    Errors are those that `measure_errors` returns; without it, none are measured. The result is the same each time.
 
     | key | meaning |
     | --- | --- |
@@ -242,6 +246,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
     | `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
     | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
+    | `output_error`, `gradient_error`, … | see `harness.trial.accuracy` |
     | `backend` | the kernel that ran |
     | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
     | `facts_unknown` | one line for each reason why a value above is None |
@@ -255,10 +260,11 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     if device_kind(case.device) == "cuda":
         leave_out_workspaces(torch.__version__)
     work = build(case, seed)
+    first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
     y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
     sandbox.note_used()
     work.sync()
-    if case.mode in ("forward", "train"):  # values are verified at a small n; at this n, check what can be checked
+    if case.mode in ("forward", "train"):
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)
         y = layer_protocol.check_output(y, work.x, output_shape(work.layer, case), dtype)
         layer_protocol.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
@@ -285,8 +291,14 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
     partly = partly or _outside_torch(seen, resident, traced, case.threads)
     unknown += partly
+    page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
+    with torch.no_grad():  # a layer may have changed its input
+        for tensor, value in first:
+            tensor.copy_(value)
+    errors = measure_errors(work, case, seed, facts["flops"], unknown) if measure_errors is not None else {}
     return {
         **facts,
+        **errors,
         **_claimed(case),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
@@ -294,7 +306,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
         **_mapped(None if partly else blocks, case.allocator),
-        "page_fault_s": peak_rates.page_fault_s() if case.device == "cpu" else None,
+        "page_fault_s": page_fault_s,
         "backend": backend_name(operations),
         "facts_unknown": unknown,
     }

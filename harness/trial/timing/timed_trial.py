@@ -41,6 +41,7 @@ from harness.trial.sandbox import send
 from harness.trial.timing import sampler
 from harness.trial.timing.device import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
+from harness.trial.work_after_call import OtherThreads
 from harness.trial.workload import Unsupported, Workload, build
 
 # The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this
@@ -106,6 +107,7 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
     Raises WrongResult if they did, and CompiledAgain if the layer was compiled again while it was timed.
     """
     began = monotonic()
+    others = OtherThreads() if check else None
     layer = _Layer(case, seed)
     may_compile = compiler_loaded()
     first_call_s = layer.settle()
@@ -116,6 +118,10 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
     else:
         samples, extras = _on_gpu(case, layer, trial_s)
     samples.first_call_s = first_call_s
+    # A layer that changes its input would find another one in a further call.
+    watched = others is not None and not layer.renewal.restores
+    cpus_after = others.cpus_after(layer.work.call) if others is not None and watched else None
+    prepare_s = layer.work.prepare_s
     last = layer.take_last_call(samples.calls_per_sample) if check else None
     if may_compile:
         _check_not_compiled_since(made)
@@ -126,6 +132,8 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
         **samples.during,
         **extras,
         **checked,
+        "cpus_after": rounded(cpus_after),
+        "prepare_s": rounded(prepare_s),
         "build_s": rounded(built - began),
         "compile_s": rounded(compile_s(first_call_s, median(samples.samples_s))),
     }
