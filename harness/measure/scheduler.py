@@ -75,11 +75,13 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
     timed = Trials(accumulated)
     for group in timed.groups(every, no_probe):
-        columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s")]
+        columns = [
+            group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s", "gpu_disturbed")
+        ]
         for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
             trials[cases[number]] = [
-                Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s)
-                for value_s, median_s, wall_s, probe_s in zip(*of_case, strict=True)
+                Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s, disturbed > 0)
+                for value_s, median_s, wall_s, probe_s, disturbed in zip(*of_case, strict=True)
             ]
     past = ResumeState(
         trials=trials,

@@ -213,6 +213,21 @@ class CaseResult(Case):
         "token`; `facts_unknown` says why none were"
     )
 
+    sustained_s: float | None = _column(
+        "on a GPU: the time of a call at the end of half a second of calls back to back, at the clock rate that power "
+        "and heat then allow",
+        "s",
+        ("sustained_s",),
+        "median",
+    )
+    gpu_disturbed_share: float | None = _column(
+        "on a GPU: the share of trials beside other processes that compute, or with a clock rate lowered by heat or a "
+        "fault; they count as disturbed",
+        "1",
+        ("gpu_disturbed",),
+        "mean",
+    )
+
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
         return {name: getattr(self, name) for name in AXES}

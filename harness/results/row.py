@@ -51,7 +51,7 @@ def trial_of_row(row: Mapping[str, Any]) -> Trial:
     samples_s = row["samples_s"]
     probe_s = row.get("probe_s", row.get("pulse_s"))
     value_s = value_of_trial(np.array(samples_s), _device(row))
-    return Trial(value_s, median(samples_s), row["wall_s"], probe_s)
+    return Trial(value_s, median(samples_s), row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
 
 
 def _device(row: Mapping[str, Any]) -> str:

@@ -13,11 +13,11 @@ import torch
 
 from harness.sweep_axes import Case, device_kind
 from harness.trial.device import free_memory, module_of, synchronizer
-from harness.trial.workload import exact_float32
+from harness.trial.workload import Unsupported, exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
 # Smaller products do not fill a GPU.
-GPU_SIZES = tuple(n for n in SIZES if n >= 2048)
+GPU_SIZES = (2048, 4096, 8192, 16384, 32768)
 # On a GPU, a larger size that is faster by more than this share means that the peak is not reached yet.
 _STILL_RISING = 0.03
 # Each size gets this share of the budget. The next size starts only if this many of its calls still fit.
@@ -39,11 +39,15 @@ _SPIN_CYCLES = 200_000
 
 
 class Rate(NamedTuple):
-    """Best work per second, the size at which it was reached, and the total number of timed calls."""
+    """Best work per second, the size at which it was reached, and the total number of timed calls.
+
+    `rises` is by how much the last size was faster than the best one before, as a share.
+    """
 
     per_s: float
     size: int
     calls: int
+    rises: float = 0.0
 
 
 def best_rate(
@@ -74,7 +78,9 @@ def best_rate(
         still_rising = rising is not None and rates[-1].per_s > (1 + rising) * before
         if clock() - began + _LEAST_CALLS * _GROWTH * min(warm) > budget_s and not still_rising:
             break
-    return max(rates)._replace(calls=sum(rate.calls for rate in rates))
+    before = max(rate.per_s for rate in rates[:-1])
+    rises = rates[-1].per_s / before - 1 if before else 0.0
+    return max(rates)._replace(calls=sum(rate.calls for rate in rates), rises=rises)
 
 
 class EventTime:
@@ -119,7 +125,8 @@ def peak_on_gpu(prepare: Callable[[int], Callable[[], float]], sizes: Iterable[i
 def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
     """Return `flops_per_s` of square matrix products in the case's dtype: 2n³ FLOPs per product, at the fastest n.
 
-    float32 is used as for layers: on a GPU, without TF32.
+    float32 is used as for layers: on a GPU, without TF32. Raises Unsupported if the largest product that fits into a
+    GPU's memory is still much faster than the smaller ones: the peak is then unknown.
     """
     exact_float32()
     dtype = getattr(torch, case.dtype)
@@ -136,6 +143,11 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
 
     with torch.no_grad():
         rate = peak_on_gpu(prepare, sizes, budget_s) if on_gpu else best_rate(prepare, products, sizes, budget_s)
+    if on_gpu and rate.rises > _STILL_RISING:
+        raise Unsupported(
+            f"the peak is not reached: products of n={rate.size} are {100 * rate.rises:.0f} % faster than smaller "
+            f"ones, and n={2 * rate.size} is not measured: free the GPU's memory, and calibrate again"
+        )
     return {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
 
 

@@ -327,8 +327,11 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
         torch.set_num_threads(case.threads)
     if case is None or purpose not in _OF_CALLS:
         return HANDLERS[purpose](request, case)
-    compilation.keep_cache_in(request.get("compile_cache"))
+    directory = request.get("compile_cache")
+    compilation.keep_cache_in(directory)
+    compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
     outcome = HANDLERS[purpose](request, case)
+    compilation.keep_stubs(directory)
     compilation.check_compiled(case)
     return outcome | ({"compiled_anew": compilation.compiled_anew()} if compilation.compilations() > 0 else {})

@@ -116,6 +116,8 @@ def _factor(width: float) -> str:
     return f"{width:.2f}" if width <= WIDEST else f"over {WIDEST:.0f}"
 
 
+# A share of left out samples that is worth a sentence.
+_MUCH_THROTTLED = 0.05
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
 _MOST = 6
 
@@ -130,6 +132,7 @@ def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
         *_host_bound(lines),
         *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
         *_preparing(lines),
+        *_lowered_clock(lines),
     ]
 
 
@@ -220,6 +223,28 @@ def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
     other = min(slower, key=lambda one: one.time_s or 0.0)
     calls = math.ceil((line.prepare_s or 0.0) / ((other.time_s or 0.0) - (line.time_s or 0.0)))
     return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
+
+
+def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
+    """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
+    lines = list(lines)
+    shared = [line for line in lines if line.gpu_disturbed_share]
+    text = []
+    if shared:
+        worst = max(line.gpu_disturbed_share or 0.0 for line in shared)
+        text.append(
+            f"disturbed GPU: {_cases(shared)}: other processes computed there, or heat or a fault lowered its clock "
+            f"rate, in up to {formatting.share(worst)} of the trials."
+        )
+    lowered = [line for line in lines if (line.throttled_share or 0.0) > _MUCH_THROTTLED]
+    if lowered:
+        clocks = [line.sm_clock_mhz for line in lowered if line.sm_clock_mhz]
+        rate = f"{min(clocks):.0f}" if clocks else "MHZ"
+        text.append(
+            f"lowered clock: {_cases(lowered)}: over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, "
+            f"because power or heat lowered the GPU's clock rate. Lock it below that: sudo nvidia-smi -lgc {rate}."
+        )
+    return text
 
 
 def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:

@@ -74,7 +74,7 @@ def sample_cuda(
     - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
     - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Without
       `hot_gpu_s`, it is whether the GPU was done as soon as the host.
-    - `energy_j`: the energy of a call, see `Sampling.under_load`.
+    - `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`.
     - `throttled_share`: the share of the held samples left out because the clock rate was lowered.
     - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
     """
@@ -113,6 +113,7 @@ def sample_cuda(
     return result, {
         **device.gauge.facts(),
         "energy_j": None,
+        "sustained_s": None,
         **load,
         **({"sm_clock_mhz": rounded(median(kept.clock_hz) / 1e6)} if kept.clock_hz else {}),
         "gpu_time_by": "graph" if graph.enough and (is_graph or not held.enough) else "held" if held.enough else None,

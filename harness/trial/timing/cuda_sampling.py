@@ -319,14 +319,16 @@ class Sampling:
         return (clock() - begin) / count
 
     def under_load(self, seconds: float, warm_s: float) -> dict[str, float]:
-        """Read the gauge while calls run back to back for `seconds`. Return `energy_j` of a call, and `power_w`.
+        """Read the gauge while calls run back to back for `seconds`. Return `energy_j` of a call, `power_w` and more.
 
-        The power is that of the whole GPU, as a mean. Both are from its counter of energy, which is renewed every 0.1 s
+        `sustained_s` are the seconds per call in the second half, when power and heat have lowered the clock rate. The
+        power is that of the whole GPU, as a mean. Both are from its counter of energy, which is renewed every 0.1 s
         or so. Calls are therefore counted from one renewal to another. Without the counter, nothing is returned.
         """
         device, clock, gauge = self.device, self.clock, self.device.gauge
         renewals: list[tuple[int, float, float]] = []
         calls, last, part = 0, gauge.energy_j(), max(1, math.ceil(_LOAD_PART_S / warm_s))
+        half: tuple[int, float] | None = None
         device.sync()
         begin = now = clock()
         due_s = begin
@@ -338,14 +340,20 @@ class Sampling:
                 gauge.read()  # while the GPU works on the last calls, unless it waits for the host anyway
                 due_s += seconds / _LOAD_READINGS
             device.sync()
-            now, energy_j = clock(), gauge.energy_j()
+            now = clock()
+            if half is None and now - begin >= seconds / 2:
+                half = calls, now
+            energy_j = gauge.energy_j()
             if energy_j != last and energy_j is not None:
                 renewals.append((calls, now, energy_j))
             last = energy_j
+        at_s, found = clock(), dict[str, float]()
+        if half is not None and calls > half[0]:
+            found["sustained_s"] = rounded((at_s - half[1]) / (calls - half[0]))
         if len(renewals) < 2:
-            return {}
+            return found
         more, took_s, energy_j = (after - before for before, after in zip(renewals[0], renewals[-1], strict=True))
-        return {"energy_j": rounded(energy_j / more), "power_w": rounded(energy_j / took_s)}
+        return {**found, "energy_j": rounded(energy_j / more), "power_w": rounded(energy_j / took_s)}
 
 
 def _is_steady(rates: Sequence[tuple[float, float]]) -> bool:
