@@ -38,7 +38,7 @@ _SLOW = (
     *(f"trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),
     *(f"trial/metrics/test_{name}.py" for name in ("facts", "memory_split", "unseen")),
     *("trial/timing/test_last_call.py", "impls/test_on_another_device.py"),
-    *("trial/timing/cuda/test_sample.py", "trial/timing/cuda/test_planted_faults.py"),
+    *("trial/timing/cuda/test_sample.py", "trial/timing/cuda/test_planted_faults.py", "simulated_cuda/"),
     # Whole commands beside quick tests.
     *("cli/test_letters.py::test_a_layer_is_measured", "cli/test_usage.py::test_a_reader_that_goes_away"),
     *("cli/test_usage.py::test_a_dry_run_prints", "cli/test_export.py::test_a_report_is_made"),
