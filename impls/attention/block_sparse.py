@@ -8,7 +8,7 @@ Sparse Transformers", arXiv:1904.10509, section 5.5.
 """
 
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -89,8 +89,8 @@ class BlockSparseAttention(AttentionParameters):
         hidden_rows: Tensor | None = None,
     ) -> Tensor:
         if table is None or hidden is None or hidden_rows is None:
-            made = self.prepare(x, attn_mask, is_causal)
-            table, hidden, hidden_rows = made["table"], made["hidden"], made["hidden_rows"]
+            prepared: dict[str, Any] = self.prepare(x, attn_mask, is_causal)
+            return self.forward(x, **prepared)
         q, k, v = self.project(x)  # (b, h, n, head_dim) each
         of_blocks = attend_blocks(q, self.gathered(k, table), self.gathered(v, table), hidden)
         of_first = attend_rows(q, k, v, hidden_rows)  # (b, h, r, head_dim)

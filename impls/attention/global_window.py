@@ -6,7 +6,7 @@ Beltagy et al. 2020, "Longformer", arXiv:2004.05150, section 3.1. The paper give
 own. Here, all tokens share their projections, as in Zaheer et al. 2020, "Big Bird", section 2.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -80,8 +80,8 @@ class GlobalWindowAttention(WindowAttention):
         hidden_rows: Tensor | None = None,
     ) -> Tensor:
         if hidden is None or hidden_rows is None:
-            made = self.prepare(x, attn_mask, is_causal)
-            hidden, hidden_rows = made["hidden"], made["hidden_rows"]
+            prepared: dict[str, Any] = self.prepare(x, attn_mask, is_causal)
+            return self.forward(x, **prepared)
         q, k, v = self.project(x)  # (b, h, n, head_dim) each
         local = attend_blocks(q, self.keys_of_blocks(k, hidden), self.keys_of_blocks(v, hidden), hidden)
         of_all = attend_rows(q, k, v, hidden_rows)  # (b, h, g, head_dim)

@@ -28,10 +28,10 @@ LINEAR_TIME = (
         "linear.ssd.chunked",
         "impls.linear.ssd:ChunkedSSD",
         _SSD,
-        "the same in chunks of 64",
-        # The heads share C Bᵀ: 2 · 64 · 64 for each token.
-        work="4nd² + 640nd + 2hnd + 8192n",
-        work_train="12nd² + 1920nd + 6hnd + 24576n",
+        "the same in chunks of 32",
+        # The heads share C Bᵀ: 2 · 32 · 64 for each token.
+        work="4nd² + 576nd + 2hnd + 4096n",
+        work_train="12nd² + 1728nd + 6hnd + 12288n",
         work_decode="4d² + 512d + 2hd",
         memory="nd + hn",
         **_SEQUENTIAL,

@@ -62,7 +62,7 @@ class ChunkedSSD(RecurrentSSD):
     n / chunk of them.
     """
 
-    def __init__(self, d_model: int, num_heads: int, state: int = 64, chunk: int = 64) -> None:
+    def __init__(self, d_model: int, num_heads: int, state: int = 64, chunk: int = 32) -> None:
         super().__init__(d_model, num_heads, state)
         self.chunk = chunk
 
