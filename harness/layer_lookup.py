@@ -95,7 +95,9 @@ def _is_file_of(module: ModuleType, file: Path) -> bool:
 
 # A message lists at most this many classes of a module.
 _MOST_NAMED = 12
-_REFERENCES = "Give a class, 'module:Class', or the name of a registered layer."
+_REFERENCES = "Give a class or function, 'module:name', or the name of a registered layer."
+# By name, because the module imports torch.
+_FUNCTIONS = "harness.trial.function_layer"
 
 
 def names() -> list[str]:
@@ -197,10 +199,10 @@ def package_of(name: str) -> str | None:
 
 
 def load_class(name: str) -> type:
-    """The layer's class.
+    """The layer's class, which is made for a function.
 
     Raises whatever importing its module raises, AttributeError if the module lacks the name, and TypeError if the
-    name is not a class.
+    name is neither a class nor a function, or if it is unknown what the function takes.
     """
     return _load(target(name))
 
@@ -209,22 +211,40 @@ def load_reference(name: str) -> type | None:
     """The class that defines what the layer must compute, with the same `state_dict`; None if the layer names none.
 
     The registry names the reference of a registered layer. A user's own layer may have an attribute `reference`: a
-    class, `module:Class`, or the name of a registered layer, whose reference then applies. Raises UsageError if no
-    class can be found.
+    class or function, `module:name`, or the name of a registered layer, whose reference then applies. Raises UsageError
+    if no reference can be found.
     """
+    layer: Any = load_class(name)
+    of_function = hasattr(layer, "positional")
     found = _reference_entry(name)
+    if of_function and not isinstance(found, str | Impl | type):
+        return _reference_of_function(layer, found)
     if found is None or isinstance(found, type):
         return found
     if isinstance(found, Impl):
+        # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
+        if of_function and layer.layout and found.reference == IMPLS["sdpa.naive"].reference:
+            functions = importlib.import_module(_FUNCTIONS)
+            return _reference_of_function(layer, functions.softmax_attention)
+        if of_function:
+            raise UsageError(f"reference = '{layer.reference}' is a layer: a function's is a function, or 'sdpa.naive'")
         return _load(found.reference)
     if isinstance(found, str) and is_foreign(found):
         try:
-            return _load(found)
+            return _reference_of_function(layer, _find(found)) if of_function else _load(found)
         except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
             raise UsageError(f"reference = {found!r} cannot be loaded ({error}). {_REFERENCES}") from error
     near = difflib.get_close_matches(str(found), IMPLS, n=1)
     meant = f"; did you mean '{near[0]}'?" if near else "."
     raise UsageError(f"reference = {found!r} is no layer{meant} {_REFERENCES}")
+
+
+def _reference_of_function(layer: type, reference: Any) -> type | None:
+    try:
+        made: type | None = importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
+    except TypeError as error:
+        raise UsageError(f"its reference: {error}") from error
+    return made
 
 
 def build_options(name: str) -> dict[str, Any]:
@@ -248,26 +268,36 @@ def _reference_entry(name: str) -> Any:
 
 
 def _load(target: str) -> type:
+    found = _find(target)
+    if isinstance(found, type):
+        return found
+    place = target.rpartition(":")[0]
+    module = load_file(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
+    if not callable(found):
+        raise TypeError(f"{target} is neither a class nor a function; {_classes_in(module)}")
+    made: type = importlib.import_module(_FUNCTIONS).class_of(found, module.__name__)
+    return made
+
+
+def _find(target: str) -> Any:
     place, _, attribute = target.rpartition(":")
     module = load_file(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
     found: Any = module
     for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
         if not hasattr(found, name):
             # Name the place as the user wrote it: a file outside any package has a different module name.
-            raise AttributeError(f"{place} has no class '{attribute}'; {_classes_in(module, attribute)}")
+            raise AttributeError(f"{place} has no '{attribute}'; {_classes_in(module, attribute)}")
         found = getattr(found, name)
-    if not isinstance(found, type):
-        wrap = "; write a torch.nn.Module whose forward(self, x) calls it" if callable(found) else ""
-        raise TypeError(f"{target} is not a class; {_classes_in(module)}{wrap}")
     return found
 
 
 def _classes_in(module: ModuleType, near: str = "") -> str:
-    """The public classes of `module` for an error message: the one whose name is near, or all.
+    """The public classes of `module` for an error message, or its functions: the one whose name is near, or all.
 
-    Classes that the module imports are listed if it defines none itself, as `torch.nn` does.
+    Those that the module imports are listed if it defines none itself, as `torch.nn` does.
     """
-    classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}
+    public = {name: value for name, value in vars(module).items() if name[0] != "_"}
+    classes = {name: value for name, value in public.items() if isinstance(value, type) or inspect.isfunction(value)}
     names = [name for name, value in classes.items() if value.__module__ == module.__name__] or list(classes)
     meant = difflib.get_close_matches(near, classes, n=1)
     return f"did you mean '{meant[0]}'?" if meant else _listed(names)
@@ -275,7 +305,7 @@ def _classes_in(module: ModuleType, near: str = "") -> str:
 
 def _listed(classes: Sequence[str]) -> str:
     more = f", … and {len(classes) - _MOST_NAMED} more" if len(classes) > _MOST_NAMED else ""
-    return f"it has {', '.join(classes[:_MOST_NAMED])}{more}" if classes else "it has no class at all"
+    return f"it has {', '.join(classes[:_MOST_NAMED])}{more}" if classes else "it has no class and no function"
 
 
 def indivisible_size(case: Case, has_heads: bool) -> str | None:

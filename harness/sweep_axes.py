@@ -46,6 +46,7 @@ class Axis(NamedTuple):
 
     - `type`: of its values. `default`: the value of an axis that is not given, or MISSING if it must be given.
     - `values`: all valid texts, or empty for any text.
+    - `numbered`: those of them that may have a number, such as `cuda:1`.
     - `least`, `most`: the valid numbers. A fraction is below `most`. A size above `most` is taken for a mistake.
     - `letter`: the symbol in formulas and in the names of cases. `label`: its name on the report's page.
     - `phrase`: a value in words. `quiet`: values that titles leave out, because they are the usual ones.
@@ -60,6 +61,7 @@ class Axis(NamedTuple):
     type: type
     default: Any
     values: tuple[str, ...] = ()
+    numbered: tuple[str, ...] = ()
     least: float = 1
     most: float = 0
     letter: str = ""
@@ -72,6 +74,11 @@ class Axis(NamedTuple):
     divides: str = ""
     unit: str = ""
     help: str = ""
+
+    def is_known(self, value: Any) -> bool:
+        """Whether the value is one of `values`, with a number if it may have one."""
+        name, _, number = str(value).partition(":")
+        return value in self.values or (name in self.numbered and number.isdecimal() and number == str(int(number)))
 
 
 def _axis(default: Any = MISSING, **known: Any) -> Any:
@@ -114,7 +121,14 @@ class Case:
         "forward", values=MODES, label="mode", is_setting=True, help="what one call is; decode: one more token"
     )
     dtype: str = _axis("float32", values=DTYPES, label="dtype", is_setting=True, help="of weights and inputs")
-    device: str = _axis("cpu", values=DEVICES, label="device", is_setting=True, help="where the layer runs")
+    device: str = _axis(
+        "cpu",
+        values=DEVICES,
+        numbered=("cuda", "xpu"),
+        label="device",
+        is_setting=True,
+        help="where the layer runs; cuda:1 is the second GPU",
+    )
     threads: int = _axis(
         1,
         most=1024,

@@ -4,7 +4,7 @@ To add a layer, write its class and add an entry to the `entries.py` of the same
 """
 
 from impls.adapters.entries import ADAPTERS
-from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR, UNCACHED
+from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR, SPARSE_AND_LATENT, UNCACHED
 from impls.blocks.entries import BLOCKS, STACKS
 from impls.conv.entries import CONV
 from impls.impl import Impl
@@ -18,7 +18,7 @@ IMPLS: dict[str, Impl] = {
     impl.name: impl
     for entries in (
         *(RNN, COMPILED_RNN),
-        *(ATTENTION, COMPILED_ATTENTION, UNCACHED, LINEAR, LINEAR_TIME, SDPA),
+        *(ATTENTION, COMPILED_ATTENTION, UNCACHED, SPARSE_AND_LATENT, LINEAR, LINEAR_TIME, SDPA),
         *(CONV, ADAPTERS, BLOCKS, STACKS),
     )
     for impl in entries

@@ -38,7 +38,7 @@ def test_somebodys_own_layer_may_name_one_of_ours_as_its_reference() -> None:
 
 
 def test_something_that_is_no_class_is_refused() -> None:
-    with pytest.raises(TypeError, match="planted:NotALayer is not a class"):
+    with pytest.raises(TypeError, match="planted:NotALayer is neither a class nor a function"):
         layer_lookup.load_class("planted:NotALayer")
 
 

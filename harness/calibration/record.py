@@ -343,7 +343,7 @@ def attachment(
         "processor": (made.cpu_model, machine["cpu"]["model"]),
         "torch": (made.torch_version, machine["torch"]["version"]),
     }
-    if made.device == "cuda":
+    if made.device != "cpu":
         here["GPU"] = (made.gpu, machine["torch"]["gpu"])
     for what, (then, now) in here.items():
         if then != now:

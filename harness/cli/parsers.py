@@ -95,6 +95,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
       preset=ladder                                                          every layer of the ladder, and some blocks
       head_dim=64                                                            sets d_model = num_heads × head_dim
       shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 the sizes of a real layer
+      shape=gpu                                                              sizes for a GPU: the default of device=cuda
       'points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]'    these points, not every combination
       paper=NAME scale=full|cpu                                              a published setting, with its figures
       precision=quick|standard|strict                                        target interval and limits; its parts are
@@ -126,6 +127,9 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
     parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`, which saves seconds")
+    parser.add_argument(
+        "--profile", choices=("ncu", "nsys", "torch"), help="profile three calls of one case instead; measure nothing"
+    )
     add_open(parser)
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 

@@ -31,7 +31,7 @@ from harness.key_value_options import (
     points_of_head_dim,
     present_option,
 )
-from harness.sweep_axes import AXES, DEFAULTS
+from harness.sweep_axes import AXES
 
 
 def compose(
@@ -62,7 +62,8 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
         raise UsageError(f"{by_key[HEAD_DIM]} sets d_model = num_heads × head_dim: leave {by_key['d_model']} out")
     head_dim = values.pop(HEAD_DIM, None)
     chosen = {key_of(choice) for choice in choices}
-    if "device=cuda" in choices and not chosen & {"shape", "preset", schema.PAPER}:
+    on_gpu = "device" in chosen and "device=cpu" not in choices
+    if on_gpu and not chosen & {"shape", "preset", schema.PAPER}:
         choices.append("shape=gpu")
     files = UserFiles(config_dir, [*choices, *scale])
     config = files.compose([*choices, *scale])
@@ -158,9 +159,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """List the differences between the configuration that a run was created with and another.
 
     Each is a text such as `seq_len=64,128 before and 64,256 now`. A single value equals a list of it alone. A setting
-    added after the run was created counts as unchanged if it is null now, and an axis if it has its default.
+    added after the run was created counts as unchanged if it is null now.
     """
-    then, today = {**DEFAULTS, **dict(_flattened(before))}, {**DEFAULTS, **dict(_flattened(now))}
+    then, today = dict(_flattened(before)), dict(_flattened(now))
     names = [name for name in dict.fromkeys([*then, *today]) if _is_compared(name)]
     return [
         f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"

@@ -3,6 +3,7 @@
 The module also has the rules for layers that compile, and describes layers by such trials.
 """
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from harness import layer_lookup
+from harness import gpus, layer_lookup
 from harness.background_process import interpreter_of
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
@@ -30,7 +31,7 @@ from harness.measure.fork_client import (
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
 from harness.results.row import KINDS
-from harness.sweep_axes import OWN_ENVIRONMENT, Case
+from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 
 
 class CompilePolicy:
@@ -202,15 +203,17 @@ class Executor:
         `extra` adds items to the request, or replaces some of the executor's own (`seed`).
         """
         which = self._which(purpose, case)
-        if case is not None and case.device == "cuda":
+        device = "cpu" if case is None else case.device
+        if device_kind(device) == "cuda":
             keep_gpus_initialised()
         began = time.monotonic()
         try:
             server = self._warm_server(which)
-            began = time.monotonic()
             limit_s = self._compiling.limit_s(purpose, case)
             request = self._request(purpose, case, extra or {})
-            outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
+            with gpus.one_trial_on(device):
+                began = request["sent_at"] = time.monotonic()
+                outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
         except ForkServerLost as error:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
@@ -235,8 +238,15 @@ class Executor:
         """
         which = self._which("turns", case)
         request = self._request("turns", case, {"turn_s": turn_s})
+        held = contextlib.ExitStack()
+        held.enter_context(gpus.one_trial_on(case.device))
         try:
-            return TurnTrial(self._warm_server(which), request, self._compiling.limit_s("turns", case))
+            with contextlib.ExitStack() as unless_started:
+                unless_started.push(held)
+                server, limit_s = self._warm_server(which), self._compiling.limit_s("turns", case)
+                trial = TurnTrial(server, request, limit_s, held.close)
+                unless_started.pop_all()
+                return trial
         except ForkServerLost as error:
             self._drop_server(which)
             raise TurnTrialFailed(TrialOutcome("killed", str(error))) from error
@@ -277,7 +287,7 @@ class Executor:
             "seed": self.seed,
             "trial_s": self.trial_s,
             # A GPU driver maps more host memory than it uses, so a limit would only break it.
-            "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
+            "memory_limit": None if case and case.device != "cpu" else self.memory_limit,
             "sent_at": time.monotonic(),
             "compiles": self._compiling.is_due(purpose, case),
             "own_module": case is not None and case.impl in self._slow_imports,

@@ -152,21 +152,23 @@ class _NoScreen:
 
 
 def impl_name_of(layer: object) -> str:
-    """The name under which a trial's process finds a class: `module:Class` or `/path/to/file.py:Class`.
+    """The name under which a trial's process finds a class or function: `module:Class`, `/path/to/file.py:function`.
 
     The name is `module:Class` if an import in that process finds the same file. Other processes do not know how pytest
     imports test modules (`--import-mode`). A `layer` that is a name already (`attention.fused`, `module:Class`) is
     returned unchanged.
 
-    Raises UsageError for anything else but a class, and for a class that no other process could find.
+    Raises UsageError for anything else but a class or function, and for one that no other process could find.
     """
     if isinstance(layer, str):
         return layer
-    if not isinstance(layer, type):
+    if not isinstance(layer, type) and (not callable(layer) or not hasattr(layer, "__qualname__")):
         raise UsageError(
-            f"{_short(layer)} is not a class: give the class itself, as in scaling(MyLayer), which is built "
-            "at each size as MyLayer(d_model=…, num_heads=…)"
+            f"{_short(layer)} is neither a class nor a function: give the class itself, as in scaling(MyLayer), which "
+            "is built at each size as MyLayer(d_model=…, num_heads=…), or the name of a callable, as 'module:name'"
         )
+    if layer.__qualname__.endswith("<lambda>"):
+        raise UsageError("a lambda has no name by which another process finds it: give a function of a module")
     if "<locals>" in layer.__qualname__:
         raise UsageError(
             f"{layer.__qualname__} is defined inside a function, where no other process finds it: "
@@ -175,7 +177,7 @@ def impl_name_of(layer: object) -> str:
     module = sys.modules.get(layer.__module__)
     if module is None or _attribute(module, layer.__qualname__) is not layer:
         raise UsageError(
-            f"{layer.__module__}.{layer.__qualname__} is not that class: "
+            f"{layer.__module__}.{layer.__qualname__} is not that object: "
             "give one that its module holds under its own name"
         )
     if _can_be_imported(module):

@@ -74,8 +74,9 @@ def reference_device(device: str) -> str:
 
 
 def to_float64(tensor: Tensor) -> Tensor:
-    """A copy in float64, on the device of references."""
-    return tensor.detach().to("cpu" if tensor.is_mps else tensor.device, torch.float64, copy=True)
+    """A copy in float64, on the device of references. Whole numbers, such as lengths, keep their dtype."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to("cpu" if tensor.is_mps else tensor.device, dtype, copy=True)
 
 
 def total_memory(kind: str) -> int:

@@ -14,7 +14,7 @@ prefill(x, state) -> state    the state after t steps, computed at once
 supports(case) -> str | None  why the layer cannot run a case
 
 A class also has attributes that describe it, such as `has_heads`, `compiled`, `claims` and `reference`:
-docs/how-to/own-layer.md.
+docs/how-to/own-layer.md. A function is found by inspection too: `harness.trial.function_layer`.
 """
 
 import inspect
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from harness.errors import UsageError
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, Case
 from harness.synonyms import MEANT
+from harness.trial.layer_inputs import Input
 
 # A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024
@@ -42,6 +43,8 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
 
     `options` are the arguments that the registry passes to its constructor.
     """
+    if is_function(layer_class):  # checked when its class was made
+        return
     name = layer_class.__name__
     is_module = issubclass(layer_class, nn.Module)
     if not is_module and layer_class.__new__ is object.__new__:
@@ -65,6 +68,38 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
         )
     if len(inputs) != 1 and not _takes_any(layer_class.forward):
         raise TypeError(f"forward({', '.join(inputs)}) is called as forward(x): give all other parameters a default")
+
+
+def is_function(layer: Any) -> bool:
+    """Whether the layer, or its class, is made of a function (see `harness.trial.function_layer`)."""
+    return getattr(layer, "function", None) is not None and hasattr(layer, "positional")
+
+
+def inputs_of(layer: Any, case: Case) -> tuple[Input, ...]:
+    """The inputs of a layer, or of its class, at a case: those that a function describes, or x and a source.
+
+    Decoding with a function of q, k and v is one query against all keys.
+    """
+    if is_function(layer):
+        inputs: tuple[Input, ...] = layer.inputs
+        if case.mode != "decode":
+            return inputs
+        return (replace(inputs[0], shape=_one_token(inputs[0].shape)), *inputs[1:])
+    width = input_width(layer)
+    x = Input("input", ("b", "n", "d" if width == 1 else f"{width}d"))
+    return (x, Input("source", ("b", "m", "d"))) if kv_len(layer, case) else (x,)
+
+
+def output_dims(layer: Any, case: Case) -> tuple[str, ...]:
+    """The shape of the output, as formulas."""
+    if not is_function(layer):
+        return ("b", "n", "d")
+    output: tuple[str, ...] = layer.output
+    return _one_token(output) if case.mode == "decode" else output
+
+
+def _one_token(shape: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple("1" if word == "n" else word for word in shape)
 
 
 def _required(function: Any) -> list[str]:
@@ -101,6 +136,13 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
             return f"its constructor takes no {name}"
     has_source = kv_len(layer_class, case) > 0
+    takes_source = accepts(layer_class, "source")
+    if is_function(layer_class):
+        takes_source = any("m" in one.shape for one in layer_class.inputs)
+        if case.mode == "decode" and not layer_class.layout:
+            return "it is a function of whole sequences, which decodes no token"
+        if case.mode == "decode":
+            return None
     if case.mode == "decode":
         width = input_width(layer_class)
         if width != 1:
@@ -111,7 +153,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return "one token after another has no padding"
         if has_source and not accepts(layer_class, "source", method="start"):
             return "its start takes no source"
-    if has_source and not accepts(layer_class, "source"):
+    if has_source and not takes_source:
         return "its forward takes no source"
     if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
         return "its forward takes no attn_mask, to hide the padding of a source with"
@@ -123,7 +165,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         return None
     if case.mask == "padding":
         return "its forward takes no attn_mask, and it has no causal = True"
-    if accepts(layer_class, "is_causal"):
+    if causal_keyword(layer_class):
         return None
     return "its forward takes neither is_causal nor attn_mask, and it has no causal = True"
 
@@ -199,6 +241,13 @@ def _is_given(name: str, case: Case) -> bool:
     return getattr(case, name) != DEFAULTS.get(name)
 
 
+def causal_keyword(layer_class: Any) -> str | None:
+    """The parameter that hides later tokens: `is_causal`, or `causal` of a function; None without one."""
+    if accepts(layer_class, "is_causal"):
+        return "is_causal"
+    return "causal" if is_function(layer_class) and accepts(layer_class, "causal") else None
+
+
 def accepts(layer_class: Any, *names: str, method: str = "forward") -> bool:
     """Return whether the method has a parameter of one of these names."""
     parameters = inspect.signature(getattr(layer_class, method)).parameters
@@ -248,14 +297,13 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     return error
 
 
-def check_output(y: object, x: Tensor, d_model: int, dtype: str) -> Tensor:
-    """Return the output `y` of a call on `x`. The input has shape (b, n, ·), the output (b, n, d) and `dtype`.
+def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str) -> Tensor:
+    """Return the output `y` of a call on `x`, if it has the shape `wanted` and `dtype`.
 
     Raises WrongResult for any other output.
     """
     if not isinstance(y, Tensor):
         raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
-    wanted = (*x.shape[:-1], d_model)
     if y.shape != wanted:
         but = f", where {wanted} is wanted" if x.shape != wanted else ""
         raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
@@ -273,11 +321,11 @@ def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
     return y
 
 
-def check_finite(y: Tensor, real: Tensor | None) -> None:
-    """Raise WrongResult if the output is not finite. `real` (b, n, 1) is False for padding, which is not checked."""
+def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:
+    """Raise WrongResult if the output is not finite. `real` is False for padding, which is not checked."""
     finite = y.detach().isfinite()
     if not (finite if real is None else finite | ~real).all():
-        raise WrongResult(f"its output is not finite at n = {y.shape[1]}")
+        raise WrongResult(f"its output is not finite at n = {length}")
 
 
 # Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below

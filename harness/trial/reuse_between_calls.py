@@ -49,7 +49,8 @@ class Renewal:
         self._versions = [tensor._version for tensor in tensors]
         self._draw = random.Random(0)
         draws = torch.Generator().manual_seed(0)
-        self._rows = [(tensor, dim, _factors(tensor, dim, draws)) for tensor in tensors for dim in (-2, -1)]
+        dims = [(tensor, dim) for tensor in tensors for dim in _last_two(tensor)]
+        self._rows = [(tensor, dim, _factors(tensor, dim, draws)) for tensor, dim in dims]
         # The present factors of the tensors. The next renewal divides by them.
         self._applied = [torch.ones_like(row.narrow(dim, 0, tensor.shape[dim])) for tensor, dim, row in self._rows]
 
@@ -78,6 +79,10 @@ class Renewal:
                 self._applied[number] = factors
 
 
+def _last_two(tensor: Tensor) -> tuple[int, ...]:
+    return (-2, -1)[-tensor.dim() :]
+
+
 def _factors(tensor: Tensor, dim: int, draws: torch.Generator) -> Tensor:
     """Random factors along one dimension of the tensor, `_SPARE` more than the dimension's size."""
     shape = [1] * tensor.dim()
@@ -95,7 +100,7 @@ def check_second_input(
     inputs in float64. `real` (b, n, 1) is False for padding. `limit` is the largest relative error.
     """
     before = _copies(work.inputs)
-    second = [-first.roll((1, 1), dims=(1, 2)) for first in before]
+    second = [_another(x) if one.is_free else x for x, one in zip(before, work.described, strict=True)]
     fill_tensors(work.inputs, second)
     torch.manual_seed(seed)
     got = work.forward().detach().clone()  # the output may share memory with an input, which is restored below
@@ -110,6 +115,11 @@ def check_second_input(
         check_error("its output", got, wanted, limit)
     except WrongResult as error:
         raise WrongResult(f"with a second input {error}: does it keep anything of the first?") from None
+
+
+def _another(first: Tensor) -> Tensor:
+    dims = _last_two(first)
+    return -first.roll((1,) * len(dims), dims)
 
 
 def fill_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -15,9 +16,9 @@ from typing import Any
 
 import torch
 
-from harness import background_process, layer_files, layer_lookup
+from harness import background_process, gpus, layer_files, layer_lookup
 from harness.errors import UsageError
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 from harness.trial import (
     attention_and_gradients,
     compilation,
@@ -123,7 +124,8 @@ def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
     cannot be built or called as a layer is an `error` in every case.
     """
     layer_class = layer_lookup.load_class(impl)
-    return {"refusals": [_refusal(layer_class, Case.from_dict({**case, "impl": impl})) for case in cases]}
+    alike = ({**case, "impl": impl, "device": device_kind(case.get("device", "cpu"))} for case in cases)
+    return {"refusals": [_refusal(layer_class, Case.from_dict(case)) for case in alike]}
 
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
@@ -316,6 +318,9 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     """
     purpose = request["purpose"]
     case = Case.from_dict(request["case"]) if request["case"] else None
+    if case is not None:
+        # The trial sees one GPU. Its layer need not know that the machine has others.
+        case = replace(case, device=gpus.see_only(case.device))
     if case is not None and purpose not in ("describe", "refusals"):
         environment.set_allocator(case.allocator)
         torch.set_num_threads(case.threads)

@@ -14,6 +14,7 @@ from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
 from harness.trial.device import reference_device, to_float64
+from harness.trial.function_layer import FunctionLayer, softmax_attention, uncompiled
 from harness.trial.layer_protocol import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.workload import Workload, build
@@ -27,30 +28,50 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
     """
     if case.mask == "causal" and case.seq_len > 1 and not case.kv_len:
         seen = case.seq_len // 2
-        _check_unchanged(work, work.x[:, seen:], lambda y: y[:, :seen], seed, limit, "later tokens")
+        dims = layer_protocol.output_dims(work.layer, case)
+        if "n" not in dims:  # one token, which comes after all others
+            return
+        at = dims.index("n")
+        _check_unchanged(work, _of_tokens(work, ("n", "m"), seen), _first(at, seen), seed, limit, "later tokens")
     elif case.mask == "padding":
-        padded = work.x if work.source is None else work.source
-        real = workload.real_tokens(case, padded.shape[1]).to(padded.device)
-        of_input = padded is work.x
+        source_len = layer_protocol.kv_len(work.layer, case)
+        padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
+        real = workload.counted_tokens(work.layer, case)
 
         def counted(y: Tensor) -> Tensor:
-            return torch.where(real[..., None], y, 0) if of_input else y
+            return y if real is None else torch.where(real, y, 0)
 
-        _check_unchanged(work, padded, counted, seed, limit, "padding", where=~real[..., None])
+        letters = ("m",) if source_len else ("n", "m")
+        _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, "padding")
+
+
+def _first(dim: int, count: int) -> Callable[[Tensor], Tensor]:
+    return lambda y: y.narrow(dim, 0, count)
+
+
+def _of_tokens(
+    work: Workload, letters: tuple[str, ...], start: int = 0, padding: Tensor | None = None
+) -> list[tuple[Tensor, Tensor | float]]:
+    """Views of the inputs along tokens, from token `start` on, and what to add to them: 1, or `padding` (b, tokens)."""
+    found: list[tuple[Tensor, Tensor | float]] = []
+    for tensor, one in zip(work.inputs, work.described, strict=True):
+        at = one.dimension(*letters)
+        if at is None or not one.is_free or (padding is not None and "b" not in one.shape):
+            continue
+        added = 1.0 if padding is None else workload.along_tokens(padding, one.shape).to(tensor)
+        found.append((tensor.narrow(at, start, tensor.shape[at] - start), added))
+    return found
 
 
 def _check_unchanged(
     work: Workload,
-    hidden: Tensor,
+    hidden: list[tuple[Tensor, Tensor | float]],
     seen: Callable[[Tensor], Tensor],
     seed: int,
     limit: float,
     what: str,
-    where: Tensor | None = None,
 ) -> None:
-    """Change `hidden`, a view of the input, and check that the `seen` outputs stay the same.
-
-    1 is added to all of `hidden`, or only to the tokens in `where`.
+    """Add to each `hidden` view of an input what is paired with it, and check that the `seen` outputs stay the same.
 
     Outputs are copied, because they may share memory with the input. The input is restored after each call, because a
     layer may change it.
@@ -60,7 +81,8 @@ def _check_unchanged(
     before = to_float64(seen(work.forward()))
     fill_tensors(work.inputs, kept)
     with torch.no_grad():
-        hidden += 1.0 if where is None else where.to(hidden)
+        for view, added in hidden:
+            view += added
     torch.manual_seed(seed)
     after = seen(work.forward()).detach().clone()
     fill_tensors(work.inputs, kept)
@@ -204,15 +226,17 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
     limit, of_gradients = limits(case, work.layer, has_reference=against != _ITSELF)
     result: dict[str, Any] = {"against": against, "tolerance": limit}
-    if case.mode == "decode":
+    if case.mode == "decode" and not layer_protocol.is_function(work.layer):
         result |= check_decoding(case, work, reference, seed, limit)
         check_operation_counts(work, seed)
         return result
     trains = work.gradient is not None
     # Copied before the call: a layer may change its input.
-    inputs = [to_float64(tensor).requires_grad_(trains) for tensor in work.inputs]
+    inputs = [to_float64(tensor) for tensor in work.inputs]
+    for tensor, one in zip(inputs, work.described, strict=True):
+        tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
-    y = layer_protocol.check_output(work.forward(), work.x, case.d_model, dtype)
+    y = layer_protocol.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
         with torch.set_grad_enabled(trains):
@@ -228,7 +252,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     real = workload.counted_tokens(work.layer, case)
     # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
-    result["output_error"] = check_error("output", got, wanted, limit)
+    what = "output" if against != softmax_attention.__name__ else "output, compared with softmax attention,"
+    result["output_error"] = check_error(what, got, wanted, limit)
     if trains:
         pairs = _gradients(work, y, reference, inputs, expected)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
@@ -271,21 +296,20 @@ def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
     if reference_class is None:
         against = _ITSELF
         reference_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
+        reference_class = uncompiled(reference_class)
     else:
         against = reference_class.__name__
     reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device), torch.float64)
-    reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
+    if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
+        reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
     reference.train(layer.training)
     return reference, against
 
 
 def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
-    """The reference's output for an input, and for a source if there is one."""
-    x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
+    """The reference's output for the inputs."""
     case = replace(case, device=reference_device(case.device))
-    keywords = workload.forward_keywords(reference, case, source)
-    prepare = getattr(reference, "prepare", None)
-    return reference(x, **(keywords if prepare is None else prepare(x, **keywords)))
+    return workload.forward_pass(case, reference, inputs)[0]()
 
 
 def _gradients(
@@ -297,7 +321,8 @@ def _gradients(
     y.backward(work.gradient)
     expected.backward(to_float64(work.gradient))
     wanted = dict(reference.named_parameters())
-    pairs = [(name, got, want) for name, got, want in zip(("input", "source"), work.inputs, inputs, strict=False)]
+    given = zip(work.described, work.inputs, inputs, strict=True)
+    pairs = [(one.name, got, want) for one, got, want in given if one.grad]
     pairs += [(name, parameter, wanted[name]) for name, parameter in work.layer.named_parameters()]
     found = []
     for name, got, want in pairs:
@@ -311,7 +336,7 @@ def _gradients(
 
 def _repeated_gradients(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
     """The same tuples for one more call of the timed backward pass."""
-    names = [*("input", "source")[: len(work.inputs)], *(name for name, _ in work.layer.named_parameters())]
+    names = [*(one.name for one in work.described if one.grad), *(name for name, _ in work.layer.named_parameters())]
     got = dict(zip(names, work.call(), strict=True))
     found = []
     for name, _, want in pairs:

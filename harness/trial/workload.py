@@ -3,6 +3,7 @@
 The call does exactly the work that is timed. All else is made outside the measured time.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.sweep_axes import Case, device_kind
-from harness.trial import layer_protocol, sandbox
+from harness.trial import layer_inputs, layer_protocol, sandbox
 from harness.trial.device import synchronizer
+from harness.trial.function_layer import FunctionLayer, first_tensor
+from harness.trial.layer_inputs import Input
 from harness.trial.layer_protocol import WrongResult
 
 Call = Callable[[], Any]
@@ -110,13 +113,17 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
     gets no mask over its own input, because no real token follows the padding.
     """
     keywords: dict[str, Any] = {"source": source} if source is not None else {}
-    keys = case.seq_len if source is None else source.shape[1]
-    if layer_protocol.is_causal(layer) and (case.mask != "padding" or source is None):
+    source_len = layer_protocol.kv_len(layer, case) if source is None else source.shape[1]
+    keys = source_len or case.seq_len
+    if layer_protocol.is_function(layer):
+        keywords |= _switches(layer, case)
+    if layer_protocol.is_causal(layer) and (case.mask != "padding" or not source_len):
         return keywords
-    if case.mask == "causal" and source is not None:  # decoding: every token sees the whole source
-        return keywords
-    if case.mask == "causal" and layer_protocol.accepts(layer, "is_causal"):
-        keywords["is_causal"] = True
+    if case.mask == "causal" and (source_len or (case.mode == "decode" and layer_protocol.is_function(layer))):
+        return keywords  # in decoding, every token sees the whole source
+    causal = layer_protocol.causal_keyword(layer)
+    if case.mask == "causal" and causal is not None:
+        keywords[causal] = True
     elif case.mask == "causal":
         keywords["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
     elif case.mask == "padding":
@@ -124,11 +131,32 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
     return keywords
 
 
+def _switches(function: Any, case: Case) -> dict[str, Any]:
+    """Keyword arguments that a function's own defaults make necessary: no causal mask, or groups of heads."""
+    switches: dict[str, Any] = {}
+    causal = layer_protocol.causal_keyword(function)
+    if causal is not None and inspect.signature(type(function).forward).parameters[causal].default is True:
+        switches[causal] = False
+    if function.grouped and layer_protocol.accepts(function, "enable_gqa"):
+        switches["enable_gqa"] = True
+    return switches
+
+
 def counted_tokens(layer: nn.Module, case: Case) -> Tensor | None:
-    """Return (b, n, 1), True where an output belongs to a real token and not to padding, or None if all are real."""
-    if case.mask != "padding" or layer_protocol.kv_len(layer, case):
+    """Return True where an output belongs to a real token and not to padding, or None if all are real.
+
+    The result has the number of dimensions of the output: (b, n, 1) for a layer.
+    """
+    dims = layer_protocol.output_dims(layer, case)
+    if case.mask != "padding" or layer_protocol.kv_len(layer, case) or not {"b", "n"} <= set(dims):
         return None
-    return real_tokens(case, case.seq_len)[..., None].to(case.device)
+    return along_tokens(real_tokens(case, case.seq_len), dims).to(case.device)
+
+
+def along_tokens(flags: Tensor, dims: Sequence[str]) -> Tensor:
+    """The `flags` of tokens (b, n) with one dimension for each of `dims`, to multiply a tensor of this shape by."""
+    flags = flags if dims.index("b") < next(i for i, one in enumerate(dims) if one in ("n", "m")) else flags.t()
+    return flags.reshape([flags.shape[one != "b"] if one in ("b", "n", "m") else 1 for one in dims])
 
 
 # The parts of cuDNN with their own setting, since torch 2.9.
@@ -161,17 +189,18 @@ class Workload:
 
     - `call`: one call of the case's mode.
     - `sync`: waits until the call is done.
-    - `forward`: the forward pass with the case's mask and `source`.
+    - `inputs`: the tensors that come from other layers, in the order of `described`, which says what they are.
+    - `forward`: the forward pass with the case's mask.
     - `gradient`: the gradient of the output, or None if the mode has no backward pass.
     - `constants`: masks, caches and states. They exist before the call and are not weights of the layer.
-    - `varying`: tensors whose values may change between two calls. They are the inputs, in `backward` the output's
-      gradient, and in `decode` the token.
+    - `varying`: tensors whose values may change between two calls. They are the inputs that may take any value, in
+      `backward` the output's gradient, and in a layer's `decode` the token.
     - `remake`: makes the call again, in `backward` with a new graph.
     """
 
     layer: nn.Module
-    x: Tensor
-    source: Tensor | None
+    inputs: list[Tensor]
+    described: tuple[Input, ...]
     gradient: Tensor | None
     constants: list[Tensor]
     varying: list[Tensor]
@@ -181,9 +210,19 @@ class Workload:
     sync: Callable[[], None]
 
     @property
-    def inputs(self) -> list[Tensor]:
-        """The tensors that come from other layers: the input, and the source if there is one."""
-        return [self.x] if self.source is None else [self.x, self.source]
+    def x(self) -> Tensor:
+        """The first input."""
+        return self.inputs[0]
+
+    @property
+    def source(self) -> Tensor | None:
+        """The source of a layer, None without one."""
+        return next((x for x, one in zip(self.inputs, self.described, strict=True) if one.name == "source"), None)
+
+    @property
+    def free(self) -> list[Tensor]:
+        """The inputs that may take any value."""
+        return [tensor for tensor, one in zip(self.inputs, self.described, strict=True) if one.is_free]
 
     def forget(self) -> None:
         """Free the gradients that a call leaves behind. Otherwise they would count as existing before the next call."""
@@ -206,16 +245,17 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
 def build(
     case: Case, seed: int, weights: Mapping[str, Tensor] | None = None, inputs: Sequence[Tensor] | None = None
 ) -> Workload:
-    """Build the layer, its input (b, n, d), drawn from N(0, 1), and its call. Nothing here is timed.
+    """Build the layer, its inputs and its call. Nothing here is timed.
 
-    A layer's `input_width` multiplies the width of its input, but not that of its output or of a source. `weights`
-    replaces the drawn weights. `inputs` replaces the drawn input, and the drawn source if there is one.
+    `layer_protocol.inputs_of` describes the inputs: x (b, n, d), drawn from N(0, 1), for most layers. `weights`
+    replaces the drawn weights, and `inputs` the drawn inputs.
 
     Raises Unsupported if the layer refuses the case, or has no way to run it. Raises TypeError for a class that is no
     layer.
     """
     torch.set_num_threads(case.threads)
     layer_class = layer_lookup.load_class(case.impl)
+    described = layer_protocol.inputs_of(layer_class, case)
     options = layer_lookup.build_options(case.impl)
     layer_protocol.check_signature(layer_class, options)
     reason = layer_protocol.unsupported_reason(layer_class, case)
@@ -228,32 +268,33 @@ def build(
     if weights is not None:
         _copy_weights(weights, layer)
     if inputs is None:
-        source_len, width = layer_protocol.kv_len(layer_class, case), layer_protocol.input_width(layer_class)
-        sizes = [(case.seq_len, width * case.d_model), *([(source_len, case.d_model)] if source_len else [])]
-        inputs = [torch.randn(case.batch_size, *size).to(case.device, dtype) for size in sizes]
-    x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
+        source_len = layer_protocol.kv_len(layer_class, case)
+        inputs = [layer_inputs.draw(one, case, source_len) for one in described]
+    free = [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_free]
     if case.mode in ("forward", "decode"):
         # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
         layer.eval()
-    forward, constants = _forward(case, layer, x, source)
-    gradient, varying = None, [x] if source is None else [x, source]
+    forward, constants = forward_pass(case, layer, inputs)
+    gradient, varying = None, free
     if case.mode in ("train", "backward"):
         layer.train()
-        leaves = [*(tensor.requires_grad_(True) for tensor in varying), *layer.parameters()]
+        with_gradient = [tensor for tensor, one in zip(inputs, described, strict=True) if one.grad]
+        leaves = [*(tensor.requires_grad_(True) for tensor in with_gradient), *layer.parameters()]
         gradient = _output_gradient(case, layer)
         if case.mode == "train":
             remake = partial(train_call, forward, leaves, gradient)
         else:
             remake, varying = partial(backward_call, forward, leaves, gradient, seed), [gradient]
-    elif case.mode == "decode":
+    elif case.mode == "decode" and not layer_protocol.is_function(layer):
+        x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
         state, token = start_decoding(layer, case, source), x[:, -1].clone()
         remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
         constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     else:
         remake = partial(forward_call, forward)
     sync = synchronizer(device_kind(case.device))
-    return Workload(layer, x, source, gradient, constants, varying, forward, remake, remake(), sync)
+    return Workload(layer, list(inputs), described, gradient, constants, varying, forward, remake, remake(), sync)
 
 
 def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
@@ -267,19 +308,36 @@ def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
 
 def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
     """Draw the gradient of the output. Padding has no part in the loss."""
-    gradient = torch.randn(case.batch_size, case.seq_len, case.d_model)
+    gradient = torch.randn(output_shape(layer, case))
     gradient = gradient.to(case.device, getattr(torch, layer_protocol.output_dtype(layer, case.dtype)))
     real = counted_tokens(layer, case)
     return gradient if real is None else gradient * real
 
 
-def _forward(case: Case, layer: nn.Module, x: Tensor, source: Tensor | None) -> tuple[Forward, list[Tensor]]:
+def output_shape(layer: Any, case: Case) -> tuple[int, ...]:
+    """The shape that the output must have."""
+    dims = layer_protocol.output_dims(layer, case)
+    return layer_inputs.size_at("output", dims, case, layer_protocol.kv_len(layer, case))
+
+
+def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor]]:
     """The forward pass, and the masks that it takes, in the layer's own layout."""
+    of_function = isinstance(layer, FunctionLayer)
+    source = None if of_function or len(inputs) == 1 else inputs[1]
     keywords = forward_keywords(layer, case, source)
+    count = type(layer).positional if isinstance(layer, FunctionLayer) else 1
+    given = inputs[:count]
+    if isinstance(layer, FunctionLayer):
+        described = type(layer).inputs
+        keywords |= {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
     prepare = getattr(layer, "prepare", None)
     if prepare is not None:
-        keywords = prepare(x, **keywords)
-    masks = [tensor for tensor in tensors_in(keywords) if tensor is not source]
+        keywords = prepare(*given, **keywords)
+    masks = [tensor for tensor in tensors_in(keywords) if all(tensor is not one for one in inputs)]
+    if isinstance(layer, FunctionLayer):  # without the module around it, which would be timed
+        call = partial(layer.call, *given, **keywords)
+        return lambda: first_tensor(call()), masks
+    x = inputs[0]
     # Unpacking even an empty dictionary would cost time inside the measured call.
     return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks
 

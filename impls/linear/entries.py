@@ -5,6 +5,7 @@ from impls.impl import Claims, Impl
 _SSD = "impls.linear.reference:SSDReference"
 _GATED_DELTA = "impls.linear.reference:GatedDeltaReference"
 _MLSTM = "impls.linear.reference:MLSTMReference"
+_RWKV7 = "impls.linear.reference:RWKV7Reference"
 
 # A chunk waits for the state of the one before it.
 _SEQUENTIAL: Claims = {"depth": "n", "path": "n"}
@@ -77,6 +78,30 @@ LINEAR_TIME = (
         work="10nd² + 4hnd + 256nd + 4nd²/h",
         work_train="30nd² + 12hnd + 768nd + 12nd²/h",
         work_decode="10d² + 4hd + 4d²/h",
+        memory="nd + hn + nd²/h",
+        **_SEQUENTIAL,
+    ),
+    Impl(
+        "linear.rwkv7.recurrent",
+        "impls.linear.rwkv7:RecurrentRWKV7",
+        _RWKV7,
+        "RWKV-7's time mixing, one token after another",
+        # Three narrow networks of 32 channels. No gradient flows back into H_0.
+        work="8nd² + 384nd + 8nd²/h",
+        work_train="24nd² + 1152nd + 24nd²/h − 2d²/h",
+        work_decode="8d² + 384d + 8d²/h",
+        memory="nd + d²/h",
+        **_SEQUENTIAL,
+    ),
+    Impl(
+        "linear.rwkv7.chunked",
+        "impls.linear.rwkv7:ChunkedRWKV7",
+        _RWKV7,
+        "the same in chunks of 16",
+        # Nine products of 2 · 16nd, and for each row of the inverse 2 · 16² in each head.
+        work="8nd² + 672nd + 512hn + 8nd²/h",
+        work_train="24nd² + 2016nd + 1536hn + 24nd²/h",
+        work_decode="8d² + 384d + 8d²/h",
         memory="nd + hn + nd²/h",
         **_SEQUENTIAL,
     ),

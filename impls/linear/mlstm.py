@@ -22,7 +22,8 @@ class Memory(NamedTuple):
     """C (b, h, head_dim, head_dim) and z (b, h, 1, head_dim), both divided by exp(m), and m (b, h, 1, 1).
 
     The input gate is an exponential and may overflow, so that only its ratio to exp(m) is stored (section 2.2, equation
-    15). The output does not depend on m.
+    15). The output does not depend on m. In contrast to the paper, m is at least 0: smaller gates need no division, and
+    exp(−m) could overflow.
     """
 
     c: Tensor
@@ -35,6 +36,8 @@ class RecurrentMLSTM(MatrixState):
 
     Without gates, it is linear attention with signed features. In contrast to the LSTM, no gate depends on h_{t-1}.
     """
+
+    kinks = True  # at |z·q| = 1
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
@@ -66,7 +69,7 @@ class RecurrentMLSTM(MatrixState):
     def update(self, state: Memory, *terms: Tensor) -> tuple[Tensor, Memory]:
         """Return h_t without its output gate (b, h, 1, head_dim), and the memory after it."""
         q, k, v, log_input, log_forget = terms
-        m = torch.maximum(log_forget + state.m, log_input).detach()  # (b, h, 1, 1)
+        m = torch.maximum(log_forget + state.m, log_input).clamp(min=0).detach()  # (b, h, 1, 1)
         kept, written = (log_forget + state.m - m).exp(), (log_input - m).exp()
         c = kept * state.c + (written * k).mT @ v  # (b, h, head_dim, head_dim)
         z = kept * state.z + written * k  # (b, h, 1, head_dim)
@@ -74,8 +77,8 @@ class RecurrentMLSTM(MatrixState):
 
 
 def _at_least(m: Tensor, total: Tensor) -> Tensor:
-    """Return max(|total|, 1), where `total` and the result are divided by exp(m)."""
-    return torch.maximum(total.abs(), (-m).exp())
+    """Return max(|total|, 1), where `total` and the result are divided by exp(m). It is never 0."""
+    return torch.maximum(total.abs(), (-m).exp().clamp(min=torch.finfo(m.dtype).tiny))
 
 
 class ChunkedMLSTM(RecurrentMLSTM):
@@ -99,7 +102,7 @@ class ChunkedMLSTM(RecurrentMLSTM):
         log_forget = chunks.split(terms[4])
         so_far = log_forget.cumsum(3)  # (b, h, chunks, chunk, 1), since the chunk's beginning
         gates = log_decays(log_forget) + log_input.mT  # (b, h, chunks, chunk, chunk), log D
-        own = gates.amax(-1, keepdim=True).detach()  # (b, h, chunks, chunk, 1), the largest gate of each row
+        own = gates.amax(-1, keepdim=True).clamp(min=0).detach()  # (b, h, chunks, chunk, 1), largest of each row
         of_end = gates[..., -1:, :].mT  # (b, h, chunks, chunk, 1), gates into the next memory
 
         written = (of_end - own[..., -1:, :]).exp() * k

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from impls.linear.gated_delta import RecurrentGatedDelta
 from impls.linear.mlstm import RecurrentMLSTM
+from impls.linear.rwkv7 import RecurrentRWKV7
 from impls.linear.ssd import RecurrentSSD
 
 
@@ -75,3 +76,39 @@ class MLSTMReference(RecurrentMLSTM):
             read = torch.einsum("bhef,bhf->bhe", c, q[:, t]) / torch.where(total > 1, total, 1.0)
             outputs.append((read / (1 + torch.exp(-output[:, t]))).flatten(1))
         return torch.einsum("ed,bnd->bne", self.out_proj.weight, torch.stack(outputs, dim=1)) + self.out_proj.bias
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    return 1 / (1 + torch.exp(-x))
+
+
+class RWKV7Reference(RecurrentRWKV7):
+    """Reference of RWKV-7's time mixing: (b, n, d) -> (b, n, d). The transition matrix is written out.
+
+    S_t = S_{t-1} (diag(w_t) − κ_t (a_t ⊙ κ_t)ᵀ) + v_t k_tᵀ,   y_t = S_t r_t
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        s = x.new_zeros(x.shape[0], self.num_heads, self.head_dim, self.head_dim)
+        last, outputs = torch.zeros_like(x[:, 0]), []
+        for x_t in x.unbind(1):
+            r, k, v, w, a, g = ((1 - share) * x_t + share * last for share in self.shift)  # (b, d) each
+            r, k, v = r @ self.receptance.weight.T, k @ self.key.weight.T, v @ self.value.weight.T
+            w = torch.tanh(w @ self.decay.down.weight.T) @ self.decay.up.weight.T + self.decay.up.bias
+            w = torch.exp(-_sigmoid(w) / torch.e**0.5)
+            a = _sigmoid(a @ self.rate.down.weight.T @ self.rate.up.weight.T + self.rate.up.bias)
+            g = _sigmoid(g @ self.gate.down.weight.T) @ self.gate.up.weight.T
+            removed = (k * self.removal).unflatten(-1, (self.num_heads, -1))  # (b, h, head_dim)
+            removed = removed / torch.einsum("bhe,bhe->bh", removed, removed)[..., None] ** 0.5
+            k = k * (self.replacement * a + 1 - self.replacement)
+            by_head = (self.num_heads, self.head_dim)
+            r, k, v, w, a, rho = (each.unflatten(-1, by_head) for each in (r, k, v, w, a, self.bonus))
+            transition = torch.diag_embed(w) - torch.einsum("bhe,bhf->bhef", removed, a * removed)
+            s = torch.einsum("bhde,bhef->bhdf", s, transition) + torch.einsum("bhd,bhe->bhde", v, k)
+            y = torch.einsum("bhde,bhe->bhd", s, r)
+            y = y - y.mean(-1, keepdim=True)
+            y = (y / ((y * y).mean(-1, keepdim=True) + 64e-5) ** 0.5).flatten(1) * self.norm_weight + self.norm_bias
+            y = y + (torch.einsum("bhe,he,bhe->bh", r, rho, k)[..., None] * v).flatten(1)
+            outputs.append((g * y) @ self.out_proj.weight.T)
+            last = x_t
+        return torch.stack(outputs, dim=1)

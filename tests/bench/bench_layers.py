@@ -7,6 +7,7 @@ Sizes: d = 256, 8 heads, one sequence, float32, unless the environment says othe
 
 import os
 import shutil
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from bench.bare import WRAPPED
 from bench.paired import ratio
 from rich.console import Console
 from rich.table import Table
+from torch.nn.functional import scaled_dot_product_attention
 
 from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak
@@ -53,6 +55,30 @@ def test_overhead_over_the_bare_library_call() -> None:
             cells.append(str(ratio(ours.call, bare(ours.layer, ours.x), PAIRS)))
         shown.add_row(impl, *cells)
     Console(width=120).print(shown)
+
+
+def test_overhead_of_a_function_over_the_bare_call() -> None:
+    shown = table("a function of q, k and v / the bare call (at most 1.01)", "mode", "n = 512", "n = 2048")
+    for mode in ("forward", "train"):
+        cells = []
+        for n in (512, 2048):
+            ours = work("torch.nn.functional:scaled_dot_product_attention", n, mode=mode)
+            cells.append(str(ratio(ours.call, bare_attention(ours), PAIRS)))
+        shown.add_row(mode, *cells)
+    Console(width=120).print(shown)
+
+
+def bare_attention(ours: Workload) -> Callable[[], torch.Tensor]:
+    """What a script of a few lines calls, on the same tensors."""
+    q, k, v = ours.inputs
+
+    def train() -> torch.Tensor:
+        q.grad = k.grad = v.grad = None
+        y = scaled_dot_product_attention(q, k, v)
+        y.backward(ours.gradient)
+        return y
+
+    return train if ours.gradient is not None else lambda: scaled_dot_product_attention(q, k, v)
 
 
 @needs_compiler

@@ -73,7 +73,7 @@ def test_a_name_without_a_colon_is_corrected_without_importing_a_module(
     [
         ("'attention.nive'", "'attention.nive' is no layer; did you mean 'attention.naive'?"),
         ("'Good'", "'Good' is no layer."),
-        ("'./referring.py:Absent'", "'./referring.py:Absent' cannot be loaded (./referring.py has no class 'Absent'; "),
+        ("'./referring.py:Absent'", "'./referring.py:Absent' cannot be loaded (./referring.py has no 'Absent'; "),
         ("'mine_absent:Good'", "'mine_absent:Good' cannot be loaded (No module named 'mine_absent')."),
         ("3", "3 is no layer."),
     ],
@@ -86,4 +86,4 @@ def test_a_reference_that_cannot_be_found_is_named_with_the_forms_that_it_takes(
     with pytest.raises(UsageError) as caught:
         layer_lookup.load_reference("./referring.py:Mine")
     assert str(caught.value).startswith(f"reference = {said}")
-    assert str(caught.value).endswith(" Give a class, 'module:Class', or the name of a registered layer.")
+    assert str(caught.value).endswith(" Give a class or function, 'module:name', or the name of a registered layer.")

@@ -153,8 +153,8 @@ def test_a_map_without_a_sentence_shows_where_it_goes(typed: list[str]) -> None:
 @pytest.mark.parametrize(
     ("impl", "said"),
     [
-        ("torch.nn:Lineer", "torch.nn has no class 'Lineer'; did you mean 'Linear'?"),
-        ("decimal:Nope", "decimal has no class 'Nope'; it has "),
+        ("torch.nn:Lineer", "torch.nn has no 'Lineer'; did you mean 'Linear'?"),
+        ("decimal:Nope", "decimal has no 'Nope'; it has "),
     ],
 )
 def test_classes_that_a_module_imports_count_too(impl: str, said: str) -> None:

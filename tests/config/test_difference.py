@@ -36,9 +36,3 @@ def test_a_setting_that_came_later_was_none_before() -> None:
     before = {key: value for key, value in config().items() if key not in ("grow", "retry")}
     assert differences(before, config()) == []
     assert differences(before, config("grow=seq_len")) == ["grow=null before and seq_len now"]
-
-
-def test_an_axis_added_after_the_run_was_created_had_its_default_then() -> None:
-    before = {name: value for name, value in config().items() if name not in ("cache", "launch")}
-    assert differences(before, config()) == []
-    assert differences(before, config("device=cuda", "cache=hot"))[-1:] == ["cache=cold before and hot now"]

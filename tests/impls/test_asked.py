@@ -23,7 +23,7 @@ SOFTMAX = ("single", "naive", "packed", "chunked", "fused", "fused.flash", "fuse
 RECURRENT = ("linear.recurrent", "linear.chunked")
 RNN = ("elman", "torch", "gru", "gru.torch", "lstm", "lstm.torch", "mingru", "mingru.parallel")
 RNN += ("minlstm", "minlstm.parallel", "linear_scan")
-LINEAR_TIME = ("ssd", "gated_delta", "mlstm")
+LINEAR_TIME = ("ssd", "gated_delta", "mlstm", "rwkv7")
 ASKED: dict[str, set[str]] = {
     **{f"rnn.{name}": MASKS | STEPS for name in RNN},
     "conv.conv1d": MASKS | STEPS,
@@ -31,6 +31,7 @@ ASKED: dict[str, set[str]] = {
     **{f"sdpa.{name}": MASKS for name in ("naive", "fused", "flash")},
     **{f"attention.{name}": MASKS | SOURCES | STEPS_OVER_A_SOURCE for name in (*SOFTMAX, "linear.parallel")},
     **{f"attention.{name}": MASKS | STEPS for name in ("window", *RECURRENT)},
+    **{f"attention.{name}": MASKS | STEPS for name in ("window.global", "block_sparse", "latent")},
     **{f"attention.{name}": MASKS | SOURCES for name in ("module", "module.weights")},
     "attention.uncached": MASKS | SOURCES | STEPS,
     **{f"encoder.{name}": MASKS for name in (*SOFTMAX, "module", "module.weights", "window", "linear.parallel")},

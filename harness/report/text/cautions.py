@@ -296,7 +296,7 @@ def verification_summary(found: VerificationResult) -> Iterator[str]:
         if " " in against:  # a phrase, not the name of a reference class
             yield from _wrapped(
                 f"{name} has no reference: compared with {against}, a wrong formula passes. "
-                "Write reference = OtherClass in its class: plain operations, the same weights."
+                "Give it an attribute `reference`: a class or function of plain operations, with the same weights."
             )
 
 

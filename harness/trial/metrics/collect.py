@@ -29,7 +29,7 @@ from harness.trial.device import counted_peak, uncounted
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
-from harness.trial.workload import Unsupported, Workload, build, counted_tokens
+from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 # How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
 # when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
@@ -259,8 +259,9 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     sandbox.note_used()
     work.sync()
     if case.mode in ("forward", "train"):  # values are verified at a small n; at this n, check what can be checked
-        y = layer_protocol.check_output(y, work.x, case.d_model, layer_protocol.output_dtype(work.layer, case.dtype))
-        layer_protocol.check_finite(y, counted_tokens(work.layer, case))
+        dtype = layer_protocol.output_dtype(work.layer, case.dtype)
+        y = layer_protocol.check_output(y, work.x, output_shape(work.layer, case), dtype)
+        layer_protocol.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
     del y
     work.forget()
     traced, operations, blocks = allocator_peak(work.call, device_kind(case.device))
@@ -277,7 +278,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
     seen: Observation | None = told(lambda: trace_call(work), what, unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
-    decodes = case.mode == "decode"
+    decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
     facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown)
     why_uncounted = uncounted(device_kind(case.device))

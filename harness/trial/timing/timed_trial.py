@@ -206,7 +206,7 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[st
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
     readings += device.probe_readings()
-    return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), **extras}
+    return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), "gpu": device.name, **extras}
 
 
 def probe_of(case: Case | None) -> dict[str, Any]:

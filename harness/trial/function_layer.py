@@ -1,0 +1,296 @@
+"""A function as a layer: `impl=my_kernels:my_attention` measures `my_attention(q, k, v, **options)`.
+
+The function's attributes describe it, as those of a class do. Without `inputs`, its parameters tell what it takes:
+
+f(q, k, v, …)   attention over heads, (b, h, n, D), or (b, n, h, D) with `layout = "bnhd"`
+f(x, …)         (b, n, d) -> (b, n, d), as a layer
+
+Anything that can be called will do: a compiled function, a `functools.partial`, a Triton launcher, a module.
+"""
+
+import ast
+import copy
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from typing import Any, ClassVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from harness.errors import UsageError, did_you_mean
+from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
+
+# First parameters of an attention function, such as (q, k, v) or (query, key, value).
+_ATTENTION = ("q", "k", "v")
+_LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D"}
+_UNCOMPILED = "_torchdynamo_orig_callable"
+# Attributes that have the same meaning as those of a class, and those that are found by name if called.
+_ATTRIBUTES = ("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks")
+_METHODS = ("supports", "prepare")
+_MISSING = object()
+
+
+class FunctionLayer(nn.Module):
+    """A layer without weights whose forward pass is a function. `class_of` makes a subclass for each function.
+
+    A module that is already built keeps its weights.
+    """
+
+    function: ClassVar[Callable[..., Any]]
+    inputs: ClassVar[tuple[Input, ...]]
+    output: ClassVar[tuple[str, ...]]
+    # Inputs after these are passed by name.
+    positional: ClassVar[int]
+    layout: ClassVar[str]
+
+    def __init__(self, d_model: int, num_heads: int = 1, num_kv_heads: int = 0) -> None:
+        super().__init__()
+        function = type(self).function
+        self.grouped = num_kv_heads not in (0, num_heads)
+        self.call = copy.deepcopy(function) if isinstance(function, nn.Module) else function
+
+
+_MADE: dict[tuple[int, str], type] = {}
+
+
+def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None = None) -> type:
+    """The layer class of a function that was found in `module`. A reference is called with the inputs of `like`.
+
+    Raises TypeError if the function's inputs are not known, or do not fit its parameters.
+    """
+    key = id(function), like.__name__ if like else ""
+    known = _MADE.get(key)
+    if known is None or known.function is not function:  # type: ignore[attr-defined]
+        try:
+            known = _MADE[key] = _make_class(function, module, like)
+        except UsageError as error:
+            raise TypeError(str(error)) from error
+    return known
+
+
+def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None) -> type:
+    name, signature = _name(function), signature_of(function)
+    if like is None:
+        inputs = _inputs(function, signature, name)
+        layout = _layout(function, signature, name) if is_attention(inputs) else ""
+    else:
+        inputs, layout = like.inputs, like.layout
+        if layout and _layout(function, signature, name) != layout:
+            function = _in_other_layout(function)
+    positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
+    stated = attribute(function, "output")
+    letters = letters_of(inputs)
+
+    def forward(self: FunctionLayer, *given: Any, **keywords: Any) -> Any:
+        return self.call(*given, **keywords)
+
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in _nameable(signature)]
+    forward.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
+    own = {one: attribute(function, one) for one in _ATTRIBUTES}
+    methods = {one: attribute(function, one) for one in _METHODS}
+    members = {
+        "has_heads": bool(letters & {"h", "g", "D"}),
+        "compiled": _compiled(function),
+        **{one: value for one, value in own.items() if value is not _MISSING},
+        **{one: staticmethod(value) for one, value in methods.items() if value is not _MISSING},
+        "reference": attribute(function, "reference"),
+        "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
+        "inputs": inputs,
+        "output": read_shape("output", stated) if isinstance(stated, str) else inputs[0].shape,
+        "positional": positional,
+        "layout": layout,
+        "forward": forward,
+        "__doc__": getattr(function, "__doc__", None),
+        "__module__": function.__module__ if inspect.isfunction(function) else module,
+    }
+    made = type(name, (FunctionLayer,), members)
+    taken = ["d_model", *(["num_heads"] if members["has_heads"] else []), *(["num_kv_heads"] if "g" in letters else [])]
+    kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=0) for one in taken]
+    made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
+    return made
+
+
+def attribute(function: Any, name: str) -> Any:
+    """An attribute of the function, or of the one that it wraps; `_MISSING` without one."""
+    seen: Any = function
+    for _ in range(8):
+        if isinstance(seen, partial):
+            if name in vars(seen):
+                return vars(seen)[name]
+            seen = seen.func
+            continue
+        found = getattr(seen, name, _MISSING)
+        if found is not _MISSING:
+            return found
+        wrapped = getattr(seen, _UNCOMPILED, getattr(seen, "__wrapped__", getattr(seen, "fn", None)))
+        if wrapped is None or wrapped is seen:
+            break
+        seen = wrapped
+    return _MISSING
+
+
+def _name(function: Any) -> str:
+    name = attribute(function, "__name__")
+    return name if isinstance(name, str) else type(function).__name__
+
+
+def _compiled(function: Any) -> bool:
+    return attribute(function, _UNCOMPILED) is not _MISSING
+
+
+def uncompiled(layer_class: type) -> type:
+    """The class of the function as it was before `torch.compile`; any other class as it is."""
+    function = getattr(layer_class, "function", None)
+    plain = getattr(function, _UNCOMPILED, None) if issubclass(layer_class, FunctionLayer) else None
+    return layer_class if plain is None else class_of(plain, layer_class.__module__)
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """The signature, from the first line of the docstring for a function written in C."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    if isinstance(target, partial):  # `inspect` needs a signature of the inner function, which one in C lacks
+        inner = list(signature_of(target.func).parameters.values())[len(target.args) :]
+        return inspect.Signature([one for one in inner if one.name not in target.keywords])
+    try:
+        return inspect.signature(target)
+    except (ValueError, TypeError):
+        head = re.search(r"^\s*\w+(\(.*?\))", getattr(function, "__doc__", None) or "", re.DOTALL)
+        try:
+            parsed = ast.parse(f"def f{head[1] if head else '(*given, **named)'}: ...").body[0]
+        except SyntaxError:
+            parsed = ast.parse("def f(*given, **named): ...").body[0]
+        assert isinstance(parsed, ast.FunctionDef)
+        return _signature_in(parsed.args)
+
+
+def _signature_in(arguments: ast.arguments) -> inspect.Signature:
+    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+    defaults: list[Any] = [inspect.Parameter.empty] * (len(names) - len(arguments.defaults))
+    defaults += [one.value if isinstance(one, ast.Constant) else None for one in arguments.defaults]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = [inspect.Parameter(name, kind, default=value) for name, value in zip(names, defaults, strict=True)]
+    found += [inspect.Parameter(one.arg, inspect.Parameter.KEYWORD_ONLY, default=None) for one in arguments.kwonlyargs]
+    if arguments.vararg:
+        found.append(inspect.Parameter(arguments.vararg.arg, inspect.Parameter.VAR_POSITIONAL))
+    if arguments.kwarg:
+        found.append(inspect.Parameter(arguments.kwarg.arg, inspect.Parameter.VAR_KEYWORD))
+    return inspect.Signature(sorted(found, key=lambda one: one.kind))
+
+
+def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one for one in signature.parameters.values() if one.kind not in variable]
+
+
+def _required(signature: inspect.Signature) -> list[str]:
+    return [one.name for one in _nameable(signature) if one.default is one.empty]
+
+
+def is_attention(inputs: Iterable[Input]) -> bool:
+    """Whether these are the inputs of attention over heads, as `_inputs` makes them."""
+    return [one.shape[:1] + one.shape[3:] for one in inputs] == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
+
+
+def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Input, ...]:
+    described = attribute(function, "inputs")
+    if described is not _MISSING:
+        return read_inputs(described)
+    needed = _required(signature)
+    written = {one: _annotated(signature.parameters[one]) for one in needed}
+    if [one[:1].lower() for one in needed] == [*_ATTENTION]:
+        pattern = _LAYOUTS[_layout(function, signature, name)]
+        shapes = [pattern.format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
+        return tuple(Input(one, tuple(shape.split())) for one, shape in zip(needed, shapes, strict=True))
+    if needed and all(written.values()):
+        return read_inputs(written)
+    if len(needed) == 1:
+        return (Input(needed[0], ("b", "n", "d")),)
+    taken = ", ".join(needed) or "no required parameter"
+    example = ", ".join(f"'{one}': 'b n d'" for one in needed or ["x"])
+    raise UsageError(
+        f"{name}({taken}) is neither f(q, k, v) nor f(x): describe what it takes, as {name}.inputs = {{{example}}}, "
+        "with b, n, h, d, and D = d/h"
+    )
+
+
+def _annotated(parameter: inspect.Parameter) -> str:
+    """The shape in an annotation: `Annotated[Tensor, "b n h D"]`, or a type with `dim_str`; empty without one."""
+    texts = [one for one in get_args(parameter.annotation) if isinstance(one, str)]
+    found = texts[0] if texts else getattr(parameter.annotation, "dim_str", "")
+    written = parameter.annotation if isinstance(parameter.annotation, str) else ""
+    quoted = re.search(r"Annotated\[.*?[\"']([^\"']+)[\"']", written)
+    return str(found or (quoted[1] if quoted else ""))
+
+
+def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
+    stated = attribute(function, "layout")
+    if stated is _MISSING:
+        first = next(iter(signature.parameters.values()), None)
+        words = _annotated(first).split() if first is not None else []
+        return "bnhd" if "n" in words and "h" in words and words.index("n") < words.index("h") else "bhnd"
+    if stated not in _LAYOUTS:
+        raise UsageError(f"{name}.layout is {stated!r}: it must be 'bhnd', for (b, h, n, head_dim), or 'bnhd'")
+    return str(stated)
+
+
+def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ...]) -> int:
+    """The number of inputs that are passed by position; the others are passed by name. Check that all are passed."""
+    names, taken = [one.name for one in inputs], _nameable(signature)
+    kinds = {one.kind for one in signature.parameters.values()}
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return len(names)
+    known = [one.name for one in taken]
+    for one in names:
+        if one not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise UsageError(f"{name} has no parameter '{one}', which its inputs name{did_you_mean(one, known)}")
+    missing = [one for one in _required(signature) if one not in names]
+    if missing:
+        raise UsageError(f"{name} needs {', '.join(missing)}: describe it in {name}.inputs, or give it a default")
+    by_position = [one.name for one in taken if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    return next((i for i, one in enumerate(names) if i >= len(by_position) or by_position[i] != one), len(names))
+
+
+def _in_other_layout(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, between transpositions of heads and tokens."""
+
+    @wraps(function)
+    def call(*given: Tensor, **keywords: Any) -> Any:
+        return first_tensor(function(*(one.transpose(1, 2) for one in given), **keywords)).transpose(1, 2)
+
+    call.__signature__ = signature_of(function)  # type: ignore[attr-defined]
+    return call
+
+
+def first_tensor(output: Any) -> Any:
+    """The output itself, or the first of several: kernels return their state, or the scores' sums, as a second one."""
+    return output[0] if isinstance(output, tuple | list) and output else output
+
+
+def softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
+) -> Tensor:
+    """Softmax attention as its formula says, (b, h, n, D) with k and v (b, g, m, D).
+
+    Every h/g heads of q share one of k and v. All scores are in memory.
+    """
+    times = q.shape[1] // k.shape[1]
+    k, v = (one.repeat_interleave(times, dim=1) for one in (k, v))
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (b, h, n, m)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, float("-inf"))
+    return scores.softmax(-1) @ v
+
+
+def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | None:
+    """The class of the function's reference; None for itself in float64.
+
+    Without a reference, attention is compared with `softmax_attention`.
+    """
+    if reference is _MISSING:
+        reference = softmax_attention if layer_class.layout else None
+    return None if reference is None else class_of(reference, layer_class.__module__, layer_class)

@@ -1,0 +1,145 @@
+"""The inputs of a layer or a function, described as data: their names, shapes, dtypes, gradients and values.
+
+A shape is written in letters: `b n h d/h` or `b n h D`. Each word is a formula, as in a claim.
+
+n, d, h, b      length, width, heads, batch size
+D               the width of a head, d/h
+g               heads of keys and values
+m               tokens that are attended to: those of a source, or n without one
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.errors import UsageError, did_you_mean
+from harness.polynomial import Polynomial, Term, constant, parse
+from harness.sweep_axes import Case
+
+Fill = str | Callable[..., Tensor]
+
+
+def _log_uniform(*shape: int) -> Tensor:
+    return 10 ** (2 * torch.rand(*shape) - 3)
+
+
+# How values are drawn. Mamba draws its steps log-uniformly from 0.001 to 0.1, and makes them positive by softplus.
+_FILLS: dict[str, Callable[..., Tensor]] = {
+    "normal": torch.randn,
+    "positive": lambda *shape: torch.nn.functional.softplus(torch.randn(*shape)),
+    "log-uniform": _log_uniform,
+}
+CUMULATIVE = "cumulative lengths"
+_KEYS = ("shape", "dtype", "grad", "fill")
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a layer.
+
+    - `shape`: a formula for each dimension. `dtype`: empty for the dtype of the case.
+    - `grad`: whether a gradient is computed for it in `train` and `backward`.
+    - `fill`: how its values are drawn: `normal`, `positive`, `log-uniform` from 0.001 to 0.1, `cumulative lengths` (the
+      first token of each sequence, and their number at the end), or a function of the shape such as `torch.rand`.
+    """
+
+    name: str
+    shape: tuple[str, ...]
+    dtype: str = ""
+    grad: bool = True
+    fill: Fill = "normal"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether other values of any sign may replace the drawn ones."""
+        return self.fill == "normal" and self.grad
+
+    def dimension(self, *letters: str) -> int | None:
+        """The dimension that is one of `letters`, such as the one of the tokens; None without one."""
+        return next((place for place, word in enumerate(self.shape) if word in letters), None)
+
+
+def read_inputs(described: Any) -> tuple[Input, ...]:
+    """Read the attribute `inputs` of a function: `{"q": "b h n D", "lengths": {"shape": "b+1", …}}`.
+
+    Raises UsageError with what is wrong.
+    """
+    if not isinstance(described, Mapping) or not described:
+        raise UsageError(f"inputs is {described!r}: it must be {{'q': 'b h n D', …}}, one shape for each parameter")
+    return tuple(_read_input(str(name), one) for name, one in described.items())
+
+
+def _read_input(name: str, described: Any) -> Input:
+    known = {"shape": described} if isinstance(described, str) else described
+    if not isinstance(known, Mapping) or not isinstance(known.get("shape"), str):
+        raise UsageError(f"inputs['{name}'] is {described!r}: give its shape, as 'b h n D', or {{'shape': …}}")
+    for key in known:
+        if key not in _KEYS:
+            raise UsageError(f"inputs['{name}'] has the unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
+    fill, dtype = known.get("fill", "normal"), str(known.get("dtype", "")).removeprefix("torch.")
+    if not callable(fill) and fill not in (*_FILLS, CUMULATIVE):
+        near = did_you_mean(str(fill), (*_FILLS, CUMULATIVE))
+        raise UsageError(f"inputs['{name}'] has the unknown fill {fill!r}{near}")
+    if fill == CUMULATIVE:
+        dtype = dtype or "int32"
+    if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise UsageError(f"inputs['{name}'] has the unknown dtype {dtype!r}")
+    has_gradient = not dtype or getattr(torch, dtype).is_floating_point
+    return Input(name, read_shape(name, known["shape"]), dtype, has_gradient and bool(known.get("grad", True)), fill)
+
+
+def read_shape(name: str, text: str) -> tuple[str, ...]:
+    """The formulas of a shape. Raises UsageError if one of them cannot be read."""
+    words = tuple(text.split())
+    for word in words:
+        _formula(name, word, _letters())
+    return words
+
+
+def letters_of(inputs: Iterable[Input]) -> set[str]:
+    """All letters in the shapes."""
+    return {letter for one in inputs for word in one.shape for letter in word if letter.isalpha()}
+
+
+def _letters(case: Case | None = None, source_len: int = 0) -> dict[str, Polynomial]:
+    """What the letters of a shape stand for beyond n, d and h, at a case."""
+    n, h = parse("n"), parse("h")
+    return {
+        "b": Polynomial({Term(b=1): 1}),
+        "D": parse("d/h"),
+        "g": constant(case.num_kv_heads) if case is not None and case.num_kv_heads else h,
+        "m": constant(source_len) if source_len else n,
+    }
+
+
+def _formula(name: str, word: str, letters: Mapping[str, Polynomial]) -> Polynomial:
+    try:
+        return parse(word, letters)
+    except UsageError:
+        known = ", ".join(("n", "d", "h", *letters))
+        raise UsageError(f"the shape of '{name}' has {word!r}: give words in {known}, as 'b h n D'") from None
+
+
+def size_at(name: str, shape: Sequence[str], case: Case, source_len: int = 0) -> tuple[int, ...]:
+    """The shape at a case. Raises UsageError if a dimension is no whole number there."""
+    letters = _letters(case, source_len)
+    sizes = []
+    for word in shape:
+        value = _formula(name, word, letters).value(case.seq_len, case.d_model, case.num_heads, case.batch_size)
+        if value.denominator > 1 or value < 0:
+            raise UsageError(f"the shape of '{name}' has {word} = {value}: a dimension is a whole number")
+        sizes.append(int(value))
+    return tuple(sizes)
+
+
+def draw(one: Input, case: Case, source_len: int = 0) -> Tensor:
+    """Draw the values of an input on the CPU, and move it to the device and dtype of the case."""
+    shape = size_at(one.name, one.shape, case, source_len)
+    if one.fill == CUMULATIVE:
+        values = torch.arange(shape[0]) * case.seq_len
+    else:
+        values = (one.fill if callable(one.fill) else _FILLS[one.fill])(*shape)
+    return values.to(case.device, getattr(torch, one.dtype or case.dtype))

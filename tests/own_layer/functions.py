@@ -1,0 +1,78 @@
+"""Functions of a user: attention over queries, keys and values, and a scan whose inputs are described."""
+
+from functools import partial
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """(b, h, n, D) each. Without a reference, it is compared with softmax attention."""
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    if is_causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), float("-inf"))
+    return scores.softmax(-1) @ v
+
+
+attention.claims = {"work": "4n²d", "work_train": "12n²d"}
+
+
+def tokens_first(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> tuple[Tensor, None]:
+    """(b, n, h, D) each. It returns a second result, as many kernels do, and its mask is on by default."""
+    q, k, v = (one.transpose(1, 2) for one in (q, k, v))
+    return attention(q, k, v, is_causal=causal).transpose(1, 2), None
+
+
+tokens_first.layout = "bnhd"
+tokens_first.reference = attention  # each function has its own layout
+
+grouped = F.scaled_dot_product_attention  # written in C: its docstring tells what it takes
+without_dropout = partial(F.scaled_dot_product_attention, dropout_p=0.0)
+
+
+def unscaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2)).softmax(-1) @ v
+
+
+def transposed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attention(q, k, v).transpose(1, 2)
+
+
+def decay(x: Tensor, dt: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
+    """h_t = exp(−dt_t A) h_{t−1} + x_t for each head."""
+    kept, state, states = torch.exp(-dt[..., None] * A), torch.zeros_like(x[:, 0]), []
+    for t in range(x.shape[1]):
+        state = kept[:, t] * state + x[:, t]
+        states.append(state)
+    return torch.stack(states, 1), state
+
+
+decay.inputs = {
+    "x": "b n h D",
+    "dt": {"shape": "b n h", "fill": "positive"},
+    "A": {"shape": "h d/h", "fill": "log-uniform"},
+}
+decay.causal = True
+
+
+def packed_mean(x: Tensor, cu_seqlens: Tensor) -> Tensor:
+    """The mean of the tokens before, within each sequence of a packed batch."""
+    parts = [x[a:b].cumsum(0) / torch.arange(1, b - a + 1)[:, None] for a, b in pairwise(cu_seqlens)]
+    return torch.cat(parts)
+
+
+packed_mean.inputs = {"x": "nb d", "cu_seqlens": {"shape": "b+1", "fill": "cumulative lengths"}}
+packed_mean.has_heads = False
+
+
+def rescaled(x: Tensor, scale: Tensor) -> Tensor:
+    return x * scale
+
+
+rescaled.inputs = {"x": "b n d", "scales": "d"}
+
+
+def unknown(a: Tensor, b: Tensor) -> Tensor:
+    return a + b

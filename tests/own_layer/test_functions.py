@@ -1,0 +1,135 @@
+"""A function as a layer: what it takes is found by looking, or described beside it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import layer_lookup
+from harness.errors import UsageError
+from harness.sweep_axes import Case
+from harness.trial.function_layer import class_of, softmax_attention
+from harness.trial.layer_inputs import read_inputs
+from harness.trial.layer_protocol import WrongResult, unsupported_reason
+from harness.trial.metrics.collect import collect_metrics
+from harness.trial.trial_kinds import describe_layer
+from harness.trial.verify import verify
+from harness.trial.workload import build
+
+FILE = Path(__file__).parent / "functions.py"
+
+
+@pytest.fixture(autouse=True)
+def _gradients_as_before() -> Iterator[None]:
+    torch.set_grad_enabled(True)
+    yield
+    torch.set_grad_enabled(True)
+
+
+def case_of(name: str, **given: Any) -> Case:
+    return replace(Case(f"{FILE}:{name}", 12, 16, 4, batch_size=2), **given)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+@pytest.mark.parametrize("name", ["attention", "tokens_first", "grouped", "without_dropout"])
+def test_attention_over_heads_is_verified_in_every_mode(name: str, mode: str, mask: str) -> None:
+    against = "attention" if name == "tokens_first" else "softmax_attention"
+    assert verify(case_of(name, mode=mode, mask=mask), seed=0)["against"] == against
+
+
+def test_decoding_is_one_query_against_all_keys() -> None:
+    case = case_of("tokens_first", mode="decode", mask="causal")
+    assert [tuple(x.shape) for x in build(case, seed=0).inputs] == [(2, 1, 4, 4), (2, 12, 4, 4), (2, 12, 4, 4)]
+    assert verify(case, seed=0)["against"] == "attention"
+
+
+def test_keys_and_values_may_have_fewer_heads_and_a_length_of_their_own() -> None:
+    case = case_of("grouped", num_kv_heads=2, kv_len=5)
+    assert [tuple(x.shape) for x in build(case, seed=0).inputs] == [(2, 4, 12, 4), (2, 2, 5, 4), (2, 2, 5, 4)]
+    verify(case, seed=0)
+
+
+def test_padding_reaches_a_function_that_takes_a_mask() -> None:
+    verify(case_of("grouped", mode="train", mask="padding", padding_fraction=0.25), seed=0)
+    refused = unsupported_reason(layer_lookup.load_class(case_of("attention").impl), case_of("x", mask="padding"))
+    assert refused == "its forward takes no attn_mask, and it has no causal = True"
+
+
+def test_exact_flops_of_a_function_equal_its_claim() -> None:
+    for mode in ("forward", "train"):
+        facts = collect_metrics(case_of("attention", mode=mode), seed=0)
+        assert facts["flops"] == facts["flops_claimed"] == 2 * (4 if mode == "forward" else 12) * 12**2 * 16
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("unscaled", "output, compared with softmax attention, is off by"),
+        ("transposed", r"it returned shape \(2, 12, 4, 4\) for an input of shape \(2, 4, 12, 4\)"),
+    ],
+)
+def test_a_function_that_computes_something_else_is_incorrect(name: str, said: str) -> None:
+    with pytest.raises(WrongResult, match=said):
+        verify(case_of(name), seed=0)
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+def test_described_inputs_are_drawn_and_get_gradients(mode: str) -> None:
+    work = build(case_of("decay", mode=mode), seed=0)
+    x, dt, decay = work.inputs
+    assert (x.shape, dt.shape, decay.shape) == ((2, 12, 4, 4), (2, 12, 4), (4, 4))
+    assert dt.min() > 0
+    assert 0.001 <= decay.min() <= decay.max() <= 0.1
+    result = verify(case_of("decay", mode=mode, mask="causal"), seed=0)
+    assert (result["against"], "gradient_error" in result) == ("itself in float64", mode != "forward")
+
+
+def test_cumulative_lengths_are_whole_numbers_without_a_gradient() -> None:
+    case = case_of("packed_mean", num_heads=1, mode="train")
+    assert build(case, seed=0).inputs[1].tolist() == [0, 12, 24]
+    verify(case, seed=0)
+
+
+def test_heads_matter_if_a_shape_has_them() -> None:
+    heads = {name: describe_layer(case_of(name))["has_heads"] for name in ("attention", "decay", "packed_mean")}
+    assert heads == {"attention": True, "decay": True, "packed_mean": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("unknown", r"unknown\(a, b\) is neither f\(q, k, v\) nor f\(x\): describe .* unknown.inputs = {'a': 'b n d'"),
+        ("rescaled", "rescaled has no parameter 'scales', which its inputs name; did you mean 'scale'?"),
+    ],
+)
+def test_inputs_that_are_not_known_are_a_mistake_in_words(name: str, said: str) -> None:
+    with pytest.raises(TypeError, match=said.replace("?", r"\?")):
+        layer_lookup.load_class(case_of(name).impl)
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ("b n d", "it must be {'q': 'b h n D'"),
+        ({"x": "b n w"}, "the shape of 'x' has 'w': give words in n, d, h, b, D, g, m"),
+        ({"x": {"shape": "b n d", "fil": "normal"}}, "unknown key 'fil'; did you mean 'fill'"),
+        ({"x": {"shape": "b n d", "fill": "positiv"}}, "unknown fill 'positiv'; did you mean 'positive'"),
+        ({"x": {"shape": "b n d", "dtype": "float31"}}, "unknown dtype 'float31'"),
+        ({"x": 3}, "give its shape"),
+    ],
+)
+def test_a_mistake_in_a_description_is_named(described: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_inputs(described)
+
+
+def test_a_compiled_function_and_a_module_are_functions_too() -> None:
+    compiled = class_of(torch.compile(softmax_attention), __name__)
+    assert (compiled.compiled, compiled.layout) == (True, "bhnd")  # type: ignore[attr-defined]
+    built = class_of(torch.nn.Linear(16, 16), __name__)(d_model=16)
+    assert built(torch.ones(2, 3, 16)).shape == (2, 3, 16)
+    assert len(list(built.parameters())) == 2
