@@ -85,7 +85,7 @@ class Nystrom(NystromAttention):
 
 class Mamba(MambaBlock):
     family, causal = "rnn", True
-    claims = {"work": "12nd² + 240nd + 48d", "work_decode": "12d² + 320d"}  # a state of 16, a rank of 4
+    claims = {"work": "12nd² + 240nd + 48d", "work_decode": "12d² + 336d"}  # a state of 16, a rank of 4
 
     def __init__(self, d_model):
         super().__init__(MambaConfig(d_model, n_layers=1, dt_rank=4))
