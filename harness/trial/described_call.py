@@ -8,6 +8,8 @@ import torch
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, verify, workload
+from harness.trial.function_layer import FunctionLayer
+from harness.trial.workload import Unsupported
 
 
 def describe_call(case: Case) -> dict[str, Any]:
@@ -17,8 +19,12 @@ def describe_call(case: Case) -> dict[str, Any]:
     - `input_width`, `source_len`: the width of the input in d, and the tokens of a source, 0 for none.
     - `prefills`: whether decoding has a `prefill`.
     - `tolerance`, `gradient_tolerance`: the largest relative errors that rounding explains.
+
+    Raises Unsupported for a function.
     """
     layer_class = layer_lookup.load_class(case.impl)
+    if issubclass(layer_class, FunctionLayer):
+        raise Unsupported("it is a function, and a script holds layers that are classes")
     options = layer_lookup.build_options(case.impl)
     layer_protocol.check_signature(layer_class, options)
     reference = layer_lookup.load_reference(case.impl)
