@@ -6,7 +6,7 @@ the texts that name a case. A new axis is a new field of `Case`.
 
 import itertools
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
@@ -420,3 +420,11 @@ def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
     if case.mask != "padding":
         case = replace(case, padding_fraction=0.0)
     return case
+
+
+def kinds_of(cases: Iterable[Case]) -> dict[Case, list[Case]]:
+    """The cases by the small case that is verified in their place, in their order."""
+    kinds: dict[Case, list[Case]] = {}
+    for case in sorted(cases):
+        kinds.setdefault(case.small(), []).append(case)
+    return kinds

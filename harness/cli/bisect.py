@@ -21,7 +21,7 @@ from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
-from harness.worktree import commits_between
+from harness.worktree import commits_between, unmeasured_changes
 
 _MOST_SHOWN = 5
 
@@ -44,6 +44,8 @@ def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
 def run_bisect(options: argparse.Namespace) -> int:
     """Search for the commit and return the exit status."""
     request = read_bisect_request(options)
+    if unmeasured := unmeasured_changes(request.commits):
+        print(f"harness: {unmeasured}", file=sys.stderr)
     out = request.config.out or run_directory.unused_path("bisect_")
     console = Console()
     try:

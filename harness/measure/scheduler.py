@@ -22,13 +22,12 @@ import numpy as np
 
 from harness.config import Precision
 from harness.layer_lookup import Traits, indivisible_size
-from harness.measure.expected_time import kinds_of
 from harness.measure.outcome import TrialOutcome
 from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
 from harness.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.stats.estimate import Trial, best_probe, is_quiet, may_stop
-from harness.sweep_axes import AXES, Case
+from harness.sweep_axes import AXES, Case, kinds_of
 
 Failure = tuple[str, str | None]
 

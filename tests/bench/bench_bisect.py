@@ -8,36 +8,16 @@ import os
 import random
 import re
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from cli.repositories import LAYER, git
 
 from harness.cli.commands import main
 
 RUNS, COMMITS = (int(os.environ.get(f"HARNESS_BENCH_{name}", usual)) for name, usual in (("RUNS", 20), ("COMMITS", 64)))
-# A loop of Python takes nearly all of the time.
-LAYER = """\
-from torch import Tensor, nn
-
-
-class Layer(nn.Module):
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__()
-        self.mix = nn.Linear(d_model, d_model)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for _ in range({steps}):
-            pass
-        return self.mix(x)
-"""
-
-
-def git(*arguments: str) -> None:
-    name = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    subprocess.run(["git", *name, *arguments], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("percent", [10, 5])
@@ -56,7 +36,9 @@ def test_a_planted_step_is_found(
         git("init", "-b", "main")
         for number in range(COMMITS):
             steps = 20_000 if number < planted else 200 * (100 + percent)
-            Path("planted_layer.py").write_text(LAYER.format(steps=steps))
+            # A loop of Python takes nearly all of the time.
+            loop = f"for _ in range({steps}):\n            pass\n        return"
+            Path("planted_layer.py").write_text(LAYER.format(products=1).replace("return", loop))
             git("add", "planted_layer.py")
             git("commit", "--allow-empty", "-m", f"commit {number}")
         case = ["impl=planted_layer:Layer", "seq_len=16", "d_model=16", "num_heads=2", "threads=1"]
