@@ -22,7 +22,7 @@ _REQUESTED = "requested_bytes.all."
 INSTALL = {
     "cuda": "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness",
     "xpu": "this torch is not built for it: 'pip install torch --index-url https://download.pytorch.org/whl/xpu'",
-    "mps": "this torch is not built for it: torch for macOS on Apple silicon is",
+    "mps": "this torch is not built for it: MPS needs macOS on Apple silicon",
 }
 
 
