@@ -124,8 +124,8 @@ _TOO_FAST = {
     "compute": "it takes less time than its FLOPs at the measured peak",
     "memory": "it takes less time than its least traffic at the measured bandwidth",
 }
-# So many CPUs in use after a call are threads at work. Idle ones use none.
-_CPUS_AFTER = 0.25
+# A thread that runs for a quarter of the milliseconds after a call is at work. Idle ones sleep.
+_THREADS_AFTER = 0.25
 
 
 def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
@@ -140,8 +140,8 @@ def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
     for point in roof_points([line], known):
         if point.share_lo > 1:
             return _TOO_FAST[point.bound]
-    if (line.cpus_after or 0.0) > _CPUS_AFTER:
-        return f"threads of the layer use {line.cpus_after:.1f} CPUs after a call has returned"
+    if (line.threads_after or 0.0) > _THREADS_AFTER:
+        return "threads of the layer run on after a call has returned"
     return None
 
 

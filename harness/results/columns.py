@@ -185,8 +185,8 @@ class CaseResult(Case):
     prepare_s: float | None = _column(
         "the time of the layer's `prepare`, which is no part of `time_s`", "s", ("prepare_s",), "median"
     )
-    cpus_after: float | None = _column(
-        "how many CPUs threads of the layer use after a call has returned", "1", ("cpus_after",), "median"
+    threads_after: float | None = _column(
+        "how many threads of the layer run after a call has returned", "1", ("threads_after",), "median"
     )
     suspect: str | None = _column(
         "why `time_s` cannot be right: the case then has no rank, and is compared with no other"

@@ -8,7 +8,7 @@ detected.
 import os
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter, sleep
+from time import sleep  # bound before a layer may replace it
 from typing import Any
 
 import torch
@@ -18,8 +18,10 @@ from harness.trial.layer_protocol import WrongResult
 from harness.trial.workload import tensors_in
 
 _TASKS = Path("/proc/self/task")
-# How long to watch threads after a call, in steps: a thread that ends within a step is seen until then.
-_STEPS, _STEP_S = 5, 1e-3
+# Threads are watched after a call in steps of a millisecond: in five of them, how many run, and in these and further
+# ones, whether they change the output. Those that the call has started are watched for longer.
+_STEP_S = 1e-3
+_STEPS, _OUTPUT_STEPS, _OUTPUT_STEPS_OF_NEW = 5, 20, 200
 # Elements for each thread above torch's least number, so that all threads of the pool start.
 _ELEMENTS = 2**16
 
@@ -36,27 +38,29 @@ class OtherThreads:
         """Those that exist now."""
         return _threads() - self._own
 
-    def cpus_after(self, call: Callable[[], Any]) -> float:
-        """Call, and return how many CPUs other threads use for a few milliseconds after the call has returned.
+    def running_after(self, call: Callable[[], Any]) -> float:
+        """Call, and return how many other threads run in the milliseconds after the call has returned, on average.
 
         Raises WrongResult if a result of the call still changes. Without other threads, this takes no time but the
         call's.
         """
+        before = self.found()
         results = call()
         threads = self.found()
         if not threads:
             return 0.0
         tensors = list(results) if isinstance(results, tuple) else list(tensors_in(results))
         early = [None if tensor is None else tensor.detach().clone() for tensor in tensors]
-        began, first = perf_counter(), {thread: _seconds(thread) for thread in threads}
-        last = dict(first)
-        for _ in range(_STEPS):
+        running = []
+        for step in range(_OUTPUT_STEPS_OF_NEW):
+            if step < _STEPS:
+                running.append(sum(map(_runs, threads)))
+            elif step >= _OUTPUT_STEPS and not (threads - before) & _threads():
+                break
             sleep(_STEP_S)
-            last |= {thread: seconds for thread in threads if (seconds := _seconds(thread)) is not None}
-        passed = perf_counter() - began
         if any(_differs(one, other) for one, other in zip(early, tensors, strict=True)):
             raise WrongResult("its output changes after the call has returned: a thread of its own computes it")
-        return sum((last[thread] or 0.0) - (first[thread] or 0.0) for thread in threads) / passed
+        return sum(running) / len(running)
 
 
 def _differs(early: Tensor | None, late: Tensor | None) -> bool:
@@ -67,9 +71,9 @@ def _threads() -> set[str]:
     return set(os.listdir(_TASKS)) if _TASKS.is_dir() else set()
 
 
-def _seconds(thread: str) -> float | None:
-    """The time that the thread has run on a CPU; None if it has ended, or if the kernel does not tell."""
+def _runs(thread: str) -> bool:
+    """Whether the thread runs or waits for a CPU, by the letter of its state (proc(5)). It may have ended."""
     try:
-        return int((_TASKS / thread / "schedstat").read_text().split()[0]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return None
+        return (_TASKS / thread / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+    except (OSError, IndexError):
+        return False

@@ -178,8 +178,8 @@ def test_a_lower_end_that_the_machine_can_reach_stays_as_it_is_and_so_does_a_cas
         ({"flops": 10**6, "min_bytes": 10**9, "time_s": 0.05}, "it takes less time than its least traffic"),
         ({"flops": 10**9, "time_s": 9.5e-3}, None),
         ({"flops": 10**9, "time_s": 0.02}, None),
-        ({"cpus_after": 0.9}, "threads of the layer use 0.9 CPUs after a call has returned"),
-        ({"cpus_after": 0.01}, None),
+        ({"threads_after": 0.9}, "threads of the layer run on after a call has returned"),
+        ({"threads_after": 0.2}, None),
     ],
 )
 def test_a_time_that_cannot_be_is_suspect(changed: dict[str, Any], why: str | None) -> None:

@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -169,11 +169,6 @@ class LazyAfterSomeCalls(_Linear):
         return y if self.calls < 8 else y.as_subclass(Lazy)
 
 
-def _busy_until(end: float) -> None:
-    while perf_counter() < end:
-        pass
-
-
 class ReturnsBeforeItsResult(_Linear):
     """A thread of its own writes the output. It waits for the thread, except where only time is measured."""
 
@@ -182,12 +177,12 @@ class ReturnsBeforeItsResult(_Linear):
         late = torch.zeros_like(y)
 
         def work() -> None:
-            sleep(3e-3)  # it leaves the interpreter to the caller
+            time.sleep(30e-3)
             late.copy_(y)
 
         thread = threading.Thread(target=work)
         thread.start()
-        if not _is_called_by("cpus_after"):
+        if not _is_called_by("running_after"):
             thread.join()
         return late
 

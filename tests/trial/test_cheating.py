@@ -49,12 +49,12 @@ def test_a_layer_that_returns_before_its_result_is_incorrect(runner: Executor) -
 
 
 def test_threads_that_work_on_are_known_and_idle_ones_are_none(runner: Executor) -> None:
-    assert runner.run("time", late("WorksOn")).values["cpus_after"] > 0.25
-    assert runner.run("time", late("HasAnIdleThread")).values["cpus_after"] < 0.05
+    assert runner.run("time", late("WorksOn")).values["threads_after"] > 0.25
+    assert runner.run("time", late("HasAnIdleThread")).values["threads_after"] < 0.05
 
 
 @pytest.mark.parametrize("impl", ["attention.packed", "rnn.torch"])
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_threads_of_torch_are_no_threads_of_the_layer(runner: Executor, impl: str, mode: str) -> None:
     outcome = runner.run("time", Case(impl, 256, 64, 1, mode=mode, threads=2))
-    assert outcome.values["cpus_after"] == 0.0
+    assert outcome.values["threads_after"] == 0.0

@@ -216,7 +216,7 @@ def trace_call(work: Workload) -> Observation:
 
 
 # Measures the errors of a workload (see `harness.trial.accuracy`).
-MeasureErrors = Callable[[Workload, Case, int, int | None, list[str]], dict[str, Any]]
+MeasureErrors = Callable[[Workload, Case, int, Tensor | None, int | None, list[str]], dict[str, Any]]
 
 
 def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> dict[str, Any]:
@@ -261,6 +261,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         leave_out_workspaces(torch.__version__)
     work = build(case, seed)
     first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
+    drawn = torch.get_rng_state()
     y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
     sandbox.note_used()
     work.sync()
@@ -268,7 +269,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)
         y = layer_protocol.check_output(y, work.x, output_shape(work.layer, case), dtype)
         layer_protocol.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
-    del y
+    # It serves for the errors too, unless it depends on random numbers.
+    y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
     traced, operations, blocks = allocator_peak(work.call, device_kind(case.device))
     work.forget()
@@ -295,7 +297,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     with torch.no_grad():  # a layer may have changed its input
         for tensor, value in first:
             tensor.copy_(value)
-    errors = measure_errors(work, case, seed, facts["flops"], unknown) if measure_errors is not None else {}
+    with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
+        environment.set_allocator("steady")
+    errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
     return {
         **facts,
         **errors,

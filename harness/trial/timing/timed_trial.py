@@ -120,7 +120,7 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
     samples.first_call_s = first_call_s
     # A layer that changes its input would find another one in a further call.
     watched = others is not None and not layer.renewal.restores
-    cpus_after = others.cpus_after(layer.work.call) if others is not None and watched else None
+    threads_after = others.running_after(layer.work.call) if others is not None and watched else None
     prepare_s = layer.work.prepare_s
     last = layer.take_last_call(samples.calls_per_sample) if check else None
     if may_compile:
@@ -132,7 +132,7 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
         **samples.during,
         **extras,
         **checked,
-        "cpus_after": rounded(cpus_after),
+        "threads_after": rounded(threads_after),
         "prepare_s": rounded(prepare_s),
         "build_s": rounded(built - began),
         "compile_s": rounded(compile_s(first_call_s, median(samples.samples_s))),
