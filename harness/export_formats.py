@@ -29,6 +29,8 @@ from harness.sweep_axes import AXES, DEFAULTS, Case
 
 # Formats that a terminal cannot show.
 BINARY = frozenset({"parquet"})
+# The format that `harness.export_script` writes: it is of one or two cases, and needs trials.
+SCRIPT = "script"
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Exported:
 
 def check_format(name: str) -> None:
     """Raise UsageError for an unknown format."""
-    if name not in FORMATS:
-        raise UsageError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
+    if name not in FORMATS and name != SCRIPT:
+        raise UsageError(f"unknown format '{name}'{did_you_mean(name, [*FORMATS, SCRIPT])}")
 
 
 def export(stored: StoredRun, name: str) -> Exported:

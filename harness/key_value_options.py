@@ -274,7 +274,7 @@ def _checked(axis: str, value: Any) -> Any:
     known = AXES[axis]
     if axis == "impl":
         layer_lookup.check_name(str(value))
-    if known.values and value not in known.values:
+    if known.values and not known.is_known(value):
         raise UsageError(f"unknown {axis} '{value}'{did_you_mean(str(value), known.values)}")
     if axis == "options":
         return sorted_options(str(value))

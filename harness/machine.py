@@ -24,9 +24,10 @@ _LIBRARIES = (
 _VARIABLES = (
     *("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_"),
     *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
+    *("CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "ROCR_", "HSA_", "ZE_"),
 )
 # Entries of the trial's answer that do not describe torch.
-_NOT_OF_TORCH = ("start_s", "harness", "python", "packages")
+_NOT_OF_TORCH = ("start_s", "harness", "python", "packages", "devices")
 # Name of each decisive property, and its part and key in the description.
 _DECISIVE = (
     ("processor", "cpu", "model"),

@@ -134,6 +134,12 @@ class Plots:
 
         return self._picture(lambda one: speedup(one, baseline), setting)
 
+    def accuracy(self, **setting: Any) -> "Picture":
+        """The error of each case against its time, and the Pareto front at the largest n."""
+        from harness.report.plots.overviews import accuracy
+
+        return self._picture(accuracy, setting)
+
     def roofline(self, **setting: Any) -> "Picture":
         """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
         from harness.report.plots.overviews import roofline

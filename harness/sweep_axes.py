@@ -6,7 +6,7 @@ the texts that name a case. A new axis is a new field of `Case`.
 
 import itertools
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
@@ -15,12 +15,15 @@ from harness.layer_options import NO_OPTIONS
 
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu", "cuda", "xpu", "mps")
 # Blocks of at least so many bytes are mapped anew at every call, whatever the heap. By default, glibc's threshold rises
 # with the blocks that are freed, but never above DEFAULT_MMAP_THRESHOLD_MAX, see mallopt(3).
 MAPPED_FROM_BYTES = {"default": 32 * 2**20, "steady": None, "fresh": 128 * 2**10}
 ALLOCATORS = tuple(MAPPED_FROM_BYTES)
 MASKS = ("none", "causal", "padding")
+CACHES = ("cold", "clean", "hot")
+LAUNCHES = ("eager", "graph")
+INPUTS = ("normal", "outliers")
 # What each status of a case means.
 STATUSES = {
     "ok": "measured",
@@ -28,7 +31,7 @@ STATUSES = {
     "timeout": "a trial took longer than `precision.timeout_s`, or compiling longer than `compile_timeout_s`",
     "killed": "a process outside killed the trial; `retry=killed` measures the case again",
     "unsupported": "the layer cannot do this case, or a package or a device is missing; the reason says which",
-    "incorrect": "the output or a gradient differs from the float64 reference, or a call returned a kept result",
+    "incorrect": "output or gradients differ from the float64 reference, or a call returned a kept or late result",
     "error": "the layer raised an exception or crashed; the reason names the line",
 }
 # Statuses of a case that ends without measurements.
@@ -45,6 +48,7 @@ class Axis(NamedTuple):
 
     - `type`: of its values. `default`: the value of an axis that is not given, or MISSING if it must be given.
     - `values`: all valid texts, or empty for any text.
+    - `numbered`: those of them that may have a number, such as `cuda:1`.
     - `least`, `most`: the valid numbers. A fraction is below `most`. A size above `most` is taken for a mistake.
     - `letter`: the symbol in formulas and in the names of cases. `label`: its name on the report's page.
     - `phrase`: a value in words. `quiet`: values that titles leave out, because they are the usual ones.
@@ -59,6 +63,7 @@ class Axis(NamedTuple):
     type: type
     default: Any
     values: tuple[str, ...] = ()
+    numbered: tuple[str, ...] = ()
     least: float = 1
     most: float = 0
     letter: str = ""
@@ -71,6 +76,11 @@ class Axis(NamedTuple):
     divides: str = ""
     unit: str = ""
     help: str = ""
+
+    def is_known(self, value: Any) -> bool:
+        """Whether the value is one of `values`, with a number if it may have one."""
+        name, _, number = str(value).partition(":")
+        return value in self.values or (name in self.numbered and number.isdecimal() and number == str(int(number)))
 
 
 def _axis(default: Any = MISSING, **known: Any) -> Any:
@@ -100,6 +110,11 @@ class Case:
     `options` are further axes that a layer has of its own, as one text: see `harness.layer_options`.
 
     `env` is the virtual environment that runs the trials, by its path as given, or `default` for the command's own.
+
+    `cache` is what a GPU's cache holds before a call: other data that must be written back (`cold`), other data that
+    need not (`clean`), or what the last call left (`hot`). `launch` is how calls reach a GPU: each operation by itself
+    (`eager`), or all at once as a CUDA graph. On the CPU both have their defaults, and no effect.
+    `inputs` is how inputs are filled: drawn from N(0, 1) (`normal`), or so with a few large channels (`outliers`).
     """
 
     impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
@@ -111,7 +126,14 @@ class Case:
         "forward", values=MODES, label="mode", is_setting=True, help="what one call is; decode: one more token"
     )
     dtype: str = _axis("float32", values=DTYPES, label="dtype", is_setting=True, help="of weights and inputs")
-    device: str = _axis("cpu", values=DEVICES, label="device", is_setting=True, help="where the layer runs")
+    device: str = _axis(
+        "cpu",
+        values=DEVICES,
+        numbered=("cuda", "xpu"),
+        label="device",
+        is_setting=True,
+        help="where the layer runs; cuda:1 is the second GPU",
+    )
     threads: int = _axis(
         1,
         most=1024,
@@ -190,6 +212,33 @@ class Case:
         is_setting=True,
         help="virtual environments that run the trials; default: the command's own",
     )
+    inputs: str = _axis(
+        "normal",
+        values=INPUTS,
+        label="inputs",
+        phrase="inputs with {}".format,
+        quiet=("normal",),
+        is_setting=True,
+        help="how inputs are filled; outliers: every 64th channel is 20 times as large",
+    )
+    cache: str = _axis(
+        "cold",
+        values=CACHES,
+        label="cache",
+        phrase="{} cache".format,
+        quiet=("cold",),
+        is_setting=True,
+        help="on a GPU: what the cache holds before a call",
+    )
+    launch: str = _axis(
+        "eager",
+        values=LAUNCHES,
+        label="launch",
+        phrase=lambda launch: "CUDA graph" if launch == "graph" else launch,
+        quiet=("eager",),
+        is_setting=True,
+        help="on a GPU: each operation by itself, or a call as one graph",
+    )
 
     @property
     def key(self) -> str:
@@ -202,12 +251,16 @@ class Case:
         return self.batch_size * (1 if self.mode == "decode" else self.seq_len)
 
     def small(self) -> "Case":
-        """The case that is verified for its kind: n and the source length as `_small` returns them, b at most 2."""
+        """The case that is verified for its kind: n and the source length as `_small` returns them, b at most 2.
+
+        How a GPU is timed does not matter for that.
+        """
         return replace(
             self,
             seq_len=_small(self.seq_len),
             kv_len=_small(self.kv_len),
             batch_size=min(self.batch_size, _SMALL_BATCH),
+            **OF_GPUS,
         )
 
     def at(self, axis: str, size: int) -> "Case":
@@ -246,6 +299,11 @@ class Case:
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 
+def device_kind(device: str) -> str:
+    """The kind of a device, without its number: `cuda` of `cuda:1`."""
+    return device.partition(":")[0]
+
+
 def _small(length: int) -> int:
     """The largest length up to 256 that divides by two as often as `length`, at most 8 times.
 
@@ -272,6 +330,8 @@ GROWING = ("seq_len", "d_model", "batch_size")
 FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 # The value of an axis that is not given.
 DEFAULTS: dict[str, Any] = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
+# Axes of GPUs only, with the values that a case on the CPU has.
+OF_GPUS: dict[str, Any] = {name: DEFAULTS[name] for name in ("cache", "launch")}
 # The environment of the command itself.
 OWN_ENVIRONMENT: str = DEFAULTS["env"]
 # The axis of each letter: `n` is short for `seq_len`.
@@ -286,7 +346,7 @@ def present_axis(name: Any) -> Any:
 # Those of the axes along which a cost model can be fitted.
 SIZES = {letter: name for letter, name in LETTERS.items() if not AXES[name].is_setting}
 # Titles name what is computed first, then how. Names of cases begin with n and m.
-_HOW = ("dtype", "batch_size", "device", "threads", "allocator", "env")
+_HOW = ("dtype", "batch_size", "device", "cache", "launch", "threads", "allocator", "env")
 _TITLE_ORDER = (*(name for name in AXES if name not in _HOW), *_HOW)
 _READABLE_ORDER = tuple(dict.fromkeys(("seq_len", "kv_len", *LETTERS.values(), *AXES)))
 
@@ -359,15 +419,23 @@ def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
     """The canonical form of a case: equivalent cases collapse to the same one.
 
     A layer without heads is one case, not one per head count. The C library does not manage a GPU's memory, so the
-    allocator makes no difference there. A decoded token comes after all others and sees all of a source, so no mask
-    and a causal mask are one case. Without the mask `padding`, nothing is padded.
+    allocator makes no difference there. The CPU's cache and calls are as they are. A decoded token comes after all
+    others and sees all of a source, so no mask and a causal mask are one case. Without the mask `padding`, nothing is
+    padded.
     """
     if not has_heads(case.impl):
         case = replace(case, **_OF_NO_HEADS)
-    if case.device == "cuda":
-        case = replace(case, allocator="default")
+    case = replace(case, **OF_GPUS) if case.device == "cpu" else replace(case, allocator="default")
     if case.mode == "decode" and case.mask != "padding":
         case = replace(case, mask="none" if case.kv_len else "causal")
     if case.mask != "padding":
         case = replace(case, padding_fraction=0.0)
     return case
+
+
+def kinds_of(cases: Iterable[Case]) -> dict[Case, list[Case]]:
+    """The cases by the small case that is verified in their place, in their order."""
+    kinds: dict[Case, list[Case]] = {}
+    for case in sorted(cases):
+        kinds.setdefault(case.small(), []).append(case)
+    return kinds

@@ -183,6 +183,13 @@ def has_uncommitted_changes() -> bool:
     return bool(_git(_repository("HEAD"), "status", "--porcelain", "--untracked-files=no", refused="git status"))
 
 
+def unmeasured_changes(commits: Sequence[Commit]) -> str:
+    """A sentence that uncommitted changes are not measured, if HEAD is one of the commits and there are any."""
+    if commit_of("HEAD") in commits and has_uncommitted_changes():
+        return "the working tree has uncommitted changes: they are not measured"
+    return ""
+
+
 def commits_between(span: str) -> list[Commit]:
     """The commits of `GOOD..BAD` in the repository of the current directory, the oldest first; GOOD itself is first.
 

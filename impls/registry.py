@@ -3,11 +3,12 @@
 To add a layer, write its class and add an entry to the `entries.py` of the same folder. Nothing else has to change.
 """
 
-from impls.adapters.entries import ADAPTERS
-from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR, UNCACHED
+from impls.adapters.entries import ADAPTERS, TRANSFORMERS
+from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR, SPARSE_AND_LATENT, UNCACHED
 from impls.blocks.entries import BLOCKS, STACKS
 from impls.conv.entries import CONV
 from impls.impl import Impl
+from impls.linear.entries import LINEAR_TIME
 from impls.rnn.entries import COMPILED_RNN, RNN
 from impls.sdpa.entries import SDPA
 
@@ -17,8 +18,8 @@ IMPLS: dict[str, Impl] = {
     impl.name: impl
     for entries in (
         *(RNN, COMPILED_RNN),
-        *(ATTENTION, COMPILED_ATTENTION, UNCACHED, LINEAR, SDPA),
-        *(CONV, ADAPTERS, BLOCKS, STACKS),
+        *(ATTENTION, COMPILED_ATTENTION, UNCACHED, SPARSE_AND_LATENT, LINEAR, LINEAR_TIME, SDPA),
+        *(CONV, ADAPTERS, TRANSFORMERS, BLOCKS, STACKS),
     )
     for impl in entries
 }

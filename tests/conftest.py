@@ -1,5 +1,6 @@
 """Fixtures that tests of several packages share."""
 
+import gc
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
+_HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
 _SLOW = (
     *("faults/", "slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
@@ -38,7 +40,7 @@ _SLOW = (
     *(f"trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),
     *(f"trial/metrics/test_{name}.py" for name in ("facts", "memory_split", "unseen")),
     *("trial/timing/test_last_call.py", "impls/test_on_another_device.py"),
-    *("trial/timing/cuda/test_sample.py", "trial/timing/cuda/test_planted_faults.py"),
+    *("trial/timing/cuda/test_sample.py", "trial/timing/cuda/test_planted_faults.py", "simulated_cuda/"),
     # Whole commands beside quick tests.
     *("cli/test_letters.py::test_a_layer_is_measured", "cli/test_usage.py::test_a_reader_that_goes_away"),
     *("cli/test_usage.py::test_a_dry_run_prints", "cli/test_export.py::test_a_report_is_made"),
@@ -63,14 +65,39 @@ _SLOW = (
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a chosen test: importing and collecting all of them takes a worker 20 s."""
+    if collection_path.suffix != ".py" or not collection_path.is_relative_to(_HERE):
+        return None
+    name = collection_path.relative_to(_HERE).as_posix()
+    all_slow = name.startswith(_SLOW)
+    if config.option.markexpr == "not slow":
+        return True if all_slow else None
+    if config.option.markexpr == "slow":
+        some_slow = any(one.startswith(name) for one in _SLOW) or "mark.slow" in collection_path.read_text("utf-8")
+        return None if all_slow or some_slow else True
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in `_SLOW` as slow."""
-    here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here):
-            name = f"{item.path.relative_to(here).as_posix()}::{item.name}"
+        if item.path.is_relative_to(_HERE):
+            name = f"{item.path.relative_to(_HERE).as_posix()}::{item.name}"
             if name.startswith(_SLOW):
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Set aside what imports and collection made, as a fork server does.
+
+    Each measurement begins with a garbage collection. It would take 0.2 s if it went through a million such objects.
+    """
+    compilation = sys.modules.get("harness.trial.compilation")
+    if compilation is not None:
+        compilation.note_kernels()  # frozen ones are not found otherwise
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,11 @@ AXIS_VALUES = {
     "padding_fraction": (0.0,),
     "kv_len": (0,),
     "num_kv_heads": (0,),
+    "options": ("none",),
     "env": ("default",),
+    "cache": ("cold",),
+    "launch": ("eager",),
+    "inputs": ("normal",),
 }
 
 

@@ -18,7 +18,7 @@ from harness.fit.integer_laws import exact_law, exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes
 from harness.polynomial import Polynomial, Term, constant
 from harness.results.columns import CaseResult
-from harness.sweep_axes import SIZES
+from harness.sweep_axes import SIZES, device_kind
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 # Nobody asked for what the claim needs. Undetermined means that it was measured and the data do not decide.
@@ -123,7 +123,11 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
         failed = [f"{line.status}: {line.reason}" for line in lines if line.status != "ok"]
         why = next(iter(unknown + failed), "it was not taken")
         return Judgement("", UNDETERMINED, f"its FLOPs are not known: {why}")
-    plain = [line for line in counted if line.device != "cuda" or not (line.d_model // line.num_heads) % _PADDED_TO]
+    plain = [
+        line
+        for line in counted
+        if device_kind(line.device) != "cuda" or not (line.d_model // line.num_heads) % _PADDED_TO
+    ]
     if not plain:
         return Judgement("", UNDETERMINED, "on a GPU its head sizes are padded to a multiple of 8, and counted so")
     last = plain[-1]

@@ -1,6 +1,6 @@
 """Complete the lines of a run with what follows from the other lines, the machine's peaks and the fitted cost models.
 
-measured times → bounds from physics → times with the cost model → speeds → ratios to a baseline
+measured times → suspects and bounds from physics → times with the cost model → speeds → ratios to a baseline
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.analysis.crossovers import layers_without_heads, ratio_at
 from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.roofline import roof_of, roofs, with_possible_times
+from harness.analysis.roofline import roof_of, roofs, with_possible_times, with_suspects
 from harness.analysis.smoothing import with_times_in_law
 from harness.errors import UsageError, did_you_mean
 from harness.results.columns import CaseResult
@@ -24,7 +24,7 @@ def complete_lines(
 
     Raises UsageError if the run has no layer named `baseline`.
     """
-    bounded = with_possible_times(lines, roofs(machine))
+    bounded = with_possible_times(with_suspects(lines, roofs(machine)), roofs(machine))
     found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), machine)
     return with_ratios(found, baseline) if baseline else found
 
@@ -64,13 +64,13 @@ def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
     def place(line: CaseResult) -> Case:
         return replace(line.case, impl=baseline, num_heads=1 if any_heads else line.num_heads)
 
-    timed = {line.case: line for line in lines if line.impl == baseline and line.time_s}
+    timed = {line.case: line for line in lines if line.impl == baseline and line.time_s and not line.suspect}
     return [_with_ratio(line, timed[place(line)]) if place(line) in timed else line for line in lines]
 
 
 def _with_ratio(line: CaseResult, base: CaseResult) -> CaseResult:
     """The line with the ratio of its time to that of `base`; unchanged without a time."""
-    if not line.time_s or not base.time_s:
+    if not line.time_s or not base.time_s or line.suspect:
         return line
     if line.case == base.case:
         return replace(line, ratio=1.0, ratio_lo=1.0, ratio_hi=1.0)

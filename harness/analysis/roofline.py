@@ -120,9 +120,36 @@ def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
     return replace(line, time_lo_s=least_s) if line.time_lo_s < least_s < line.time_s else line
 
 
+_TOO_FAST = {
+    "compute": "it takes less time than its FLOPs at the measured peak",
+    "memory": "it takes less time than its least traffic at the measured bandwidth",
+}
+# A thread that runs for a quarter of the milliseconds after a call is at work. Idle ones sleep.
+_THREADS_AFTER = 0.25
+
+
+def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
+    """The lines, with the reason in `suspect` where the time cannot be right.
+
+    It is surely above its roof, or threads of the layer work on after a call has returned.
+    """
+    return [replace(line, suspect=_why_suspect(line, known)) for line in lines]
+
+
+def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
+    for point in roof_points([line], known):
+        if point.share_lo > 1:
+            return _TOO_FAST[point.bound]
+    if (line.threads_after or 0.0) > _THREADS_AFTER:
+        return "threads of the layer run on after a call has returned"
+    return None
+
+
 def _allowed_flops_per_s(line: CaseResult, roof: Roof, flops_per_byte: float) -> float:
     crossing = (
-        share_when_cold(line, roof.cache_bytes) if line.device == "cuda" else share_at_ridge(line, roof.cache_bytes)
+        share_when_cold(line, roof.cache_bytes)
+        if line.device != "cpu" and line.cache != "hot"
+        else share_at_ridge(line, roof.cache_bytes)
     )
     return roof.at(flops_per_byte / crossing if crossing else inf)
 

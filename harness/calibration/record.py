@@ -179,13 +179,16 @@ def _of_settings(c: Calibration) -> list[Rule]:
             "Transparent huge pages are set to always: whether large blocks get them depends on what ran before. For "
             "steadier page faults: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled.",
         ),
-        *_of_gpu(c.gpu_state or {}),
+        *gpu_rules(c.gpu_state or {}),
     ]
 
 
-def _of_gpu(state: Mapping[str, Any]) -> list[Rule]:
+def gpu_rules(state: Mapping[str, Any]) -> list[Rule]:
+    """Advice about a GPU in this state, as `harness.trial.environment.gpu_state` describes it."""
     highest, application = state.get("sm_clock_max_mhz"), state.get("application_sm_clock_mhz")
-    lock = f"sudo nvidia-smi -lgc {application}"
+    lock = f"sudo nvidia-smi -lgc {application}, and sudo nvidia-smi -rgc to undo it"
+    if application is None:  # newer drivers do not tell it
+        lock = "sudo nvidia-smi -lgc MHZ, with a rate that nvidia-smi -q -d SUPPORTED_CLOCKS lists"
     return [
         (
             "care" if state.get("persistence_mode") == 0 else None,
@@ -193,9 +196,9 @@ def _of_gpu(state: Mapping[str, Any]) -> list[Rule]:
             "its clock rates. Turn it on: sudo nvidia-smi -pm 1.",
         ),
         (
-            "note" if highest and application and application < highest else None,
-            f"The GPU's clock rate changes between {application} and {highest} MHz with its power and temperature. To "
-            f"compare runs within a few per cent, lock it, which makes layers slower: {lock}.",
+            "note" if highest and (application is None or application < highest) else None,
+            f"The GPU's clock rate changes up to {highest} MHz with its power and temperature. To compare runs within "
+            f"a few per cent, lock it, which makes layers slower: {lock}.",
         ),
     ]
 
@@ -343,7 +346,7 @@ def attachment(
         "processor": (made.cpu_model, machine["cpu"]["model"]),
         "torch": (made.torch_version, machine["torch"]["version"]),
     }
-    if made.device == "cuda":
+    if made.device != "cpu":
         here["GPU"] = (made.gpu, machine["torch"]["gpu"])
     for what, (then, now) in here.items():
         if then != now:

@@ -14,14 +14,14 @@ from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.option_forms import MINUTES, STEADY, THRESHOLD
 from harness.config import compose
 from harness.errors import UsageError
-from harness.gate.bisect import CONTROL_DIFFERS, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
+from harness.gate.bisect import CONTROL_DIFFERS, ENDS_UNCLEAR, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
 from harness.key_value_options import take_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
 from harness.stats.change_position import TIME_IS_UP, TWO_STEPS
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
-from harness.worktree import commits_between
+from harness.worktree import commits_between, unmeasured_changes
 
 _MOST_SHOWN = 5
 
@@ -44,6 +44,8 @@ def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
 def run_bisect(options: argparse.Namespace) -> int:
     """Search for the commit and return the exit status."""
     request = read_bisect_request(options)
+    if unmeasured := unmeasured_changes(request.commits):
+        print(f"harness: {unmeasured}", file=sys.stderr)
     out = request.config.out or run_directory.unused_path("bisect_")
     console = Console()
     try:
@@ -83,6 +85,12 @@ def _show(request: BisectRequest, found: Findings, out: str, console: Console) -
         return CASES_FAILED
     if found.why == NO_DIFFERENCE and found.difference is not None:
         say(f"There is no difference of {100 * request.threshold:g} % to look for: {_interval(found.difference)}.")
+    if found.why == ENDS_UNCLEAR and found.difference is not None:
+        say(
+            f"undecided: {_interval(found.difference)} between both ends neither shows nor excludes a difference of "
+            f"{100 * request.threshold:g} %. Repeat the command with a new out= when the machine is quiet."
+        )
+        return CASES_FAILED
     if answer is None and found.why == TIME_IS_UP:
         say(f"undecided: the time was up before both ends were compared. Repeat the command with {longer}")
         return CASES_FAILED

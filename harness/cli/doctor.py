@@ -62,6 +62,12 @@ def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{total}, {free} available; huge pages: {machine['huge_pages'] or 'unknown'}"
     gpu = torch.get("gpu")
     yield "gpu", f"{gpu}, {formatting.size(torch['gpu_memory_bytes'])}" if gpu else "none that torch sees"
+    for place, other in enumerate(torch.get("gpus", [])[1:], start=1):
+        yield f"gpu-{place}", other
+    state = torch.get("gpu_state")
+    if state:
+        yield "gpu-state", ", ".join(f"{name} {'unknown' if value is None else value}" for name, value in state.items())
+        yield from (("gpu-advice", text) for kind, text in record.gpu_rules(state) if kind)
 
 
 def _packages(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -18,12 +18,14 @@ def _check(parser: argparse.ArgumentParser) -> None:
                                              pattern: 'impl=rnn.*'
       head_dim=64                            choose the cases with d_model = num_heads × 64
       seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict  as in sweep; seed as in FILE
+      error_factor=4                         the largest factor by which an error may grow; inf judges no error
       out=DIR                                keep the new measurement in DIR, as a run like that of a sweep
 
     what is judged:
       flops, operations, depth               must not increase at all; a decrease is reported and passes
       peak memory                            must not grow by more than 1 %
       the kernel that ran                    must stay fused if it was fused
+      errors against the float64 reference   must not grow by more than error_factor
       how memory, flops, depth and time grow the exponents of their cost models must not lie above their intervals
                                              (memory: by more than 0.1)
       claims of theory                       none may be newly refuted

@@ -7,6 +7,7 @@ Both sides are verified and their facts are taken before any timing.
 """
 
 import argparse
+import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ from harness.errors import UsageError
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
 from harness.gate.changed_layers import choice_sentences
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
-from harness.gate.check_rules import Outcome
+from harness.gate.check_rules import ERROR_FACTOR, Outcome
 from harness.gate.compare import TIME, comparison_table, outcomes_of
 from harness.gate.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison, versions_sentences
@@ -46,6 +47,9 @@ _KEYS = (
     replace(THRESHOLD, default=_RULES.threshold),
     Key("blocks", whole, _RULES.most_blocks, least=_RULES.fewest_blocks, most=1000),
     MINUTES,
+)
+_ERROR_FACTOR = Key(
+    "error_factor", float, ERROR_FACTOR, least=1.0, most=math.inf, takes="a number from 1 on; inf judges no error"
 )
 _SIDE = "side="
 _KNOWN_BAD = "known-bad commit"
@@ -181,14 +185,16 @@ def run_check(options: argparse.Namespace) -> int:
     """Run the check and return its exit status."""
     check_outputs(options)
     was = read_baseline(options.file)
-    axes, others = split_filters(options.overrides)
+    own, rest = take_keys(options.overrides, (_ERROR_FACTOR,))
+    axes, others = split_filters(rest)
     if not any(text.startswith("seed=") for text in others):
         others.append(f"seed={was.seed}")
     config = compose(others)
     cases = choose_cases(was.cases, axes, options.file)
     console = Console()
     with TemporaryDirectory(prefix="harness-check-") as scratch:
-        outcomes, now = judge_twice(was, cases, Remeasurement(config, Path(scratch), console, not options.exact))
+        measured = Remeasurement(config, Path(scratch), console, not options.exact)
+        outcomes, now = judge_twice(was, cases, measured, own["error_factor"])
     remarks = check_remarks(was, now, cases, outcomes)
     versions = {"torch": now.torch, "torch of the baseline": was.torch}
     report = GateReport(f"check {options.file}", outcomes, remarks, versions)

@@ -18,12 +18,12 @@ from harness.config import SweepConfig, compose
 from harness.config.compose import differences
 from harness.errors import UsageError, usage_error_about
 from harness.gate.history import HistoryRequest, add, compare_directly
-from harness.gate.history_changes import UNCONFIRMED, time_changes, time_series
+from harness.gate.history_changes import time_changes, time_series
 from harness.gate.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
 from harness.gate.history_page import history_page
 from harness.key_value_options import Key, present_option, read_keys
 from harness.layer_lookup import is_in_a_file
-from harness.worktree import Commit, commit_of, commits_between, has_uncommitted_changes
+from harness.worktree import Commit, commit_of, commits_between, unmeasured_changes
 
 _WORSE = 1
 _ADD = (
@@ -73,8 +73,8 @@ def _add(options: argparse.Namespace) -> int:
         header = known
         config = _configured(header.settings)
         _check_same(options.file, header, config, settings, anchor)
-    if "HEAD" in refs and has_uncommitted_changes():
-        print("harness: the working tree has changes that no commit holds: they are not measured", file=sys.stderr)
+    if unmeasured := unmeasured_changes(commits):
+        print(f"harness: {unmeasured}", file=sys.stderr)
     request = HistoryRequest(config, header.anchor, commits, own["minutes"], options.exact)
     with open_history(options.file, header) as writer:
         _notices(writer.history)
@@ -166,7 +166,7 @@ def _confirm(path: Path, threshold: float) -> None:
     with open_history(path) as writer:
         config = _configured(writer.history.header.settings)
         for change in time_changes(writer.history, time_series(writer.history), threshold):
-            if change.verdict in UNCONFIRMED:
+            if change.verdict.is_due:
                 compare_directly(config, change.before.commit, change.after.commit, change.case, writer, _say)
 
 

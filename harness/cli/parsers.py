@@ -95,6 +95,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
       preset=ladder                                                          every layer of the ladder, and some blocks
       head_dim=64                                                            sets d_model = num_heads × head_dim
       shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 the sizes of a real layer
+      shape=gpu                                                              sizes for a GPU: the default of device=cuda
       'points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]'    these points, not every combination
       paper=NAME scale=full|cpu                                              a published setting, with its figures
       precision=quick|standard|strict                                        target interval and limits; its parts are
@@ -126,6 +127,9 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
     parser.add_argument("--fresh", action="store_true", help="set an existing run aside, and measure anew")
     parser.add_argument("--no-plots", action="store_true", help="leave plots/ to a later `report`, which saves seconds")
+    parser.add_argument(
+        "--profile", choices=("ncu", "nsys", "torch"), help="profile three calls of one case instead; measure nothing"
+    )
     add_open(parser)
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
@@ -147,22 +151,32 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
-    """Write a run in another tool's format. Measures nothing.
+    """Write a run in another tool's format, or a case of it as a script for an issue. Measures nothing.
 
     formats:
       pytest-benchmark          as --benchmark-json writes it, for pytest-benchmark compare; this harness reads it too
       csv                       the summary, one line per case
       parquet                   the same with types and units; needs -o, or standard output that is not a terminal
       github-action-benchmark   time and peak memory, as its tool customSmallerIsBetter reads them
+      script                    one case, or two that differ in the layer, as Python that needs torch alone: the layers'
+                                source, a check, a timer, and the measured figures as a comment
 
     examples:
       python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json
       python -m harness export results/latest --format parquet -o layers.parquet
+      python -m harness export results/latest --format script --case 'attention.fused n=512' -o issue.py
 
     exit status: 0 done; 2 usage error, or a run with nothing to export
     """
     add_run(parser)
     parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
+    parser.add_argument(
+        "--case",
+        action="append",
+        default=[],
+        metavar="'LAYER n=N …'",
+        help="with script: the case, as the run names it; give it twice to compare two layers",
+    )
     add_out(parser, "where to write; default: standard output", "FILE")
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from harness.cli.commands import DONE
 from harness.errors import UsageError, usage_error_about
-from harness.export_formats import BINARY, check_format, export
+from harness.export_formats import BINARY, SCRIPT, Exported, check_format, export
 from harness.formatting import duration
 from harness.measure.cluster_shards import read_plan, read_state
 from harness.report.background_plots import BackgroundPlots
@@ -84,10 +84,12 @@ def run_export(options: argparse.Namespace) -> int:
     """Write a run in another tool's format."""
     name, out = options.format, options.out
     check_format(name)
+    if options.case and name != SCRIPT:
+        raise UsageError(f"--case chooses the cases of a script: give --format {SCRIPT}, or leave it out")
     if out is None and name in BINARY and sys.stdout.isatty():
         raise UsageError(f"{name} cannot be printed to a terminal: name a file with -o FILE")
     stored = stored_run.read_run_directory(options.run)
-    exported = export(stored, name)
+    exported = _script(stored, options.case) if name == SCRIPT else export(stored, name)
     for notice in [*stored.notices, *exported.notices]:
         print(f"harness: {notice}", file=sys.stderr)
     if out is None:
@@ -98,6 +100,15 @@ def run_export(options: argparse.Namespace) -> int:
         out.write_bytes(exported.content)
     print(f"{out}: {exported.cases} case{'s' if exported.cases > 1 else ''}, {name}")
     return DONE
+
+
+def _script(stored: stored_run.StoredRun, cases: Sequence[str]) -> Exported:
+    """The script of some cases. Trials tell how their layers are called."""
+    from harness.cli.attention_and_gradients import short_executor
+    from harness.export_script import export_script  # loads what starts trials
+
+    with short_executor() as executor:
+        return export_script(stored, cases, executor)
 
 
 def run_status(options: argparse.Namespace) -> int:

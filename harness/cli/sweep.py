@@ -27,6 +27,10 @@ def run_sweep(options: argparse.Namespace) -> int:
     if options.cfg:
         print(config.yaml, end="")
         return DONE
+    if options.profile:
+        from harness.cli.profile import profile_case
+
+        return profile_case(config, options.profile)
     if config.paper:
         from harness.analysis.published_papers import read_paper
 

@@ -23,6 +23,8 @@ _DEFAULTS = (
     "d_model=256",
     "num_heads=8",
 )
+# Smaller sizes would tell how long launches take. Flash attention has no float32 on a GPU.
+_ON_GPU = (*_DEFAULTS[:1], "seq_len=1024,4096", "d_model=1024", "num_heads=16", "dtype=bfloat16")
 _ONE_VALUE = ("device", "threads", "dtype", "env")
 
 
@@ -80,8 +82,8 @@ def run_calibrate(options: argparse.Namespace) -> int:
 def _config(overrides: Sequence[str], config_dir: Path | None) -> "SweepConfig":
     from harness.config import compose
 
-    on_gpu = ("dtype=bfloat16",) if "device=cuda" in overrides else ()  # flash attention has no float32 on a GPU
-    config = compose(overrides, config_dir, usual=[*_DEFAULTS, *on_gpu])
+    on_gpu = any(text.startswith("device=") and text != "device=cpu" for text in overrides)
+    config = compose(overrides, config_dir, usual=_ON_GPU if on_gpu else _DEFAULTS)
     for axis in _ONE_VALUE:
         if len(config.axes[axis]) > 1:
             raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with -o FILE")

@@ -63,7 +63,8 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
         raise UsageError(f"{by_key[HEAD_DIM]} sets d_model = num_heads × head_dim: leave {by_key['d_model']} out")
     head_dim = values.pop(HEAD_DIM, None)
     chosen = {key_of(choice) for choice in choices}
-    if "device=cuda" in choices and not chosen & {"shape", "preset", schema.PAPER}:
+    on_gpu = "device" in chosen and "device=cpu" not in choices
+    if on_gpu and not chosen & {"shape", "preset", schema.PAPER}:
         choices.append("shape=gpu")
     files = UserFiles(config_dir, [*choices, *scale])
     config = files.compose([*choices, *scale])
@@ -125,6 +126,7 @@ def _checked(
     if missing:
         raise UsageError(schema.no_value(min(missing)))
     schema.check_mask_settings(typed, axes)
+    schema.check_gpu_settings(typed, axes)
     if found.baseline is not None and found.baseline not in axes["impl"]:
         raise UsageError(f"baseline={found.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
     if points and found.grow in points[0]:

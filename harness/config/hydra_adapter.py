@@ -29,7 +29,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.former_names import FORMER, present
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
-from harness.sweep_axes import AXES
+from harness.sweep_axes import AXES, device_kind
 
 # Groups of sizes that the sizes of a paper would replace silently.
 _ELSEWHERE = ("shape", "preset")
@@ -233,7 +233,7 @@ def split(
             values[name] = _values(override, layer_lookup.names() if impls is None else impls)
         if name in groups:
             # An axis can be a group of files too (`device`): its first value chooses the file.
-            option = str(_first(values[name])) if name in AXES else argument.partition("=")[2]
+            option = device_kind(str(_first(values[name]))) if name in AXES else argument.partition("=")[2]
             if option not in groups[name]:
                 raise UsageError(f"unknown {name} '{option}'{did_you_mean(option, groups[name])}")
             choices.append(quoted(f"{name}={option}"))

@@ -17,7 +17,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
 from harness.former_names import present_status
 from harness.key_value_options import SettingError, bytes_in, flattened
-from harness.sweep_axes import AXES, DEFAULTS, FAILURES, GROWING, SETTINGS, present_axis
+from harness.sweep_axes import AXES, DEFAULTS, FAILURES, GROWING, OF_GPUS, SETTINGS, present_axis
 
 HERE, SLURM, PROCESSES = "here", "slurm", "processes"
 # With less memory, the process of a layer would not reach its first line.
@@ -321,6 +321,13 @@ def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any
             instead = " or ".join(f"mask={mask}" for mask in sorted(seen))
             text = _is_set("mask", axes)
             raise UsageError(f"{text}: with mode=decode a token {why}: give {instead}, or leave mask out")
+
+
+def check_gpu_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+    """Raise UsageError for an explicit cache or launch that no case would have, because all are on the CPU."""
+    for axis, usual in OF_GPUS.items() if set(axes["device"]) == {"cpu"} else ():
+        if axis in chosen and set(axes[axis]) != {usual}:
+            raise UsageError(f"{_is_set(axis, axes)} is of GPUs: give device=cuda too, or leave it out")
 
 
 def _is_set(axis: str, axes: Mapping[str, Sequence[Any]]) -> str:

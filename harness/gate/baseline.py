@@ -110,6 +110,9 @@ def _case(parts: Mapping[str, Any]) -> Case:
 _STATUSES = ("ok", *FAILURES, *former_names.STATUSES)
 _COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Annotated[int, Field(ge=0)] | None, ...))
 _COUNTS["transient_bytes"] = (int | None, ...)  # the remainder of a peak, which may be negative
+# Errors against the float64 reference. Files of earlier versions have none.
+ERRORS = ("output_error", "gradient_error")
+_Error = Annotated[FiniteFloat, Field(ge=0)] | None
 
 
 class Facts(FileModel):
@@ -118,11 +121,16 @@ class Facts(FileModel):
     status: Annotated[str, one_of(_STATUSES), AfterValidator(former_names.present_status)]
     reason: str | None
     backend: str | None
+    output_error: _Error = None
+    gradient_error: _Error = None
 
     @staticmethod
     def of(line: CaseResult) -> "Facts":
         """The facts in a line of `summary.csv`."""
-        return _FACTS.model_construct(**{name: getattr(line, name) for name in _FACTS.model_fields})
+        found = {name: getattr(line, name) for name in _FACTS.model_fields}
+        # Three digits: the others differ between processors.
+        errors = {name: float(f"{found[name]:.3g}") for name in ERRORS if found[name] is not None}
+        return _FACTS.model_construct(**{**found, **errors})
 
     def count(self, column: str) -> int | None:
         """One of `COUNTS`."""
@@ -130,7 +138,8 @@ class Facts(FileModel):
 
     def as_dict(self) -> dict[str, Any]:
         """The facts by column, in the order of the file."""
-        return self.model_dump(exclude={"backend"}) | {"backend": self.backend}
+        errors = {name: error for name in ERRORS if (error := getattr(self, name)) is not None}
+        return self.model_dump(exclude={"backend", *ERRORS}) | {"backend": self.backend} | errors
 
 
 _FACTS = create_model("Facts", __base__=Facts, **_COUNTS)

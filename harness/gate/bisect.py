@@ -13,7 +13,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,21 +34,22 @@ from harness.measure.interleaved import Side, Sides, Timing, take_block
 from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
-from harness.stats.change_position import TIME_IS_UP, TWO_STEPS, Answer, search_step
+from harness.stats.change_position import TIME_IS_UP, Answer, search_step
 from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
 from harness.worktree import Commit, OpenWorktrees, Worktree
 
 ROWS = "bisect.jsonl"
-_CONTROL, _ENDS, _NEIGHBOURS = 4, 12, 8  # generations
+# Generations after which the control and the difference of the ends are looked at, while they are unclear.
+_CONTROL, _ENDS = (4, 12), (12, 24, 48, 96)
 # Renewed this often, so that a difference between servers averages out.
 _GENERATIONS_OF_SERVERS = 6
 _WORKTREES = 4
 # Why a commit cannot be measured.
 _LACKS = "the commit lacks the layer"
 # Why a search ended before it looked for a position.
-CONTROL_DIFFERS, NO_DIFFERENCE = "the control differs", "no difference"
+CONTROL_DIFFERS, NO_DIFFERENCE, ENDS_UNCLEAR = "the control differs", "no difference", "the ends are unclear"
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,14 @@ class Step:
     def is_sure(self) -> bool:
         """Whether the interval excludes that there is no step."""
         return self.lo > 0 or self.hi < 0
+
+    def is_seen(self, apart: float) -> bool:
+        """Whether there is a step, of at least `apart` by its best estimate."""
+        return self.is_sure and abs(self.middle) >= apart
+
+    def is_excluded(self, apart: float) -> bool:
+        """Whether the interval excludes a step of `apart` in either direction."""
+        return -apart < self.lo and self.hi < apart
 
     @classmethod
     def of(cls, observed: list[float]) -> "Step":
@@ -234,32 +243,33 @@ class _Search:
     def time(self, found: Findings) -> None:
         """Search for a step of the time. Raises BlockFailed if an end cannot be measured."""
         last, apart = len(self.request.commits) - 1, math.log1p(self.request.threshold)
-        control = self._up_to(0, 0, _CONTROL)
-        of_bad = self._up_to(0, last, _ENDS)
-        if len(of_bad) < _ENDS:
+        control = self._while_unclear(0, _CONTROL, lambda step: not step.is_seen(apart / 2))
+        of_bad = self._while_unclear(last, _ENDS, lambda step: step.is_seen(apart) or step.is_excluded(apart))
+        if len(of_bad) < _ENDS[0]:
             found.why = TIME_IS_UP
             return
         found.control, found.difference = Step.of(control), Step.of(of_bad)
-        if found.control.is_sure and abs(found.control.middle) >= apart / 2:
+        if found.control.is_seen(apart / 2):
             found.why = CONTROL_DIFFERS
             return
-        if not found.difference.is_sure or abs(found.difference.middle) < apart:
-            found.why = NO_DIFFERENCE
+        if not found.difference.is_seen(apart):
+            clear = found.difference.is_sure or found.difference.is_excluded(apart)
+            found.why = NO_DIFFERENCE if clear else ENDS_UNCLEAR
             return
-        found.answer, found.why = search_step(last, of_bad, apart, lambda at: self._generation(0, at), self._has_time)
-        if found.why not in (TIME_IS_UP, TWO_STEPS):
-            best = found.answer.best
-            beside = self._up_to(best.first - 1, best.last, _NEIGHBOURS)
-            found.neighbours = Step.of(beside) if len(beside) > 1 else None
+        found.answer, found.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
+        found.neighbours = Step.of(beside) if beside else None
 
     def _has_time(self) -> bool:
         return self.used_s < 60 * self.request.minutes
 
-    def _up_to(self, base: int, head: int, most: int) -> list[float]:
-        """The values of `most` generations, or of fewer if the time is up."""
+    def _while_unclear(self, head: int, looks: Sequence[int], is_clear: Callable[[Step], bool]) -> list[float]:
+        """Generations of `head` against the first commit: the first number of `looks` after which they are clear."""
         found: list[float] = []
-        while len(found) < most and self._has_time():
-            found.append(self._generation(base, head))
+        for look in looks:
+            while len(found) < look and self._has_time():
+                found.append(self._generation(0, head))
+            if len(found) < look or is_clear(Step.of(found)):
+                break
         return found
 
     def _generation(self, base: int, head: int) -> float:

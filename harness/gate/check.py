@@ -15,7 +15,7 @@ from harness.config import SweepConfig, hydra_adapter
 from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
 from harness.gate import check_rules
-from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
+from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
 from harness.gate.check_rules import Outcome
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Phase, Session
@@ -31,8 +31,15 @@ _METRICS = {"flops": "flops", "flops_full": "flops", "depth": "depth", "peak_byt
 _COLUMN_OF = {"flops": "flops", "depth": "depth", "memory": "peak_bytes"}
 
 
-def judge_case(case: Case, was: Facts, now: Facts | None, growth: Mapping[str, str], note: str) -> Iterator[Outcome]:
-    """Yield an outcome for everything the baseline knows about the case: its counts, its peak memory and its kernel.
+def judge_case(
+    case: Case,
+    was: Facts,
+    now: Facts | None,
+    growth: Mapping[str, str],
+    note: str,
+    error_factor: float = check_rules.ERROR_FACTOR,
+) -> Iterator[Outcome]:
+    """Yield an outcome for everything the baseline knows about the case: its counts, peak memory, kernel and errors.
 
     `now` is None if the case was not measured. `growth` maps a metric to the change of its exponents, if any. `note` is
     added to the reason of every difference.
@@ -59,6 +66,17 @@ def judge_case(case: Case, was: Facts, now: Facts | None, growth: Mapping[str, s
             grows = growth.get(_METRICS.get(column, ""), "") if verdict is not Verdict.EQUIVALENT else ""
             reason = f"{quantity} {_two(before, after, written)}{_times_text(before, after)} at {at}{grows}{note}"
         texts = ["" if value is None else written(value) for value in (before, after)]
+        yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
+    for column in ERRORS:
+        was_error, error = getattr(was, column), getattr(now, column)
+        found = check_rules.judge_error(case.dtype, was_error, error, error_factor)
+        if found is None:
+            continue
+        verdict, reason = found
+        texts = ["" if value is None else f"{value:.1e}" for value in (was_error, error)]
+        quantity = column.replace("_", " ")
+        if verdict is Verdict.WORSE:
+            reason = f"{quantity} {' → '.join(texts)} at {at}, by more than error_factor={error_factor:g}{note}"
         yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
 
 
@@ -92,7 +110,13 @@ def _times_text(was: int, now: int) -> str:
 _Group = tuple[str, Setting]
 
 
-def judge_baseline(was: Baseline, now: Baseline, chosen: Collection[Case], timed: bool) -> list[Outcome]:
+def judge_baseline(
+    was: Baseline,
+    now: Baseline,
+    chosen: Collection[Case],
+    timed: bool,
+    error_factor: float = check_rules.ERROR_FACTOR,
+) -> list[Outcome]:
     """Return an outcome for everything that `was` holds about the `chosen` cases, then for cost models and claims.
 
     Cases come in sorted order. A cost model or claim covers all cases of an impl in one setting. It is judged only if
@@ -106,7 +130,7 @@ def judge_baseline(was: Baseline, now: Baseline, chosen: Collection[Case], timed
     for case in sorted(chosen):
         of_it = group(case)
         growth = check_rules.growth(_laws(was, of_it), _laws(now, of_it)) if of_it in whole else {}
-        for outcome in judge_case(case, was.cases[case], now.cases.get(case), growth, note):
+        for outcome in judge_case(case, was.cases[case], now.cases.get(case), growth, note, error_factor):
             found.append(outcome)
             if outcome.verdict is Verdict.WORSE and outcome.quantity in metrics:
                 grown.add((of_it, metrics[outcome.quantity]))
@@ -259,11 +283,13 @@ class Remeasurement:
         return yaml.safe_dump({**yaml.safe_load(self._config.yaml), **axes}, sort_keys=False, allow_unicode=True)
 
 
-def judge_twice(was: Baseline, cases: Collection[Case], measured: Remeasurement) -> tuple[list[Outcome], Baseline]:
+def judge_twice(
+    was: Baseline, cases: Collection[Case], measured: Remeasurement, error_factor: float = check_rules.ERROR_FACTOR
+) -> tuple[list[Outcome], Baseline]:
     """The outcomes of the cases, and the new measurement as a baseline. Doubtful times are measured twice."""
     with measured.session:
         now = measured.take(cases, measured.first)
-        outcomes = judge_baseline(was, now, cases, measured.timed)
+        outcomes = judge_baseline(was, now, cases, measured.timed, error_factor)
         again = doubtful_cases(was, outcomes)
         if again:
             second = measured.take(again, measured.second)

@@ -82,6 +82,27 @@ def judge_count(column: str, was: int | None, now: int | None) -> Finding | None
     return (Verdict.BETTER if now < was * (1 - tolerance) else Verdict.EQUIVALENT), ""
 
 
+# Errors repeat exactly on one machine. Another processor adds in another order.
+ERROR_FACTOR = 4.0
+# A smaller error is none: an eighth of the distance between two numbers.
+_NO_ERROR = {"float64": 2.0**-55, "float32": 2.0**-26, "float16": 2.0**-13, "bfloat16": 2.0**-10}
+
+
+def judge_error(dtype: str, was: float | None, now: float | None, factor: float) -> Finding | None:
+    """Judge the error of an output or a gradient: it must not grow by more than the factor; None if it was not known.
+
+    It is undecided if the error is not known any more, since a reference may need more memory than a machine has.
+    """
+    if was is None:
+        return None
+    if now is None:
+        return Verdict.UNDECIDED, "it was known, and is not any more"
+    was, now = max(was, _NO_ERROR[dtype]), max(now, _NO_ERROR[dtype])
+    if now > factor * was:
+        return Verdict.WORSE, ""
+    return (Verdict.BETTER if factor * now < was else Verdict.EQUIVALENT), ""
+
+
 def judge_kernel(was: str | None, now: str | None) -> Finding | None:
     """Judge which kernel ran; None if that is unknown on both sides."""
     if was is None or now is None:

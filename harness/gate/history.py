@@ -27,14 +27,13 @@ from harness.gate.baseline import FindingId
 from harness.gate.compared_sides import is_absent, is_of_checkout, session_of_side
 from harness.gate.history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
 from harness.machine import kind_of_machine, versions_text
-from harness.measure.expected_time import kinds_of
 from harness.measure.fork_client import Runtime
 from harness.measure.interleaved import Side, Timing, renew_servers, take_block
 from harness.measure.session import Session
 from harness.results.columns import FACT_NAMES, lines_of_records
 from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
-from harness.sweep_axes import Case, grid
+from harness.sweep_axes import Case, grid, kinds_of
 from harness.worktree import Commit, Worktree, place_of, worktree
 
 # Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.

@@ -6,6 +6,7 @@ A step of a time is a candidate until its two commits have been directly compare
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
@@ -21,15 +22,25 @@ from harness.stats.segmentation import Segment, segments, standard_errors
 
 # A scaling exponent of counts that rises by less is a matter of rounding.
 _EXPONENT_SLACK = 0.05
-# What a candidate is called.
-CONFIRMED, REFUTED, OPEN, LOST = "confirmed", "not confirmed", "candidate, not confirmed", "not measurable"
-# Candidates whose direct comparison has no result yet. A trial may have been killed by chance.
-UNCONFIRMED = (OPEN, LOST)
 # Quantities of layers and cases other than facts, and two of their values.
 LAYER, STATUS = "Layer", "Status"
 _UNKNOWN, MEASURED = "unknown", "measured"
 # Texts of bytes name their unit themselves.
 FACT_TITLES = {name: title.removesuffix(" in bytes") for name, title in FACT_NAMES.items()}
+
+
+class Confirmation(StrEnum):
+    """What a direct comparison of its two commits says of a step. The page shows the texts."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "not confirmed"
+    OPEN = "candidate, not confirmed"
+    LOST = "not measurable"
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a direct comparison is still to come, or had no result: a trial may have been killed by chance."""
+        return self in (Confirmation.OPEN, Confirmation.LOST)
 
 
 @dataclass(frozen=True)
@@ -53,8 +64,9 @@ class FactChange:
     @property
     def versions(self) -> str:
         """The versions that differ too, and may be the cause; empty if none do."""
-        names = [name for name in self.after.versions if self.before.versions.get(name) != self.after.versions[name]]
-        return ", ".join(f"{name} {self.before.versions.get(name)} → {self.after.versions[name]}" for name in names)
+        before, after = self.before.versions, self.after.versions
+        changed = [name for name in after if before.get(name) != after[name]]
+        return ", ".join(f"{name} {before.get(name)} → {after[name]}" for name in changed)
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,7 @@ class TimeChange:
     lo: float
     hi: float
     direct: Ratio | None
-    verdict: str
+    verdict: Confirmation
     is_over: bool
 
     @property
@@ -94,19 +106,20 @@ class TimeChange:
 
 def fact_changes(history: History) -> list[FactChange]:
     """All changes of facts, layers and cost models, in the order of the commits."""
-    found: list[FactChange] = []
-    for key in dict.fromkeys(key for one in history.commits for key in one.cases):
-        found += _changes(history, key, impl_of(key), STATUS, partial(_status, key), _judge_status)
+    changes: list[FactChange] = []
+    cases = dict.fromkeys(key for commit in history.commits for key in commit.cases)
+    for key in cases:
+        changes += _changes(history, key, impl_of(key), STATUS, partial(_status, key), _judge_status)
         for name, title in FACT_TITLES.items():
-            value, judge, text = partial(_fact, key, name), partial(_judge, name), partial(fact_text, name)
-            found += _changes(history, key, impl_of(key), title, value, judge, text)
-    for impl in dict.fromkeys(impl_of(key) for one in history.commits for key in one.cases):
-        found += _changes(history, f"impl={impl}", impl, LAYER, partial(_layer, impl), _judge_status)
-    for key in dict.fromkeys(key for one in history.commits for key in one.models):
+            value, judge, text = partial(_fact, key, name), partial(_judge_fact, name), partial(fact_text, name)
+            changes += _changes(history, key, impl_of(key), title, value, judge, text)
+    for impl in dict.fromkeys(map(impl_of, cases)):
+        changes += _changes(history, f"impl={impl}", impl, LAYER, partial(_layer, impl), _judge_status)
+    for key in dict.fromkeys(key for commit in history.commits for key in commit.models):
         subject, _, metric = key.rpartition(" of=")
         impl, title = parse_finding_id(key).impl, f"Cost model of {metric}"
-        found += _changes(history, subject, impl, title, partial(_model, key), _judge_model, _model_text)
-    return sorted(found, key=lambda one: history.commits.index(one.after))
+        changes += _changes(history, subject, impl, title, partial(_model, key), _judge_model, _model_text)
+    return sorted(changes, key=lambda change: history.commits.index(change.after))
 
 
 def _changes(
@@ -119,11 +132,11 @@ def _changes(
     text: Callable[[Any], str] = str,
 ) -> Iterator[FactChange]:
     """The changes of a value from commit to commit. Commits without the value (None) are left out."""
-    known = [(number, one, value(one)) for number, one in enumerate(history.commits)]
-    known = [each for each in known if each[2] is not None]
-    for (i, before, was), (j, after, now) in pairwise(known):
+    values = [(number, commit, value(commit)) for number, commit in enumerate(history.commits)]
+    values = [each for each in values if each[2] is not None]
+    for (i, before, was), (j, after, now) in pairwise(values):
         if was != now:
-            is_over = judge(was, known[-1][2]) is not Verdict.WORSE
+            is_over = judge(was, values[-1][2]) is not Verdict.WORSE
             verdict = judge(was, now)
             yield FactChange(subject, impl, quantity, text(was), text(now), verdict, before, after, j - i - 1, is_over)
 
@@ -146,35 +159,34 @@ def impl_of(key: str) -> str:
     return parse_case(key).impl
 
 
-def _fact(key: str, name: str, one: CommitLine) -> Any:
-    case = one.cases.get(key)
+def _fact(key: str, name: str, commit: CommitLine) -> Any:
+    case = commit.cases.get(key)
     if case is None or case.reason is not None:
         return None
-    found = case.facts.get(name)
-    return _UNKNOWN if found is None else found
+    fact = case.facts.get(name)
+    return _UNKNOWN if fact is None else fact
 
 
-def _status(key: str, one: CommitLine) -> str | None:
-    case = one.cases.get(key)
+def _status(key: str, commit: CommitLine) -> str | None:
+    case = commit.cases.get(key)
     return None if case is None else case.reason or MEASURED
 
 
-def _layer(impl: str, one: CommitLine) -> str | None:
-    if impl in one.layers:
-        return one.layers[impl]
-    return MEASURED if any(impl_of(key) == impl for key in one.cases) else None
+def _layer(impl: str, commit: CommitLine) -> str | None:
+    if impl in commit.layers:
+        return commit.layers[impl]
+    return MEASURED if any(impl_of(key) == impl for key in commit.cases) else None
 
 
-def _model(key: str, one: CommitLine) -> tuple[str, float | None] | None:
-    found = one.models.get(key)
-    return None if found is None else (found.law, found.exponent_n)
+def _model(key: str, commit: CommitLine) -> tuple[str, float | None] | None:
+    model = commit.models.get(key)
+    return None if model is None else (model.law, model.exponent_n)
 
 
-def _judge(name: str, was: Any, now: Any) -> Verdict:
-    was, now = (None if one == _UNKNOWN else one for one in (was, now))
-    judge = judge_kernel if COLUMNS[name].type is str else lambda a, b: judge_count(name, a, b)
-    found = judge(was, now)
-    return Verdict.UNDECIDED if found is None else found[0]
+def _judge_fact(name: str, was: Any, now: Any) -> Verdict:
+    was, now = (None if fact == _UNKNOWN else fact for fact in (was, now))
+    judged = judge_kernel(was, now) if COLUMNS[name].type is str else judge_count(name, was, now)
+    return Verdict.UNDECIDED if judged is None else judged[0]
 
 
 def _judge_status(was: str, now: str) -> Verdict:
@@ -192,54 +204,56 @@ def _judge_model(was: tuple[str, float | None], now: tuple[str, float | None]) -
 
 def time_series(history: History) -> list[TimeSeries]:
     """The ratios of each case on each kind of machine. Another processor may change a ratio without any commit."""
-    held: dict[tuple[str, str], list[tuple[CommitLine, Ratio]]] = {}
-    for one in history.commits:
-        kind = machine_text(one)
-        for key, case in one.cases.items():
+    ratios: dict[tuple[str, str], list[tuple[CommitLine, Ratio]]] = {}
+    for commit in history.commits:
+        machine = machine_text(commit)
+        for key, case in commit.cases.items():
             if case.time is not None and case.time.is_known:
-                held.setdefault((key, kind), []).append((one, case.time))
-    return [_series(key, kind, members) for (key, kind), members in held.items()]
+                ratios.setdefault((key, machine), []).append((commit, case.time))
+    return [_series(key, machine, members) for (key, machine), members in ratios.items()]
 
 
-def machine_text(one: CommitLine) -> str:
+def machine_text(commit: CommitLine) -> str:
     """The kind of machine, as far as times depend on it."""
-    names = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "gpu": "{}"}
-    return ", ".join(form.format(one.machine[name]) for name, form in names.items() if name in one.machine)
+    forms = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "gpu": "{}"}
+    return ", ".join(form.format(commit.machine[name]) for name, form in forms.items() if name in commit.machine)
 
 
-def _series(key: str, kind: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:
+def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:
     commits, ratios = zip(*members, strict=True)
-    errors = [float(one) for one in standard_errors([one.generations for one in ratios])]
-    found = segments([float(one.log_ratio) for one in ratios], errors)
-    return TimeSeries(key, kind, commits, ratios, tuple(errors), tuple(found))
+    errors = [float(error) for error in standard_errors([ratio.generations for ratio in ratios])]
+    parts = segments([float(ratio.log_ratio) for ratio in ratios], errors)
+    return TimeSeries(key, machine, commits, ratios, tuple(errors), tuple(parts))
 
 
 def time_changes(history: History, series: Sequence[TimeSeries], threshold: float) -> list[TimeChange]:
     """The steps of at least the threshold, a share, in the order of the commits."""
-    found = []
-    for one in series:
-        for was, now in pairwise(one.segments):
-            step, apart = now.level - was.level, math.log1p(threshold)
+    changes = []
+    apart = math.log1p(threshold)
+    for of_case in series:
+        for was, now in pairwise(of_case.segments):
+            step = now.level - was.level
             if abs(step) < apart:
                 continue
-            before, after = one.commits[now.first - 1], one.commits[now.first]
-            direct = history.direct.get((before.commit, after.commit, one.case))
+            case, before, after = of_case.case, of_case.commits[now.first - 1], of_case.commits[now.first]
+            direct = history.direct.get((before.commit, after.commit, case))
             half = NORMAL * math.hypot(was.error, now.error)
-            is_over = (one.segments[-1].level - was.level) * math.copysign(1, step) < apart
-            verdict = _verdict(step, direct, apart)
-            found.append(TimeChange(one.case, before, after, step, step - half, step + half, direct, verdict, is_over))
-    return sorted(found, key=lambda change: history.commits.index(change.after))
+            is_over = (of_case.segments[-1].level - was.level) * math.copysign(1, step) < apart
+            verdict = _confirmation(step, direct, apart)
+            changes.append(TimeChange(case, before, after, step, step - half, step + half, direct, verdict, is_over))
+    return sorted(changes, key=lambda change: history.commits.index(change.after))
 
 
-def _verdict(step: float, direct: Ratio | None, apart: float) -> str:
+def _confirmation(step: float, direct: Ratio | None, apart: float) -> Confirmation:
     """A step is confirmed if both commits differ in its direction, by the threshold, and with their whole interval."""
     if direct is None:
-        return OPEN
+        return Confirmation.OPEN
     if direct.log_ratio is None or direct.lo is None or direct.hi is None:
-        return LOST
+        return Confirmation.LOST
     sign = math.copysign(1, step)
     nearest = min(direct.lo * sign, direct.hi * sign)
-    return CONFIRMED if nearest > 0 and direct.log_ratio * sign >= apart else REFUTED
+    is_confirmed = nearest > 0 and direct.log_ratio * sign >= apart
+    return Confirmation.CONFIRMED if is_confirmed else Confirmation.REFUTED
 
 
 Change = FactChange | TimeChange
@@ -247,6 +261,6 @@ Change = FactChange | TimeChange
 
 def unblessed_regressions(history: History, facts: Sequence[FactChange], times: Sequence[TimeChange]) -> list[Change]:
     """The changes for the worse that nobody has blessed, and that the last commit still has."""
-    worse: list[Change] = [one for one in facts if one.verdict is Verdict.WORSE]
-    worse += [one for one in times if one.verdict == CONFIRMED and one.step > 0]
-    return [one for one in worse if not one.is_over and one.after.commit not in history.blessed]
+    worse: list[Change] = [change for change in facts if change.verdict is Verdict.WORSE]
+    worse += [change for change in times if change.verdict is Confirmation.CONFIRMED and change.step > 0]
+    return [change for change in worse if not change.is_over and change.after.commit not in history.blessed]

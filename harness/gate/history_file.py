@@ -18,6 +18,7 @@ from harness import file_io, formatting
 from harness.errors import UsageError, usage_error_about
 from harness.file_validation import Damaged, OpenModel, checked, validator
 from harness.gate.baseline import parse_case, parse_finding_id
+from harness.worktree import Commit
 
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.
@@ -122,8 +123,8 @@ class CommitLine(_Line):
 
     @property
     def name(self) -> str:
-        """The short hash, and the first line of the message."""
-        return f"{self.commit[:10]} ({self.subject})"
+        """The commit in a sentence."""
+        return Commit(self.commit, self.subject).name
 
 
 class DirectComparison(_Line):

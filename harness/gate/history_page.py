@@ -13,13 +13,12 @@ from harness.gate import history_changes
 from harness.gate.baseline import parse_case, parse_finding_id
 from harness.gate.compare import pair_label
 from harness.gate.history_changes import (
-    CONFIRMED,
     FACT_TITLES,
     LAYER,
     MEASURED,
     STATUS,
-    UNCONFIRMED,
     Change,
+    Confirmation,
     FactChange,
     TimeChange,
     TimeSeries,
@@ -213,17 +212,17 @@ def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
 
 
 def _time_kind(one: TimeChange) -> str:
-    return "open" if one.verdict != CONFIRMED else "bad" if one.step > 0 else "good"
+    return "open" if one.verdict is not Confirmation.CONFIRMED else "bad" if one.step > 0 else "good"
 
 
 def _commands(history: History, changes: Sequence[TimeChange], threshold: float, out: Path | None) -> Iterator[str]:
     """What to type next: to confirm candidates, and to search between commits that are no neighbours."""
-    if any(one.verdict in UNCONFIRMED for one in changes):
+    if any(one.verdict.is_due for one in changes):
         page = [] if out is None else ["-o", str(out)]
         words = ["history", "page", str(history.path), f"threshold={threshold}", *page, "--confirm"]
         yield shlex.join(["python", "-m", "harness", *words])
     for one in changes:
-        apart = one.after.number - one.before.number > 1 and one.verdict == CONFIRMED
+        apart = one.after.number - one.before.number > 1 and one.verdict is Confirmation.CONFIRMED
         if apart and is_foreign(impl_of(one.case)):
             span = f"{one.before.commit[:10]}..{one.after.commit[:10]}"
             yield f"python -m harness bisect {span} {shlex.join(one.case.split(' '))}"
@@ -317,7 +316,7 @@ def _ratio_charts(
 
 def _mark(one: TimeChange) -> str:
     return formatting.change(one.step) + (
-        "" if one.verdict == CONFIRMED else " ?" if one.verdict in UNCONFIRMED else " ✗"
+        "" if one.verdict is Confirmation.CONFIRMED else " ?" if one.verdict.is_due else " ✗"
     )
 
 

@@ -34,6 +34,7 @@ _COUNT = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 # GitHub limits a job summary to one mebibyte and a comment to 65,536 characters. The JSON file holds all outcomes.
 _MOST = 100
 _MOST_EXPLAINED = 5  # Explanations with all rows; later ones have a few.
+_DECIDE = ". To decide, repeat it with more blocks= or minutes=, on a quiet machine."
 _COLUMNS = dict.fromkeys(("verdict", "layer and size", "quantity", "was", "is", "why"), "")
 
 
@@ -116,11 +117,15 @@ class GateReport:
     def as_markdown(self) -> str:
         """The outcomes as Markdown for a job summary or a pull request: problems first, passed outcomes folded away."""
         wanting, passed = self._not_passed(), [one for one in self.outcomes if one.verdict is Verdict.EQUIVALENT]
-        counted = Sentence(counted_outcomes(self.outcomes), "lede")
+        heading, lede = self.title, counted_outcomes(self.outcomes)
+        if undecided := self._undecided():
+            heading = f"Undecided: {self.title}"
+            lede += _DECIDE if any(one.quantity == TIME for one in undecided) else ""
         explained: list[Part] = [
             one.section(brief=number >= _MOST_EXPLAINED) for number, one in enumerate(self.explanations)
         ]
-        text = markdown(Section(self.title, [counted, *_listed(wanting), self.remarks, *explained]), level=2)
+        parts = [Sentence(lede, "lede"), *_listed(wanting), self.remarks, *explained]
+        text = markdown(Section(heading, parts), level=2)
         if passed:
             folded = markdown(Section("", _listed(passed)))
             text += f"\n<details><summary>{len(passed)} passed</summary>\n\n{folded}\n</details>\n"
@@ -134,6 +139,11 @@ class GateReport:
         table = Table(columns, [_outcome_row(group) for group in groups], title=self.title)
         counted = f"{self.title}: {counted_outcomes(self.outcomes)}."
         show([*([table] if groups else []), *self.remarks, counted], console)
+
+    def _undecided(self) -> list[Outcome]:
+        """What was measured and not decided, if nothing is known to be wrong."""
+        undecided = [one for one in self.outcomes if one.verdict is Verdict.UNDECIDED and one.now]
+        return undecided if self.exit_status == 0 else []
 
     def _not_passed(self) -> list[Outcome]:
         return [one for one in ordered_outcomes(self.outcomes) if one.verdict is not Verdict.EQUIVALENT]
@@ -229,7 +239,7 @@ def show_comparison(title: str, comparison: Comparison, console: Console) -> Non
 
     The column `detectable` holds the smallest slow-down that this measurement would have detected.
     """
-    columns = {"head": "", "time, 95 % interval": "", "detectable": "n", "memory": "", "flops": ""}
+    columns = {"head": "", "time, 95 % interval": "whole", "detectable": "n", "memory": "", "flops": ""}
     table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
     explained = (one.parts(brief=True) for one in comparison.explanations)
     show([table, *comparison_sentences(comparison), *chain.from_iterable(explained)], console)

@@ -7,7 +7,6 @@ submitit.
 import contextlib
 import functools
 import io
-import os
 import pickle
 import platform
 import re
@@ -331,14 +330,14 @@ def launch_on_cluster(target: OutputDirectory, session: Session, cases: Sequence
 
     Without `wait`, only submit the shards and return False. The processes of `session` end first.
     """
+    known = session.visible_gpus(target.config) if target.config.launcher.cluster == PROCESSES else None
     session.executor.drop()
     config, out, run = target.config, target.path, target.path.resolve()
     plan = cluster_shards.read_plan(run)
     if plan is None:
         plan = cluster_shards.shards_of(cases, config.launcher.apart)
         cluster_shards.write_plan(run, plan)
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
-    shards = [Shard(run, index, config, session.traits, sys.path, gpus) for index in range(len(plan))]
+    shards = [Shard(run, index, config, session.traits, sys.path, known) for index in range(len(plan))]
     left = [shard for shard in shards if config.retry or not cluster_shards.is_ended(run, shard.index)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]

@@ -20,8 +20,8 @@ from types import FrameType
 
 from rich.console import Console
 
+from harness import gpus
 from harness.config import SweepConfig
-from harness.config.schema import PROCESSES
 from harness.errors import UsageError
 from harness.file_io import read_json, write_atomically
 from harness.layer_lookup import Traits
@@ -30,7 +30,7 @@ from harness.measure.fork_client import Runtime
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import Session
 from harness.results import run_directory
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 
 RUNNING, ENDED = "running", "ended"
 # Directory in the run for the scripts, pickles and logs of jobs.
@@ -140,7 +140,8 @@ def shards_of(cases: Iterable[Case], apart: Collection[str]) -> list[tuple[Case,
 class Shard:
     """The input of a job: the run, the index of its shard, the configuration and the search path for layers.
 
-    `gpus` is the value of CUDA_VISIBLE_DEVICES in the submitting process, or None. Slurm sets the variable itself.
+    `gpus` are the GPUs of this machine that the processes of its shards share, as CUDA_VISIBLE_DEVICES lists them. It
+    is None for a shard of Slurm, which sets the variable itself.
     """
 
     run: Path
@@ -148,7 +149,7 @@ class Shard:
     config: SweepConfig
     traits: Mapping[str, Traits]
     path: Sequence[str]
-    gpus: str | None = None
+    gpus: Sequence[str] | None = None
 
 
 def measure_cases(shards: Sequence[Shard]) -> None:
@@ -172,7 +173,8 @@ def _measure(shard: Shard, given: int | None) -> None:
     `given` is the number of CPUs of the job; the layers use only their number of threads.
     """
     run, config = shard.run, shard.config
-    _bind_to_cpus(config, shard.gpus)
+    place = _choose_gpu(config, shard.gpus)
+    _bind_to_cpus(max(config.axes["threads"]), place)
     plan = read_plan(run)
     assert plan is not None
     cases = plan[shard.index]
@@ -198,16 +200,30 @@ def _end(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _bind_to_cpus(config: SweepConfig, gpus: str | None) -> None:
-    """Bind this process to as many of the job's CPUs as the layers have threads. Hide GPUs unless a case uses CUDA."""
-    threads = max(config.axes["threads"])
+def _choose_gpu(config: SweepConfig, known: Sequence[str] | None) -> int:
+    """Let this process see the GPUs of its cases. Return the place of its GPU among `known`, or 0.
+
+    A shard whose cases name no number waits for a GPU that no other shard has, and sees that one alone.
+    """
+    devices = config.axes["device"]
+    kind = next((kind for kind in map(device_kind, devices) if kind in gpus.NUMBERED), None)
+    if kind is None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if kind is None or not known:
+        return 0
+    # submitit gives a process no GPU of this machine.
+    os.environ[gpus.variable_of(kind)] = ",".join(known)
+    if kind not in devices:
+        return 0
+    place = gpus.take_free_gpu(kind, known)
+    os.environ[gpus.variable_of(kind)] = known[place]
+    return place
+
+
+def _bind_to_cpus(threads: int, place: int) -> None:
+    """Bind this process to as many of the job's CPUs as the layers have threads: others than those of another place."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, allowed[:threads])
+        first = place * threads if (place + 1) * threads <= len(allowed) else 0
+        os.sched_setaffinity(0, allowed[first : first + threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    if "cuda" not in config.axes["device"]:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    elif config.launcher.cluster == PROCESSES:  # submitit gives a process no GPU of this machine
-        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-        if gpus is not None:
-            os.environ["CUDA_VISIBLE_DEVICES"] = gpus

@@ -1,9 +1,9 @@
 """Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome.
 
-The module also has the rules for layers that compile, and describes layers by such trials.
+The module also describes layers by such trials.
 """
 
-import hashlib
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from copy import copy
@@ -13,11 +13,12 @@ from typing import Any
 
 import psutil
 
-from harness import layer_lookup
+from harness import gpus, layer_lookup
 from harness.background_process import interpreter_of
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
 from harness.machine import keep_gpus_initialised
+from harness.measure.compile_policy import CompilePolicy
 from harness.measure.fork_client import (
     OF_DRIVER,
     ForkServer,
@@ -29,68 +30,7 @@ from harness.measure.fork_client import (
     TurnTrialFailed,
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
-from harness.results.row import KINDS
-from harness.sweep_axes import OWN_ENVIRONMENT, Case
-
-
-class CompilePolicy:
-    """Which layers compile, the time limits of trials, and the directories where compiled code is kept.
-
-    The registry says which built-in layers compile. A user's own layer is known to compile once a trial reports it, at
-    the latest the first verification.
-
-    A trial may take `timeout_s` seconds, and one that compiles `compile_timeout_s`. Compiled code is kept under the
-    directory `cache`, which is made on first use. None stands for torch's own directory.
-    """
-
-    def __init__(self, timeout_s: float, compile_timeout_s: float, cache: Path | None) -> None:
-        self._timeout_s, self.compile_timeout_s = timeout_s, compile_timeout_s
-        self._cache = cache.absolute() if cache is not None else None
-        self._found: set[str] = set()
-        self._compile_s: dict[Case, float] = {}
-
-    def with_cache(self, cache: Path) -> "CompilePolicy":
-        """The same limits with another directory, and without knowledge about layers."""
-        return CompilePolicy(self._timeout_s, self.compile_timeout_s, cache)
-
-    def is_due(self, purpose: str, case: Case | None) -> bool:
-        """Whether a trial is known to compile, or to load compiled code."""
-        if case is None or not KINDS[purpose].builds_layer:
-            return False
-        return layer_lookup.is_compiled(case.impl) or case.impl in self._found
-
-    def limit_s(self, purpose: str, case: Case | None) -> float:
-        """The time limit of a trial, in seconds.
-
-        A timed trial of a compiled layer loads its code and at worst compiles it again. It also checks its last call
-        with a second layer. The compile time of the case is therefore added twice.
-        """
-        if not self.is_due(purpose, case):
-            return self._timeout_s
-        if KINDS[purpose].is_timed and case is not None:
-            return self._timeout_s + 2 * self._compile_s.get(case, 0.0)
-        return max(self._timeout_s, self.compile_timeout_s)
-
-    def directory(self, purpose: str, case: Case | None) -> str | None:
-        """The directory in which the case's trials keep compiled code; None for torch's own.
-
-        Verifications have a separate directory, even for the same case. The trial that measures the compile time must
-        find no compiled code.
-        """
-        if self._cache is None or case is None:
-            return None
-        name = f"verify {case.key}" if purpose == "verify" else case.key
-        return str(self._cache / hashlib.sha256(name.encode()).hexdigest()[:16])
-
-    def learn(self, purpose: str, case: Case | None, outcome: TrialOutcome) -> None:
-        """Remember from a trial's outcome whether the layer compiles, and how long that took."""
-        if case is None:
-            return
-        if outcome.values.get("compiled"):
-            self._found.add(case.impl)
-        if purpose == "compile":
-            self._compile_s[case] = outcome.values.get("compile_s", 0.0)
-
+from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 
 # Share of the free memory that stays free if the user sets no limit.
 _FREE_SHARE = 0.1
@@ -202,15 +142,17 @@ class Executor:
         `extra` adds items to the request, or replaces some of the executor's own (`seed`).
         """
         which = self._which(purpose, case)
-        if case is not None and case.device == "cuda":
+        device = "cpu" if case is None else case.device
+        if device_kind(device) == "cuda":
             keep_gpus_initialised()
         began = time.monotonic()
         try:
             server = self._warm_server(which)
-            began = time.monotonic()
             limit_s = self._compiling.limit_s(purpose, case)
             request = self._request(purpose, case, extra or {})
-            outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
+            with gpus.one_trial_on(device):
+                began = request["sent_at"] = time.monotonic()
+                outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
         except ForkServerLost as error:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
@@ -235,8 +177,15 @@ class Executor:
         """
         which = self._which("turns", case)
         request = self._request("turns", case, {"turn_s": turn_s})
+        held = contextlib.ExitStack()
+        held.enter_context(gpus.one_trial_on(case.device))
         try:
-            return TurnTrial(self._warm_server(which), request, self._compiling.limit_s("turns", case))
+            with contextlib.ExitStack() as unless_started:
+                unless_started.push(held)
+                server, limit_s = self._warm_server(which), self._compiling.limit_s("turns", case)
+                trial = TurnTrial(server, request, limit_s, held.close)
+                unless_started.pop_all()
+                return trial
         except ForkServerLost as error:
             self._drop_server(which)
             raise TurnTrialFailed(TrialOutcome("killed", str(error))) from error
@@ -277,7 +226,7 @@ class Executor:
             "seed": self.seed,
             "trial_s": self.trial_s,
             # A GPU driver maps more host memory than it uses, so a limit would only break it.
-            "memory_limit": None if case and case.device == "cuda" else self.memory_limit,
+            "memory_limit": None if case and case.device != "cpu" else self.memory_limit,
             "sent_at": time.monotonic(),
             "compiles": self._compiling.is_due(purpose, case),
             "own_module": case is not None and case.impl in self._slow_imports,

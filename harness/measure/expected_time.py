@@ -16,7 +16,7 @@ from harness.config import Precision
 from harness.formatting import duration
 from harness.measure.executor import Executor
 from harness.stats.estimate import fewest
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, kinds_of
 
 
 class CallCosts(NamedTuple):
@@ -333,11 +333,3 @@ def _ratio(sums: Iterable[Sequence[float]], before: float) -> float:
 
 def _compile_s(case: Case) -> float:
     return _COMPILE_S if layer_lookup.is_compiled(case.impl) else 0.0
-
-
-def kinds_of(cases: Iterable[Case]) -> dict[Case, list[Case]]:
-    """The cases by the small case that is verified in their place, in their order."""
-    kinds: dict[Case, list[Case]] = {}
-    for case in sorted(cases):
-        kinds.setdefault(case.small(), []).append(case)
-    return kinds

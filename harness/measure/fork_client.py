@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -347,12 +347,14 @@ class TurnTrial:
     """The driver's end of an interleaved trial, whose other end is `harness.trial.timing.timed_trial`.
 
     The trial is forked from `server`. It runs only while the driver waits for it, for `timeout_s` seconds at most.
-    Between its turns it is stopped, because its idle threads would take CPUs from the other side. Raises ForkServerLost
-    if the trial cannot be forked.
+    Between its turns it is stopped, because its idle threads would take CPUs from the other side. `ended` is called
+    once it has ended. Raises ForkServerLost if the trial cannot be forked.
     """
 
-    def __init__(self, server: ForkServer, request: dict[str, Any], timeout_s: float) -> None:
-        self._server, self._timeout_s = server, timeout_s
+    def __init__(
+        self, server: ForkServer, request: dict[str, Any], timeout_s: float, ended: Callable[[], None] = lambda: None
+    ) -> None:
+        self._server, self._timeout_s, self._ended = server, timeout_s, ended
         theirs, ours = os.pipe()
         self._turns = os.fdopen(ours, "wb", buffering=0)
         try:
@@ -416,7 +418,8 @@ class TurnTrial:
     def _outcome(self, sent: bytes | None) -> TrialOutcome:
         """End the trial, whose last line is `sent`, and return its outcome."""
         self._turns.close()
-        with self._answers:
+        with self._answers, contextlib.ExitStack() as at_end:
+            at_end.callback(self._ended)
             if self._server.trial != self._pid:
                 return TrialOutcome("killed", "another trial started before this one ended")
             try:

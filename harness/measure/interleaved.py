@@ -112,7 +112,9 @@ def _for_side(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
     try:
         return ask(*arguments)
     except TurnTrialFailed as error:
-        raise BlockFailed(f"{side.name}: {error}") from error
+        # A case that fits into memory once may not fit twice.
+        twice = "; both sides are in memory at once: compare smaller sizes" if error.outcome.status == "oom" else ""
+        raise BlockFailed(f"{side.name}: {error}{twice}") from error
 
 
 # One case in this many is a control: it is also measured against itself.

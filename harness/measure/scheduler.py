@@ -22,13 +22,12 @@ import numpy as np
 
 from harness.config import Precision
 from harness.layer_lookup import Traits, indivisible_size
-from harness.measure.expected_time import kinds_of
 from harness.measure.outcome import TrialOutcome
 from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
 from harness.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.stats.estimate import Trial, best_probe, is_quiet, may_stop
-from harness.sweep_axes import AXES, Case
+from harness.sweep_axes import AXES, Case, kinds_of
 
 Failure = tuple[str, str | None]
 
@@ -75,11 +74,13 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
     timed = Trials(accumulated)
     for group in timed.groups(every, no_probe):
-        columns = [group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s")]
+        columns = [
+            group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s", "gpu_disturbed")
+        ]
         for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
             trials[cases[number]] = [
-                Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s)
-                for value_s, median_s, wall_s, probe_s in zip(*of_case, strict=True)
+                Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s, disturbed > 0)
+                for value_s, median_s, wall_s, probe_s, disturbed in zip(*of_case, strict=True)
             ]
     past = ResumeState(
         trials=trials,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 from rich.console import Console
 
-from harness import file_io, former_names, layer_files, layer_lookup
+from harness import file_io, former_names, gpus, layer_files, layer_lookup
 from harness.background_process import check_interpreter, interpreter_of
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
@@ -33,12 +33,11 @@ from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, grid
+from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, device_kind, grid
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
 COMPILE_CACHE = "compile-cache"
-CPU_BUILD = "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
 # A sweep that takes longer first counts what small calls do, in seconds, to know how long it takes.
@@ -140,14 +139,31 @@ class Session:
         return Plan(cases, left, finished, refused, expected)
 
     def check_devices(self, config: SweepConfig) -> None:
-        """Raise UsageError if the configuration uses CUDA and torch sees no CUDA device."""
-        for environment in self.executor.environments if "cuda" in config.axes["device"] else ():
-            torch = self.executor.within(environment).ask("machine").values
-            if not torch.get("gpu"):
-                where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
-                instead = "; scale=cpu is for a machine without one" if config.paper.get("scale") == "full" else ""
-                build = "" if torch.get("cuda") else f"; {CPU_BUILD}"
-                raise UsageError(f"device=cuda: torch sees no CUDA device {where}{instead}{build}")
+        """Raise UsageError if the configuration uses a GPU that torch does not see."""
+        wanted = [device for device in config.axes["device"] if device != "cpu"]
+        for environment in self.executor.environments if wanted else ():
+            seen = self._seen_gpus(environment)
+            where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
+            for device in wanted:
+                kind, _, number = device.partition(":")
+                of_kind = seen.get(kind, {})
+                if not of_kind.get("count"):
+                    raise UsageError(_no_gpu(kind, where, seen, config.paper.get("scale") == "full"))
+                if int(number or 0) >= of_kind["count"]:
+                    last = of_kind["count"] - 1
+                    known = f"'device={kind}:0' to 'device={kind}:{last}'" if last else f"'device={kind}'"
+                    raise UsageError(f"device={device}: torch sees no such device {where}: type {known}")
+
+    def _seen_gpus(self, environment: str) -> dict[str, Any]:
+        seen: dict[str, Any] = self.executor.within(environment).ask("machine").values.get("devices", {})
+        return seen
+
+    def visible_gpus(self, config: SweepConfig) -> list[str] | None:
+        """The GPUs that the cases' devices may be, as `harness.gpus` names them. None without such cases."""
+        kind = next((kind for kind in map(device_kind, config.axes["device"]) if kind in gpus.NUMBERED), None)
+        if kind is None:
+            return None
+        return gpus.entries(kind, self._seen_gpus(self.executor.environments[0]).get(kind, {}).get("count", 0))
 
     def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
         """The description of the machine, with `usable` CPUs and the packages of the layers `impls`.
@@ -212,6 +228,16 @@ class Session:
                 return self.measure(cases, writer, screen, phase, past, grow, order)
         finally:
             writer.close()
+
+
+def _no_gpu(kind: str, where: str, seen: Mapping[str, Any], is_published: bool) -> str:
+    """What is wrong with a kind of GPU that torch does not see, and what to type."""
+    instead = "; scale=cpu is for a machine without one" if is_published else ""
+    lacking = seen.get(kind, {}).get("lacking")
+    usable = [other for other, one in seen.items() if one.get("count")]
+    typed = f"; type 'device={(*usable, 'cpu')[0]}'" if kind != "cuda" else ""
+    more = f"{instead}{f'; {lacking}' if lacking else ''}{typed}"
+    return f"device={kind}: torch sees no {kind.upper()} device {where}{more}"
 
 
 # Key in machine.json of the layers' code, by impl.

@@ -27,7 +27,7 @@ from harness.pytest_plugin.shared_measurements import (
 from harness.results.columns import CaseResult
 from harness.results.row import FACTS
 from harness.stats.paired_verdicts import Verdict
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 
 __tracebackhide__ = True
 _Given = TypeVar("_Given")
@@ -49,8 +49,9 @@ def _checked(
 
     A layer with any other status fails the test, but an unsupported case only skips it.
     """
-    if case.device == "cuda" and not _fail_on_error(measuring.has_gpu):
-        pytest.skip("torch sees no CUDA device here")
+    kind = device_kind(case.device)
+    if kind != "cpu" and not _fail_on_error(lambda: measuring.has_gpu(kind)):
+        pytest.skip(f"torch sees no {kind.upper()} device here")
     lines = _fail_on_error(take)
     for line in sorted(lines, key=lambda line: line.status == "unsupported"):
         where = f"{layer} at seq_len={line.seq_len} d_model={line.d_model} num_heads={line.num_heads}"

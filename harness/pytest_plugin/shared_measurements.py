@@ -61,9 +61,10 @@ class PytestSession:
         """Whether the layer has heads. Raises UsageError as `traits` does."""
         return self.traits(impl).has_heads
 
-    def has_gpu(self) -> bool:
-        """Whether torch sees a CUDA device."""
-        return bool(self._session_for().executor.ask("machine").values.get("gpu"))
+    def has_gpu(self, kind: str) -> bool:
+        """Whether torch sees a device of this kind, such as `cuda`."""
+        seen = self._session_for().executor.ask("machine").values.get("devices", {})
+        return bool(seen.get(kind, {}).get("count"))
 
     def facts(self, cases: Iterable[Case], precision: Precision) -> list[CaseResult]:
         """Verify the cases and return their exact facts. The line of a failed case says why."""

@@ -62,9 +62,10 @@ Groups = Mapping[tuple[Cell, ...], Sequence[Row]]
 class Table:
     """A table, which may have a title; `about` follows the title in brackets.
 
-    `columns` maps each heading to the kinds of its cells, separated by spaces. `n` is a number. A terminal leaves out
-    `optional` columns that it has no room for, the last one first. What some columns mean is `explained`, by heading.
-    The page knows more kinds: they are the classes of its style sheets. It numbers the `notes` that cells refer to.
+    `columns` maps each heading to the kinds of its cells, separated by spaces. `n` is a number, and `whole` a text that
+    is not folded, such as an interval. A terminal leaves out `optional` columns that it has no room for, the last one
+    first. What some columns mean is `explained`, by heading. The page knows more kinds: they are the classes of its
+    style sheets. It numbers the `notes` that cells refer to.
 
     The rows are either `rows` or, for the page alone, `groups` of rows by their heading row.
     """
@@ -110,20 +111,22 @@ class Table:
 
         while self.is_a("optional", shown[-1]) and not fits(_WHOLE_NAME):
             shown.pop()
-        yield self._grid(shown, whole_numbers=fits(_LEAST_NAME))
+        yield self._grid(shown, whole=fits(_LEAST_NAME))
         # Not as the table's caption: rich cuts the end of a line that is as wide as the table.
         if note := self.note(shown):
             yield Text(note)
         if left_out := list(self.columns)[len(shown) :]:
             yield Text(f"no room here for: {', '.join(left_out)}; see report.md".replace("\n", " "))
 
-    def _grid(self, shown: Sequence[str], whole_numbers: bool, longest_name: int | None = None) -> RichTable:
+    def _grid(self, shown: Sequence[str], whole: bool, longest_name: int | None = None) -> RichTable:
         title = Text(printable(self.caption), style="table.title") if self.title else None
         look: dict[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
         grid = RichTable(title=title, title_justify="left", **look)
         for heading in shown:
             if self.is_a("n", heading):
-                grid.add_column(heading, justify="right", overflow="fold", no_wrap=whole_numbers)
+                grid.add_column(heading, justify="right", overflow="fold", no_wrap=whole)
+            elif self.is_a("whole", heading):
+                grid.add_column(heading, overflow="fold", no_wrap=whole)
             else:
                 grid.add_column(heading, overflow="fold", max_width=longest_name)
         for row in self.rows:

@@ -182,6 +182,51 @@ class CaseResult(Case):
     throttled_share: float | None = _column(
         "on a GPU: the share of samples left out because the clock rate was lowered", "1", ("throttled_share",), "mean"
     )
+    prepare_s: float | None = _column(
+        "the time of the layer's `prepare`, which is no part of `time_s`", "s", ("prepare_s",), "median"
+    )
+    threads_after: float | None = _column(
+        "how many threads of the layer run after a call has returned", "1", ("threads_after",), "median"
+    )
+    suspect: str | None = _column(
+        "why `time_s` cannot be right: the case then has no rank, and is compared with no other"
+    )
+    output_error: float | None = _fact(
+        "the RMS error of the output against the reference in float64, as a share of the output's RMS, at the size "
+        "that is timed",
+        "1",
+        exact=False,
+    )
+    output_error_max: float | None = _fact("the largest error of the output, as a share of its RMS", "1", exact=False)
+    gradient_error: float | None = _fact(
+        "the RMS error of the worst gradient, as a share of that gradient's RMS", "1", exact=False
+    )
+    gradient_error_max: float | None = _fact("the largest error of a gradient, as a share of its RMS", "1", exact=False)
+    error_ratio: float | None = _fact(
+        "the error over that of the plain layer, which is the reference in the same dtype: of the output, or of the "
+        "gradients if that is more; empty in float64 and without a reference",
+        "1",
+        exact=False,
+    )
+    accuracy_by: str | None = _fact(
+        "which outputs were compared with which reference: `64 rows`, `all tokens`, `first 1024 tokens` or `last "
+        "token`; `facts_unknown` says why none were"
+    )
+
+    sustained_s: float | None = _column(
+        "on a GPU: the time of a call at the end of half a second of calls back to back, at the clock rate that power "
+        "and heat then allow",
+        "s",
+        ("sustained_s",),
+        "median",
+    )
+    gpu_disturbed_share: float | None = _column(
+        "on a GPU: the share of trials beside other processes that compute, or with a clock rate lowered by heat or a "
+        "fault; they count as disturbed",
+        "1",
+        ("gpu_disturbed",),
+        "mean",
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
@@ -196,9 +241,9 @@ class CaseResult(Case):
     def best_known_time(self) -> tuple[float, float, float] | None:
         """The time in seconds and its 95 % interval: with the cost model if it says anything, otherwise alone.
 
-        Without an interval, it reaches from 0 to infinity.
+        Without an interval, it reaches from 0 to infinity. A suspect time is not known.
         """
-        if self.time_s is None:
+        if self.time_s is None or self.suspect is not None:
             return None
         if self.time_in_law_s is not None and self.time_in_law_lo_s is not None and self.time_in_law_hi_s is not None:
             return self.time_in_law_s, self.time_in_law_lo_s, self.time_in_law_hi_s
@@ -219,6 +264,7 @@ _STANDS_BEFORE = {
     "allocator": "flops_claimed",
     **dict.fromkeys(("mask", "padding_fraction", "kv_len"), "host"),
     "num_kv_heads": "probe_s",
+    "env": "prepare_s",
 }
 
 

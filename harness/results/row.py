@@ -51,7 +51,7 @@ def trial_of_row(row: Mapping[str, Any]) -> Trial:
     samples_s = row["samples_s"]
     probe_s = row.get("probe_s", row.get("pulse_s"))
     value_s = value_of_trial(np.array(samples_s), _device(row))
-    return Trial(value_s, median(samples_s), row["wall_s"], probe_s)
+    return Trial(value_s, median(samples_s), row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
 
 
 def _device(row: Mapping[str, Any]) -> str:
@@ -205,6 +205,11 @@ def _digests(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 
 
+def _built(value: Any) -> bool:
+    """Whether it says how a layer is built and called: see `harness.trial.described_call`."""
+    return isinstance(value, dict) and set(value) == {"target", "arguments", "keywords", "prepares"}
+
+
 def _status_and_reason(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and value[0] in FAILURES and type(value[1]) is str
 
@@ -295,6 +300,16 @@ KINDS: dict[str, TrialKind] = {
             "shares": _rows_of(_text, _at_least_0),
             "unknown": lambda value: isinstance(value, list) and all(map(_text, value)),
         }
+    ),
+    "describe_call": TrialKind(
+        {
+            "layer": _built,
+            "reference": _none_or(_built),
+            **dict.fromkeys(("input_width", "source_len"), _count),
+            "prefills": _flag,
+            **dict.fromkeys(("tolerance", "gradient_tolerance"), _at_least_0),
+        },
+        builds_layer=False,
     ),
     "refusals": TrialKind({"refusals": _list_of(_none_or(_status_and_reason))}, builds_layer=False),
 }

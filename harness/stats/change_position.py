@@ -7,6 +7,9 @@ position. The posterior stays valid whichever commit is measured next, and whene
 The noise is Student's t around the log ratio of the commit, so that a burst of noise counts little. Its scale is
 unknown: it is averaged over a grid, like the size of the step. Each commit may also differ from its neighbours by a
 small effect of its own, such as another layout of its code, which does not average out.
+
+A position is an answer only after its commit was compared with the one before, side by side. This comparison counts as
+evidence too: it has the log ratio of the step if the step is between the two commits, and 0 if it is elsewhere.
 """
 
 import math
@@ -31,6 +34,8 @@ _LEVELS = 181
 _LOWEST, _HIGHEST = -1.25, 2.25
 # The probability of two steps before anything is measured.
 _TWO_STEPS = 0.1
+# Observations of a candidate against the commit before it, which confirm it.
+_CONFIRMING = 8
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ class ChangePosition:
     skipped: set[int] = field(default_factory=set)
     counts: dict[int, int] = field(default_factory=dict)
     _likelihoods: dict[int, Floats] = field(default_factory=dict)  # by commit: scale × own effect × level
+    # By the two commits of a comparison side by side: scale × level.
+    _beside: dict[tuple[int, int], Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._levels = np.linspace(_LOWEST, _HIGHEST, _LEVELS) * self.expected
@@ -92,12 +99,22 @@ class ChangePosition:
 
     def add(self, commit: int, log_ratio: float) -> None:
         """Count an observation: the mean log ratio of a generation of blocks, the commit's time over the good one's."""
-        scale = _SCALES[:, None, None]
-        distance = (log_ratio - self._levels - self._effects[:, None]) / scale
-        constant = gammaln((_FREEDOM + 1) / 2) - gammaln(_FREEDOM / 2) - math.log(_FREEDOM * math.pi) / 2
-        found = constant - np.log(scale) - (_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM)
+        found = self._likelihood(log_ratio, self._effects)
         self._likelihoods[commit] = self._likelihoods.get(commit, 0.0) + found
         self.counts[commit] = self.counts.get(commit, 0) + 1
+
+    def add_beside(self, before: int, commit: int, log_ratios: Sequence[float]) -> None:
+        """Count observations of a commit over an earlier one. Both have an effect of their own."""
+        found = sum(self._likelihood(each, math.sqrt(2) * self._effects) for each in log_ratios)
+        self._beside[before, commit] = logsumexp(found + self._log_weights[:, None], axis=1)
+
+    def _likelihood(self, log_ratio: float, effects: Floats) -> Floats:
+        """The log likelihood of an observation: scale × own effect × level."""
+        scale = _SCALES[:, None, None]
+        distance = (log_ratio - self._levels - effects[:, None]) / scale
+        constant = gammaln((_FREEDOM + 1) / 2) - gammaln(_FREEDOM / 2) - math.log(_FREEDOM * math.pi) / 2
+        likelihood: Floats = constant - np.log(scale) - (_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM)
+        return likelihood
 
     def skip(self, commit: int) -> None:
         """Leave out a commit that cannot be measured. A step there counts as one at the next commit that can be."""
@@ -116,6 +133,9 @@ class ChangePosition:
         before, total = sums[:, :-1, zero], sums[:, -1, :]
         after = total[:, None, :] - sums[:, :-1, :] + of_level  # the likelihood of the commits from the candidate on
         joint = before[:, :, None] + after + prior[None, :, None]
+        for compared, found in self._beside.items():
+            between = _is_between(compared, ends)
+            joint += np.where(between[:, None], found[:, None, :], found[:, None, zero, None])
         one = float(logsumexp(joint))
         of_position = np.exp(logsumexp(joint, axis=(0, 2)) - one)
         of_step = np.exp(logsumexp(joint, axis=(0, 1)) - one)
@@ -174,10 +194,21 @@ class ChangePosition:
         final = logsumexp(after, axis=2)[:, pairs[1]]
         weights = prior[pairs[0]] + prior[pairs[1]]
         weights = weights - logsumexp(weights)
-        joint = logsumexp(before[:, pairs[0]] + within + final, axis=0) + weights
+        by_scale = before[:, pairs[0]] + within + final
+        zero = int(np.argmin(np.abs(self._levels)))
+        for compared, found in self._beside.items():
+            between = _is_between(compared, ends)[np.array(pairs)].any(axis=0)
+            changed = logsumexp(found[:, differs], axis=1) - math.log(differs.sum())
+            by_scale += np.where(between, changed[:, None], found[:, zero, None])
+        joint = logsumexp(by_scale, axis=0) + weights
         evidence = float(logsumexp(joint))
         best = int(np.argmax(joint))
         return evidence, (ends[pairs[0][best]], ends[pairs[1][best]]), float(np.exp(joint[best] - evidence))
+
+
+def _is_between(compared: tuple[int, int], ends: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether a step at each candidate, given by its last commit, is between the two compared commits."""
+    return np.array([compared[0] < end <= compared[1] for end in ends])
 
 
 # Why a search ended.
@@ -188,31 +219,43 @@ def search_step(
     last: int,
     of_bad: Sequence[float],
     apart: float,
-    take: Callable[[int], float],
+    take: Callable[[int, int], float],
     has_time: Callable[[], bool] = lambda: True,
     sure: float = 0.95,
-) -> tuple[Answer, str]:
+) -> tuple[Answer, str, list[float]]:
     """Measure commits until a position, or that there are two steps, has the probability `sure`.
 
-    `of_bad` are observations of the commit `last`, which have confirmed a difference. `take` measures a commit and
-    returns the mean log ratio of a generation of its blocks against the good commit. A commit for which it raises
-    BlockFailed is skipped, unless an earlier observation of it succeeded. Returns the answer and why the search ended.
+    `of_bad` are observations of the commit `last`, which have confirmed a difference. `take(base, head)` measures two
+    commits and returns the mean log ratio of a generation of their blocks. A commit for which it raises BlockFailed is
+    skipped, unless an earlier observation of it succeeded.
+
+    Returns the answer, why the search ended, and the observations of the answer's commit over the commit before.
     """
     position = ChangePosition(last, float(np.median(of_bad)), apart)
     for log_ratio in of_bad:
         position.add(last, log_ratio)
     failed: set[int] = set()
+    beside: dict[tuple[int, int], list[float]] = {}
     while True:
         answer = position.answer()
+        pair = answer.best.first - 1, answer.best.last
+        confirming = beside.get(pair, [])
         if answer.two_steps >= sure:
-            return answer, TWO_STEPS
-        if answer.best.probability * (1 - answer.two_steps) >= sure:
-            return answer, FOUND
+            return answer, TWO_STEPS, []
+        is_sure = answer.best.probability * (1 - answer.two_steps) >= sure
+        if is_sure and len(confirming) == _CONFIRMING:
+            return answer, FOUND, confirming
         if not has_time():
-            return answer, TIME_IS_UP
+            return answer, TIME_IS_UP, []
+        if is_sure:
+            confirming = beside.setdefault(pair, [])
+            while len(confirming) < _CONFIRMING and has_time():
+                confirming.append(take(*pair))
+            position.add_beside(*pair, confirming)
+            continue
         commit = position.next_commit(answer)
         try:
-            position.add(commit, take(commit))
+            position.add(commit, take(0, commit))
         except BlockFailed:
             # A measured commit may fail once by chance: only a commit without observations is skipped at once.
             if commit in failed and commit in position.counts:

@@ -66,12 +66,16 @@ def value_of_trial(samples_s: Floats, device: str) -> float:
 
 @dataclass(frozen=True)
 class Trial:
-    """The value (`value_of_trial`) and the median sample of a trial in seconds per call, its wall and probe time."""
+    """The value (`value_of_trial`) and the median sample of a trial in seconds per call, its wall and probe time.
+
+    `interfered` is whether the GPU itself says that something else slowed it down.
+    """
 
     value_s: float
     median_s: float
     wall_s: float = 0.0
     probe_s: float | None = None
+    interfered: bool = False
 
 
 def best_probe(trials: Sequence[Trial]) -> float | None:
@@ -80,8 +84,9 @@ def best_probe(trials: Sequence[Trial]) -> float | None:
 
 
 def are_quiet(trials: Sequence[Trial], best_probe_s: float | None) -> Flags:
-    """Which trials were quiet (trials,): the machine ran at full speed, by `is_quiet`."""
-    return is_quiet([trial.probe_s for trial in trials], best_probe_s)
+    """Which trials were quiet (trials,): the machine ran at full speed, by `is_quiet` and by the GPU itself."""
+    interfered = np.array([trial.interfered for trial in trials], dtype=bool)
+    return is_quiet([trial.probe_s for trial in trials], best_probe_s) & ~interfered
 
 
 def is_quiet(probe_s: Any, best_probe_s: Any) -> Any:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class Rules:
 
     def means(self, logs: Sequence[float]) -> list[float]:
         """The mean of each generation of a case's blocks, given in their order. The last may have fewer blocks."""
-        return [float(np.mean(logs[at : at + self.generation])) for at in range(0, len(logs), self.generation)]
+        return [fmean(logs[at : at + self.generation]) for at in range(0, len(logs), self.generation)]
 
 
 Floats = NDArray[np.float64]

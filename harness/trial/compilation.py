@@ -15,6 +15,7 @@ import importlib
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 import warnings
@@ -265,6 +266,31 @@ def keep_cache_in(directory: str | None) -> None:
     if directory is not None:
         os.environ[_DIRECTORY] = directory
         os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
+
+
+# Triton's own driver of a GPU, which the C compiler makes in a second or two, the same for all layers.
+_STUBS = ("cuda_utils*.so", "hip_utils*.so")
+
+
+def lend_stubs(directory: str | None) -> None:
+    """Give the case's directory of Triton the drivers that earlier cases' trials have compiled.
+
+    Otherwise each case would compile them anew, and count them as its own compile time.
+    """
+    if directory is not None and (kept := Path(directory).parent / "triton-stubs").is_dir():
+        for stub in kept.iterdir():
+            shutil.copytree(stub, Path(directory, "triton", stub.name), dirs_exist_ok=True)
+
+
+def keep_stubs(directory: str | None) -> None:
+    """Keep the drivers that this trial has compiled, for the trials of other cases."""
+    if directory is None:
+        return
+    for pattern in _STUBS:
+        for file in Path(directory, "triton").glob(f"*/{pattern}"):
+            kept = Path(directory).parent / "triton-stubs" / file.parent.name
+            if not kept.exists():
+                shutil.copytree(file.parent, kept)
 
 
 def prepare_compiler(case: Case) -> None:

@@ -256,10 +256,8 @@ def cpu_mhz(root: Path = Path("/")) -> float | None:
         return None
 
 
-# The reasons why a GPU lowers its clock rate. The bits are `nvmlClocksEventReason…` in NVML's API reference,
-# `nvmlClocksThrottleReason…` before its version 12.2.
-
-# Nothing runs, so the clock rate falls. This does not explain slow work.
+# The reasons why a GPU lowers its clock rate: `nvmlClocksEventReason…` in NVML's API reference, before its version 12.2
+# `nvmlClocksThrottleReason…`. The first is that nothing runs.
 _IDLE = 0x1
 _REASONS = {
     0x2: "application clocks setting",
@@ -281,6 +279,9 @@ def in_words(bits: int) -> list[str]:
     unknown = bits & ~(_IDLE | sum(_REASONS))
     return named + ([f"reason {unknown:#x}"] if unknown else [])
 
+
+# Reasons that the layer's own work at its usual power explains, or a setting of the user. The others disturb a trial.
+_USUAL = _IDLE | 0x2 | 0x4 | 0x10 | 0x100
 
 # The name of an NVML function that finds a GPU, and the function's argument.
 Address = tuple[str, str]
@@ -358,8 +359,10 @@ class NvmlGauge:
 
         Clock rates (MHz) and power (W) are medians, and the temperature (°C) is the highest. All throttle reasons are
         listed. `gpu_processes` is the number of other processes on the GPU. In a container, NVML may not see them all.
+        `gpu_disturbed` is whether another process computes there, or the clock rate falls for a reason not in `_USUAL`.
         """
-        bits = self._values("throttle")
+        bits, computing = self._values("throttle"), self._others("Compute")
+        signs = [b & ~_USUAL for b in bits] + ([] if computing is None else [computing])
         names = ("sm_clock_mhz", "memory_clock_mhz", "power_w")
         medians = {name: median(values) if (values := self._values(name)) else None for name in names}
         return {
@@ -367,7 +370,8 @@ class NvmlGauge:
             "sm_clock_max_mhz": self.sm_clock_max_mhz,
             "temperature_c": max(self._values("temperature_c"), default=None),
             "throttle_reasons": sorted({word for b in bits for word in in_words(b)}) if bits else None,
-            "gpu_processes": self._others(),
+            "gpu_processes": self._others("Compute", "Graphics"),
+            "gpu_disturbed": any(signs) if signs else None,
             "nvml_note": "; ".join(f"{what}: {why}" for what, why in self._notes.items()) or None,
         }
 
@@ -412,8 +416,8 @@ class NvmlGauge:
                 return bits
         return None
 
-    def _others(self) -> int | None:
-        lists = [self.ask(f"nvmlDeviceGet{kind}RunningProcesses") for kind in ("Compute", "Graphics")]
+    def _others(self, *kinds: str) -> int | None:
+        lists = [self.ask(f"nvmlDeviceGet{kind}RunningProcesses") for kind in kinds]
         known = [processes for processes in lists if processes is not None]
         pids = {process.pid for processes in known for process in processes}
         # One of them is this process, with its number outside its container.

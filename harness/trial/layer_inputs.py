@@ -144,17 +144,20 @@ def size_at(
     return tuple(sizes)
 
 
+# Dettmers et al. 2022, "LLM.int8()", section 4: in large language models, a few channels are up to 20 times as large.
+_OUTLIER_EVERY, _OUTLIER_FACTOR = 64, 20.0
+
+
 def draw(one: Input, case: Case, source_len: int = 0, own: Mapping[str, int | Fraction] | None = None) -> Tensor:
-    """Draw the values of an input on the CPU, and move it to the device and dtype of the case."""
+    """Draw the values of an input on the CPU, and move it to the device and dtype of the case.
+
+    With `inputs=outliers`, some channels of normal values are larger.
+    """
     shape = size_at(one.name, one.shape, case, source_len, own)
     if one.fill == CUMULATIVE:
         values = torch.arange(shape[0]) * case.seq_len
     else:
         values = (one.fill if callable(one.fill) else _FILLS[one.fill])(*shape)
+    if case.inputs == "outliers" and one.fill == "normal":
+        values[..., ::_OUTLIER_EVERY] *= _OUTLIER_FACTOR
     return values.to(case.device, getattr(torch, one.dtype or case.dtype))
-
-
-def in_float64(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Copies in float64. Whole numbers, such as lengths, keep their dtype."""
-    copies = (tensor.detach().clone() for tensor in tensors)
-    return [copy.double() if copy.is_floating_point() else copy for copy in copies]

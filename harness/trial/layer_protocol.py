@@ -308,7 +308,7 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     `largest` is the largest norm of the gradients that `want` is one of: see `scale_of`.
     """
     scale = scale_of(want.norm().item(), largest, limit)
-    error = (got.detach().double() - want.detach()).norm().item() / scale
+    error = (got.detach().to(want.device, torch.float64) - want.detach()).norm().item() / scale
     if error != error or error == float("inf"):
         raise WrongResult(f"{what} is not finite")
     if not error <= limit:
@@ -330,7 +330,8 @@ def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str) -> T
 
 
 def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
-    """Return the output `y` for the input `x`. Raises WrongResult unless its dtype is `dtype`."""
+    """Return the output `y` for the input `x`. Raises WrongResult unless it is a plain tensor of `dtype`."""
+    check_plain(y)
     if y.dtype != getattr(torch, dtype):
         got, given = (str(tensor.dtype).removeprefix("torch.") for tensor in (y, x))
         raise WrongResult(
@@ -338,6 +339,15 @@ def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
             "(a layer that returns another dtype declares `output_dtype`)"
         )
     return y
+
+
+def check_plain(y: Tensor) -> None:
+    """Raise WrongResult for a subclass of Tensor, which may compute its values when somebody reads them."""
+    if type(y) not in (Tensor, nn.Parameter):
+        raise WrongResult(
+            f"it returned a {type(y).__name__}, a subclass of Tensor, which may compute its values later: "
+            "return a plain tensor"
+        )
 
 
 def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:

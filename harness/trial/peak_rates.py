@@ -3,20 +3,21 @@
 They are what torch's own kernels reach on this machine now, not what the data sheet says. The fastest sample counts.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from mmap import mmap
 from pathlib import Path
+from time import perf_counter  # bound before a layer may replace it
 from typing import Any, NamedTuple
 
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial.workload import exact_float32
+from harness.sweep_axes import Case, device_kind
+from harness.trial.device import free_memory, module_of, synchronizer
+from harness.trial.workload import Unsupported, exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
 # Smaller products do not fill a GPU.
-GPU_SIZES = tuple(n for n in SIZES if n >= 2048)
+GPU_SIZES = (2048, 4096, 8192, 16384, 32768)
 # On a GPU, a larger size that is faster by more than this share means that the peak is not reached yet.
 _STILL_RISING = 0.03
 # Each size gets this share of the budget. The next size starts only if this many of its calls still fit.
@@ -38,11 +39,15 @@ _SPIN_CYCLES = 200_000
 
 
 class Rate(NamedTuple):
-    """Best work per second, the size at which it was reached, and the total number of timed calls."""
+    """Best work per second, the size at which it was reached, and the total number of timed calls.
+
+    `rises` is by how much the last size was faster than the best one before, as a share.
+    """
 
     per_s: float
     size: int
     calls: int
+    rises: float = 0.0
 
 
 def best_rate(
@@ -50,7 +55,7 @@ def best_rate(
     work: Callable[[int], float],
     sizes: Iterable[int],
     budget_s: float,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = perf_counter,
     rising: float | None = None,
 ) -> Rate:
     """Return the best rate over growing sizes, in about `budget_s` seconds, however slow a call is.
@@ -73,7 +78,9 @@ def best_rate(
         still_rising = rising is not None and rates[-1].per_s > (1 + rising) * before
         if clock() - began + _LEAST_CALLS * _GROWTH * min(warm) > budget_s and not still_rising:
             break
-    return max(rates)._replace(calls=sum(rate.calls for rate in rates))
+    before = max(rate.per_s for rate in rates[:-1])
+    rises = rates[-1].per_s / before - 1 if before else 0.0
+    return max(rates)._replace(calls=sum(rate.calls for rate in rates), rises=rises)
 
 
 class EventTime:
@@ -118,12 +125,13 @@ def peak_on_gpu(prepare: Callable[[int], Callable[[], float]], sizes: Iterable[i
 def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
     """Return `flops_per_s` of square matrix products in the case's dtype: 2n³ FLOPs per product, at the fastest n.
 
-    float32 is used as for layers: on a GPU, without TF32.
+    float32 is used as for layers: on a GPU, without TF32. Raises Unsupported if the largest product that fits into a
+    GPU's memory is still much faster than the smaller ones: the peak is then unknown.
     """
     exact_float32()
     dtype = getattr(torch, case.dtype)
     most = _memory(case, memory_limit) // _OPERAND_SHARE
-    on_gpu = case.device == "cuda"
+    on_gpu = case.device != "cpu"
     known = GPU_SIZES if on_gpu else SIZES
     sizes = [n for n in known if n == known[0] or n * n * dtype.itemsize <= most]
 
@@ -135,6 +143,11 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
 
     with torch.no_grad():
         rate = peak_on_gpu(prepare, sizes, budget_s) if on_gpu else best_rate(prepare, products, sizes, budget_s)
+    if on_gpu and rate.rises > _STILL_RISING:
+        raise Unsupported(
+            f"the peak is not reached: products of n={rate.size} are {100 * rate.rises:.0f} % faster than smaller "
+            f"ones, and n={2 * rate.size} is not measured: free the GPU's memory, and calibrate again"
+        )
     return {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
 
 
@@ -146,8 +159,8 @@ def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dic
     `cache_bytes` and at least 64 MiB, or smaller if memory is short. On a GPU they are 16 times `cache_bytes` and at
     least 1 GiB, and `sum_bytes_per_s` is added, which only reads. It counts for the best, too.
     """
-    on_gpu = case.device == "cuda"
-    cache = torch.cuda.get_device_properties(0).L2_cache_size if on_gpu else last_cache_bytes()
+    on_gpu = case.device != "cpu"
+    cache = _cache_bytes(device_kind(case.device))
     wanted = wanted_buffer_bytes(cache, on_gpu)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
@@ -177,9 +190,9 @@ def wanted_buffer_bytes(cache: int | None, on_gpu: bool) -> int:
 
 def _best_rate(timer: Callable[[], float], work: float, budget_s: float) -> float:
     timer()  # warm-up
-    began = time.perf_counter()
+    began = perf_counter()
     seconds: list[float] = []
-    while len(seconds) < _LEAST_CALLS or time.perf_counter() - began < budget_s:
+    while len(seconds) < _LEAST_CALLS or perf_counter() - began < budget_s:
         seconds.append(timer())
     return work / min(seconds)
 
@@ -197,9 +210,9 @@ def page_fault_s() -> float:
     new = torch.frombuffer(mmap(-1, _TOUCHED_BYTES), dtype=torch.float32)
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = perf_counter()
         new.fill_(1.0)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(perf_counter() - start)
     return max(0.0, seconds[0] - min(seconds[1:])) * _PAGE_BYTES / _TOUCHED_BYTES
 
 
@@ -218,23 +231,32 @@ def _read(path: Path) -> str:
     return path.read_text().strip() if path.is_file() else ""
 
 
+def _cache_bytes(kind: str) -> int | None:
+    if kind == "cpu":
+        return last_cache_bytes()
+    if kind == "mps":
+        return None
+    return getattr(module_of(kind).get_device_properties(torch.device(kind)), "L2_cache_size", None)
+
+
 def _memory(case: Case, memory_limit: int | None) -> int:
     """Return the bytes that the trial may use."""
-    if case.device == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
+    if case.device != "cpu":
+        return free_memory(device_kind(case.device))
     return memory_limit if memory_limit is not None else 2**30
 
 
 def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
     """Return a call that returns the seconds it took.
 
-    On a GPU, its own events measure them, so that no launch is counted.
+    On a CUDA device, its own events measure them, so that no launch is counted. Other devices cannot be held, and are
+    timed with a wait before and after.
     """
 
     def on_cpu() -> float:
-        start = time.perf_counter()
+        start = perf_counter()
         call()
-        return time.perf_counter() - start
+        return perf_counter() - start
 
     def on_gpu() -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -246,4 +268,12 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
 
-    return on_gpu if device == "cuda" else on_cpu
+    def with_a_wait() -> float:
+        wait()
+        start = perf_counter()
+        call()
+        wait()
+        return perf_counter() - start
+
+    kind, wait = device_kind(device), synchronizer(device_kind(device))
+    return {"cuda": on_gpu, "cpu": on_cpu}.get(kind, with_a_wait)

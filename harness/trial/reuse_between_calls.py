@@ -19,8 +19,8 @@ from torch import Tensor
 
 from harness.sweep_axes import Case
 from harness.trial.compilation import compilations
-from harness.trial.layer_inputs import in_float64
-from harness.trial.layer_protocol import WrongResult, check_error, scale_of, tolerance
+from harness.trial.device import to_float64
+from harness.trial.layer_protocol import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Workload, build, counted_tokens, tensors_in
@@ -108,9 +108,9 @@ def check_second_input(
     torch.manual_seed(seed)
     # Gradients are on or off as for the first input; otherwise a compiled reference would compile again.
     with torch.set_grad_enabled(work.gradient is not None):
-        wanted = expected(in_float64(second)).detach()
+        wanted = expected([to_float64(tensor) for tensor in second]).detach()
     if real is not None:
-        wanted, got = (torch.where(real, one, 0) for one in (wanted, got))
+        wanted, got = (torch.where(real.to(one.device), one, 0) for one in (wanted, got))
     try:
         check_error("its output", got, wanted, limit)
     except WrongResult as error:
@@ -265,6 +265,8 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
     renewal = Renewal(work.varying)
     expected = _results(work, seed)
     for got, want in zip(last.results, expected, strict=True):
+        if got is not None:
+            check_plain(got)
         if got is not None and want is not None and got.dtype != want.dtype:
             raise WrongResult(f"it returned {want.dtype} at first and {got.dtype} later")
     off = _distances(last.results, expected, real)
@@ -298,7 +300,8 @@ def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor
             pair = one.detach() - other.detach(), other.detach()
             if real is not None and number == 0:
                 pair = torch.where(real, pair[0], 0), torch.where(real, pair[1], 0)
-            off[number], norms[number] = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in pair)
+            on_cpu = (t.cpu() if t.is_mps else t for t in pair)  # Apple's GPUs have no float64
+            off[number], norms[number] = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in on_cpu)
     largest = max(norms)
     rounding = [0.0 if tensor is None else 32 * torch.finfo(tensor.dtype).eps for tensor in want]
     return [part / scale_of(norm, largest, eps) for part, norm, eps in zip(off, norms, rounding, strict=True)]

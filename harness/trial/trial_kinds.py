@@ -8,6 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -15,12 +16,13 @@ from typing import Any
 
 import torch
 
-from harness import background_process, layer_files, layer_lookup
+from harness import background_process, gpus, layer_files, layer_lookup
 from harness.errors import UsageError
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 from harness.trial import (
     attention_and_gradients,
     compilation,
+    device,
     environment,
     layer_protocol,
     peak_rates,
@@ -28,9 +30,11 @@ from harness.trial import (
     verify,
     workload,
 )
+from harness.trial.accuracy import measure_accuracy
+from harness.trial.described_call import describe_call
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
-from harness.trial.timing.timed_trial import measure_time, probe_of, take_turns
+from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
 
 _CUDA_FILE = "/dev/nvidia-uvm"
 
@@ -121,7 +125,8 @@ def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
     cannot be built or called as a layer is an `error` in every case.
     """
     layer_class = layer_lookup.load_class(impl)
-    return {"refusals": [_refusal(layer_class, Case.from_dict({**case, "impl": impl})) for case in cases]}
+    alike = ({**case, "impl": impl, "device": device_kind(case.get("device", "cpu"))} for case in cases)
+    return {"refusals": [_refusal(layer_class, Case.from_dict(case)) for case in alike]}
 
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
@@ -143,7 +148,8 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
 
     `packages` has the versions of the distributions that hold the top-level `modules`, where these are known.
     """
-    gpu = torch.cuda.is_available()
+    seen = device.devices()
+    kind = next((kind for kind in device.GPUS if seen[kind]["count"]), None)
     cudnn = None
     with contextlib.suppress(RuntimeError):  # another version than torch was built with
         cudnn = torch.backends.cudnn.version()
@@ -152,13 +158,16 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
         "version": torch.__version__,
         "git": torch.version.git_version,
         "cuda": torch.version.cuda,
+        "rocm": torch.version.hip,
         "cudnn": cudnn,
         "triton": next(filter(None, map(_version, _TRITON)), None),
         "python": platform.python_version(),
         "packages": _distributions(modules),
-        "gpu": torch.cuda.get_device_name() if gpu else None,
-        "gpu_memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
-        **({"gpu_state": _gpu_state()} if gpu else {}),
+        "gpu": seen[kind]["names"][0] if kind else None,
+        "gpu_memory_bytes": device.total_memory(kind) if kind else None,
+        "gpus": seen[kind]["names"] if kind else [],
+        "devices": seen,
+        **({"gpu_state": _gpu_state()} if kind == "cuda" else {}),
         "default_threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -263,6 +272,11 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
+def _facts(case: Case, seed: int) -> dict[str, Any]:
+    facts = collect_metrics(case, seed, measure_accuracy)
+    return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
+
+
 def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
     return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
 
@@ -272,6 +286,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "machine": lambda request, case: describe_torch(request.get("modules", ())),
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
+    "describe_call": lambda request, case: describe_call(case),
     # `compiled` is whether anything was compiled for the verification.
     "verify": lambda request, case: {
         **verify.verify(case, request["seed"]),
@@ -279,7 +294,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     },
     "reference": lambda request, case: verify.project_reference(case, request["seed"]),
     "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
-    "facts": lambda request, case: collect_metrics(case, request["seed"]),
+    "facts": lambda request, case: _facts(case, request["seed"]),
     "trace": lambda request, case: traced_call(case, request["seed"], request["chrome"]),
     "time": lambda request, case: measure_time(
         case, request["seed"], request["trial_s"], request.get("check_last_call", True)
@@ -304,13 +319,19 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     """
     purpose = request["purpose"]
     case = Case.from_dict(request["case"]) if request["case"] else None
+    if case is not None:
+        # The trial sees one GPU. Its layer need not know that the machine has others.
+        case = replace(case, device=gpus.see_only(case.device))
     if case is not None and purpose not in ("describe", "refusals"):
         environment.set_allocator(case.allocator)
         torch.set_num_threads(case.threads)
     if case is None or purpose not in _OF_CALLS:
         return HANDLERS[purpose](request, case)
-    compilation.keep_cache_in(request.get("compile_cache"))
+    directory = request.get("compile_cache")
+    compilation.keep_cache_in(directory)
+    compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
     outcome = HANDLERS[purpose](request, case)
+    compilation.keep_stubs(directory)
     compilation.check_compiled(case)
     return outcome | ({"compiled_anew": compilation.compiled_anew()} if compilation.compilations() > 0 else {})

@@ -14,8 +14,8 @@ from harness import layer_lookup
 from harness.layer_options import options_of
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
+from harness.trial.device import reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, softmax_attention, uncompiled
-from harness.trial.layer_inputs import in_float64
 from harness.trial.layer_protocol import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.workload import Workload, build
@@ -79,7 +79,7 @@ def _check_unchanged(
     """
     kept = [tensor.detach().clone() for tensor in work.inputs]
     torch.manual_seed(seed)
-    before = seen(work.forward()).detach().to(torch.float64, copy=True)
+    before = to_float64(seen(work.forward()))
     fill_tensors(work.inputs, kept)
     with torch.no_grad():
         for view, added in hidden:
@@ -155,17 +155,26 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
     """Return the reference's output (b, n, d), with no token seeing a later one."""
     of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
-    return _expected(reference, of_it, [one.to(torch.float64, copy=True) for one in (x, source) if one is not None])
+    return expected_output(reference, of_it, [to_float64(one) for one in (x, source) if one is not None])
 
 
-_ITSELF = "itself in float64"
+ITSELF = "itself in float64"
 # Comparing a layer with itself can only show that it loses digits, not that its formula is wrong. A correct layer may
 # lose more digits than another: a scan in log space loses one or two more than sums of products do.
 _LENIENT = 32
 # Rounding never explains an error above this share of the norm. In bfloat16, 32 times the rounding is twice the norm:
 # an output of zeros would pass.
-_MOST = 0.1
+MOST = 0.1
 _HALF = ("bfloat16", "float16")
+
+
+def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
+    """The largest relative errors of outputs and of gradients that rounding explains, for a layer or its class."""
+    dtypes = (case.dtype, layer_protocol.output_dtype(layer, case.dtype))
+    rounding = max(layer_protocol.tolerance(getattr(torch, name), case.d_model) for name in dtypes)
+    limit = rounding if has_reference else max(rounding, min(_LENIENT * rounding, MOST))
+    kinks = not has_reference or getattr(layer, "kinks", False)
+    return limit, max(limit, rounding**0.5) if kinks else limit
 
 
 def verify(case: Case, seed: int) -> dict[str, Any]:
@@ -214,10 +223,9 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     side of their kinks. The gradients of these units are wrong, which is an error of √ε of the norm.
     """
     work = build(case, seed)
-    reference, against = _reference(case, work.layer)
+    reference, against = reference_of(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-    rounding = max(layer_protocol.tolerance(getattr(torch, name), case.d_model) for name in (case.dtype, dtype))
-    limit = max(rounding, min(_LENIENT * rounding, _MOST)) if against == _ITSELF else rounding
+    limit, of_gradients = limits(case, work.layer, has_reference=against != ITSELF)
     result: dict[str, Any] = {"against": against, "tolerance": limit}
     if case.mode == "decode" and not layer_protocol.is_function(work.layer):
         result |= check_decoding(case, work, reference, seed, limit)
@@ -225,7 +233,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         return result
     trains = work.gradient is not None
     # Copied before the call: a layer may change its input.
-    inputs = in_float64(work.inputs)
+    inputs = [to_float64(tensor) for tensor in work.inputs]
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
@@ -233,9 +241,9 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
         with torch.set_grad_enabled(trains):
-            expected = _expected(reference, case, inputs)
+            expected = expected_output(reference, case, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
-        if against != _ITSELF:
+        if against != ITSELF:
             raise
         # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
         if not y.isfinite().all():
@@ -244,13 +252,15 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     # `where` instead of a product, because outputs at padding may be NaN.
-    wanted, got = (expected, y) if real is None else (torch.where(real, one, 0) for one in (expected, y))
+    wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
     what = "output" if against != softmax_attention.__name__ else "output, compared with softmax attention,"
     result["output_error"] = check_error(what, got, wanted, limit)
     if trains:
-        kinks = against == _ITSELF or getattr(work.layer, "kinks", False)
-        of_gradients = max(limit, rounding**0.5) if kinks else limit
-        pairs = _gradients(work, y, reference, inputs, expected)
+        assert work.gradient is not None
+        work.forget()
+        y.backward(work.gradient)
+        expected.backward(to_float64(work.gradient))
+        pairs = gradient_pairs(work, reference, inputs)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
         largest = layer_protocol.largest_norm(want for _, _, want in pairs)
@@ -258,8 +268,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
     check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
-    another, _ = _reference(case, work.layer)  # a new reference, which cannot have kept a result either
-    check_second_input(work, lambda inputs: _expected(another, case, inputs), real, seed, limit)
+    another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
+    check_second_input(work, lambda inputs: expected_output(another, case, inputs), real, seed, limit)
     check_mask(case, work, seed, limit)
     return result
 
@@ -275,47 +285,42 @@ def project_reference(case: Case, seed: int) -> dict[str, Any]:
     """
     case = replace(case, mode="forward", dtype="float32")
     work = build(layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case), seed)
-    reference, _ = _reference(case, work.layer)
+    reference, _ = reference_of(case, work.layer)
     torch.manual_seed(seed)
     with torch.no_grad():
-        y = _expected(reference, case, in_float64(work.inputs))
+        y = expected_output(reference, case, [to_float64(tensor) for tensor in work.inputs])
     real = workload.counted_tokens(work.layer, case)
-    y = (y if real is None else torch.where(real, y, 0)).flatten().cpu()
+    y = (y if real is None else torch.where(real.to(y.device), y, 0)).flatten().cpu()
     waves = torch.outer(torch.arange(_WAVES), torch.arange(len(y), dtype=torch.float64)).cos()
     return {"projections": [float(y.norm()), *(waves @ y).tolist()]}
 
 
-def _reference(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
+def reference_of(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
     """The reference in float64 with the layer's weights, and its name."""
     reference_class, options = layer_lookup.load_reference(case.impl), layer_lookup.reference_options(case.impl)
     if reference_class is not None and options_of(case.options) and is_usual_reference(type(layer), reference_class):
         reference_class = None  # an option may change what is computed
     if reference_class is None:
-        against = _ITSELF
+        against = ITSELF
         reference_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
         reference_class = uncompiled(reference_class)
     else:
         against = reference_class.__name__
-    reference = workload.build_layer(reference_class, case, **options).to(case.device, torch.float64)
+    reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device), torch.float64)
     if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
-        reference.load_state_dict({name: value.double() for name, value in layer.state_dict().items()})
+        reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
     reference.train(layer.training)
     return reference, against
 
 
-def _expected(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
+def expected_output(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
     """The reference's output for the inputs."""
+    case = replace(case, device=reference_device(case.device))
     return workload.forward_pass(case, reference, inputs)[0]()
 
 
-def _gradients(
-    work: Workload, y: Tensor, reference: nn.Module, inputs: list[Tensor], expected: Tensor
-) -> list[tuple[str, Tensor, Tensor]]:
+def gradient_pairs(work: Workload, reference: nn.Module, inputs: list[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
     """(name, gradient, expected gradient) of inputs and weights. Raises WrongResult if an expected one is missing."""
-    assert work.gradient is not None
-    work.forget()
-    y.backward(work.gradient)
-    expected.backward(work.gradient.double())
     wanted = dict(reference.named_parameters())
     given = zip(work.described, work.inputs, inputs, strict=True)
     pairs = [(one.name, got, want) for one, got, want in given if one.grad]

@@ -8,14 +8,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
+from time import perf_counter  # bound before a layer may replace it
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 from harness.trial import layer_inputs, layer_protocol, sandbox
+from harness.trial.device import synchronizer
 from harness.trial.function_layer import FunctionLayer, first_tensor
 from harness.trial.layer_inputs import Input
 from harness.trial.layer_protocol import WrongResult
@@ -195,6 +197,7 @@ class Workload:
     - `varying`: tensors whose values may change between two calls. They are the inputs that may take any value, in
       `backward` the output's gradient, and in a layer's `decode` the token.
     - `remake`: makes the call again, in `backward` with a new graph.
+    - `prepare_s`: the seconds that the layer's `prepare` took, or None if it has none.
     """
 
     layer: nn.Module
@@ -207,6 +210,7 @@ class Workload:
     remake: Callable[[], Call]
     call: Call
     sync: Callable[[], None]
+    prepare_s: float | None = None
 
     @property
     def x(self) -> Tensor:
@@ -275,7 +279,7 @@ def build(
         # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
         layer.eval()
-    forward, constants = forward_pass(case, layer, inputs)
+    forward, constants, prepare_s = forward_pass(case, layer, inputs)
     gradient, varying = None, free
     if case.mode in ("train", "backward"):
         layer.train()
@@ -293,9 +297,10 @@ def build(
         constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     else:
         remake = partial(forward_call, forward)
-    # On the CPU, a call returns only when it is done.
-    sync = torch.cuda.synchronize if case.device == "cuda" else lambda: None
-    return Workload(layer, list(inputs), described, gradient, constants, varying, forward, remake, remake(), sync)
+    sync = synchronizer(device_kind(case.device))
+    return Workload(
+        layer, list(inputs), described, gradient, constants, varying, forward, remake, remake(), sync, prepare_s
+    )
 
 
 def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
@@ -322,8 +327,8 @@ def output_shape(layer: Any, case: Case) -> tuple[int, ...]:
     return layer_inputs.size_at("output", dims, case, layer_protocol.kv_len(layer, case), own)
 
 
-def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor]]:
-    """The forward pass, and the masks that it takes, in the layer's own layout."""
+def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor], float | None]:
+    """The forward pass, the masks that it takes, in the layer's own layout, and the seconds that `prepare` took."""
     of_function = isinstance(layer, FunctionLayer)
     source = None if of_function or len(inputs) == 1 else inputs[1]
     keywords = forward_keywords(layer, case, source)
@@ -332,16 +337,19 @@ def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tupl
     if isinstance(layer, FunctionLayer):
         described = type(layer).inputs
         keywords |= layer.options | {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
-    prepare = getattr(layer, "prepare", None)
+    prepare, prepare_s = getattr(layer, "prepare", None), None
     if prepare is not None:
+        began = perf_counter()
         keywords = prepare(*given, **keywords)
+        synchronizer(device_kind(case.device))()
+        prepare_s = perf_counter() - began
     masks = [tensor for tensor in tensors_in(keywords) if all(tensor is not one for one in inputs)]
     if isinstance(layer, FunctionLayer):  # without the module around it, which would be timed
         call = partial(layer.call, *given, **keywords)
-        return lambda: first_tensor(call()), masks
+        return lambda: first_tensor(call()), masks, prepare_s
     x = inputs[0]
     # Unpacking even an empty dictionary would cost time inside the measured call.
-    return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks
+    return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks, prepare_s
 
 
 def start_decoding(layer: Any, case: Case, source: Tensor | None) -> Any:

@@ -7,6 +7,7 @@ from impls.impl import Impl
 
 _SOFTMAX = "impls.attention.reference:AttentionReference"
 _LINEAR = "impls.attention.linear:CausalLinearAttentionReference"
+_PACKED = "impls.sdpa.layers:SdpaReference"
 
 ADAPTERS = (
     Impl(
@@ -45,5 +46,35 @@ ADAPTERS = (
         memory="nd + nd²/h",
         compiled=True,
         package="fla",
+    ),
+)
+
+# Functions that run on any device.
+TRANSFORMERS = (
+    Impl(
+        "sdpa.transformers.eager",
+        "impls.adapters.transformers_functions:TransformersFunction",
+        _PACKED,
+        "attention of the transformers package in plain operations, as attn_implementation=eager",
+        work="4n²d",
+        work_train="12n²d",
+        memory="hn² + nd",
+        depth="1",
+        path="1",
+        package="transformers",
+        options={"function": "eager"},
+    ),
+    Impl(
+        "sdpa.transformers.sdpa",
+        "impls.adapters.transformers_functions:TransformersFunction",
+        _PACKED,
+        "the same by torch's kernel, as attn_implementation=sdpa",
+        work="4n²d",
+        work_train="14n²d",
+        memory="nd",
+        depth="1",
+        path="1",
+        package="transformers",
+        options={"function": "sdpa"},
     ),
 )

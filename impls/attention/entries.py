@@ -199,6 +199,51 @@ UNCACHED = (
 )
 
 
+# No blocks are built around these. Such blocks would differ from those around other layers only in the attention.
+SPARSE_AND_LATENT = (
+    Impl(
+        "attention.window.global",
+        "impls.attention.global_window:GlobalWindowAttention",
+        "impls.attention.global_window:GlobalWindowReference",
+        "a window of 32, and 16 tokens that see, and are seen by, all",
+        # 96 + 16 keys for each query, and 16 more queries over all keys. A token is decoded from 33 + 16 keys.
+        work="8nd² + 512nd",
+        work_train="24nd² + 1536nd",
+        work_decode="8d² + 196d",
+        memory="hn + nd",
+        depth="1",
+        kind="restricted",
+    ),
+    Impl(
+        "attention.block_sparse",
+        "impls.attention.block_sparse:BlockSparseAttention",
+        "impls.attention.block_sparse:BlockSparseReference",
+        "blocks of 32, each sees 6 of them: Big Bird's",
+        # 192 keys for each query, and 32 more queries over all keys.
+        work="8nd² + 896nd",
+        work_train="24nd² + 2688nd",
+        work_decode="8d² + 768d",
+        memory="hn + nd",
+        depth="1",
+        kind="restricted",
+    ),
+    Impl(
+        "attention.latent",
+        "impls.attention.latent:LatentAttention",
+        "impls.attention.latent:LatentReference",
+        "DeepSeek-V2's: a cache of 144 words a token for all heads",
+        # Latents of 128 and 16 rotated channels. Decoding has 2 · (144 + 128) for each token and head.
+        work="4nd² + 32hnd + 800nd + 4n²d + 32hn²",
+        work_train="12nd² + 96hnd + 2400nd + 12n²d + 96hn²",
+        work_decode="4d² + 32hd + 800d + 544hn",
+        memory="hn² + nd",
+        depth="1",
+        path="1",
+        kind="self-attention",
+    ),
+)
+
+
 _LINEAR_REFERENCE = "impls.attention.linear:LinearAttentionReference"
 _CAUSAL = "impls.attention.linear:CausalLinearAttentionReference"
 

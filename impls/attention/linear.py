@@ -260,8 +260,8 @@ class LinearAttentionReference(AttentionParameters):
 
         y_i = W_o Concat_h( Σ_j s_ij v_j / Σ_j s_ij ),   s_ij = φ(q_i)·φ(k_j),   φ(x) = x + 1 for x > 0, else exp(x)
 
-    Katharopoulos et al. 2020, equations 4 and 7. The sums run over the keys that i may see. Written for float64 and
-    small n, not for speed. (b, n, d) -> (b, n, d).
+    Katharopoulos et al. 2020, equations 4 and 7. The sums run over the keys that i may see. With `rows`, it returns the
+    outputs of these tokens only. Written for float64, not for speed. (b, n, d) -> (b, n, d).
     """
 
     causal: ClassVar[bool] = False
@@ -271,8 +271,11 @@ class LinearAttentionReference(AttentionParameters):
         x: Tensor,
         attn_mask: Tensor | None = None,
         source: Tensor | None = None,
+        rows: Tensor | None = None,
     ) -> Tensor:
         source = x if source is None else source  # (b, m, d)
+        place = torch.arange(x.shape[1], device=x.device)
+        x, at = (x, place) if rows is None else (x[:, rows], rows)  # (b, n, d)
         d, head_dim = x.shape[-1], self.head_dim
         w_q, w_k, w_v = self.in_proj_weight.view(3, self.num_heads, head_dim, d)  # (h, head_dim, d) each
         b_q, b_k, b_v = self.in_proj_bias.view(3, 1, self.num_heads, 1, head_dim)  # (1, h, 1, head_dim) each
@@ -283,8 +286,7 @@ class LinearAttentionReference(AttentionParameters):
         if attn_mask is not None:
             similar = torch.where(attn_mask, similar, 0.0)
         if self.causal:
-            place = torch.arange(x.shape[1], device=x.device)
-            similar = torch.where(place <= place[:, None], similar, 0.0)
+            similar = torch.where(place <= at[:, None], similar, 0.0)
         weights = similar / similar.sum(-1, keepdim=True)  # (b, h, n, m), rows sum to 1
         w_o = self.out_proj.weight.view(d, self.num_heads, head_dim)  # (d, h, head_dim)
         heads = torch.einsum("bhij,bhje->bhie", weights, v)  # (b, h, n, head_dim)

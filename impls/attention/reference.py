@@ -1,6 +1,7 @@
 """References of the softmax attention layers, written out position by position: each layer is checked against one.
 
-The sums run over the keys that a query may see. Written for float64 and small n, not for speed.
+The sums run over the keys that a query may see. Written for float64, not for speed. With `rows`, only the outputs of
+these queries are computed, which costs O(n·d) for each. A mask then has a row for each of them.
 """
 
 import torch
@@ -21,8 +22,11 @@ class AttentionReference(GroupedQueryParameters):
     section 2.2. In comments, g is the number of groups and r the number of queries in each.
     """
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None, rows: Tensor | None = None
+    ) -> Tensor:
         source = x if source is None else source  # (b, m, d)
+        x = x if rows is None else x[:, rows]  # (b, n, d)
         d, g, head_dim = x.shape[-1], self.num_kv_heads, self.head_dim
         kept = (d, g * head_dim, g * head_dim)
         w_q, w_k, w_v = self.in_proj_weight.split(kept)  # (d, d), (g · head_dim, d) twice
@@ -72,11 +76,14 @@ class WindowReference(AttentionReference):
         super().__init__(d_model, num_heads)
         self.reach = reach
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, attn_mask: Tensor | None = None, source: Tensor | None = None, rows: Tensor | None = None
+    ) -> Tensor:
         if source is not None:
             raise ValueError("a window is around a token of the layer's own input, and not of a source")
-        itself = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)  # (n, n)
-        band = itself.tril(self.reach).triu(-self.reach)
+        place = torch.arange(x.shape[1], device=x.device)
+        apart = (place - (place if rows is None else rows)[:, None]).abs()  # (n, n), or a row for each of `rows`
+        band = apart <= self.reach
         if attn_mask is not None:
-            band = band & (attn_mask | itself.tril().triu())
-        return super().forward(x, band.expand(x.shape[0], 1, -1, -1))  # (b, n, d)
+            band = band & (attn_mask | (apart == 0))
+        return super().forward(x, band.expand(x.shape[0], 1, -1, -1), rows=rows)  # (b, n, d)

@@ -77,17 +77,7 @@ class WindowAttention(AttentionParameters):
             hidden = self.prepare(x, attn_mask, is_causal)["hidden"]  # (…, c, r, s)
         q, k, v = self.project(x)  # (b, h, n, head_dim) each
         keys, values = self.neighbours(k, hidden), self.neighbours(v, hidden)  # (b, h, c, s, head_dim) each
-        # A shorter last block is processed separately: padding it to r queries would add work.
-        whole, rest = divmod(x.shape[1], self.reach)
-        heads = []
-        if whole:
-            of_blocks = q[:, :, : whole * self.reach].unflatten(2, (whole, self.reach))  # (b, h, c, r, head_dim)
-            heads.append(self.attend(of_blocks, keys[:, :, :whole], values[:, :, :whole], hidden[..., :whole, :, :]))
-        if rest:
-            of_rest = q[:, :, None, whole * self.reach :]  # (b, h, 1, rest, head_dim)
-            hidden = hidden[..., whole:, :rest, :]  # (…, 1, rest, s)
-            heads.append(self.attend(of_rest, keys[:, :, whole:], values[:, :, whole:], hidden))
-        return self.merge(torch.cat([each.flatten(2, 3) for each in heads], dim=2))  # (b, n, d)
+        return self.merge(attend_blocks(q, keys, values, hidden))  # (b, n, d)
 
     def neighbours(self, heads: Tensor, hidden: Tensor) -> Tensor:
         """Join each block of keys or values with its neighbours: (b, h, n, head_dim) -> (b, h, c, s, head_dim)."""
@@ -95,14 +85,6 @@ class WindowAttention(AttentionParameters):
         after = (c - 1) * r + s - r - heads.shape[2]  # up to the last block's end, plus one block if queries look ahead
         padded = pad(heads, (0, 0, r, after)).unflatten(2, (-1, r))  # (b, h, c + s/r − 1, r, head_dim)
         return torch.cat([padded[:, :, beside : beside + c] for beside in range(s // r)], dim=3)
-
-    def attend(self, q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
-        """Return softmax(Q Kᵀ / √head_dim) V of each block: (b, h, c, r, head_dim).
-
-        Queries are (b, h, c, r, head_dim), keys and values (b, h, c, s, head_dim).
-        """
-        scores = (q / self.head_dim**0.5) @ keys.mT  # (b, h, c, r, s)
-        return torch.softmax(scores.masked_fill_(hidden, float("-inf")), dim=-1) @ values  # (b, h, c, r, head_dim)
 
     def start(self, batch_size: int, seq_len: int) -> RingCache:
         """Return an empty cache with room for a token and the r tokens before it, whatever `seq_len` is."""
@@ -140,3 +122,27 @@ class WindowAttention(AttentionParameters):
             seen = seen & (attn_mask | (distance == 0))
         scores = q @ k.mT / self.head_dim**0.5  # (b, h, n, n)
         return torch.softmax(scores.masked_fill(~seen, float("-inf")), dim=-1)
+
+
+def attend_blocks(q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
+    """Return softmax(Q Kᵀ / √head_dim) V of each block of queries over keys of its own: (b, h, n, head_dim).
+
+    Queries are (b, h, n, head_dim), keys and values (b, h, c, s, head_dim), and `hidden` is (…, c, r, s).
+    """
+    # A shorter last block is processed separately: padding it to r queries would add work.
+    r = hidden.shape[-2]
+    whole, rest = divmod(q.shape[2], r)
+    heads = []
+    if whole:
+        of_blocks = q[:, :, : whole * r].unflatten(2, (whole, r))  # (b, h, c, r, head_dim)
+        heads.append(_attend(of_blocks, keys[:, :, :whole], values[:, :, :whole], hidden[..., :whole, :, :]))
+    if rest:
+        of_rest = q[:, :, None, whole * r :]  # (b, h, 1, rest, head_dim)
+        heads.append(_attend(of_rest, keys[:, :, whole:], values[:, :, whole:], hidden[..., whole:, :rest, :]))
+    return torch.cat([each.flatten(2, 3) for each in heads], dim=2)
+
+
+def _attend(q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
+    """Return the heads of each block: (b, h, c, r, head_dim), given keys and values (b, h, c, s, head_dim)."""
+    scores = (q / q.shape[-1] ** 0.5) @ keys.mT  # (b, h, c, r, s)
+    return torch.softmax(scores.masked_fill_(hidden, float("-inf")), dim=-1) @ values  # (b, h, c, r, head_dim)

@@ -4,7 +4,6 @@ Vaswani et al. 2017, sections 3.1, 3.3 and 3.5. The attention inside is the refe
 takes a causal mask like any other mask. Written for float64 and small n, not for speed.
 """
 
-import cmath
 from functools import reduce
 from typing import Any
 
@@ -17,7 +16,7 @@ DEFAULT_REFERENCE = "impls.attention.reference:AttentionReference"
 
 
 class EncoderReference(nn.Module):
-    """Reference of the encoder block: (b, n, d) -> (b, n, d)."""
+    """Reference of the encoder block: (b, n, d) -> (b, n, d). With `rows`, the outputs of these tokens only."""
 
     def __init__(
         self,
@@ -33,10 +32,12 @@ class EncoderReference(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(d_model)
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         if self.adds_positions:
             x = x + positions(x)  # (b, n, d)
-        seen = self.self_attention(x) if attn_mask is None else self.self_attention(x, attn_mask=attn_mask)
+        given = {name: value for name, value in (("attn_mask", attn_mask), ("rows", rows)) if value is not None}
+        seen = self.self_attention(x, **given)
+        x = x if rows is None else x[:, rows]
         x = normalised(x + seen, self.norm1)  # (b, n, d)
         return normalised(x + thought(x, self.feed_forward), self.norm2)  # (b, n, d)
 
@@ -90,9 +91,10 @@ def positions(x: Tensor) -> Tensor:
     Vaswani et al. 2017, section 3.5.
     """
     n, d = x.shape[1:]
-    hands = [[1j * cmath.exp(-1j * place / 10000 ** (even / d)) for even in range(0, d, 2)] for place in range(n)]
-    rows = [[part for hand in row for part in (hand.real, hand.imag)][:d] for row in hands]
-    return torch.tensor(rows, dtype=x.dtype, device=x.device)
+    place = torch.arange(n, dtype=torch.float64)[:, None]
+    even = torch.arange(0, d, 2, dtype=torch.float64)
+    hands = 1j * torch.exp(-1j * place / 10000 ** (even / d))  # (n, d/2)
+    return torch.view_as_real(hands).flatten(1)[:, :d].to(x)
 
 
 def normalised(z: Tensor, norm: nn.LayerNorm) -> Tensor:

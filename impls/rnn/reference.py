@@ -19,8 +19,8 @@ class ElmanReference(Elman):
         h = torch.zeros_like(x[:, 0])  # (b, d)
         states = []
         for t in range(x.shape[1]):
-            from_input = torch.einsum("ed,bd->be", self.weight_ih_l0, x[:, t]) + self.bias_ih_l0  # (b, d)
-            from_state = torch.einsum("ed,bd->be", self.weight_hh_l0, h) + self.bias_hh_l0  # (b, d)
+            from_input = x[:, t] @ self.weight_ih_l0.T + self.bias_ih_l0  # (b, d)
+            from_state = h @ self.weight_hh_l0.T + self.bias_hh_l0  # (b, d)
             h = torch.tanh(from_input + from_state)  # (b, d)
             states.append(h)
         return torch.stack(states, dim=1)  # (b, n, d)
@@ -31,10 +31,7 @@ def _products(layer: RecurrentParameters, x_t: Tensor, h: Tensor) -> list[tuple[
     d = x_t.shape[-1]
     w_x, w_h = layer.weight_ih_l0.view(-1, d, d), layer.weight_hh_l0.view(-1, d, d)  # (gates, d, d) each
     b_x, b_h = layer.bias_ih_l0.view(-1, d), layer.bias_hh_l0.view(-1, d)  # (gates, d) each
-    return [
-        (torch.einsum("ed,bd->be", w_x[i], x_t) + b_x[i], torch.einsum("ed,bd->be", w_h[i], h) + b_h[i])
-        for i in range(layer.gates)
-    ]
+    return [(x_t @ w_x[i].T + b_x[i], h @ w_h[i].T + b_h[i]) for i in range(layer.gates)]
 
 
 def _sigmoid(x: Tensor) -> Tensor:
@@ -76,8 +73,8 @@ class LinearScanReference(LinearScan):
         h = torch.zeros_like(x[:, 0])  # (b, d)
         states = []
         for t in range(x.shape[1]):
-            a = 1 / (1 + torch.exp(-torch.einsum("ed,bd->be", self.gate.weight, x[:, t]) - self.gate.bias))  # (b, d)
-            h = a * h + (1 - a) * torch.einsum("ed,bd->be", self.value.weight, x[:, t])
+            a = 1 / (1 + torch.exp(-(x[:, t] @ self.gate.weight.T) - self.gate.bias))  # (b, d)
+            h = a * h + (1 - a) * (x[:, t] @ self.value.weight.T)
             states.append(h)
         return torch.stack(states, dim=1)  # (b, n, d)
 
@@ -88,7 +85,7 @@ def _g(x: Tensor) -> Tensor:
 
 
 def _linear(layer: nn.Linear, x_t: Tensor) -> Tensor:
-    return torch.einsum("ed,bd->be", layer.weight, x_t) + layer.bias  # (b, d)
+    return x_t @ layer.weight.T + layer.bias  # (b, d)
 
 
 class MinGRUReference(MinGRU):

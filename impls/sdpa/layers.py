@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from impls.attention.fused import Backends, FlashAttention, FusedAttention, pinned_attention
+from impls.attention.fused import FLASH, FUSED, Backends, FlashAttention, FusedAttention, pinned_attention
 from impls.attention.plain import concatenated, head_dim_of, split, weighted_sum
 from impls.attention.reference import attended
 
@@ -43,7 +43,7 @@ class FusedSdpa(PackedInput):
     `supports` returns the reason if a case is known to be impossible. Other impossible cases raise RuntimeError.
     """
 
-    backends: ClassVar[Backends] = FusedAttention.backends
+    backends: ClassVar[Backends] = FUSED
     supports = staticmethod(FusedAttention.supports)
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
@@ -54,7 +54,7 @@ class FusedSdpa(PackedInput):
 class FlashSdpa(FusedSdpa):
     """The same, by the flash kernel only."""
 
-    backends = FlashAttention.backends
+    backends = FLASH
     supports = staticmethod(FlashAttention.supports)
 
 
@@ -80,17 +80,18 @@ class SdpaReference(nn.Module):
     """Reference of attention without projections: (b, n, 3d) -> (b, n, d).
 
     It computes the same as `AttentionReference` of `impls/attention`, with queries, keys and values given. The input
-    holds queries, then keys, then values, and each of these holds head after head. Written for float64 and small n, not
-    for speed.
+    holds queries, then keys, then values, and each of these holds head after head. With `rows`, it returns the outputs
+    of these queries only. Written for float64, not for speed.
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         self.d_model, self.num_heads = d_model, num_heads
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         q, k, v = (
             each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (b, h, n, head_dim)
             for each in x.split(self.d_model, dim=-1)
         )
+        q = q if rows is None else q[:, :, rows]
         return attended(q, k, v, attn_mask).transpose(1, 2).flatten(2)  # (b, n, d)

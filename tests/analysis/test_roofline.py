@@ -18,6 +18,7 @@ from harness.analysis.roofline import (
     share_when_cold,
     why_no_roof,
     with_possible_times,
+    with_suspects,
 )
 from harness.results.columns import CaseResult
 
@@ -168,3 +169,26 @@ def test_a_time_above_the_roof_keeps_its_interval() -> None:
 def test_a_lower_end_that_the_machine_can_reach_stays_as_it_is_and_so_does_a_case_without_a_roof() -> None:
     usual, other = line(time_s=0.1), replace(line(time_s=0.012), time_lo_s=0.001, dtype="bfloat16")
     assert with_possible_times([usual, other], [ROOF]) == [usual, other]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"flops": 10**9, "time_s": 5e-3}, "it takes less time than its FLOPs at the measured peak"),
+        ({"flops": 10**6, "min_bytes": 10**9, "time_s": 0.05}, "it takes less time than its least traffic"),
+        ({"flops": 10**9, "time_s": 9.5e-3}, None),
+        ({"flops": 10**9, "time_s": 0.02}, None),
+        ({"threads_after": 0.9}, "threads of the layer run on after a call has returned"),
+        ({"threads_after": 0.2}, None),
+    ],
+)
+def test_a_time_that_cannot_be_is_suspect(changed: dict[str, Any], why: str | None) -> None:
+    (found,) = with_suspects([line(**changed)], [ROOF])
+    assert (found.suspect or "").startswith(why or "")
+    assert bool(found.suspect) is bool(why)
+    assert (found.best_known_time is None) is bool(why)
+
+
+def test_without_a_calibration_no_speed_is_suspect() -> None:
+    (found,) = with_suspects([line(flops=10**15, time_s=1e-6)], [])
+    assert found.suspect is None

@@ -1,42 +1,46 @@
 """`bisect` as it is used, in repositories of eight commits. How it decides is tested in tests/stats."""
 
+import itertools
 import os
 import random
 import re
 import subprocess
-import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from cli.repositories import LAYER, enter, git, worktrees
 
 from harness.cli.commands import main
 from harness.errors import UsageError
 from harness.gate import bisect as bisection
 from harness.gate.compared_sides import read_rows
-from harness.measure.interleaved import Block, Side, Timing
-from tests.cli.test_compare import LAYER
+from harness.measure.interleaved import Block, Side, Sides, Timing
+from harness.stats.paired_evidence import Rules
 
 TINY = ["impl=bisected_layer:Layer", "seq_len=32", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
-
-
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def commit(text: str, subject: str) -> None:
     Path("bisected_layer.py").write_text(text)
     git("add", "bisected_layer.py")
-    git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--allow-empty", "-m", subject)
+    git("commit", "--allow-empty", "-m", subject)
 
 
 @pytest.fixture(autouse=True)
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    enter(tmp_path, monkeypatch)
     git("init", "-b", "main")
+
+
+@pytest.fixture
+def few_short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time little: three times the work is as plain, and a threshold of a third is far from the noise."""
+    monkeypatch.setattr(bisection, "Timing", partial(Timing, turn_s=0.001, block_s=0.016))
+    for name, generations in (("_CONTROL", 3), ("_ENDS", 6), ("_NEIGHBOURS", 4)):
+        monkeypatch.setattr(bisection, name, generations)
 
 
 @pytest.mark.slow
@@ -55,21 +59,24 @@ def test_a_change_of_flops_is_found_without_a_clock(capsys: pytest.CaptureFixtur
     assert Path("found/bisect.jsonl").read_text() == rows
     assert main([*command, "threshold=0.1"]) == 2
     assert "is another search" in capsys.readouterr().err
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert worktrees() == 1
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_short_blocks")
 def test_identical_commits_have_no_difference(capsys: pytest.CaptureFixture) -> None:
     for number in range(3):
         commit(LAYER.format(products=4), f"commit {number}")
+    layer = Path("bisected_layer.py")
+    layer.write_text(layer.read_text() + "\n")
     assert main(["bisect", "HEAD~2..HEAD", *TINY, "threshold=0.3", "out=found"]) == 0
-    assert "no difference of 30 % to look for" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "no difference of 30 % to look for" in out
+    assert err == "harness: the working tree has uncommitted changes: they are not measured\n"
 
 
 @pytest.mark.slow
 def test_a_commit_that_lacks_the_layer_is_skipped_and_as_an_end_it_is_3(capsys: pytest.CaptureFixture) -> None:
-    git("config", "user.name", "A")
-    git("config", "user.email", "a@example.org")
     commit(LAYER.format(products=4), "first")
     git("mv", "bisected_layer.py", "moved.py")
     git("commit", "-m", "moved away")
@@ -136,7 +143,7 @@ def test_a_layer_of_an_installed_package_is_an_error(capsys: pytest.CaptureFixtu
     err = capsys.readouterr().err
     assert "impl 'torch.nn:Identity' is from " in err
     assert "which is not of this repository: it would be the same at all commits" in err
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert worktrees() == 1
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, log_ratio: Callable[[int, int], float]) -> None:
@@ -147,6 +154,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, log_ratio: Callable[[int, int], float
         return Block(log_ratio(numbers[a.name], numbers[b.name]) + rng.gauss(0.0, 0.005), "", ())
 
     monkeypatch.setattr(bisection, "take_block", take)
+    monkeypatch.setattr(Sides, "renew", lambda sides: time.sleep(0.01))  # less time than new fork servers take
 
 
 @pytest.mark.slow
@@ -181,6 +189,18 @@ def test_what_a_search_says_of_planted_times(monkeypatch: pytest.MonkeyPatch, ca
     assert "undecided: the first commit, measured against itself, came out +10." in out
     assert "when the machine is quiet" in out
 
+    noise = itertools.cycle([0.4] * Rules().generation + [-0.4] * Rules().generation)
+    plant(monkeypatch, lambda a, b: next(noise))
+    status, out = search("out=noisy")
+    assert status == 3
+    assert "between both ends neither shows nor excludes a difference of 3 %. Repeat the command with a new out=" in out
+
+    noise = itertools.cycle([0.1] * Rules().generation + [-0.1] * Rules().generation)
+    plant(monkeypatch, lambda a, b: 0.05 * (b >= -4) + next(noise) * (b == 0))  # unclear after 12 generations
+    status, out = search("out=unclear")
+    assert status == 0
+    assert "(commit 7)." in out
+
     plant(monkeypatch, lambda a, b: 0.1 * (b >= -4))
     status, out = search("out=hurried", "minutes=0.0001")
     assert status == 3
@@ -189,12 +209,13 @@ def test_what_a_search_says_of_planted_times(monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_short_blocks")
 def test_a_slower_commit_is_found_by_time_and_an_interrupted_search_continues(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     for number in range(5):
         commit(LAYER.format(products=4 if number < 3 else 12), f"commit {number}")
-    command = ["bisect", "HEAD~4..HEAD", *TINY, "--time", "out=found"]
+    command = ["bisect", "HEAD~4..HEAD", *TINY, "--time", "threshold=0.5", "out=found"]
     with monkeypatch.context() as patched:
         take, taken = bisection.take_block, []
 

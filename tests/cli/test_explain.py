@@ -2,13 +2,11 @@
 
 import gzip
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.test_bisect import git
+from cli.repositories import enter, git
 
 from harness.cli.commands import main
 from harness.cli.explain import _one_case
@@ -59,10 +57,7 @@ class Raises(Plain):
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    enter(tmp_path, monkeypatch, columns=160)
     Path("explained_layers.py").write_text(LAYERS)
 
 
@@ -116,7 +111,7 @@ def test_equal_layers_say_that_nothing_exact_differs(capsys: pytest.CaptureFixtu
 def test_two_commits_are_explained_and_the_working_tree_as_it_is(capsys: pytest.CaptureFixture) -> None:
     git("init", "-b", "main")
     git("add", ".")
-    git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-m", "layers")
+    git("commit", "-m", "layers")
     Path("explained_layers.py").write_text(LAYERS.replace("return self.mix(x)\n", "return self.mix(self.mix(x))\n", 1))
     assert has_uncommitted_changes()
     assert main(["explain", "HEAD", ".", "impl=explained_layers:Plain", *SIZES]) == 0
@@ -149,7 +144,7 @@ def test_an_axis_that_is_left_out_has_its_largest_default_value(tmp_path: Path) 
 
 def test_a_commit_without_the_layer_is_an_error(capsys: pytest.CaptureFixture) -> None:
     git("init", "-b", "main")
-    git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--allow-empty", "-m", "empty")
+    git("commit", "--allow-empty", "-m", "empty")
     git("add", ".")
     assert main(["explain", "HEAD", ".", "impl=explained_layers:Plain", *SIZES]) == 2
     assert "HEAD: impl 'explained_layers:Plain': ModuleNotFoundError" in capsys.readouterr().err

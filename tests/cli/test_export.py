@@ -39,6 +39,15 @@ def test_an_export_goes_to_the_file_that_is_named(run: Path, tmp_path: Path) -> 
     assert len(json.loads(out.read_text())) == 16
 
 
+def test_a_script_is_of_the_case_that_is_named(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "issue.py"
+    case = "attention.fused n=64"
+    assert main(["export", str(run), "--format", "script", "--case", case, "-o", str(out)]) == 0
+    assert "class FusedAttention(" in out.read_text()
+    assert main(["export", str(run), "--format", "csv", "--case", case]) == 2
+    assert "--case chooses the cases of a script" in capsys.readouterr().err
+
+
 def test_parquet_is_not_written_to_a_terminal(
     run: Path, capsysbinary: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

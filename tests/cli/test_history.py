@@ -2,14 +2,17 @@
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
+from cli.repositories import LAYER, git, worktrees
 
 from harness.cli.commands import main
+from harness.gate import history
 from harness.gate.history_file import Header, Ratio, Writer, open_history, read_history
-from tests.cli.test_bisect import commit, git, repository  # noqa: F401  (a fixture)
-from tests.cli.test_compare import LAYER
+from harness.measure.interleaved import Timing
+from tests.cli.test_bisect import commit, repository  # noqa: F401  (a fixture)
 from tests.gate import histories
 
 TINY = [
@@ -21,6 +24,14 @@ TINY = [
     "memory_limit=512MiB",
 ]
 FILE = "history.jsonl"
+
+
+@pytest.fixture
+def few_short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time little, and always with the first fork servers. A layer of ten times the work is as plain."""
+    monkeypatch.setattr(history, "Timing", partial(Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr(history, "renew_servers", lambda executors: None)
+    monkeypatch.setattr(history, "_DIRECT", 4)
 
 
 def layers(*products: int) -> None:
@@ -50,10 +61,11 @@ def test_facts_of_commits_are_added_once_and_a_change_is_blessed(capsys: pytest.
     assert "or at one of 1 commit before it" in Path("history.html").read_text()
     assert main(["history", "bless", FILE, "HEAD", "reason=two more products"]) == 0
     assert main(["history", "page", FILE]) == 0
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert worktrees() == 1
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_short_blocks")
 def test_a_time_is_a_ratio_to_the_anchor_and_a_candidate_is_confirmed(capsys: pytest.CaptureFixture) -> None:
     layers(4, 4, 40)
     sizes = [TINY[0], "seq_len=64", *TINY[2:]]
@@ -69,8 +81,6 @@ def test_a_time_is_a_ratio_to_the_anchor_and_a_candidate_is_confirmed(capsys: py
 @pytest.mark.slow
 def test_an_interrupted_command_keeps_its_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     layers(4, 5)
-    from harness.gate import history
-
     measured, taken = history._measured, []
 
     def interrupted(*arguments: object) -> object:
@@ -149,8 +159,8 @@ def test_uncommitted_changes_are_said_not_to_be_measured(capsys: pytest.CaptureF
     with open_history(Path(FILE)) as writer:
         writer.append(histories.commit(0, commit=git("rev-parse", "HEAD").strip()))
     Path("bisected_layer.py").write_text("changed")
-    for settings in ([], ["impl=bisected_layer:Layer"]):
-        assert main(["history", "add", FILE, *settings, "--exact"]) == 0
+    for more in ([], ["impl=bisected_layer:Layer"], ["HEAD"], ["main"]):
+        assert main(["history", "add", FILE, *more, "--exact"]) == 0
         assert "they are not measured" in capsys.readouterr().err
 
 

@@ -16,9 +16,10 @@ from harness.config import compose
 from harness.errors import UsageError
 from harness.key_value_options import Key, bytes_in, read_keys, usable_cpus, whole
 from harness.measure.outcome import TrialOutcome
-from harness.measure.session import CPU_BUILD, Session
+from harness.measure.session import Session
 from harness.results.run_directory import check_new
 from harness.sweep_axes import OWN_ENVIRONMENT
+from harness.trial.device import INSTALL
 
 POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 
@@ -186,16 +187,26 @@ def test_a_directory_that_root_cannot_write_to_either_is_refused_before_anything
         check_new(Path("/proc/x"))
 
 
-@pytest.mark.parametrize(("cuda", "adds"), [("12.8", ""), (None, f"; {CPU_BUILD}")])
-def test_a_gpu_that_torch_cannot_use_is_told_from_a_cpu_build_of_torch(cuda: str | None, adds: str) -> None:
-    answer = TrialOutcome("ok", None, {"gpu": None, "cuda": cuda})
-    config = compose(["device=cuda"])
+@pytest.mark.parametrize(
+    ("device", "lacking", "said"),
+    [
+        ("cuda", None, "device=cuda: torch sees no CUDA device here"),
+        ("cuda", INSTALL["cuda"], f"device=cuda: torch sees no CUDA device here; {INSTALL['cuda']}"),
+        ("mps", None, "device=mps: torch sees no MPS device here; type 'device=cpu'"),
+        ("xpu", INSTALL["xpu"], f"device=xpu: torch sees no XPU device here; {INSTALL['xpu']}; type 'device=cpu'"),
+    ],
+)
+def test_a_gpu_that_torch_cannot_use_is_told_from_another_build_of_torch(
+    device: str, lacking: str | None, said: str
+) -> None:
+    answer = TrialOutcome("ok", None, {"gpu": None, "devices": {device: {"count": 0, "lacking": lacking}}})
+    config = compose([f"device={device}"])
     executor = SimpleNamespace(environments=(OWN_ENVIRONMENT,), ask=lambda purpose: answer)
     executor.within = lambda environment: executor
     session = Session(executor, config.precision, 0)  # type: ignore[arg-type]
     with pytest.raises(UsageError) as caught:
         session.check_devices(config)
-    assert str(caught.value) == f"device=cuda: torch sees no CUDA device here{adds}"
+    assert str(caught.value) == said
 
 
 @pytest.mark.usefixtures("forked_servers")

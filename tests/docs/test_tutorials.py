@@ -1,8 +1,13 @@
-"""The code of the tutorials and notebooks runs as printed, page by page, each in a directory of its own."""
+"""The code of the tutorials and notebooks runs as printed, page by page, each in a directory of its own.
+
+Commands of pages are carried out in this process, which saves their imports.
+Only sweeps differ from the text: they measure few layers, each case in three short trials, and draw no pictures.
+"""
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from harness.cli.commands import main
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +27,11 @@ PAGES = [
     if "```" in page.read_text(encoding="utf-8")
 ]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+# Three trials are the fewest that have an interval. They show as well as sixty that the code runs.
+_FEWER = "precision.trial_s=0.01 precision.min_rounds=3 precision.max_rounds=3 precision.patience_s=0 "
+_SIZES = re.compile(r"^(?!.*--dry-run)(.*?)(?=seq_len=\d+,\d+,\d+ )", re.MULTILINE)
+# For a sweep of the default layers. tests/cli/test_end_to_end.py has one.
+_FEW_LAYERS = "impl=rnn.elman,attention.naive,attention.fused "
 _FENCE = re.compile(r'^```(bash|python)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
@@ -37,13 +49,20 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("forked_servers")
+def test_the_code_of_a_page_runs_as_printed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     for block in blocks(page):
         if block.file:
-            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+            Path(block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            run([sys.executable, "-c", block.text], tmp_path)
         else:
-            shell = ["bash", "-euc"] if block.language == "bash" else [sys.executable, "-c"]
-            run([*shell, block.text], tmp_path)
+            for line in quick(block.text).splitlines():
+                program, arguments = line.split(" harness ", 1)
+                assert program == "python -m"
+                assert main(shlex.split(arguments)) == 0, line
     assert any(blocks(page))
 
 
@@ -51,8 +70,18 @@ def test_the_code_of_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
 def test_the_cells_of_a_notebook_run_in_their_order(notebook: Path, tmp_path: Path) -> None:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    run([sys.executable, "-c", "\n".join(code)], tmp_path)
-    assert code
+    assert quick("\n".join(code)) != "\n".join(code), "it measures as precisely as a reader"
+    run([sys.executable, "-c", quick("\n".join(code))], tmp_path)
+
+
+def quick(text: str) -> str:
+    """The text with settings of a quick sweep before the three sizes of each sweep."""
+    without_plots = "" if "--no-plots" in text else "--no-plots "
+
+    def before_sizes(found: re.Match[str]) -> str:
+        return f"{found[1]}{'' if 'impl=' in found[1] else _FEW_LAYERS}{_FEWER}{without_plots}"
+
+    return _SIZES.sub(before_sizes, text)
 
 
 def run(command: list[str], directory: Path) -> None:

@@ -161,3 +161,13 @@ def test_cases_that_differ_in_anything_have_names_of_their_own() -> None:
     held = baseline(cases={case: facts(case) for case in cases}, laws={})
     subjects = {one.subject for one in judge_baseline(held, held, cases, timed=False)}
     assert len(subjects) == len(cases)
+
+
+def test_an_error_that_grows_by_more_than_the_factor_is_a_regression() -> None:
+    was = baseline(lambda case: with_counts(facts(case), output_error=3e-7, gradient_error=None))
+    now = baseline(lambda case: with_counts(facts(case), output_error=3e-6, gradient_error=1e-6))
+    found = [one for one in judge_baseline(was, now, CASES, timed=False) if one.quantity == "output error"]
+    assert {(one.verdict.outcome, one.was, one.now) for one in found} == {("regression", "3.0e-07", "3.0e-06")}
+    assert "by more than error_factor=4" in found[0].reason
+    kept = judge_baseline(was, now, CASES, timed=False, error_factor=20.0)
+    assert all(one.verdict.outcome == "passed" for one in kept if one.quantity == "output error")

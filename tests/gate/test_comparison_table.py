@@ -64,6 +64,15 @@ def test_a_narrow_terminal_loses_no_verdict(width: int) -> None:
     assert "slower:" in " ".join(text.split())
 
 
+def test_an_interval_stays_on_one_line_at_80_columns_and_the_other_columns_are_folded() -> None:
+    found = comparison([blocks(1.2, again=1.2)])
+    (one,) = found.compared
+    long = replace(one.head, impl="their_package.their_module:TheirAttentionLayer", d_model=4096, num_heads=128)
+    text = shown(replace(found, compared=(replace(one, head=long),)), 80)
+    assert "×1.200 (1.193 to 1.207)" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_the_controls_say_how_much_longer_calls_take_after_the_other_sides() -> None:
     control = replace(blocks(1.0), carry_over=[0.02, 0.021, 0.019, 0.02])
     text = " ".join(shown(comparison([blocks(1.0)], control)).split())

@@ -6,10 +6,7 @@ import pytest
 from gate.histories import CASE, blessing, commit, directly, history, ratio, stepping
 
 from harness.gate.history_changes import (
-    CONFIRMED,
-    LOST,
-    OPEN,
-    REFUTED,
+    Confirmation,
     TimeChange,
     fact_changes,
     time_changes,
@@ -69,23 +66,23 @@ def test_an_exponent_that_rises_is_worse() -> None:
 def test_a_step_is_a_candidate_until_both_commits_are_directly_compared() -> None:
     lines = stepping({6: 0.08})
     (change,) = steps(history(*lines))
-    assert (change.before.number, change.after.number, change.verdict) == (5, 6, OPEN)
+    assert (change.before.number, change.after.number, change.verdict) == (5, 6, Confirmation.OPEN)
     assert change.lo < 0.08 < change.hi
     assert unblessed_regressions(history(*lines), [], [change]) == []
     confirmed = history(*lines, directly(5, 6, 0.08))
-    assert [one.verdict for one in steps(confirmed)] == [CONFIRMED]
+    assert [one.verdict for one in steps(confirmed)] == [Confirmation.CONFIRMED]
     assert unblessed_regressions(confirmed, [], steps(confirmed)) == steps(confirmed)
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.01, -0.08])
 def test_a_step_that_the_two_commits_do_not_show_is_not_confirmed(difference: float) -> None:
     found = history(*stepping({6: 0.08}), directly(5, 6, difference))
-    assert [one.verdict for one in steps(found)] == [REFUTED]
+    assert [one.verdict for one in steps(found)] == [Confirmation.REFUTED]
 
 
 def test_a_pair_that_could_not_be_measured_is_said_to_be_so() -> None:
     failed = directly(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
-    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), failed))] == [LOST]
+    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), failed))] == [Confirmation.LOST]
 
 
 def test_a_smaller_step_than_the_threshold_is_none() -> None:
@@ -95,7 +92,10 @@ def test_a_smaller_step_than_the_threshold_is_none() -> None:
 
 def test_a_slowdown_that_ended_is_over() -> None:
     found = history(*stepping({4: 0.08, 8: -0.08}), directly(3, 4, 0.08), directly(7, 8, -0.08))
-    assert [(one.after.number, one.verdict) for one in steps(found)] == [(4, CONFIRMED), (8, CONFIRMED)]
+    assert [(one.after.number, one.verdict) for one in steps(found)] == [
+        (4, Confirmation.CONFIRMED),
+        (8, Confirmation.CONFIRMED),
+    ]
     assert unblessed_regressions(found, [], steps(found)) == []
 
 
@@ -160,4 +160,4 @@ def test_a_history_without_times_says_so() -> None:
 
 def test_a_direct_comparison_is_of_one_case() -> None:
     other = DirectComparison.model_validate({**directly(5, 6, 0.08).model_dump(), "case": "another"})
-    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), other))] == [OPEN]
+    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), other))] == [Confirmation.OPEN]

@@ -1,10 +1,12 @@
 """The rules of `check`, one by one."""
 
+import math
+
 import pytest
 
 from harness.fit.laws import Range
 from harness.gate.baseline import ClaimKept
-from harness.gate.check_rules import judge_claim, judge_count, judge_exponent, judge_kernel
+from harness.gate.check_rules import judge_claim, judge_count, judge_error, judge_exponent, judge_kernel
 
 
 @pytest.mark.parametrize(
@@ -125,3 +127,27 @@ def test_a_claim_must_not_be_newly_refuted(was: str, now: str, of_time: bool, ve
 
 def test_a_claim_that_nobody_makes_any_more_is_not_passed() -> None:
     assert judge_claim(claim("n", "confirmed"), None, False)[0].outcome == "unmeasured"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "factor", "verdict"),
+    [
+        (3e-7, 3.1e-7, 4, "passed"),
+        (3e-7, 1.1e-6, 4, "passed"),
+        (3e-7, 1.3e-6, 4, "regression"),
+        (3e-7, 1.1e-6, 2, "regression"),
+        (3e-7, 5e-8, 4, "improved"),
+        (0.0, 1e-8, 4, "passed"),
+        (0.0, 1e-6, 4, "regression"),
+        (3e-7, 1.0, math.inf, "passed"),
+        (3e-7, None, 4, "undecided"),
+    ],
+)
+def test_an_error_may_grow_by_a_factor(was: float, now: float | None, factor: float, verdict: str) -> None:
+    found = judge_error("float32", was, now, factor)
+    assert found is not None
+    assert found[0].outcome == verdict
+
+
+def test_an_error_that_the_baseline_does_not_know_is_not_judged() -> None:
+    assert judge_error("float32", None, 1.0, 4) is None

@@ -6,6 +6,7 @@ import pytest
 from ladder import EAGER, HERE, asked, can
 
 from harness.sweep_axes import DTYPES
+from impls.adapters.entries import TRANSFORMERS
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "causal": {"mask": "causal"},
@@ -23,12 +24,15 @@ SOFTMAX = ("single", "naive", "packed", "chunked", "fused", "fused.flash", "fuse
 RECURRENT = ("linear.recurrent", "linear.chunked")
 RNN = ("elman", "torch", "gru", "gru.torch", "lstm", "lstm.torch", "mingru", "mingru.parallel")
 RNN += ("minlstm", "minlstm.parallel", "linear_scan")
+LINEAR_TIME = ("ssd", "gated_delta", "mlstm", "rwkv7")
 ASKED: dict[str, set[str]] = {
     **{f"rnn.{name}": MASKS | STEPS for name in RNN},
     "conv.conv1d": MASKS | STEPS,
+    **{f"linear.{name}.{form}": MASKS | STEPS for name in LINEAR_TIME for form in ("recurrent", "chunked")},
     **{f"sdpa.{name}": MASKS for name in ("naive", "fused", "flash")},
     **{f"attention.{name}": MASKS | SOURCES | STEPS_OVER_A_SOURCE for name in (*SOFTMAX, "linear.parallel")},
     **{f"attention.{name}": MASKS | STEPS for name in ("window", *RECURRENT)},
+    **{f"attention.{name}": MASKS | STEPS for name in ("window.global", "block_sparse", "latent")},
     **{f"attention.{name}": MASKS | SOURCES for name in ("module", "module.weights")},
     "attention.uncached": MASKS | SOURCES | STEPS,
     **{f"encoder.{name}": MASKS for name in (*SOFTMAX, "module", "module.weights", "window", "linear.parallel")},
@@ -50,7 +54,8 @@ NOT_HERE += ["attention.flash_attn", "attention.xformers"]
 
 
 def test_every_layer_that_is_not_compiled_is_in_one_of_the_tables() -> None:
-    assert sorted(EAGER) == sorted([*ASKED, *NOT_HERE])
+    # Those of transformers run wherever it is installed: tests/impls/adapters/test_transformers.py.
+    assert sorted(EAGER) == sorted([*ASKED, *NOT_HERE, *(impl.name for impl in TRANSFORMERS)])
 
 
 @pytest.mark.parametrize("name", ASKED)

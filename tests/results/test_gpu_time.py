@@ -9,6 +9,7 @@ from harness.results import summarise as module
 from harness.results.columns import CaseResult
 from harness.results.row import trial_of_row
 from harness.results.summarise import summarise
+from harness.stats.estimate import are_quiet
 from harness.sweep_axes import Case
 from harness.trial.timing.cuda import sample_cuda
 
@@ -99,3 +100,12 @@ def test_the_cost_of_a_loop_over_its_length_has_no_jump_though_graphs_are_faster
     assert np.polyfit(np.log(sizes), np.log(times_s), 1)[0] == pytest.approx(1.0, abs=0.02)
     per_launch_s = [time_s / (3 * n) for n, time_s in zip(sizes, times_s, strict=True)]
     assert per_launch_s == pytest.approx([2.7e-6] * len(sizes), rel=0.01)
+
+
+def test_a_trial_beside_another_process_or_too_hot_is_disturbed_though_its_probe_is_fast() -> None:
+    others = (0, 0, 0, 1)
+    trials = [trial(64, i, 1e-4 * (1 + one), 1.0, probe_s=5e-4, gpu_disturbed=one) for i, one in enumerate(others)]
+    line = lines(*trials)[64]
+    assert (line.disturbed_share, line.gpu_disturbed_share) == (0.25, 0.25)
+    assert line.time_hi_s < 1.5e-4
+    assert not are_quiet([trial_of_row(trials[-1])], 5e-4).any()

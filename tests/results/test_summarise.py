@@ -25,7 +25,10 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "mapped_bytes, block_sizes, page_fault_s, "
         "time_in_law_s, time_in_law_lo_s, time_in_law_hi_s, "
         "head_dim, tflops_per_s, gb_per_s, of_peak, ratio, ratio_lo, ratio_hi, "
-        "gpu_time_by, queue_held, graph_s, hot_gpu_s, clean_gpu_s, host_s, energy_j, throttled_share, env"
+        "gpu_time_by, queue_held, graph_s, hot_gpu_s, clean_gpu_s, host_s, energy_j, throttled_share, "
+        "sustained_s, gpu_disturbed_share, env, "
+        "prepare_s, threads_after, suspect, output_error, output_error_max, gradient_error, gradient_error_max, "
+        "error_ratio, accuracy_by, inputs, cache, launch"
     )
 
 

@@ -17,8 +17,8 @@ from syrupy import SnapshotAssertion
 
 from harness.cli.commands import main
 from harness.gate.baseline import write_baseline
-from harness.measure.session import CPU_BUILD
 from harness.sweep_axes import Case
+from harness.trial.device import INSTALL
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 LAYERS = "from pathlib import Path\nclass Good: ...\nclass Other(Good): ...\nclass _Hidden: ...\ndef function(): ...\n"
@@ -210,7 +210,7 @@ def _short(text: str) -> str:
     Arguments that are long on purpose get an ellipsis.
     """
     text = re.sub("fatal: .*", "GIT'S MESSAGE", text)
-    text = re.sub(r"and \d+ more", "and N more", text.replace(f"; {CPU_BUILD}", ""))
+    text = re.sub(r"and \d+ more", "and N more", text.replace(f"; {INSTALL['cuda']}", ""))
     for long in (DIGITS, LETTERS, BRACKETS, "word " * 129):
         text = text.replace(long, f"{long[:8]}…")
     return text.rstrip("\n").replace("\n", "\\n")

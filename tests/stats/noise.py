@@ -8,13 +8,15 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 SAMPLES = 20
 Draw = Callable[[np.random.Generator, tuple[int, int], float], NDArray[np.float64]]
 
 
 def _fastest_sample(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
-    return (scale / 3 * rng.standard_normal((*shape, SAMPLES))).min(axis=-1)
+    """The least of so many normal samples, by inversion of its distribution."""
+    return scale / 3 * ndtri(-np.expm1(-rng.standard_exponential(shape) / SAMPLES))
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:

@@ -1,5 +1,9 @@
 """Layers that are right up to some size or in some precision and wrong beyond; and some that take full tiles only."""
 
+import sys
+import threading
+import time
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -75,3 +79,181 @@ class PowerTiles(Tiles):
 
     tile = 128
     supports = None  # type: ignore[assignment]
+
+
+class LateAttention(nn.Module):
+    """Attention that beyond what is verified leaves out the last keys."""
+
+    reference = "sdpa.naive"
+    input_width = 3
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+
+    def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
+        q, k, v = (each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for each in x.chunk(3, dim=-1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+        if x.shape[1] > VERIFIED:
+            seen = slice(None, VERIFIED)
+            late = nn.functional.scaled_dot_product_attention(q[:, :, VERIFIED:], k[:, :, seen], v[:, :, seen])
+            y = torch.cat([y[:, :, :VERIFIED], late], dim=2)
+        return y.transpose(1, 2).flatten(2)
+
+
+class ForgetsKeysInTraining(LateAttention):
+    """Its output is right at every n. Its keys get no gradient beyond what is verified."""
+
+    def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
+        q, k, v = (each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for each in x.chunk(3, dim=-1))
+        k = k.detach() if x.shape[1] > VERIFIED else k
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+        return y.transpose(1, 2).flatten(2)
+
+
+class LateRecurrence(nn.RNN):
+    """A recurrence that starts again from zero after what is verified."""
+
+    reference = "rnn.elman"
+    causal = True
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model, d_model, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        parts: list[Tensor] = [super(LateRecurrence, self).forward(part)[0] for part in x.split(VERIFIED, dim=1)]
+        return torch.cat(parts, dim=1)
+
+
+class SlowReference(_Linear):
+    """The same product, token by token and in many operations."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([sum((self.mix(x_t) / 100 for _ in range(100)), x_t * 0) for x_t in x.unbind(1)], dim=1)
+
+
+class HasASlowReference(_Linear):
+    reference = SlowReference
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x)
+
+
+class CausalWithASlowReference(HasASlowReference):
+    causal = True
+
+
+class InFloat32Alone(_Linear):
+    """Its kernel for float32 is wrong beyond what is verified. It has no reference."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        return y if x.shape[1] <= VERIFIED or x.dtype == torch.float64 else y.flip(1)
+
+
+class Lazy(Tensor):
+    """A tensor that computes its values when somebody reads them."""
+
+
+class ReturnsLazily(_Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x).as_subclass(Lazy)
+
+
+class LazyAfterSomeCalls(_Linear):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        y: Tensor = self.mix(x)
+        return y if self.calls < 8 else y.as_subclass(Lazy)
+
+
+class ReturnsBeforeItsResult(_Linear):
+    """A thread of its own writes the output. It waits for the thread, except where only time is measured."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        late = torch.zeros_like(y)
+
+        def work() -> None:
+            time.sleep(30e-3)
+            late.copy_(y)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        if not _is_called_by("running_after"):
+            thread.join()
+        return late
+
+
+def _is_called_by(name: str) -> bool:
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_name == name:
+            return True
+    return False
+
+
+class WorksOn(_Linear):
+    """Its output is right when it returns, and a thread of its own goes on for a while."""
+
+    thread: threading.Thread | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.thread is None or not self.thread.is_alive():
+            self.thread = threading.Thread(target=_multiply, daemon=True)
+            self.thread.start()
+        y: Tensor = self.mix(x)
+        return y
+
+
+def _multiply() -> None:
+    square = torch.ones(400, 400)
+    for _ in range(400):
+        square @ square
+
+
+class HasAnIdleThread(_Linear):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x)
+
+
+class SlowsTheClock(_Linear):
+    """Each call sleeps for 2 ms. The clock that others read afterwards runs a thousand times too slowly."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        real, wait = perf_counter, time.sleep
+        self.wait = lambda: wait(2e-3)
+        time.perf_counter = time.monotonic = time.process_time = lambda: real() / 1000
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.wait()
+        return self.mix(x)
+
+
+class PreparesMuch(_Linear):
+    """Its calls are short, because `prepare` takes 20 ms."""
+
+    def prepare(self, x: Tensor, **keywords: Any) -> dict[str, Any]:
+        time.sleep(20e-3)
+        return {**keywords, "weight": self.mix.weight.t().contiguous()}
+
+    def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        return self.mix(x) if weight is None else x @ weight + self.mix.bias
+
+
+class PreparesItsResult(_Linear):
+    """`prepare` computes the output, and a call only returns it."""
+
+    def prepare(self, x: Tensor, **keywords: Any) -> dict[str, Any]:
+        return {"y": self.mix(x)}
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.mix(x) if y is None else y * 1.0

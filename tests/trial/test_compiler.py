@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -44,6 +45,19 @@ def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
     assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
     assert not (tmp_path / "cache").exists()
+
+
+def test_tritons_driver_of_a_gpu_is_compiled_for_the_first_case_alone(tmp_path: Path) -> None:
+    first, second = (tmp_path / name for name in ("first", "second"))
+    for file in ("triton/ab12/cuda_utils.cpython-311.so", "triton/cd34/kernel.cubin"):
+        (first / file).parent.mkdir(parents=True)
+        (first / file).write_text(file)
+    compilation.lend_stubs(str(second))  # there is none yet
+    assert not second.exists()
+    compilation.keep_stubs(str(first))
+    compilation.lend_stubs(str(second))
+    assert [path.name for path in second.rglob("*.*")] == ["cuda_utils.cpython-311.so"]
+    compilation.keep_stubs(None)
 
 
 def test_the_process_that_trials_are_forked_from_has_no_compiler_before_one_is_needed() -> None:

@@ -13,9 +13,11 @@ import pytest
 import torch
 from trial.timing.cuda.simulated_gpu import SimGpu
 
+from harness.cli.verify_calibrate import _VERIFY_DEFAULTS, _config
 from harness.config.compose import compose
 from harness.machine import keep_gpus_initialised
 from harness.trial import compilation, fork_server
+from harness.trial.device import uncounted
 from harness.trial.environment import gpu_state
 from harness.trial.metrics import collect
 from harness.trial.timing.cuda_device import TorchDevice
@@ -131,7 +133,7 @@ def test_an_allocator_that_does_not_count_is_named(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
     monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached)
-    found = collect.foreign_allocator()
+    found = uncounted("cuda")
     assert found is None if said is None else said in str(found)
 
 
@@ -227,3 +229,10 @@ def test_a_gpu_gets_sizes_that_keep_it_busy_unless_others_are_given() -> None:
 
 def test_the_import_probe_is_about_the_code_of_this_checkout() -> None:
     assert Path(fork_server.__file__).is_relative_to(Path(__file__).parents[2])
+
+
+def test_a_gpu_is_calibrated_at_sizes_that_keep_it_busy_and_verified_at_small_ones() -> None:
+    on_gpu = _config(["device=cuda:1"], None).axes
+    assert (on_gpu["seq_len"], on_gpu["d_model"], on_gpu["dtype"]) == ((1024, 4096), (1024,), ("bfloat16",))
+    assert _config([], None).axes["seq_len"] == (256, 1024)
+    assert compose(["device=cuda"], usual=_VERIFY_DEFAULTS).axes["seq_len"] == (64,)

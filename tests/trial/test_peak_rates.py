@@ -10,6 +10,7 @@ from harness.measure.executor import Executor
 from harness.sweep_axes import DTYPES, Case
 from harness.trial import peak_rates
 from harness.trial.peak_rates import Rate, best_rate, last_cache_bytes, peak_on_gpu, wanted_buffer_bytes
+from harness.trial.workload import Unsupported
 
 
 class Machine:
@@ -95,6 +96,18 @@ def test_start_up_charged_to_the_peak_would_be_noticed(monkeypatch: pytest.Monke
     monkeypatch.setitem(globals(), "peak_on_gpu", charged)
     with pytest.raises(AssertionError):
         test_the_peak_of_a_gpu_does_not_pay_for_its_start(0.5, 0.4, 760e12)
+
+
+def test_a_peak_that_still_rises_at_the_largest_product_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("rnn.torch", 1, 1, 1, device="cuda")
+    sizes = peak_rates.GPU_SIZES[:2]  # a GPU with little free memory
+    rising = peak_on_gpu(Gpu(0.5, 760e12).prepare, sizes, 0.4)
+    assert (rising.size, rising.rises) == (4096, pytest.approx(2**0.5 - 1))
+    assert peak_on_gpu(Gpu(0.5, 760e12).prepare, peak_rates.GPU_SIZES, 0.4).rises < 0.0
+    monkeypatch.setattr(peak_rates, "_memory", lambda *_: 2**40)
+    monkeypatch.setattr(peak_rates, "peak_on_gpu", lambda *_: rising)
+    with pytest.raises(Unsupported, match=r"products of n=4096 are 41 % faster than smaller ones, and n=8192 is not"):
+        peak_rates.take_flops(case, 0.4, None)
 
 
 def test_a_gpus_arrays_are_so_large_that_a_copy_takes_a_millisecond() -> None:

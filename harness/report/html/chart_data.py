@@ -13,6 +13,7 @@ from harness.analysis.crossovers import Crossover
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.report import figure_panels as parts
+from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
 from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
 from harness.report.layer_looks import looks_of
@@ -109,7 +110,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     - `title`
     - `n`: the axis of n
     - `time`, `memory`, `depth`: the curves with their y axis, or None
-    - `roofline`, `crossovers`: the chart's data, or None
+    - `roofline`, `accuracy`, `crossovers`: the chart's data, or None
 
     `first` is the panel to open with. The run's grid gives the order of an axis's values where it matters. The overview
     of that panel's setting is in `overview`, None if there is none, and the checked predictions in `predictions`.
@@ -125,6 +126,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
                 "n": parts.size_axis(line.seq_len for line in panel.lines),
                 **{metric: curve_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
                 "roofline": roofline_chart(panel, roof, parts.of_panel(contents.points, setting, panel)),
+                "accuracy": accuracy_chart(panel),
                 "crossovers": crossover_chart(panel, parts.of_panel(contents.crossovers, setting, panel)),
             }
             for panel in setting.panels

@@ -58,6 +58,7 @@ _CHARTS = (
     "curves.js",
     "speedup.js",
     "roofline.js",
+    "accuracy.js",
     "crossovers.js",
     "predictions.js",
 )

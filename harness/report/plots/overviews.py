@@ -21,6 +21,7 @@ from harness import formatting, layer_lookup
 from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
+from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
 from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
 from harness.report.layer_looks import Look
@@ -265,7 +266,7 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
 def _draw_under_roof(
     axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Mapping[str, Look], roof: Mapping[str, Any]
 ) -> None:
-    """Draw a curve for each layer, with its name near the largest n, off the roof. The markers grow with n."""
+    """Draw a curve for each layer, with its name near the largest n, off the roof or front. The markers grow with n."""
     sizes = [n for curve in curves.values() for n in curve["n"]]
     taken = dense_places(axes, (list(zip(one["x"], one["y"], strict=True)) for one in (*curves.values(), roof)))
     ends = [(float(x), float(y)) for x, y in (places[-1] for places in taken[:-1])]
@@ -285,6 +286,33 @@ def _grown(n: int, first: int, last: int) -> float:
     return math.log(n / first) / math.log(last / first) if last > first else 0.5
 
 
+def accuracy(setting: PanelSetting) -> Figure | None:
+    """Draw the errors of a setting's fullest panel against their times, with the Pareto front at the largest n.
+
+    None if fewer than two layers have both.
+    """
+    panel = parts.fullest_panel(setting.panels)
+    chart = accuracy_chart(panel)
+    if chart is None:
+        return None
+    at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in chart["curves"] if one["n"][-1] == chart["n"]}
+    front = pareto_front(at_n.values())
+    names = [formatting.printable(impl) for impl, place in at_n.items() if place == front[-1]]
+    title = f"{names[0]} is the most accurate at n = {chart['n']}, with an error of {front[-1][1]:.1e}"
+    captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"
+    with canvas(*_ROOFLINE, title, "; ".join((*captions, f"grey: the Pareto front at n = {chart['n']}"))) as figure:
+        axes = figure.subplots()
+        for which in ("x", "y"):
+            log_axis(axes, which, chart[which])
+        axes.plot(chart["front"]["x"], chart["front"]["y"], color=GUIDE, lw=2, alpha=0.6)
+        curves = {
+            one["impl"]: {**one, "lo": [None] * len(one["n"]), "hi": [None] * len(one["n"])} for one in chart["curves"]
+        }
+        _draw_under_roof(axes, curves, setting.looks, chart["front"])
+        axes.set(xlabel="time per call", ylabel="error (RMS, relative to float64)")
+    return figure
+
+
 def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
     """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
@@ -296,6 +324,7 @@ def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any
             "ladder": ladder(whole),
             "speedup": speedup(setting),
             "roofline": roofline(setting, known, points),
+            "accuracy": accuracy(setting),
             "time": curves(whole, parts.TIME, parts.MOST_SHOWN),
             "memory": curves(whole, parts.MEMORY, parts.MOST_SHOWN),
             "depth": curves(whole, parts.DEPTH, parts.MOST_SHOWN),

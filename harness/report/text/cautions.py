@@ -116,6 +116,8 @@ def _factor(width: float) -> str:
     return f"{width:.2f}" if width <= WIDEST else f"over {WIDEST:.0f}"
 
 
+# A share of left out samples that is worth a sentence.
+_MUCH_THROTTLED = 0.05
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
 _MOST = 6
 
@@ -128,6 +130,9 @@ def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
         *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
         *_wrong_claims(lines),
         *_host_bound(lines),
+        *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
+        *_preparing(lines),
+        *_lowered_clock(lines),
     ]
 
 
@@ -140,6 +145,7 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
             "without a faster kernel": line.backend_fallback,
             "with unknown facts": line.facts_unknown,
             "host-bound": line.host_bound,
+            "suspect": line.suspect,
         }
         for kind in filter(found.get, found):
             kinds.setdefault(kind, []).append(line)
@@ -191,6 +197,54 @@ def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
         f"host-bound: {_cases(bound)}: launching takes longer than the GPU's work, "
         f"whose time the table shows; calls back to back take wall_call_s{wall}."
     ]
+
+
+# A shorter preparation is not worth a sentence, as a share of the time of a call.
+_MUCH_PREPARED = 0.1
+
+
+def _preparing(lines: Sequence[CaseResult]) -> list[str]:
+    """How long each layer prepares outside its calls, at its largest n, and after how many calls that pays off."""
+    found: dict[tuple[Any, ...], CaseResult] = {}
+    for line in sorted(lines, key=attrgetter("seq_len", "d_model")):
+        if line.time_s and line.prepare_s and line.prepare_s > _MUCH_PREPARED * line.time_s:
+            found[line.impl, line.mode, line.mask] = line
+    return _at_most([_prepared_sentence(line, lines) for line in found.values()], "layer that prepares")
+
+
+def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
+    alike = [
+        one for one in lines if one.time_s and not one.prepare_s and one.case.at("impl", 0) == line.case.at("impl", 0)
+    ]
+    text = f"prepare: {_cases([line])}: it prepares for {formatting.seconds(line.prepare_s or 0.0)} outside its calls"
+    slower = [one for one in alike if (one.time_s or 0.0) > (line.time_s or 0.0)]
+    if not slower:
+        return f"{text}."
+    other = min(slower, key=lambda one: one.time_s or 0.0)
+    calls = math.ceil((line.prepare_s or 0.0) / ((other.time_s or 0.0) - (line.time_s or 0.0)))
+    return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
+
+
+def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
+    """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
+    lines = list(lines)
+    shared = [line for line in lines if line.gpu_disturbed_share]
+    text = []
+    if shared:
+        worst = max(line.gpu_disturbed_share or 0.0 for line in shared)
+        text.append(
+            f"disturbed GPU: {_cases(shared)}: other processes computed there, or heat or a fault lowered its clock "
+            f"rate, in up to {formatting.share(worst)} of the trials."
+        )
+    lowered = [line for line in lines if (line.throttled_share or 0.0) > _MUCH_THROTTLED]
+    if lowered:
+        clocks = [line.sm_clock_mhz for line in lowered if line.sm_clock_mhz]
+        rate = f"{min(clocks):.0f}" if clocks else "MHZ"
+        text.append(
+            f"lowered clock: {_cases(lowered)}: over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, "
+            f"because power or heat lowered the GPU's clock rate. Lock it below that: sudo nvidia-smi -lgc {rate}."
+        )
+    return text
 
 
 def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:

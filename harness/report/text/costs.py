@@ -142,7 +142,7 @@ def answers(
 
 
 def _rank(line: CaseResult) -> float:
-    return math.inf if line.time_s is None else line.time_s
+    return math.inf if line.time_s is None or line.suspect else line.time_s
 
 
 def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
@@ -176,12 +176,13 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
     widths = {line.head_dim for line in at_n} - {None}
     head_dim = f"head_dim {widths.pop()}" if len(widths) == 1 else ""
     columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", "ratio": "n", "peak\nmemory": "n optional"}
-    whole = next((line for line in at_n if line.time_s and baseline in (line.impl, "")), None)
+    ranked = [line for line in at_n if line.time_s and not line.suspect]
+    whole = next((line for line in ranked if baseline in (line.impl, "")), None)
     close = {line.impl for line in close_to(whole, at_n)} if whole else set()
     whole_s = whole.time_s if whole else None
-    ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in at_n}
+    ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in ranked}
     columns |= dict.fromkeys((speed, "exponent", "GB/s", "of peak"), "n optional")
-    rows = [_cost_row(panel, line, laws, ratios[line.impl], line.impl in close, is_tera) for line in at_n]
+    rows = [_cost_row(panel, line, laws, ratios.get(line.impl), line.impl in close, is_tera) for line in at_n]
     table = Table(
         columns,
         rows,
@@ -206,7 +207,11 @@ def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, 
         line.impl,
         Cell(formatting.seconds(line.time_s) if line.time_s is not None else ended, kind),
         Cell(_interval(line), ends=(line.time_lo_s, line.time_s, line.time_hi_s) if line.time_s else None),
-        "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}",
+        Cell("suspect", "bad")
+        if line.suspect
+        else ""
+        if ratio is None
+        else f"{'~' * is_close}{formatting.three(ratio)}",
         _memory(line),
         "" if speed is None else formatting.three(speed),
         "" if not exponent else f"{exponent.value:.2f}",
@@ -259,7 +264,8 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     """
     family = {line.impl: line.family for line in panel.lines}
     # In ascending n: the largest timed one stays.
-    a_token = {line.impl: line.time_s / line.seq_len for line in panel.lines if line.time_s}
+    ranked = (line for line in panel.lines if not line.suspect)
+    a_token = {line.impl: line.time_s / line.seq_len for line in ranked if line.time_s}
     rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)
     pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
     open_pairs = [c for c in pairs if not c.decided and c.seq_len_hi is None and not c.seq_len_lo]

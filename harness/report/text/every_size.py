@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from harness import formatting
+from harness.report.accuracy_chart import error_of
 from harness.report.document import Table
 from harness.report.figure_panels import Panel
 from harness.results.columns import CaseResult
 
 
 def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str = "") -> list[Table]:
-    """The time, its ratio, the speed and the share of the peak of each layer at every n; empty for a single n.
+    """The time, its ratio, the speed, the share of the peak and the errors of each layer at every n.
+
+    Empty for a single n.
 
     Ratios are to the layer `baseline` at the same n, or to the fastest there without one. The rows have the order of
     `impls`. A table without any value is left out.
@@ -23,7 +26,7 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
 
     def ratio(line: CaseResult) -> str:
         whole, own = whole_s[line.seq_len], line.time_s
-        return formatting.three(own / whole) if whole and own else ""
+        return "suspect" if line.suspect else formatting.three(own / whole) if whole and own else ""
 
     def speed(line: CaseResult) -> str:
         rate = line.tflops_per_s
@@ -34,6 +37,10 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
         f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
         "TFLOP/s" if is_tera else "GFLOP/s": speed,
         "Share of the machine's peak": lambda line: "" if line.of_peak is None else formatting.share(line.of_peak),
+        "Error, relative to float64 (RMS)": lambda line: "" if (e := error_of(line)) is None else f"{e:.1e}",
+        "Error over that of the plain layer": lambda line: (
+            "" if line.error_ratio is None else formatting.three(line.error_ratio)
+        ),
     }
     columns = {"layer": "layer", **{f"n={n}": "n" for n in sizes}}
     tables = []
@@ -48,4 +55,5 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
 
 def _whole_s(at_n: Sequence[CaseResult], baseline: str) -> float | None:
     """The time that ratios at one n are relative to."""
-    return min((line.time_s for line in at_n if line.time_s and baseline in (line.impl, "")), default=None)
+    ranked = [line for line in at_n if not line.suspect and baseline in (line.impl, "")]
+    return min((line.time_s for line in ranked if line.time_s), default=None)

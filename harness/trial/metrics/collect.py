@@ -23,15 +23,14 @@ from torch import Tensor, nn
 from harness import layer_lookup
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
-from harness.sweep_axes import MAPPED_FROM_BYTES, Case
+from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
 from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
+from harness.trial.device import counted_peak, uncounted
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
-# Requested bytes, not the blocks that served them: block sizes depend on what the allocator had available.
-_REQUESTED = "requested_bytes.all."
 # How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
 # when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
 # oneDNN, BLAS and OpenMP keep packed operands and stacks for each thread. Autograd keeps up to 400 bytes per operation.
@@ -51,15 +50,6 @@ def leave_out_workspaces(version: str) -> None:
         os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
 
 
-def foreign_allocator() -> str | None:
-    """What keeps torch's allocator from counting a GPU's memory, or None: another allocator, or none of its own."""
-    if torch.cuda.get_allocator_backend() != "native":
-        return f"torch uses the allocator {torch.cuda.get_allocator_backend()}"
-    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
-        return "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
-    return None
-
-
 def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str], Counter[int] | None]:
     """Return `(peak bytes, names of the operations that ran, number of blocks of each size in bytes)`.
 
@@ -67,17 +57,13 @@ def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str]
     chosen. Blocks are unknown on a GPU: None.
     """
     gc.collect()
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        baseline = torch.cuda.memory_stats()[_REQUESTED + "current"]
-    with torch.autograd.profiler.profile(profile_memory=True) as recorded:
+    counted = counted_peak(device) if device != "cpu" else contextlib.nullcontext(lambda: 0)
+    with counted as peak, torch.autograd.profiler.profile(profile_memory=True) as recorded:
         kept = call()  # noqa: F841  # the output must be alive when the peak is taken
     events = recorded.kineto_results.events()
     names = [event.name() for event in events]
-    if device == "cuda":
-        torch.cuda.synchronize()
-        return torch.cuda.memory_stats()[_REQUESTED + "peak"] - baseline, names, None
+    if device != "cpu":
+        return peak(), names, None
     changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
     sizes = [events[i].nbytes() for _, i in changes]
     return peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0)
@@ -229,10 +215,14 @@ def trace_call(work: Workload) -> Observation:
     )
 
 
-def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
-    """Return what one call of the case computes, moves and allocates, and which kernel it runs.
+# Measures the errors of a workload (see `harness.trial.accuracy`).
+MeasureErrors = Callable[[Workload, Case, int, Tensor | None, int | None, list[str]], dict[str, Any]]
 
-    The result is the same each time.
+
+def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> dict[str, Any]:
+    """Return what one call of the case computes, moves and allocates, which kernel it runs, and how accurate it is.
+
+    Errors are those that `measure_errors` returns; without it, none are measured. The result is the same each time.
 
     | key | meaning |
     | --- | --- |
@@ -256,6 +246,7 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
     | `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
     | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
+    | `output_error`, `gradient_error`, … | see `harness.trial.accuracy` |
     | `backend` | the kernel that ran |
     | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
     | `facts_unknown` | one line for each reason why a value above is None |
@@ -266,19 +257,22 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
     with contextlib.suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
-    if case.device == "cuda":
+    if device_kind(case.device) == "cuda":
         leave_out_workspaces(torch.__version__)
     work = build(case, seed)
+    first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
+    drawn = torch.get_rng_state()
     y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
     sandbox.note_used()
     work.sync()
-    if case.mode in ("forward", "train"):  # values are verified at a small n; at this n, check what can be checked
+    if case.mode in ("forward", "train"):
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)
         y = layer_protocol.check_output(y, work.x, output_shape(work.layer, case), dtype)
         layer_protocol.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
-    del y
+    # It serves for the errors too, unless it depends on random numbers.
+    y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
-    traced, operations, blocks = allocator_peak(work.call, case.device)
+    traced, operations, blocks = allocator_peak(work.call, device_kind(case.device))
     work.forget()
     resident = resident_peak(work.call) if case.device == "cpu" else None
     work.forget()
@@ -295,20 +289,28 @@ def collect_metrics(case: Case, seed: int) -> dict[str, Any]:
     decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
     facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown)
-    uncounted = foreign_allocator() if case.device == "cuda" else None
-    partly = [f"peak_bytes: {uncounted}, which does not count"] if uncounted else []
+    why_uncounted = uncounted(device_kind(case.device))
+    partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
     partly = partly or _outside_torch(seen, resident, traced, case.threads)
     unknown += partly
+    page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
+    with torch.no_grad():  # a layer may have changed its input
+        for tensor, value in first:
+            tensor.copy_(value)
+    with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
+        environment.set_allocator("steady")
+    errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
     return {
         **facts,
+        **errors,
         **_claimed(case),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced, saved),
         "peak_resident_bytes": resident,
-        "peak_traced_bytes": None if uncounted else traced,
+        "peak_traced_bytes": None if why_uncounted else traced,
         **_mapped(None if partly else blocks, case.allocator),
-        "page_fault_s": peak_rates.page_fault_s() if case.device == "cpu" else None,
+        "page_fault_s": page_fault_s,
         "backend": backend_name(operations),
         "facts_unknown": unknown,
     }

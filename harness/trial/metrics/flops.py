@@ -118,6 +118,8 @@ _UNCOUNTED = (
     *("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist"),
     *("_grouped_mm", "_trilinear", "conv_tbc", "_weight_int", "_mixed_dtypes", "_sparse", "_cslt", "_wrapped_linear"),
 )
+# An exception to these: a reduction, as `torch.nn.functional.normalize` calls it.
+_REDUCTION = "linalg_vector_norm"
 # In these namespaces, an operator without a formula is elementwise, a reduction, a copy or a view.
 _KNOWN = ("aten", "prim", "prims", "profiler")
 
@@ -242,4 +244,4 @@ def _plain(operation: Operation) -> int | None:
         return None
     if short.startswith("_fft_"):
         return _fourier(args[0], operation.out, args[1])
-    return None if short.startswith(_UNCOUNTED) else 0
+    return None if short.startswith(_UNCOUNTED) and short != _REDUCTION else 0

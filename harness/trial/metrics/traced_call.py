@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.sweep_axes import Case
+from harness.sweep_axes import Case, device_kind
 from harness.trial import compilation, layer_protocol, sandbox
 from harness.trial.metrics.collect import hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
@@ -191,6 +191,8 @@ def observed_operations(work: Workload, unknown: list[str]) -> dict[str, Any]:
 
 # Calls to profile: a single one may be disturbed. One long call is enough.
 _MOST_PROFILED, _ENOUGH_S = 3, 1.0
+# Devices whose kernels torch's profiler records.
+PROFILED = ("cuda", "xpu")
 
 
 def profiled_shares(work: Workload, device: str, chrome: Path) -> list[list[Any]]:
@@ -202,7 +204,7 @@ def profiled_shares(work: Workload, device: str, chrome: Path) -> list[list[Any]
     for _ in range(_MOST_PROFILED):
         work.forget()
         began = perf_counter()
-        with torch.autograd.profiler.profile(use_device="cuda" if device == "cuda" else None) as recorded:
+        with torch.autograd.profiler.profile(use_device=device if device in PROFILED else None) as recorded:
             called = perf_counter()
             kept = work.call()  # noqa: F841  # freeing it is not a part of the call
             work.sync()
@@ -217,7 +219,7 @@ def profiled_shares(work: Workload, device: str, chrome: Path) -> list[list[Any]
         best.export_chrome_trace(str(plain))
         with plain.open("rb") as source, gzip.open(chrome, "wb", compresslevel=6) as packed:
             shutil.copyfileobj(source, packed)
-    column = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
+    column = "self_device_time_total" if device in PROFILED else "self_cpu_time_total"
     times = {event.key: getattr(event, column) for event in best.key_averages()}
     total = sum(times.values())
     shares = ((name, round(time / total, 6)) for name, time in times.items() if total)
@@ -242,5 +244,5 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     unknown: list[str] = []
     exact = told(lambda: observed_operations(work, unknown), "operations", unknown)
     work.forget()
-    shares = profiled_shares(work, case.device, Path(chrome))
+    shares = profiled_shares(work, device_kind(case.device), Path(chrome))
     return {**(exact or {"operations": [], "tensors": []}), "unknown": unknown, "shares": shares}

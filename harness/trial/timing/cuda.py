@@ -23,8 +23,8 @@ from statistics import median
 from typing import Any
 
 from harness.trial.timing import sampler
-from harness.trial.timing.cuda_device import Device
 from harness.trial.timing.cuda_sampling import BESIDE_CALL_S, Clock, Held, Sampling
+from harness.trial.timing.device import Device
 from harness.trial.timing.sampler import Samples, rounded
 
 # Shares of the budget, in addition to the samples: for calls back to back, for samples of a hot cache and of a cold one
@@ -52,10 +52,13 @@ def sample_cuda(
     device: Device,
     clock: Clock = time.perf_counter,
     renew: Callable[[], None] = lambda: None,
+    cache: str = "cold",
+    is_graph: bool = False,
 ) -> tuple[Samples, dict[str, Any]]:
     """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
-    `renew` enqueues a change of the input before each sample, outside its events. The samples are the GPU's time if
+    `renew` enqueues a change of the input before each sample, outside its events. `cache` is as `Case.cache`. With
+    `is_graph`, the call replays a graph. The samples are the GPU's time if
     `gpu_time_by` says how they were taken. Otherwise they include launches, and count as no time of the GPU.
 
     The explanation consists of the gauge's facts (`NvmlGauge.facts`) and:
@@ -71,16 +74,19 @@ def sample_cuda(
     - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
     - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Without
       `hot_gpu_s`, it is whether the GPU was done as soon as the host.
-    - `energy_j`: the energy of a call, see `Sampling.under_load`.
+    - `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`.
     - `throttled_share`: the share of the held samples left out because the clock rate was lowered.
     - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
     """
-    result, sampling = Samples(), Sampling(call, device, clock, renew)
+    result, sampling = Samples(), Sampling(call, device, clock, renew, cache=cache)
     gc.collect()
     gc.disable()  # as on the CPU: a collection inside a sample is not the layer's cost
     try:
-        result.clock_s, sampling.spin_s = (_pair_s(device, between) for between in (_nothing, lambda: device.spin(1)))
-        sampling.clock_s = result.clock_s
+        result.clock_s = sampling.clock_s = _pair_s(device, _nothing)
+        if "spin" not in device.lacks:
+            sampling.spin_s = _pair_s(device, lambda: device.spin(1))
+        if is_graph:
+            sampling.launch_s = _graph_launch_s(replace(sampling, renew=_nothing))
         warm_s, warm_host_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
         begin = clock()
         held = sampling.held(budget_s, warm_host_s)
@@ -91,7 +97,9 @@ def sample_cuda(
         wall_call_s = sampling.back_to_back(BACK_TO_BACK_SHARE * budget_s, warm_s)
         load = sampling.under_load(LOAD_S, warm_s) if device.gauge.is_open else {}
         graph, note = Held(), None
-        if free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s):
+        if is_graph:
+            graph = held
+        elif free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s):
             begin = clock()
             by_graph, graph, note = _as_graph(sampling, budget_s * (1.0 if free is not None else GRAPH_SHARE))
             if by_graph is not None and free is not None:
@@ -105,17 +113,19 @@ def sample_cuda(
     return result, {
         **device.gauge.facts(),
         "energy_j": None,
+        "sustained_s": None,
         **load,
         **({"sm_clock_mhz": rounded(median(kept.clock_hz) / 1e6)} if kept.clock_hz else {}),
-        "gpu_time_by": "held" if held.enough else "graph" if graph.enough else None,
+        "gpu_time_by": "graph" if graph.enough and (is_graph or not held.enough) else "held" if held.enough else None,
         "queue_held": len(held.gpu_s) / held.taken if held.enough else 0.0,
-        "graph_s": rounded(median(graph.unthrottled().gpu_s)) if graph.enough else None,
+        # As the median of the samples that a row holds, by which a summary knows that they are a graph's.
+        "graph_s": median(map(rounded, graph.unthrottled().gpu_s)) if graph.enough else None,
         "graph_note": note,
         **beside,
         "host_s": None if host_s is None else rounded(host_s),
         "wall_call_s": rounded(wall_call_s),
         "host_bound": wall_call_s > HOST_BOUND * hot_s if hot_s else free is None or free.host_bound,
-        "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough else None,
+        "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough and kept.clock_hz else None,
         "l2_bytes": device.flush_bytes,
     }
 
@@ -137,6 +147,8 @@ def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float 
 def _as_graph(sampling: Sampling, budget_s: float) -> tuple[Sampling | None, Held, str | None]:
     """Sample the call as a CUDA graph. Return how to sample it, the samples, and why there are none."""
     device = sampling.device
+    if "capture" in device.lacks:
+        return None, Held(), f"no graph: {device.lacks['capture']}"
     try:
         replay = device.capture(sampling.call)
     except Exception as error:  # whatever the call raises while it is captured: it has run before, so it is no failure
@@ -161,7 +173,8 @@ def _pair_s(device: Device, between: Callable[[], None]) -> float:
         for clean in (False, True):
             device.flush_l2(clean)
         device.tick()
-        device.hold(_EMPTY_HOLD_S)
+        if "hold" not in device.lacks:
+            device.hold(_EMPTY_HOLD_S)
         pairs = []
         for _ in range(_EMPTY_PAIRS):
             start = device.mark()

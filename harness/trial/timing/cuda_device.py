@@ -1,16 +1,22 @@
-"""Torch's current CUDA device as the sampler sees it: one queue, its events, its caches and its clock rate."""
+"""Torch's current CUDA or ROCm device as the sampler sees it (`harness.trial.timing.device`)."""
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
+from harness.trial.device import device_name, is_rocm
 from harness.trial.environment import NvmlGauge, addresses
 from harness.trial.workload import Unsupported
 
 # No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
 _HIGHEST_SM_CLOCK_MHZ = 3200.0
+# A counter's rate is measured by a spin of this many cycles: 10 ms at 100 MHz. A hold must not be too short.
+_RATE_CYCLES = 1_000_000
+_RATE_MARGIN = 1.1
+# What torch calls its graphs.
+_GRAPHS = {"cuda": "CUDAGraph", "xpu": "XPUGraph"}
 # One pass over exactly the cache's size need not evict all of it: the L2 of newer GPUs has two hashed partitions.
 FLUSH_FACTOR = 2
 # The reference workload: products of this size, then a copy of the flush buffer's first half onto its second half.
@@ -23,65 +29,63 @@ _PROBE_HOLD_S = 0.5e-3
 _CALLS_BEFORE_CAPTURE = 2
 
 
-class Event(Protocol):
-    """A point in the queue. `elapsed_time` is in milliseconds, once the GPU has reached both events."""
-
-    def query(self) -> bool:
-        """Whether the GPU has reached this point."""
-
-    def elapsed_time(self, end_event: Any) -> float:
-        """The time from this event to `end_event` in milliseconds."""
-
-
-class Device(Protocol):
-    """What the sampler needs of a GPU. All methods but `sync` and `capture` return before the GPU does the work."""
-
-    gauge: Any
-    flush_bytes: int
-
-    def mark(self) -> Any:
-        """Enqueue an event and return it."""
-
-    def flush_l2(self, clean: bool = False) -> None:
-        """Enqueue what evicts the L2 cache. Its lines are then dirty, or `clean`."""
-
-    def hold(self, seconds: float) -> None:
-        """Hold the queue for at least `seconds`."""
-
-    def spin(self, cycles: int) -> None:
-        """Enqueue a kernel that takes this number of SM cycles."""
-
-    def tick(self) -> None:
-        """Enqueue the shortest possible kernel."""
-
-    def sync(self) -> None:
-        """Wait until the queue is empty."""
-
-    def capture(self, call: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a replay of `call` as one CUDA graph. Raises what the call raises during the capture."""
-
-
 class TorchDevice:
     """Torch's current CUDA device: its current stream, executed in order. A test's device simulates time.
+
+    ROCm has the same functions. But the cycles of its spin are those of a counter whose rate does not follow the clock.
 
     Create the device before the samples, because it allocates buffers. Raises Unsupported if the environment makes
     every launch wait, because then neither GPU nor host could be timed.
     """
 
+    kind = "cuda"
+
     def __init__(self) -> None:
+        self.lacks: dict[str, str] = {}
+        self.flush_bytes = FLUSH_FACTOR * self._look()
+        # float32, because torch reads it at the memory's bandwidth, which it does not do for single bytes.
+        self._buffer = torch.zeros(max(2, self.flush_bytes // 4), device=self.kind)
+        self._sum, self._one = torch.zeros((), device=self.kind), torch.zeros(1, device=self.kind)
+        self._calibrate()
+
+    def _look(self) -> int:
+        """Open the gauge and note what is missing. Return the size of the last cache in bytes."""
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
             raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        self.gauge = NvmlGauge(addresses(properties))
-        self.flush_bytes = FLUSH_FACTOR * int(properties.L2_cache_size)
-        # float32, because torch reads it at the memory's bandwidth, which it does not do for single bytes.
-        self._buffer = torch.zeros(max(2, self.flush_bytes // 4), device="cuda")
-        self._sum, self._one = torch.zeros((), device="cuda"), torch.zeros(1, device="cuda")
-        self._cycles_per_s = 1e6 * (self.gauge.sm_clock_max_mhz or _HIGHEST_SM_CLOCK_MHZ)
+        self.gauge: Any = NvmlGauge(addresses(properties))
+        if not self.gauge.is_open:
+            self.lacks["gauge"] = f"nothing reads the GPU: {self.gauge.facts().get('nvml_note')}"
+        return int(properties.L2_cache_size)
 
-    def mark(self) -> torch.cuda.Event:
+    def _calibrate(self) -> None:
+        """Find out how long a spin takes."""
+        self._cycles_per_s = 1e6 * (self.gauge.sm_clock_max_mhz or _HIGHEST_SM_CLOCK_MHZ)
+        if is_rocm():
+            self.lacks["spin"] = "ROCm counts cycles at a rate that does not follow the clock rate"
+            self._cycles_per_s = _RATE_MARGIN * _RATE_CYCLES / self._second_s(lambda: self.spin(_RATE_CYCLES))
+
+    def _second_s(self, call: Callable[[], Any]) -> float:
+        """The GPU's seconds for the second of two calls."""
+        for _ in range(2):
+            start = self.mark()
+            call()
+            end = self.mark()
+            self.sync()
+        return float(start.elapsed_time(end)) / 1e3
+
+    @property
+    def name(self) -> str:
+        """The name of the GPU."""
+        return device_name(self.kind)
+
+    @property
+    def _module(self) -> Any:
+        return getattr(torch, self.kind)
+
+    def mark(self) -> Any:
         """Enqueue an event and return it."""
-        event = torch.cuda.Event(enable_timing=True)
+        event = self._module.Event(enable_timing=True)
         event.record()
         return event
 
@@ -117,7 +121,7 @@ class TorchDevice:
 
     def sync(self) -> None:
         """Wait until the queue is empty."""
-        torch.cuda.synchronize()
+        self._module.synchronize()
 
     def capture(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """Return a replay of `call` as one CUDA graph: a single launch, whatever the number of its kernels.
@@ -125,18 +129,19 @@ class TorchDevice:
         The calls before the capture are on its stream, because torch makes workspaces for each stream. Raises what the
         call raises while it is captured: a call that waits for the GPU or copies from the host cannot be captured.
         """
-        graph, stream, before = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.current_stream()
+        gpu = self._module
+        graph, stream, before = getattr(gpu, _GRAPHS[self.kind])(), gpu.Stream(), gpu.current_stream()
         stream.wait_stream(before)
         try:
-            with torch.cuda.stream(stream):
+            with gpu.stream(stream):
                 for _ in range(_CALLS_BEFORE_CAPTURE):
                     call()
             before.wait_stream(stream)
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph, stream=stream):
+            gpu.synchronize()
+            with gpu.graph(graph, stream=stream):
                 kept = call()
         finally:
-            torch.cuda.set_stream(before)  # torch stays on the capture's stream if the capture fails
+            gpu.set_stream(before)  # torch stays on the capture's stream if the capture fails
 
         def replay() -> Any:
             graph.replay()
@@ -144,14 +149,20 @@ class TorchDevice:
 
         return replay
 
+    def _square(self, size: int) -> Any:
+        """A square matrix in half precision."""
+        # Apple's GPUs have bfloat16 or not, by their age. All GPUs have float16.
+        has_bf16 = self.kind != "mps" and self._module.is_bf16_supported()
+        dtype = torch.bfloat16 if has_bf16 else torch.float16
+        return torch.ones(size, size, dtype=dtype, device=self.kind)
+
     def probe_readings(self) -> list[float]:
         """Times in seconds of the GPU's reference workload: matrix products, then a copy.
 
         Like the CPU's (`harness.trial.environment.probe_readings`), it tells a disturbed GPU from a slow layer. Another
         process on the GPU, and a lowered clock rate, slow it down as well. The first reading does not count.
         """
-        dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-        factor = torch.ones(_PROBE_SIZE, _PROBE_SIZE, dtype=dtype, device="cuda")
+        factor = self._square(_PROBE_SIZE)
         product = torch.empty_like(factor)
         half = self._buffer.numel() // 2
         readings = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.trial.environment import warm_up
 from harness.trial.timing import sampler
-from harness.trial.timing.cuda_device import Device
+from harness.trial.timing.device import Device
 from harness.trial.timing.sampler import MIN_SAMPLES, Samples, rounded
 
 # The GPU's queue is held until all samples of a batch are enqueued. If this is impossible, the queue runs free.
@@ -112,8 +112,8 @@ class Free:
 class Sampling:
     """The ways to sample one call on one device. Before each sample, `renew` enqueues a change of the input.
 
-    An empty pair of events reads `clock_s`, one around a spin of a single cycle `spin_s`. The GPU begins each call
-    `launch_s` later than it begins a kernel.
+    The cache is then as `Case.cache` says. An empty pair of events reads `clock_s`, one around a spin of a single cycle
+    `spin_s`. The GPU begins each call `launch_s` later than it begins a kernel.
     """
 
     call: Callable[[], Any]
@@ -123,6 +123,7 @@ class Sampling:
     clock_s: float = 0.0
     spin_s: float = 0.0
     launch_s: float = 0.0
+    cache: str = "cold"
 
     def warm_up(self, share_s: float, into: Samples) -> tuple[float, float]:
         """Call until steady or out of time. Return `(seconds of a warm call, the host's seconds to enqueue it)`."""
@@ -137,7 +138,7 @@ class Sampling:
 
         def is_warm(walls: list[float], elapsed_s: float) -> bool:
             if not rates or elapsed_s - rates[-1][0] >= _LOOK_EVERY_S:
-                rates.append((elapsed_s, self.clock_hz()))
+                rates.append((elapsed_s, self.clock_hz() or 1.0))
             if len(walls) < LEAST_WARMUP_CALLS or elapsed_s < LEAST_WARMUP_S:
                 return False
             if elapsed_s >= LONGEST_WARMUP_S:
@@ -148,14 +149,16 @@ class Sampling:
         into.first_call_s, into.warmup_calls = walls[0], len(walls)
         return median(walls[1:][-sampler.STEADY_CALLS :]), min(hosts[1:])
 
-    def clock_hz(self) -> float:
-        """The GPU's present clock rate."""
+    def clock_hz(self) -> float | None:
+        """The GPU's present clock rate; None if the device cannot measure it."""
         rate = self._enqueue_clock()
         self.device.sync()
         return rate()
 
-    def _enqueue_clock(self) -> Callable[[], float]:
+    def _enqueue_clock(self) -> Callable[[], float | None]:
         """Enqueue a measurement of the clock rate. Its result is due once the GPU has reached it."""
+        if "spin" in self.device.lacks:
+            return lambda: None
         start = self.device.mark()
         self.device.spin(CLOCK_CYCLES)
         end = self.device.mark()
@@ -169,10 +172,12 @@ class Sampling:
         sample's last event is in the queue, the GPU must not have reached the event just after the hold. This is proof.
         It also shows that the queue was never full, since a full queue accepts nothing until the GPU continues.
 
-        `host_s` is an estimate of the host's seconds to enqueue a call. The cache is cold, and `clean` as in
-        `Device.flush_l2`.
+        `host_s` is an estimate of the host's seconds to enqueue a call. With `clean`, the cache is clean instead of
+        `cache`.
         """
         held, clock = Held(), self.clock
+        if "hold" in self.device.lacks:
+            return held
         largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
         begin = now = clock()
         while not held.enough or now - begin < budget_s:
@@ -182,7 +187,7 @@ class Sampling:
             held.taken += count
             held.gpu_s += gpu_s[: len(good)]
             held.host_s += good
-            held.clock_hz += [clock_hz] * len(good)
+            held.clock_hz += [] if clock_hz is None else [clock_hz] * len(good)
             held.most = max(held.most, len(good))
             if not good:
                 misses, count = misses + 1, 1
@@ -198,20 +203,22 @@ class Sampling:
             count = max(1, min(2 * count, largest, room))
         return held
 
-    def _batch(self, count: int, hold_s: float, clean: bool) -> tuple[list[float], float, list[float], float]:
+    def _batch(self, count: int, hold_s: float, clean: bool) -> tuple[list[float], float, list[float], float | None]:
         """Take one batch of `count` samples in a hold.
 
         Return `(GPU seconds of every sample, host seconds for the whole batch, host seconds of each held call, the
-        clock rate in Hz at the end of the batch)`.
+        clock rate in Hz at the end of the batch, if known)`.
         """
         call, device, clock, renew = self.call, self.device, self.clock, self.renew
         begin = clock()
         device.hold(hold_s)
         released = device.mark()
         pairs, host_s = [], []
+        if self._is_hot(clean) and "spin" in device.lacks:
+            call()  # what holds the queue then uses the cache
         for _ in range(count):
             renew()
-            device.flush_l2(clean)
+            self._flush(clean)
             start = device.mark()
             before = clock()
             call()
@@ -225,6 +232,14 @@ class Sampling:
         device.sync()
         return [self._between(start, end) for start, end in pairs], enqueuing_s, host_s, clock_hz()
 
+    def _is_hot(self, clean: bool = False) -> bool:
+        return self.cache == "hot" and not clean
+
+    def _flush(self, clean: bool = False) -> None:
+        """Enqueue what leaves the cache as a sample shall find it."""
+        if not self._is_hot(clean):
+            self.device.flush_l2(clean or self.cache == "clean")
+
     def _between(self, start: Any, end: Any, calls: int = 1) -> float:
         """The seconds of each of the `calls` between two events, at least `LEAST_CALL_S`."""
         seconds = (float(start.elapsed_time(end)) / 1e3 - self.clock_s) / calls - self.launch_s
@@ -236,14 +251,19 @@ class Sampling:
         A call takes the host `host_s` and the GPU about `gpu_s`. At most `most` calls fit into the queue at once. One
         sample is enough of a call that takes longer than the budget.
         """
+        if "hold" in self.device.lacks:
+            return None
+        again = 1 if "spin" in self.device.lacks else 0  # what holds the queue then uses the cache
         calls, begin = max(1, min(most, HOT_CALLS, int(budget_s / gpu_s))), self.clock()
         least = MIN_SAMPLES if gpu_s < budget_s else 1
         samples: list[float] = []
         misses = 0
         while misses < MISSES_ONCE_HELD and (len(samples) < least or self.clock() - begin < budget_s):
             self.call()  # it leaves a warm cache, and the spin does not use the cache
-            self.device.hold(min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + calls * host_s)))
+            self.device.hold(min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + (calls + again) * host_s)))
             released = self.device.mark()
+            for _ in range(again):
+                self.call()
             start = self.device.mark()
             for _ in range(calls):
                 self.call()
@@ -269,7 +289,7 @@ class Sampling:
         begin = clock()
         while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
             renew()
-            device.flush_l2()
+            self._flush()
             device.sync()
             idle = clock()
             device.mark()
@@ -299,14 +319,16 @@ class Sampling:
         return (clock() - begin) / count
 
     def under_load(self, seconds: float, warm_s: float) -> dict[str, float]:
-        """Read the gauge while calls run back to back for `seconds`. Return `energy_j` of a call, and `power_w`.
+        """Read the gauge while calls run back to back for `seconds`. Return `energy_j` of a call, `power_w` and more.
 
-        The power is that of the whole GPU, as a mean. Both are from its counter of energy, which is renewed every 0.1 s
+        `sustained_s` are the seconds per call in the second half, when power and heat have lowered the clock rate. The
+        power is that of the whole GPU, as a mean. Both are from its counter of energy, which is renewed every 0.1 s
         or so. Calls are therefore counted from one renewal to another. Without the counter, nothing is returned.
         """
         device, clock, gauge = self.device, self.clock, self.device.gauge
         renewals: list[tuple[int, float, float]] = []
         calls, last, part = 0, gauge.energy_j(), max(1, math.ceil(_LOAD_PART_S / warm_s))
+        half: tuple[int, float] | None = None
         device.sync()
         begin = now = clock()
         due_s = begin
@@ -318,14 +340,20 @@ class Sampling:
                 gauge.read()  # while the GPU works on the last calls, unless it waits for the host anyway
                 due_s += seconds / _LOAD_READINGS
             device.sync()
-            now, energy_j = clock(), gauge.energy_j()
+            now = clock()
+            if half is None and now - begin >= seconds / 2:
+                half = calls, now
+            energy_j = gauge.energy_j()
             if energy_j != last and energy_j is not None:
                 renewals.append((calls, now, energy_j))
             last = energy_j
+        at_s, found = clock(), dict[str, float]()
+        if half is not None and calls > half[0]:
+            found["sustained_s"] = rounded((at_s - half[1]) / (calls - half[0]))
         if len(renewals) < 2:
-            return {}
+            return found
         more, took_s, energy_j = (after - before for before, after in zip(renewals[0], renewals[-1], strict=True))
-        return {"energy_j": rounded(energy_j / more), "power_w": rounded(energy_j / took_s)}
+        return {**found, "energy_j": rounded(energy_j / more), "power_w": rounded(energy_j / took_s)}
 
 
 def _is_steady(rates: Sequence[tuple[float, float]]) -> bool:

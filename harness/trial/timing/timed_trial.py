@@ -14,8 +14,11 @@ from statistics import fmean, median
 from time import monotonic, perf_counter
 from typing import Any
 
-from harness.sweep_axes import Case
+import torch
+
+from harness.sweep_axes import Case, device_kind
 from harness.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
+from harness.trial.device import to_float64
 from harness.trial.environment import (
     affinity_mover,
     cpu_mhz,
@@ -25,11 +28,21 @@ from harness.trial.environment import (
     usage,
     warm_up,
 )
-from harness.trial.reuse_between_calls import LastCall, Renewal, check_call_times, check_last_call, take_last_call
+from harness.trial.layer_protocol import check_error, tolerance
+from harness.trial.reuse_between_calls import (
+    LastCall,
+    Renewal,
+    check_call_times,
+    check_last_call,
+    fill_tensors,
+    take_last_call,
+)
 from harness.trial.sandbox import send
 from harness.trial.timing import sampler
+from harness.trial.timing.device import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
-from harness.trial.workload import build
+from harness.trial.work_after_call import OtherThreads
+from harness.trial.workload import Unsupported, Workload, build
 
 # The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this
 # total duration precede a turn's first sample, unless a single call is so long that the effect is negligible.
@@ -94,13 +107,21 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
     Raises WrongResult if they did, and CompiledAgain if the layer was compiled again while it was timed.
     """
     began = monotonic()
+    others = OtherThreads() if check else None
     layer = _Layer(case, seed)
     may_compile = compiler_loaded()
     first_call_s = layer.settle()
     built = monotonic()
     made = compilations() if may_compile else 0
-    samples, extras = _on_gpu(layer, trial_s) if case.device == "cuda" else _on_cpu(layer, trial_s, first_call_s)
+    if case.device == "cpu":
+        samples, extras = _on_cpu(layer, trial_s, first_call_s)
+    else:
+        samples, extras = _on_gpu(case, layer, trial_s)
     samples.first_call_s = first_call_s
+    # A layer that changes its input would find another one in a further call.
+    watched = others is not None and not layer.renewal.restores
+    threads_after = others.running_after(layer.work.call) if others is not None and watched else None
+    prepare_s = layer.work.prepare_s
     last = layer.take_last_call(samples.calls_per_sample) if check else None
     if may_compile:
         _check_not_compiled_since(made)
@@ -111,6 +132,8 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
         **samples.during,
         **extras,
         **checked,
+        "threads_after": rounded(threads_after),
+        "prepare_s": rounded(prepare_s),
         "build_s": rounded(built - began),
         "compile_s": rounded(compile_s(first_call_s, median(samples.samples_s))),
     }
@@ -136,29 +159,69 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
     return samples, {"probe_s": median([*readings, *probe_readings()]), "cpu_mhz": cpu_mhz()}
 
 
-def _on_gpu(layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+def open_device(case: Case) -> Device:
+    """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
     # Imported here, because only a GPU needs it and NVML.
-    from harness.trial.timing.cuda import sample_cuda
-    from harness.trial.timing.cuda_device import TorchDevice
+    from harness.trial.timing import cuda_device, other_devices
 
-    device = TorchDevice()
+    known = {"cuda": cuda_device.TorchDevice, "xpu": other_devices.XpuDevice, "mps": other_devices.MpsDevice}
+    return known[device_kind(case.device)]()
+
+
+def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
+    """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
+
+    Raises WrongResult if the replay of a forward pass returns something else than the call. A layer that trains draws
+    its dropout anew, so that two calls may differ.
+    """
+    why = device.lacks.get("capture")
+    if why is None:
+        try:
+            replay = device.capture(work.call)
+        except Exception as error:  # whatever the call raises while it is captured: it has run before
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if why is not None:
+        raise Unsupported(f"the call cannot be captured as a graph ({why}): measure with launch=eager")
+    if work.gradient is None:
+        # The graph runs first: a layer that changes its input would otherwise see another one.
+        kept = [tensor.clone() for tensor in work.varying]
+        got = replay().clone()
+        fill_tensors(work.varying, kept)
+        limit = tolerance(getattr(torch, case.dtype), case.d_model)
+        check_error("the replay of its graph", got, to_float64(work.call()), limit)
+        fill_tensors(work.varying, kept)
+    return replay
+
+
+def missing_parts(case: Case) -> list[str]:
+    """A line for each part that the case's device lacks: the columns that stay empty, and why."""
+    return [] if case.device == "cpu" else missing(open_device(case).lacks)
+
+
+def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+    from harness.trial.timing.cuda import sample_cuda  # see above
+
+    device = open_device(case)
     readings = device.probe_readings()
     before = usage()
     # On a GPU each sample is one call anyway.
-    samples, extras = sample_cuda(layer.work.call, max(trial_s, _LEAST_ON_GPU_S), device, renew=layer.renewal)
+    call, is_graph = layer.work.call, case.launch == "graph"
+    if is_graph:
+        call = as_graph(device, layer.work, case)
+    samples, extras = sample_cuda(
+        call, max(trial_s, _LEAST_ON_GPU_S), device, renew=layer.renewal, cache=case.cache, is_graph=is_graph
+    )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
     readings += device.probe_readings()
-    return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), **extras}
+    return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), "gpu": device.name, **extras}
 
 
 def probe_of(case: Case | None) -> dict[str, Any]:
     """Time the reference workload of the case's device, or of the CPU without a case."""
     if case is None or case.device == "cpu":
         return {"probe_s": median(probe_readings())}
-    from harness.trial.timing.cuda_device import TorchDevice  # see above
-
-    return {"probe_s": median(TorchDevice().probe_readings())}
+    return {"probe_s": median(open_device(case).probe_readings())}
 
 
 def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
@@ -182,7 +245,10 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
     compiles = compilations() > 0
     stays = compiles or case.device != "cpu"
-    on_gpu = case.device == "cuda"
+    on_gpu = case.device != "cpu"
+    eager = layer.work.call
+    if case.launch == "graph":
+        layer.work.call = as_graph(open_device(case), layer.work, case)
     until = _steady_and_clocked_up(warm_up_s) if on_gpu else sampler.steady_or_after(warm_up_s)
     times, _ = warm_up(layer.work.call, layer.work.sync, until)
     per_call_s = max(min(times), sampler.LEAST_CALL_S)
@@ -203,6 +269,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
             layer.build_anew()
         _answer(answer, _turn(layer, calls, again, turn_s))
         turns += 1
+    if case.launch == "graph":
+        layer.work.call = eager  # a replay does not run the code that sets the gradients
     last = layer.take_last_call(calls)
     if compiles:
         _check_not_compiled_since(made)

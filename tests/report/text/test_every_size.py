@@ -49,3 +49,15 @@ def test_the_table_of_costs_is_sorted_by_the_time_that_it_shows() -> None:
     (answer,) = answers(panel_settings(lines), {}, [])
     last = {line.impl: line.time_s for line in answer.panel.lines if line.seq_len == 2048}
     assert [row[0] for row in answer.table.rows] == sorted(last, key=lambda impl: last[impl] or 0.0)
+
+
+def test_errors_have_tables_and_a_suspect_time_has_no_ratio() -> None:
+    lines = [replace(line, output_error=2e-7, error_ratio=1.25) for line in usual_lines()]
+    lines = [replace(line, suspect="too fast") if line.impl == "rnn.torch" else line for line in lines]
+    panel = panel_settings(lines)[0].panels[0]
+    tables = {table.title: table for table in tables_by_size(panel, panel.impls(), "forward")}
+    assert {cell for row in tables["Error, relative to float64 (RMS)"].rows for cell in row[1:]} == {"2.0e-07"}
+    assert {cell for row in tables["Error over that of the plain layer"].rows for cell in row[1:]} == {"1.25"}
+    ratios = {row[0]: row[1:] for row in tables["Time as a ratio to the fastest at the same n"].rows}
+    assert set(ratios.pop("rnn.torch")) == {"suspect"}
+    assert "1.00" in {cell for row in ratios.values() for cell in row}

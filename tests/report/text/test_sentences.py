@@ -1,10 +1,15 @@
 """The sentences of the report about the analysis."""
 
+from dataclasses import replace
+
 import pytest
 from report.found import FORWARD, some_findings
+from rows import usual_lines
 
 from harness.analysis.crossovers import Crossover
-from harness.report.text.costs import COST_TEXTS, possible_crossings
+from harness.report.figure_panels import panel_settings
+from harness.report.text.cautions import report_cautions
+from harness.report.text.costs import COST_TEXTS, answers, possible_crossings
 
 FOUND = some_findings([])
 
@@ -38,3 +43,24 @@ def test_sure_crossings_come_before_undecided_ones_and_by_n() -> None:
 )
 def test_a_cost_has_its_unit(metric: str, value: float, text: str) -> None:
     assert COST_TEXTS[metric](value) == text
+
+
+def test_a_suspect_case_has_no_rank_and_its_reason_is_told() -> None:
+    fastest = answers(panel_settings(usual_lines()), {}, [])[0].fastest.split(": ")[1].split(".")[0]
+    lines = [replace(line, suspect="too fast") if line.impl.startswith(fastest) else line for line in usual_lines()]
+    (answer, *_) = answers(panel_settings(lines), {}, [])
+    assert fastest not in answer.fastest
+    assert str(answer.table.rows[-1][0]).startswith(fastest)
+    assert str(answer.table.rows[-1][3]) == "suspect"
+    assert any(text.startswith("suspect, without a rank: ") and "too fast" in text for text in report_cautions(lines))
+
+
+def test_a_layer_that_prepares_pays_off_after_some_calls() -> None:
+    line = max(usual_lines(), key=lambda line: line.seq_len)
+    fast, slow = replace(line, impl="fast", time_s=1e-3, prepare_s=25e-3), replace(line, impl="slow", time_s=3e-3)
+    (text,) = report_cautions([fast, slow])
+    assert text.startswith("prepare: fast ")
+    assert text.endswith("25.0 ms outside its calls. Beside slow, that pays off after 13 calls.")
+    (text,) = report_cautions([fast, replace(slow, time_s=0.5e-3)])
+    assert text.endswith("outside its calls.")
+    assert report_cautions([replace(fast, prepare_s=1e-6), slow]) == []

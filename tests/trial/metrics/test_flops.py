@@ -73,6 +73,7 @@ def test_layers_of_torch_do_the_work_that_their_formulas_say(
         (torch.nn.functional.conv1d, [(1, 2, 10), (4, 2, 3)], 2 * 8 * 4 * 2 * 3),
         (torch.tanh, [(100,)], 0),
         (torch.sum, [(100,)], 0),
+        (torch.nn.functional.normalize, [(3, 100)], 0),
     ],
 )
 def test_a_multiply_add_is_two_and_elementwise_work_is_not_counted(call: Any, shapes: list, flops: int) -> None:

@@ -35,10 +35,12 @@ function redraw() {
   draw("chart-memory", curvesFigure(panel, panel.memory, data.looks, shown));
   draw("chart-depth", curvesFigure(panel, panel.depth, data.looks, shown, [1]));
   draw("chart-speedup", timed.length > 1 ? speedupFigure(panel, data.looks, shown, chosen.baseline) : null);
+  draw("chart-accuracy", accuracyFigure(panel, data.looks, shown));
   draw("chart-roofline", rooflineFigure(panel, data.looks, shown));
   draw("chart-crossovers", crossoversFigure(panel, data.looks, shown, chosen.metric));
   document.getElementById("undecided").textContent = undecidedPairs(panel, shown, chosen.metric);
   document.getElementById("chart-crossovers").hidden = !panel.crossovers;
+  document.getElementById("chart-accuracy").hidden = !panel.accuracy;
 }
 
 function start() {

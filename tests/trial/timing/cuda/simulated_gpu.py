@@ -1,25 +1,23 @@
-"""A simulated GPU with known costs, and the few functions of torch by which `TorchDevice` uses it.
+"""A simulated GPU with known costs.
 
     gpu = SimGpu(...)                     the hardware, its driver and the host that feeds it
     call = gpu.layer(kernels=3, ...)      a call, which knows its true costs: `hot_s`, `cold_s`, `clean_s`
     device = gpu.device(monkeypatch)      the harness's own TorchDevice on this GPU
 
+Two stand-ins for torch use it: `few_functions.py` for quick tests of the sampler, and `simulated_cuda` for whole
+commands. So this module imports neither torch nor the harness.
+
 Time is computed when work is enqueued: each stream is executed in order, so the begin of a kernel is known then. All
 times are in seconds, and nothing is random without a seed.
 """
 
-import contextlib
 import math
 import random
+from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
-
-from harness.trial.timing import cuda_device
 
 # A newly read byte evicts this many bytes of others: the two hashed halves of a cache do not fill evenly.
 EVICTED = 0.6
@@ -59,30 +57,38 @@ class SimClock:
 class SimL2:
     """The L2 cache: how many bytes of each array it holds, and how many of them are dirty."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.held: dict[str, float] = {}
-        self.dirty: dict[str, float] = {}
+    def __init__(self, size: int, evicted: float = EVICTED) -> None:
+        self.size, self.evicted = size, evicted
+        # Of each array: the bytes held and the dirty ones, as they were when the logarithm of what survived was this.
+        self._held: dict[str, tuple[float, float, float]] = {}
+        self._survived, self._dirty = 0.0, 0.0
 
     def traffic(self, array: str, nbytes: int, write: bool) -> float:
         """The bytes that cross to and from memory when the array is read or overwritten."""
-        misses = nbytes - min(self.held.get(array, 0.0), nbytes) if nbytes <= self.size else nbytes
-        surviving = max(0.0, 1 - EVICTED * misses / self.size)
-        written_back = 0.0
-        for other in self.held:
-            if other != array:
-                written_back += (1 - surviving) * self.dirty[other]
-                self.held[other] *= surviving
-                self.dirty[other] *= surviving
-        self.held[array] = min(nbytes, self.size)
+        held, dirty, since = self._held.get(array, (0.0, 0.0, self._survived))
+        share = math.exp(self._survived - since)
+        held, dirty = share * held, share * dirty
+        misses = nbytes - min(held, nbytes) if nbytes <= self.size else nbytes
+        surviving = max(0.0, 1 - self.evicted * misses / self.size)
+        others = max(0.0, self._dirty - dirty)
+        if surviving:
+            self._survived += math.log(surviving)
+        else:
+            self._held.clear()
+        held = min(nbytes, self.size)
+        dirty = held if write else dirty * (nbytes <= self.size)
+        self._held[array] = held, dirty, self._survived
+        self._dirty = surviving * others + dirty
         streamed = max(0, nbytes - self.size) if write else 0
-        self.dirty[array] = self.held[array] if write else self.dirty.get(array, 0.0) * (nbytes <= self.size)
-        return written_back + streamed + (0.0 if write else misses)
+        return (1 - surviving) * others + streamed + (0.0 if write else misses)
 
 
 @dataclass
 class Kernel:
-    """A kernel: cycles of arithmetic, then what it reads and overwrites. A first launch may need a workspace."""
+    """A kernel: cycles of arithmetic, then what it reads and overwrites. A first launch may need a workspace.
+
+    If it `overlaps` both, the longer of the two counts. It takes `longer` times as long as all this.
+    """
 
     name: str
     cycles: float
@@ -90,6 +96,8 @@ class Kernel:
     writes: dict[str, int] = field(default_factory=dict)
     kind: str = "kernel"
     workspace_bytes: int = 0
+    overlaps: bool = False
+    longer: float = 1.0
 
 
 @dataclass
@@ -207,6 +215,7 @@ class SimGpu:
         seed: int = 0,
         l2_bytes: int = 2**20,
         bytes_per_s: float = 1e12,
+        evicted: float = EVICTED,
         clock: SimClock | None = None,
         neighbours: tuple[tuple[float, float], ...] = (),
     ) -> None:
@@ -215,7 +224,7 @@ class SimGpu:
         self.event_make_s, self.spare_events = event_make_s, 0
         self.gap_s, self.graph_gap_s, self.graph_launch_s, self.lazy_s = gap_s, graph_gap_s, graph_launch_s, lazy_s
         self.jitter, self.stall_s, self.drift, self.draw = jitter, stall_s, drift, random.Random(seed)
-        self.l2, self.bytes_per_s = SimL2(l2_bytes), bytes_per_s
+        self.l2, self.bytes_per_s = SimL2(l2_bytes, evicted), bytes_per_s
         self.clock, self.neighbours = clock or SimClock(), neighbours
         self.now, self.stream = 0.0, 0
         self.idle_at: dict[int, float] = {0: 0.0}
@@ -226,7 +235,7 @@ class SimGpu:
         self.recording: list[Kernel] | None = None
         self._queue: deque[float] = deque()
         self._loaded: set[str] = set()
-        self._joules: list[tuple[float, float]] = [(0.0, 0.0)]
+        self._ends, self._joules = [0.0], [0.0]
         self.gauge = SimGauge(self)
 
     def time(self) -> float:
@@ -286,10 +295,12 @@ class SimGpu:
             self.reserved_bytes += nbytes
 
     def _lasts(self, kernel: Kernel, begin: float, gap_s: float | None = None) -> float:
-        seconds = (self.gap_s if gap_s is None else gap_s) + kernel.cycles / self.clock.at(begin)
+        computing_s = kernel.cycles / self.clock.at(begin)
         crossing = sum(self.l2.traffic(array, size, False) for array, size in kernel.reads.items())
         crossing += sum(self.l2.traffic(array, size, True) for array, size in kernel.writes.items())
-        seconds += crossing / self.bytes_per_s
+        crossing_s = crossing / self.bytes_per_s
+        seconds = max(computing_s, crossing_s) if kernel.overlaps else computing_s + crossing_s
+        seconds = (self.gap_s if gap_s is None else gap_s) + kernel.longer * seconds
         if kernel.kind == "kernel":
             self.clock.worked(begin + seconds)
         return seconds
@@ -319,16 +330,20 @@ class SimGpu:
 
     def joules(self, at_s: float) -> float:
         """The energy used until then."""
-        for (since, before), (until, after) in zip(reversed(self._joules[:-1]), reversed(self._joules), strict=False):
-            if at_s >= since:
-                return before + (after - before) * min(1.0, (at_s - since) / max(until - since, 1e-12))
-        return 0.0
+        after = min(bisect(self._ends, at_s), len(self._ends) - 1)
+        since, until = self._ends[max(0, after - 1)], self._ends[after]
+        share = min(1.0, max(0.0, at_s - since) / max(until - since, 1e-12))
+        before_j = self._joules[max(0, after - 1)]
+        return before_j + share * (self._joules[after] - before_j)
 
     def _count_energy(self, begin: float, end: float, kind: str) -> None:
-        last_s, energy = self._joules[-1]
+        last_s = self._ends[-1]
         if begin > last_s:
-            self._joules.append((begin, energy := energy + WATTS["idle"] * (begin - last_s)))
-        self._joules.append((end, energy + WATTS.get(kind, 0.0) * (end - max(begin, min(last_s, end)))))
+            self._ends.append(begin)
+            self._joules.append(self._joules[-1] + WATTS["idle"] * (begin - last_s))
+        if end > last_s:  # streams that work at the same time count once
+            self._ends.append(end)
+            self._joules.append(self._joules[-1] + WATTS.get(kind, 0.0) * (end - max(begin, last_s)))
 
     def layer(
         self,
@@ -350,94 +365,10 @@ class SimGpu:
 
         hot_s = kernels * (kernel_s + self.gap_s)
         read_s = reads_bytes / self.bytes_per_s
-        return SimCall(call, hot_s, hot_s + (1 + EVICTED) * read_s, hot_s + read_s)
+        return SimCall(call, hot_s, hot_s + (1 + self.l2.evicted) * read_s, hot_s + read_s)
 
-    def device(self, patch: pytest.MonkeyPatch) -> cuda_device.TorchDevice:
-        """The harness's device on this GPU."""
-        patch.setattr(cuda_device, "torch", simulated_torch(self))
-        patch.setattr(cuda_device, "NvmlGauge", lambda where: self.gauge)
-        patch.setattr(cuda_device, "addresses", lambda properties: [])
-        return cuda_device.TorchDevice()
+    def device(self, patch: Any) -> Any:
+        """The harness's device on this GPU, while pytest's `patch` lasts."""
+        from trial.timing.cuda.few_functions import device_on  # it imports torch
 
-
-class SimTensor:
-    """An array of so many numbers on the GPU, in four bytes each."""
-
-    def __init__(self, gpu: SimGpu, name: str, numbers: int) -> None:
-        self.gpu, self.name, self.numbers = gpu, name, numbers
-
-    def numel(self) -> int:
-        return self.numbers
-
-    def __getitem__(self, part: slice) -> "SimTensor":
-        whole = range(self.numbers)[part]
-        return SimTensor(self.gpu, f"{self.name} from {whole.start}", len(whole))
-
-    def copy_(self, source: "SimTensor") -> None:
-        self.gpu.launch(Kernel("copy", 0.0, {source.name: 4 * source.numbers}, {self.name: 4 * self.numbers}))
-
-    def zero_(self) -> None:
-        nbytes = 4 * self.numbers
-        self.gpu.launch(Kernel("fill", 1e-6 * self.gpu.clock.boost_hz, {}, {self.name: nbytes}, "flush"))
-
-
-def simulated_torch(gpu: SimGpu) -> Any:
-    """The part of torch that `TorchDevice` uses for its samples, on this GPU."""
-
-    def zeros(*shape: Any, device: str) -> SimTensor:
-        assert device == "cuda"
-        gpu.allocate(1)
-        return SimTensor(gpu, f"array {gpu.reserved_bytes}", shape[0] if shape and isinstance(shape[0], int) else 1)
-
-    def mm(factor: SimTensor, other: SimTensor, out: SimTensor) -> None:
-        gpu.launch(Kernel("product", 25e-6 * gpu.clock.boost_hz))
-
-    def total(tensor: SimTensor, dim: int, out: SimTensor) -> None:
-        gpu.launch(Kernel("sum", 1e-6 * gpu.clock.boost_hz, {tensor.name: 4 * tensor.numbers}, {}, "flush"))
-
-    def sleep(cycles: int) -> None:
-        gpu.holds.append(cycles / gpu.clock.boost_hz)
-        gpu.launch(Kernel("spin", cycles, kind="spin"))
-
-    class Graph:
-        def __init__(self) -> None:
-            self.kernels: list[Kernel] = []
-
-        def replay(self) -> None:
-            gpu.replay(self.kernels)
-
-    @contextlib.contextmanager
-    def on_stream(stream: Any) -> Iterator[None]:
-        before, gpu.stream = gpu.stream, stream.number
-        yield
-        gpu.stream = before  # not after an exception: torch forgets it if a capture fails
-
-    @contextlib.contextmanager
-    def capture(graph: Graph, stream: Any) -> Iterator[None]:
-        with on_stream(stream):
-            gpu.recording = graph.kernels
-            try:
-                yield
-            finally:
-                gpu.recording = None
-
-    def stream(number: int) -> Any:
-        return SimpleNamespace(number=number, wait_stream=lambda other: gpu.sync())
-
-    cuda = SimpleNamespace(
-        Event=lambda enable_timing=False: SimEvent(gpu, enable_timing),
-        _sleep=sleep,
-        synchronize=gpu.sync,
-        current_device=lambda: 0,
-        get_device_properties=lambda device: SimpleNamespace(L2_cache_size=gpu.l2.size),
-        CUDAGraph=Graph,
-        Stream=lambda: stream(1),
-        current_stream=lambda: stream(gpu.stream),
-        is_bf16_supported=lambda: True,
-        set_stream=lambda chosen: setattr(gpu, "stream", chosen.number),
-        stream=on_stream,
-        graph=capture,
-    )
-    arrays = {"ones": lambda *shape, dtype, device: zeros(shape[0], device=device), "empty_like": lambda like: like}
-    dtypes = {"bfloat16": "bfloat16", "float16": "float16"}
-    return SimpleNamespace(cuda=cuda, zeros=zeros, sum=total, mm=mm, no_grad=contextlib.nullcontext, **arrays, **dtypes)
+        return device_on(self, patch)

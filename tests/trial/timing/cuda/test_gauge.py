@@ -18,6 +18,7 @@ FACTS = {
     "temperature_c",
     "throttle_reasons",
     "gpu_processes",
+    "gpu_disturbed",
     "nvml_note",
 }
 
@@ -82,6 +83,7 @@ def test_all_is_told_in_the_units_that_the_names_say() -> None:
         "temperature_c": 60,
         "throttle_reasons": [],
         "gpu_processes": 0,
+        "gpu_disturbed": False,
         "nvml_note": None,
     }
 
@@ -160,3 +162,25 @@ def test_the_real_bindings_have_every_name_that_is_asked_for() -> None:
     import pynvml
 
     assert all(hasattr(pynvml, name) for name in vars(library()))
+
+
+@pytest.mark.parametrize(
+    ("bits", "computing", "disturbed"),
+    [
+        (0x1, 1, False),  # idle, and this process alone
+        (0x4 | 0x2, 1, False),  # its usual power, and a clock rate that the user has chosen
+        (0x20, 1, True),  # too hot
+        (0x80, 1, True),  # power brake
+        (0x4, 2, True),  # somebody else computes here
+    ],
+)
+def test_heat_a_fault_or_another_process_disturbs_a_trial_and_its_usual_power_does_not(
+    bits: int, computing: int, disturbed: bool
+) -> None:
+    processes = [SimpleNamespace(pid=pid) for pid in range(computing)]
+    seen = facts(
+        nvmlDeviceGetCurrentClocksEventReasons=lambda handle: bits,
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: processes,
+        nvmlDeviceGetGraphicsRunningProcesses=lambda handle: [SimpleNamespace(pid=99)],
+    )
+    assert seen["gpu_disturbed"] is disturbed

@@ -299,6 +299,13 @@ def test_a_gpus_reference_workload_tells_a_lowered_clock_rate_and_a_neighbour(mo
     assert not is_quiet(probe_s(neighbours=shared), quiet_s)
 
 
+def test_a_call_under_load_takes_longer_once_power_has_lowered_the_clock_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu(clock=SimClock(sustained_hz=0.75e9))
+    call = gpu.layer(10, 100e-6)
+    _, extras = sampled(gpu, call, monkeypatch)
+    assert extras["sustained_s"] == pytest.approx(call.hot_s / 0.75, rel=0.02)
+
+
 def test_the_simulation_knows_the_cost_of_what_it_times() -> None:
     gpu = SimGpu(gap_s=1e-6)
     call = gpu.layer(4, 9e-6)

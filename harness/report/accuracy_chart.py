@@ -1,0 +1,84 @@
+"""What the picture of accuracy shows: the error of each layer against its time, and the Pareto front at the largest n.
+
+The front joins the layers of which no other one is both faster and more accurate.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness import formatting
+from harness.report.document import grouped
+from harness.report.figure_panels import Panel, decimal_axis, seconds_axis
+from harness.results.columns import CaseResult
+
+# An error of 0 has no place on a logarithmic axis: it is drawn at this share of the least other one.
+_BELOW_LEAST = 0.3
+
+
+def error_of(line: CaseResult) -> float | None:
+    """The error that the picture shows: of the gradients, if the case has a backward pass, and of the output if not."""
+    return line.output_error if line.gradient_error is None else max(line.gradient_error, line.output_error or 0.0)
+
+
+def accuracy_chart(panel: Panel) -> dict[str, Any] | None:
+    """`{"x", "y", "n", "curves": [{impl, n, x, y, lo, hi, text}], "front": {"x", "y"}}`; None if fewer than two layers.
+
+    A curve has the time of each case as `x`, with its interval, and the error as `y`. The front is a staircase of the
+    layers at `n`, the largest n at which two layers have both. Suspect times are left out.
+    """
+    known = [line for line in panel.lines if line.time_s and not line.suspect and error_of(line) is not None]
+    at_n = [lines for _, lines in sorted(grouped(known, lambda line: line.seq_len).items()) if len(lines) > 1]
+    if not at_n:
+        return None
+    least = min((error for line in known if (error := error_of(line))), default=1e-16)
+    curves = [_curve(impl, own, _BELOW_LEAST * least) for impl, own in grouped(known, lambda line: line.impl).items()]
+    largest = at_n[-1][0].seq_len
+    y = decimal_axis([error for curve in curves for error in curve["y"]], "{:.0e}".format, room=2.0)
+    ends = {curve["impl"]: at for curve in curves for at in zip(curve["n"], curve["x"], curve["y"], strict=True)}
+    at_largest = [(time_s, error) for n, time_s, error in ends.values() if n == largest]
+    return {
+        "x": seconds_axis([time_s for curve in curves for time_s in curve["x"]]),
+        "y": y,
+        "n": largest,
+        "curves": curves,
+        "front": _staircase(pareto_front(at_largest), y["range"][1]),
+    }
+
+
+def pareto_front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points `(time, error)` of which no other is at most as large in both, by time."""
+    front: list[tuple[float, float]] = []
+    for point in sorted(points):
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
+
+
+def _staircase(front: Sequence[tuple[float, float]], highest: float) -> dict[str, list[float]]:
+    """The border of what is reached: down from the `highest` error at each point, then right to the next point."""
+    x: list[float] = []
+    y: list[float] = []
+    for time_s, error in front:
+        x += [time_s, time_s]
+        y += [y[-1] if y else highest, error]
+    return {"x": x, "y": y}
+
+
+def _curve(impl: str, lines: Iterable[CaseResult], no_error: float) -> dict[str, Any]:
+    own = sorted(lines, key=lambda line: line.seq_len)
+    return {
+        "impl": impl,
+        "n": [line.seq_len for line in own],
+        "x": [line.time_s for line in own],
+        "y": [error_of(line) or no_error for line in own],
+        "lo": [line.time_lo_s for line in own],
+        "hi": [line.time_hi_s for line in own],
+        "text": [_text(line) for line in own],
+    }
+
+
+def _text(line: CaseResult) -> str:
+    """`n = 2048: 36.8 ms, error 2.4e-07 of the RMS, 0.83 of the plain layer's (64 rows, AttentionReference)`."""
+    ratio = "" if line.error_ratio is None else f", {formatting.three(line.error_ratio)} times the plain layer's"
+    time = formatting.seconds(line.time_s or 0.0)
+    return f"n = {line.seq_len}: {time}, error {error_of(line) or 0.0:.1e} of the RMS{ratio} ({line.accuracy_by})"

@@ -1,0 +1,363 @@
+"""Measure the errors of a layer at the size that is timed, beside those of the plain layer in the same dtype.
+
+The plain layer is the layer's reference in the dtype of the case. Both are compared with the reference in float64, in
+the cheapest way that the reference allows:
+
+1. The outputs of 64 query rows, if its `forward` takes `rows`: the references of attention do.
+2. All outputs, if the reference needs few enough operations and FLOPs: about half a second on two cores.
+3. The outputs of as many first tokens, if no token sees a later one.
+
+A random row stands for each 64th of the sequence, and the last row is always among them. Gradients are those of a loss
+over the same outputs, so they cost no more. Counts decide, and no clock: the errors repeat exactly on one machine.
+"""
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.sweep_axes import Case
+from harness.trial import layer_protocol, verify, workload
+from harness.trial.device import to_float64
+from harness.trial.layer_inputs import Input
+from harness.trial.layer_protocol import WrongResult, check_finite
+from harness.trial.sandbox import is_out_of_memory
+from harness.trial.workload import Workload
+
+_ROWS = 64
+# The most operations and FLOPs of a reference. It is not counted for so few tokens, which verification computes too.
+_MOST_OPS, _MOST_FLOPS, _FEW = 200_000, 2e10, 256
+# Lengths at which the operations of a reference are counted.
+_COUNTED = (16, 32)
+# A reference that takes longer is given up, whatever its counts promised.
+_MOST_S = 10.0
+# An error at the timed size is incorrect beyond this, beyond 32 times the plain layer's, and beyond what is tolerated
+# of a small case. A scan in log space loses two digits more than the plain recurrence. Wrong numbers in one row of 64
+# are an error of an eighth.
+_WRONG, _TIMES_PLAIN = 1e-3, 32
+NAMES = ("output_error", "output_error_max", "gradient_error", "gradient_error_max", "error_ratio", "accuracy_by")
+
+
+class TooSlow(Exception):
+    """Raised if a reference takes longer than it may, or would."""
+
+
+class _Operations(TorchDispatchMode):
+    """Counts the operations that torch dispatches."""
+
+    number = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.number += 1
+        return function(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The outputs that are compared: those in `rows`, those of the first tokens, or all. `name` says which."""
+
+    name: str
+    rows: Tensor | None = None
+    first: int | None = None
+
+    def of(self, y: Tensor) -> Tensor:
+        """These outputs among all."""
+        return y[:, self.rows] if self.rows is not None else y[:, : self.first]
+
+    def alone(self, gradient: Tensor) -> Tensor:
+        """The gradient of all outputs for a loss over these alone."""
+        kept = torch.zeros_like(gradient)
+        if self.rows is not None:
+            kept[:, self.rows] = gradient[:, self.rows]
+        else:
+            kept[:, : self.first] = gradient[:, : self.first]
+        return kept
+
+
+_All = _Part("all tokens")
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The outputs and gradients of one module, and how the gradients are named."""
+
+    y: Tensor
+    gradients: dict[str, Tensor | None]
+
+
+def measure_accuracy(
+    work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]
+) -> dict[str, Any]:
+    """The errors of one call of the case, by the names of their columns. None where unknown; `unknown` then says why.
+
+    `y` is the output of an earlier call on the same input, to save another one, and `flops` are those of the call. Both
+    may be unknown. Raises WrongResult if the outputs or gradients are so far off that
+    rounding cannot explain it.
+    """
+    nothing: dict[str, Any] = dict.fromkeys(NAMES)
+    try:
+        return nothing | _measured(work, case, seed, y, flops)
+    except WrongResult:
+        raise
+    except TooSlow:
+        why = "the float64 reference is too slow at this size"
+    except Exception as error:  # the layer has run before, so only its reference fails
+        line = " ".join(str(error).split())[:200]
+        why = "out of memory" if is_out_of_memory(error) else f"the reference fails: {type(error).__name__}: {line}"
+    finally:
+        work.forget()
+    unknown.append(f"output_error: {why}")
+    return nothing
+
+
+def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None) -> dict[str, Any]:
+    reference, against = verify.reference_of(case, work.layer)
+    given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input
+    inputs = [to_float64(tensor) for tensor in given]
+    # A loop over time has small operations, on which several threads would only wait for each other.
+    is_loop = against != verify.ITSELF and not layer_protocol.accepts(type(reference), "rows")
+    threads = 1 if is_loop else torch.get_num_threads()
+    with _at_most(_MOST_S, threads):
+        # The layer itself has run at this size before, so it is neither too slow nor too large.
+        part = _part(case, work, reference, inputs, flops, is_affordable=against == verify.ITSELF)
+        wanted = _side(reference, case, seed, inputs, part, work.gradient)
+    torch.manual_seed(seed)
+    drawn = torch.get_rng_state()
+    own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
+    if part.first is not None and not torch.equal(drawn, torch.get_rng_state()):
+        raise TooSlow  # it draws random numbers, and other ones for fewer tokens
+    real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
+    real = None if real is None else part.of(real)
+    check_finite(own.y, real, case.seq_len)
+    errors = _errors(own, wanted, real)
+    beside, of_plain = errors, None
+    if against != verify.ITSELF and case.dtype != "float64":
+        few = part.rows is None and case.seq_len > _FEW and _sees_no_later(work, case)
+        if is_loop and work.gradient is None and few:
+            # A loop takes much longer than the layer, so a part of it must do for the comparison.
+            part_of_plain = _Part("", first=_FEW)
+            own, wanted = (_Side(part_of_plain.of(side.y), {}) for side in (own, wanted))
+            beside = _errors(own, wanted, None)
+        else:
+            part_of_plain = part
+        with _at_most(_MOST_S, threads):
+            plain = _plain(reference, case, seed, given, part_of_plain, work.gradient)
+        of_plain = _errors(plain, wanted, real) if plain else None
+    _judge(errors, of_plain, verify.limits(case, work.layer, against != verify.ITSELF), case.seq_len, part)
+    ratios = [
+        own_part / plain_part
+        for own_part, plain_part in zip(beside[::2], (of_plain or ())[::2], strict=False)
+        if plain_part
+    ]
+    return {
+        **dict(zip(NAMES, errors, strict=False)),
+        "error_ratio": max(ratios, default=None),
+        "accuracy_by": f"{part.name}, {against}",
+    }
+
+
+def _part(
+    case: Case, work: Workload, reference: nn.Module, inputs: list[Tensor], flops: int | None, is_affordable: bool
+) -> _Part:
+    """Which outputs to compare. Raises TooSlow if all of them are too many, and there is no cheaper way."""
+    n = case.seq_len
+    if layer_protocol.is_function(work.layer):
+        if not is_affordable and (flops or 0) > _MOST_FLOPS:
+            raise TooSlow
+        return _All
+    decodes = case.mode == "decode"
+    by_rows = layer_protocol.accepts(type(reference), "rows")
+    if not by_rows and not is_affordable and n > _FEW:
+        first = _affordable(case, reference, inputs, None if decodes else flops)
+        if first < n:
+            if not first or not _sees_no_later(work, case):
+                raise TooSlow
+            return _Part(f"first {first} tokens", first=first)
+    if decodes:
+        return _Part("last token", rows=torch.tensor([n - 1], device=case.device))
+    if not by_rows or n <= _ROWS:
+        return _All
+    ends = torch.arange(_ROWS + 1) * n // _ROWS
+    draws = torch.rand(_ROWS, generator=torch.Generator().manual_seed(n))
+    rows = ends[:-1] + (draws * (ends[1:] - ends[:-1])).long()
+    rows[-1] = n - 1
+    return _Part(f"{_ROWS} rows", rows=rows.to(case.device))
+
+
+def _sees_no_later(work: Workload, case: Case) -> bool:
+    """Whether the first tokens can be computed without the others."""
+    is_causal = layer_protocol.is_causal(work.layer) or case.mask == "causal"
+    is_layer = not layer_protocol.is_function(work.layer)
+    return is_layer and is_causal and case.mode != "decode" and case.mask != "padding" and work.source is None
+
+
+def _affordable(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:
+    """How many tokens the reference may compute: a power of two, or n.
+
+    Its operations are counted at two small lengths. Its FLOPs are taken for those of the layer.
+    """
+    n, passes = case.seq_len, 1 if case.mode in ("forward", "decode") else 3
+    counts = []
+    for length in _COUNTED:
+        small = replace(case, seq_len=length, mode="forward", mask="none" if case.mask == "none" else "causal")
+        # A reference may not take so few tokens. Its operations then do not count.
+        with suppress(Exception), _Operations() as counter, torch.no_grad():
+            verify.expected_output(reference, small, [inputs[0][:, :length], *inputs[1:]])
+            counts.append(counter.number)
+    ops_a_token = (counts[1] - counts[0]) / (_COUNTED[1] - _COUNTED[0]) if len(counts) == len(_COUNTED) else 0.0
+    flops_a_token = (flops or 0) / n
+    most = min(_MOST_OPS / max(passes * ops_a_token, 1.0), _MOST_FLOPS / max(flops_a_token, 1.0))
+    return n if n <= most else 2 ** int(math.log2(most)) if most >= 1 else 0
+
+
+def _own(work: Workload, case: Case, seed: int, part: _Part) -> _Side:
+    """The layer's outputs and gradients. In `decode`, these are of the timed call."""
+    torch.manual_seed(seed)
+    if case.mode == "decode" and not layer_protocol.is_function(work.layer):
+        return _Side(work.call()[:, None].detach().clone(), {})
+    if work.gradient is None:
+        return _Side(part.of(work.forward()).detach().clone(), {})
+    work.forget()
+    y = work.forward()
+    y.backward(part.alone(work.gradient))
+    return _Side(part.of(y).detach().clone(), _gradients(work.layer, work.described, work.inputs))
+
+
+def _gradients(layer: nn.Module, described: Sequence[Input], inputs: Sequence[Tensor]) -> dict[str, Tensor | None]:
+    named = [(one.name, tensor) for one, tensor in zip(described, inputs, strict=True) if one.grad]
+    leaves = [*named, *layer.named_parameters()]
+    return {name: None if leaf.grad is None else leaf.grad.detach().clone() for name, leaf in leaves}
+
+
+def _side(
+    module: nn.Module, case: Case, seed: int, inputs: Sequence[Tensor], part: _Part, gradient: Tensor | None
+) -> _Side:
+    """The same outputs and gradients of the reference, or of the plain layer, for inputs in its dtype."""
+    described = layer_protocol.inputs_of(module, case)
+    leaves = [
+        tensor.detach().clone().requires_grad_(gradient is not None and one.grad)
+        for tensor, one in zip(inputs, described, strict=True)
+    ]
+    torch.manual_seed(seed)  # the same random numbers as the layer, as for dropout
+    with torch.set_grad_enabled(gradient is not None):
+        y = _outputs(module, case, leaves, part)
+    if gradient is None:
+        return _Side(y, {})
+    module.zero_grad()
+    y.backward(part.of(gradient).to(y.dtype))
+    return _Side(y.detach(), _gradients(module, described, leaves))
+
+
+def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -> Tensor:
+    if layer_protocol.is_function(module):
+        return verify.expected_output(module, case, inputs)
+    if case.mode == "decode":  # no token sees a later one, and all see the whole source
+        case = replace(case, mode="forward", mask="causal")
+    if part.first is not None:
+        return verify.expected_output(module, replace(case, seq_len=part.first), [part.of(inputs[0])])
+    if part.rows is None or not layer_protocol.accepts(type(module), "rows"):
+        return part.of(verify.expected_output(module, case, inputs))
+    source = inputs[1] if len(inputs) > 1 else None
+    if case.mask == "causal" and source is None and not layer_protocol.is_causal(module):
+        place = torch.arange(case.seq_len, device=case.device)
+        keywords: dict[str, Any] = {"attn_mask": (place <= part.rows[:, None])[None, None]}  # without n × n pairs
+    else:
+        keywords = workload.forward_keywords(module, case, source)
+    y: Tensor = module(inputs[0], **keywords, rows=part.rows)
+    return y
+
+
+def _plain(
+    reference: nn.Module, case: Case, seed: int, inputs: Sequence[Tensor], part: _Part, gradient: Tensor | None
+) -> _Side | None:
+    """The outputs and gradients of the reference in the dtype of the case; None if it cannot compute in it in time."""
+    try:
+        module = deepcopy(reference).to(getattr(torch, case.dtype))
+        return _side(module, case, seed, inputs, part, gradient)
+    except TooSlow:
+        return None
+    except Exception as error:
+        if is_out_of_memory(error) or isinstance(error, RuntimeError):  # a kernel is missing in half precision
+            return None
+        raise
+
+
+def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
+    """RMS and largest error of the outputs, then of the gradients if there are any: of the worst of them."""
+    pair = got.y, want.y
+    if real is not None:
+        pair = torch.where(real, got.y, 0), torch.where(real, want.y, 0)
+    found = list(_error(*pair, 0.0, 0.0))
+    pairs = {name: (got.gradients[name], one) for name, one in want.gradients.items() if one is not None}
+    if pairs:
+        largest = layer_protocol.largest_norm(one for _, one in pairs.values())
+        rounding = 32 * torch.finfo(got.y.dtype).eps
+        errors = [_error(one, other, largest, rounding) for one, other in pairs.values() if one is not None]
+        if len(errors) < len(pairs):
+            lacking = next(name for name, (one, _) in pairs.items() if one is None)
+            raise WrongResult(f"no gradient reaches {lacking}")
+        found += [max(column) for column in zip(*errors, strict=True)]
+    return found
+
+
+def _error(got: Tensor, want: Tensor, largest: float, rounding: float) -> tuple[float, float]:
+    """The RMS and the largest error, both relative to the RMS of the expected values."""
+    scale = layer_protocol.scale_of(want.norm().item(), largest, rounding)
+    off = got.double() - want.double()
+    return off.norm().item() / scale, off.abs().max().item() * want.numel() ** 0.5 / scale
+
+
+def _judge(
+    errors: Sequence[float], of_plain: Sequence[float] | None, limits: Sequence[float], n: int, part: _Part
+) -> None:
+    """Raise WrongResult for an error that neither rounding nor the plain layer's own error explains."""
+    for what, at, limit in zip(("output", "gradient"), (0, 2), limits, strict=True):
+        if at >= len(errors):
+            return
+        plain = None if of_plain is None else of_plain[at]
+        most = verify.MOST if plain is None else max(_WRONG, 2 * plain, min(_TIMES_PLAIN * plain, verify.MOST))
+        if not errors[at] <= max(limit, most):
+            beside = "" if plain is None else f"; the plain layer is off by {plain:.1e}"
+            raise WrongResult(
+                f"{what} is off by {errors[at]:.1e} of its norm at n = {n} ({part.name}), where at most "
+                f"{max(limit, most):.1e} is tolerated{beside}"
+            )
+
+
+@contextmanager
+def _at_most(seconds: float, threads: int) -> Iterator[None]:
+    """Run the body with so many threads, and raise TooSlow in it after so many seconds, when an operation ends."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with _deadline(seconds):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread alone
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise TooSlow
+
+    before: Callable[..., Any] | int | None = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, if somebody ignores the first
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,123 @@
+"""Torch's devices by one interface: which are available, how to wait for them, and their memory.
+
+`cuda` is NVIDIA's CUDA and AMD's ROCm, which torch gives the same names. `xpu` is Intel's GPUs, and `mps` Apple's. What
+the sampler needs besides is in `harness.trial.timing.device`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.sweep_axes import DEVICES
+
+# The kinds of devices but the CPU.
+GPUS = tuple(kind for kind in DEVICES if kind != "cpu")
+# The allocator's count of the bytes that were requested, not of the blocks that served them.
+_REQUESTED = "requested_bytes.all."
+# How to get a torch for a device. A torch without it cannot see the device.
+INSTALL = {
+    "cuda": "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness",
+    "xpu": "this torch is not built for it: 'pip install torch --index-url https://download.pytorch.org/whl/xpu'",
+    "mps": "this torch is not built for it: MPS needs macOS on Apple silicon",
+}
+
+
+def module_of(kind: str) -> Any:
+    """Torch's module of this kind of GPU, such as `torch.cuda`."""
+    return getattr(torch, kind)
+
+
+def is_rocm() -> bool:
+    """Whether torch's `cuda` devices are AMD's."""
+    return torch.version.hip is not None
+
+
+def devices() -> dict[str, dict[str, Any]]:
+    """What torch sees of each kind of GPU: the number of devices and their names, and `lacking` if there are none.
+
+    `lacking` is what to install. It is None if torch is built for the kind, so that the device or its driver is
+    missing. This initialises the devices, so a process that is forked must not call it.
+    """
+    built = {
+        "cuda": torch.version.cuda is not None or is_rocm(),
+        "xpu": torch.xpu._is_compiled(),
+        "mps": torch.backends.mps.is_built(),
+    }
+    found = {}
+    for kind in GPUS:
+        count = module_of(kind).device_count() if module_of(kind).is_available() else 0
+        names = [device_name(kind, index) for index in range(count)]
+        found[kind] = {"count": count, "names": names, "lacking": None if count or built[kind] else INSTALL[kind]}
+    return found
+
+
+def device_name(kind: str, index: int = 0) -> str:
+    """The name of a GPU, such as `NVIDIA H100`. Apple's devices have none of their own."""
+    return "Apple GPU" if kind == "mps" else str(module_of(kind).get_device_name(index))
+
+
+def synchronizer(kind: str) -> Callable[[], None]:
+    """A function that waits until the device has done its work. On the CPU, a call returns only when it is done."""
+    if kind == "cpu":
+        return lambda: None
+    wait: Callable[[], None] = module_of(kind).synchronize
+    return wait
+
+
+def reference_device(device: str) -> str:
+    """Where a float64 reference of a layer on this device runs: Apple's GPUs have no float64."""
+    return "cpu" if device == "mps" else device
+
+
+def to_float64(tensor: Tensor) -> Tensor:
+    """A copy in float64, on the device of references. Whole numbers, such as lengths, keep their dtype."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to("cpu" if tensor.is_mps else tensor.device, dtype, copy=True)
+
+
+def total_memory(kind: str) -> int:
+    """The bytes of a GPU's memory, or of the part of the machine's that an Apple GPU may use."""
+    if kind == "mps":
+        return int(torch.mps.recommended_max_memory())
+    return int(module_of(kind).get_device_properties(torch.device(kind)).total_memory)
+
+
+def free_memory(kind: str) -> int:
+    """The bytes of a GPU's memory that are free now."""
+    if kind == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory())
+    return int(module_of(kind).mem_get_info()[0])
+
+
+def uncounted(kind: str) -> str | None:
+    """What keeps torch's allocator from counting a GPU's memory, or None: another allocator, or none of its own."""
+    if kind == "mps":
+        return "torch keeps no peak of an Apple GPU's memory"
+    if kind == "cuda" and torch.cuda.get_allocator_backend() != "native":
+        return f"torch uses the allocator {torch.cuda.get_allocator_backend()}"
+    if kind == "cuda" and os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
+        return "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
+    return None
+
+
+@contextmanager
+def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
+    """Count the peak of the bytes requested inside the block. The function returns it afterwards.
+
+    0 if the device's allocator keeps no peak, as `uncounted` says.
+    """
+    if kind == "mps":
+        yield lambda: 0
+        return
+    module = module_of(kind)
+    module.synchronize()
+    module.reset_peak_memory_stats()
+    before = module.memory_stats()[_REQUESTED + "current"]
+    found: list[int] = []
+    yield lambda: found[0]
+    module.synchronize()
+    found.append(int(module.memory_stats()[_REQUESTED + "peak"] - before))

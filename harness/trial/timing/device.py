@@ -1,0 +1,112 @@
+"""What the sampler needs of a GPU: one queue, its events, its caches, its clock rate and its gauge.
+
+Each part may be missing: `lacks` then says why. The sampler leaves the columns that need the part empty. Whoever adds a
+device writes a class with these methods, and adds its kind to `DEVICES` and `harness.trial.device`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+# The parts that a device may lack, and the columns that need each of them.
+NEEDED_FOR = {
+    "hold": ("time_s", "hot_gpu_s", "clean_gpu_s", "graph_s"),
+    "flush": ("time_s", "clean_gpu_s"),
+    "spin": ("sm_clock_mhz", "throttled_share"),
+    "capture": ("graph_s",),
+    "gauge": ("energy_j",),
+}
+
+
+class Event(Protocol):
+    """A point in the queue. `elapsed_time` is in milliseconds, once the GPU has reached both events."""
+
+    def query(self) -> bool:
+        """Whether the GPU has reached this point."""
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """The time from this event to `end_event` in milliseconds."""
+
+
+class Gauge(Protocol):
+    """Readings of a GPU besides times. An unavailable value is None."""
+
+    sm_clock_max_mhz: int | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anything to read."""
+
+    def read(self) -> None:
+        """Take a reading. This enqueues nothing, but takes host time."""
+
+    def energy_j(self) -> float | None:
+        """The energy that the GPU has used since an unknown moment, in joules."""
+
+    def facts(self) -> dict[str, Any]:
+        """The summary of all readings, as `harness.trial.environment.NvmlGauge.facts`."""
+
+
+class Device(Protocol):
+    """What the sampler needs of a GPU. All methods but `sync` and `capture` return before the GPU does the work.
+
+    `lacks` holds the parts of `NEEDED_FOR` that are missing, and why. Their methods are not called.
+    """
+
+    gauge: Any
+    flush_bytes: int
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lacks(self) -> Mapping[str, str]: ...
+
+    def mark(self) -> Any:
+        """Enqueue an event and return it."""
+
+    def flush_l2(self, clean: bool = False) -> None:
+        """Enqueue what evicts the L2 cache. Its lines are then dirty, or `clean`."""
+
+    def hold(self, seconds: float) -> None:
+        """Hold the queue for at least `seconds`."""
+
+    def spin(self, cycles: int) -> None:
+        """Enqueue a kernel that takes this number of cycles of the clock that the GPU computes with."""
+
+    def tick(self) -> None:
+        """Enqueue the shortest possible kernel."""
+
+    def sync(self) -> None:
+        """Wait until the queue is empty."""
+
+    def capture(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a replay of `call` as one graph. Raises what the call raises during the capture."""
+
+    def probe_readings(self) -> list[float]:
+        """Times in seconds of the GPU's reference workload."""
+
+
+class NoGauge:
+    """The gauge of a device of which nothing is read, and why."""
+
+    is_open = False
+    sm_clock_max_mhz: int | None = None
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def read(self) -> None:
+        """Read nothing."""
+
+    def energy_j(self) -> float | None:
+        """None: unknown."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing but the reason."""
+        return {"gauge_note": self._why}
+
+
+def missing(lacks: Mapping[str, str]) -> list[str]:
+    """A line for each missing part: the columns that are empty, and why."""
+    return [f"{', '.join(NEEDED_FOR[part])}: {why}" for part, why in lacks.items()]

@@ -1,0 +1,240 @@
+"""A case as a script for an issue: every kind of it runs where only torch can be imported."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rows import measured
+
+from harness.config import compose
+from harness.errors import UsageError
+from harness.export_script import chosen, export_script
+from harness.measure.executor import Executor
+from harness.results import row_files, run_directory
+from harness.results.stored_run import StoredRun, read_run_directory
+from harness.sweep_axes import Case
+
+OWN = """
+import torch
+from helpers_of_it import scaled
+from torch import nn
+
+N = 3  # the script has an N, too
+UNUSED = open("/nowhere") if False else None
+
+
+def f(q, k, v):
+    return scaled(q @ k.transpose(-2, -1)).softmax(-1) @ v
+
+
+class Mine(nn.Module):
+    input_width = 3
+    reference = "sdpa.naive"
+    claims = {"work": "4n²d"}
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+
+    def forward(self, qkv):
+        b, n, _ = qkv.shape
+        q, k, v = qkv.view(b, n, N, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        return f(q, k, v).transpose(1, 2).reshape(b, n, -1)
+
+
+class Wrong(Mine):
+    def forward(self, qkv):
+        return 1.01 * super().forward(qkv)
+
+
+class Alone(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_model)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.drop(self.inner(x))
+"""
+HELPERS = "def scaled(scores):\n    return scores / SCALE\n\n\nSCALE = 8**0.5\n"
+OTHER = OWN.replace("scaled(q @", "scaled(1.0 * q @")
+PACKAGE = "import helpers_of_it\nfrom torch import nn\n\n\nclass Uses(nn.Module):\n    def __init__(self, d_model):\n"
+PACKAGE += "        super().__init__()\n\n    def forward(self, x):\n        return helpers_of_it.scaled(x)\n"
+
+FUSED = Case("attention.fused", 20, 16, 2)
+PACKED = replace(FUSED, impl="attention.packed")
+# Every kind of script, as the cases that it is of.
+KINDS = {
+    "against its reference": [FUSED],
+    "two layers": [FUSED, PACKED],
+    "two head counts": [FUSED, replace(FUSED, num_heads=4)],
+    "train": [replace(FUSED, mode="train"), replace(PACKED, mode="train")],
+    "backward, causal": [replace(FUSED, mode="backward", mask="causal")],
+    "decode": [replace(FUSED, mode="decode", mask="causal")],
+    "decode, two layers": [replace(one, mode="decode", mask="causal") for one in (FUSED, PACKED)],
+    "decode, step by step": [Case("rnn.elman", 20, 16, 1, mode="decode", mask="causal")],
+    "cross-attention": [replace(FUSED, kv_len=12), replace(PACKED, kv_len=12)],
+    "masks in a layout of its own": [replace(FUSED, impl="attention.module", mask="causal")],
+    "grouped heads": [replace(FUSED, num_kv_heads=1)],
+    "options of the registry": [replace(FUSED, impl="attention.window"), FUSED],
+    "bfloat16": [replace(FUSED, impl="sdpa.flash", dtype="bfloat16", mask="causal")],
+    "a module of torch": [Case("rnn.lstm.torch", 20, 16, 1)],
+    "scans": [Case("rnn.linear_scan", 20, 16, 1, mode="train"), Case("rnn.mingru.parallel", 20, 16, 1, mode="train")],
+    "a GPU": [replace(FUSED, device="cuda", dtype="bfloat16"), replace(PACKED, device="cuda", dtype="bfloat16")],
+    "a kernel of a package": [replace(FUSED, impl="attention.flash_attn", device="cuda", dtype="bfloat16")],
+    "a file": [replace(FUSED, impl="./mine_one.py:Mine"), replace(FUSED, impl="sdpa.fused")],
+    "two files with the same names": [replace(FUSED, impl=f"./mine_{one}.py:Mine") for one in ("one", "two")],
+    "a module": [Case("mine_one:Alone", 20, 16, 1, mode="train")],
+}
+RUNNER = """
+import json, runpy, sys, types
+import torch
+
+sys.modules["harness"] = sys.modules["impls"] = None  # importing either fails
+kernel = types.ModuleType("flash_attn")
+kernel.flash_attn_func = lambda q, k, v, causal=False: torch.nn.functional.scaled_dot_product_attention(
+    *(one.transpose(1, 2) for one in (q, k, v)), is_causal=causal).transpose(1, 2)
+sys.modules["flash_attn"] = kernel
+failed = {}
+for path in sys.argv[1:]:
+    torch.set_grad_enabled(True)
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except BaseException as error:
+        failed[path] = f"{type(error).__name__}: {error}"
+print(json.dumps(failed))
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    place = tmp_path_factory.mktemp("own")
+    for name, text in {"mine_one": OWN, "mine_two": OTHER, "helpers_of_it": HELPERS, "whole": PACKAGE}.items():
+        (place / f"{name}.py").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr(sys, "path", [str(place), *sys.path])
+        yield place
+
+
+@pytest.fixture(scope="module")
+def executor(place: Path) -> Iterator[Executor]:
+    with Executor(seed=0, trial_s=1.0, timeout_s=60.0, memory_limit=None) as executor:
+        yield executor
+
+
+def run_of(path: Path, cases: list[Case]) -> StoredRun:
+    machine = {"python": "3.11.7", "cpu": {"model": "EPYC"}, "torch": {"version": "2.13.0"}, "kernel": "Linux 6.1"}
+    run_directory.create(path, compose([]).yaml, machine)
+    writer = row_files.RowWriter(path)
+    for number, case in enumerate(cases, 1):
+        for one in measured(case, 0.001 * number, 4096):
+            writer.write(one)
+    writer.close()
+    return read_run_directory(path)
+
+
+@pytest.fixture(scope="module")
+def scripts(place: Path, executor: Executor) -> dict[str, str]:
+    found = {}
+    for kind, cases in KINDS.items():
+        stored = run_of(place / f"run {kind}", cases)
+        found[kind] = export_script(stored, [str(case) for case in cases], executor).content.decode()
+    return found
+
+
+@pytest.fixture(scope="module")
+def failures(scripts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The errors of the scripts, all run in one process, away from the layers' files."""
+    away = tmp_path_factory.mktemp("away")
+    for kind, text in scripts.items():
+        assert "min_run_time=0.2" in text
+        quick = text.replace("min_run_time=0.2", "min_run_time=1e-4").replace('"cuda"', '"cpu"')
+        (away / f"{kind}.py").write_text(quick)
+    (away / "runner").write_text(RUNNER)
+    command = [sys.executable, "-I", "runner", *(f"{kind}.py" for kind in scripts)]
+    done = subprocess.run(command, cwd=away, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_script_runs_with_torch_alone(kind: str, failures: dict[str, str]) -> None:
+    assert failures.get(f"{kind}.py") is None
+
+
+def test_the_measured_figures_and_versions_are_a_comment(scripts: dict[str, str]) -> None:
+    text = scripts["two layers"]
+    assert f"# {FUSED}: 1.00 ms" in text
+    assert f"# {PACKED}: 2.00 ms" in text
+    assert "torch 2.13.0, Python 3.11.7, EPYC, 1 thread, Linux 6.1" in text
+    assert "measures worse" in text
+
+
+def test_a_script_without_masks_has_about_thirty_lines_beside_the_layers(scripts: dict[str, str]) -> None:
+    text = scripts["a module"].replace("\n\n", "\n")
+    assert len(text.splitlines()) < 70
+    frame = scripts["against its reference"].partition("B, N, D, DTYPE")[2]
+    assert len([line for line in frame.splitlines() if line]) <= 34
+
+
+def test_only_what_a_method_needs_of_the_projects_layers_is_copied(scripts: dict[str, str]) -> None:
+    assert "def step" not in scripts["against its reference"]
+    assert "def step" in scripts["decode"]
+    assert "claims" not in scripts["a file"]
+    assert "import flash_attn" not in scripts["a kernel of a package"]
+    assert "Needs torch, flash_attn." in scripts["a kernel of a package"]
+
+
+def test_the_layer_that_a_run_relates_to_is_the_other_side(place: Path, executor: Executor) -> None:
+    stored = run_of(place / "related", [FUSED, PACKED])
+    stored = replace(stored, config={**stored.config, "baseline": "attention.packed"})
+    text = export_script(stored, ["attention.fused"], executor).content.decode()
+    assert '"attention.packed": lambda: PackedAttention(' in text
+
+
+def test_a_wrong_layer_fails_in_its_script(place: Path, executor: Executor, tmp_path: Path) -> None:
+    cases = [replace(FUSED, impl="sdpa.fused"), replace(FUSED, impl="mine_one:Wrong")]
+    text = export_script(run_of(place / "wrong", cases), list(map(str, cases)), executor).content.decode()
+    (tmp_path / "wrong.py").write_text(text)
+    done = subprocess.run([sys.executable, "-I", "wrong.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "mine_one:Wrong: off by 1.0e-02 of the norm" in done.stdout
+    assert "AssertionError" in done.stderr
+
+
+REFUSED = {
+    "a block finds the layers inside it": [replace(FUSED, impl="encoder.fused")],
+    "no padded batch": [replace(FUSED, mask="padding", padding_fraction=0.5)],
+    "differ in seq_len": [FUSED, replace(PACKED, seq_len=40)],
+    "the same one": [FUSED, FUSED],
+    "'from helpers_of_it import …'": [Case("whole:Uses", 20, 16, 1)],
+    "at most twice": [FUSED, PACKED, replace(FUSED, impl="attention.naive")],
+    "cannot be exported: ModuleNotFoundError": [Case("gone:Layer", 20, 16, 1)],
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_no_script_can_hold_is_refused_with_the_reason(place: Path, executor: Executor, reason: str) -> None:
+    cases = REFUSED[reason]
+    stored = run_of(place / f"refused {reason[:9]}", list(dict.fromkeys(cases)))
+    with pytest.raises(UsageError, match=reason):
+        export_script(stored, list(map(str, cases)), executor)
+
+
+def test_a_case_is_chosen_by_the_words_of_its_name(tmp_path: Path) -> None:
+    causal, longer = replace(FUSED, mask="causal"), replace(FUSED, seq_len=40, mask="causal")
+    stored = run_of(tmp_path / "run", [FUSED, causal, longer, replace(longer, impl="attention.packed")])
+    assert chosen(stored, "attention.fused n=20").case == FUSED
+    assert chosen(stored, "attention.fused n=20 causal").case == causal
+    assert chosen(stored, "attention.fused seq_len=40 mask=causal").case == longer
+    with pytest.raises(UsageError, match=r"2 cases of .* choose one, as by \"--case 'attention.fused n=40"):
+        chosen(stored, "n=40")
+    with pytest.raises(UsageError, match=r"did you mean 'attention\.fused'"):
+        chosen(stored, "attention.fusd n=20")
+    with pytest.raises(UsageError, match="no key 'seq_length'"):
+        chosen(stored, "seq_length=20")

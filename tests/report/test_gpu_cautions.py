@@ -1,0 +1,45 @@
+"""What a report says about a GPU that was not at its best, and what the machine's advice says."""
+
+import pytest
+from rows import PRECISION, row
+
+from harness.calibration.record import gpu_rules
+from harness.report.text.cautions import report_cautions
+from harness.results.summarise import summarise
+from harness.sweep_axes import Case
+
+
+def cautions(**values: float) -> str:
+    case = Case("rnn.torch", 512, 1024, 1, device="cuda")
+    given = {"samples_s": [1e-3] * 5, "probe_s": 1e-4, "queue_held": 1.0, **values}
+    return " ".join(report_cautions(summarise([row(case, "time", i, **given) for i in (1, 2)], PRECISION)))
+
+
+def test_a_lowered_clock_rate_is_told_with_the_command_that_locks_it() -> None:
+    said = cautions(throttled_share=0.2, sm_clock_mhz=1412.0)
+    assert "over 5.0 % of the samples were left out" in said
+    assert "sudo nvidia-smi -lgc 1412." in said
+
+
+def test_another_process_on_the_gpu_is_told_with_its_share_of_the_trials() -> None:
+    assert "in up to 100 % of the trials" in cautions(gpu_disturbed=1.0)
+
+
+def test_a_gpu_at_its_best_needs_no_sentence() -> None:
+    assert cautions(throttled_share=0.0, gpu_disturbed=0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"persistence_mode": 0}, ["sudo nvidia-smi -pm 1"]),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "persistence_mode": 1}, ["-lgc 1500"]),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": None}, ["-q -d SUPPORTED_CLOCKS"]),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980}, []),
+        ({}, []),
+    ],
+)
+def test_advice_on_a_gpu_has_the_command_to_type(state: dict, said: list[str]) -> None:
+    given = [text for kind, text in gpu_rules(state) if kind]
+    assert len(given) == len(said)
+    assert all(part in text for part, text in zip(said, given, strict=True))

@@ -1,0 +1,229 @@
+"""What each dispatched operation costs on the simulated GPU, and the memory that torch's allocator hands out.
+
+Tensors lie on the CPU, which computes their values. A product takes its FLOPs at the peak, or the time in which its
+bytes cross, if that is longer. All other operations take the time of their bytes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any
+
+import torch
+from simulated_cuda import process
+from torch import Tensor
+from torch._C import _len_torch_dispatch_stack
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+from trial.timing.cuda.simulated_gpu import Kernel
+
+# The host waits for the GPU to learn a number or a shape.
+WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "_unique2", "unique_dim")
+# Memory that is only handed out.
+UNWRITTEN = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
+# What is written without having been read.
+OVERWRITING = ("copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
+# Arrays of this size, such as those of a flush, are only as good as computed: it would take seconds.
+NOT_COMPUTED_BYTES, NOT_COMPUTED_FLOPS = 2**22, 1e9
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Of an operation: its name without overload, the places of the arguments that it writes, and whether it waits."""
+
+    name: str
+    written: tuple[int | str, ...]
+    overwrites: bool
+    waits: bool
+    is_free: bool
+
+
+@cache
+def traits(operation: Any) -> Traits:
+    """The traits of an operation by its schema."""
+    schema = operation._schema
+    name = schema.name.partition("::")[2]
+    written: list[int | str] = []
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.append(argument.name if argument.kwarg_only else place)
+    is_out = any(isinstance(one, str) for one in written)
+    free = operation.is_view or name in UNWRITTEN or name in WAITING
+    return Traits(name, tuple(written), is_out or name in OVERWRITING, name in WAITING, free)
+
+
+class Allocator:
+    """The blocks that tensors made since the first use of CUDA occupy, exact to the byte."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = 0
+        self.watched = False
+        self._blocks: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._look_at = 256
+
+    def add(self, tensor: Tensor) -> None:
+        """A tensor was made. Its peak is followed while it is `watched`; else only the amount in the end matters."""
+        storage = tensor.untyped_storage()
+        key: int = storage._cdata
+        if key in self._blocks:
+            return
+        if self.watched or len(self._blocks) >= self._look_at:
+            self.free()
+            self._look_at = 2 * len(self._blocks) + 256
+        self._blocks[key] = StorageWeakRef(storage), storage.nbytes()
+        self.current += storage.nbytes()
+        if self.current > process.here().settings.memory_bytes:
+            self.free()
+            self._check()
+        self.peak = max(self.peak, self.current)
+
+    def free(self) -> None:
+        """Take the blocks back whose tensors are gone."""
+        for key in [key for key, (held, _) in self._blocks.items() if held.expired()]:
+            self.current -= self._blocks.pop(key)[1]
+
+    def _check(self) -> None:
+        total = process.here().settings.memory_bytes
+        if self.current > total:
+            raise torch.OutOfMemoryError(f"CUDA out of memory. GPU 0 has a total capacity of {total / 2**30:.2f} GiB")
+
+    def reset_peak(self) -> None:
+        """Begin to watch the peak."""
+        self.free()
+        self.watched, self.peak = True, self.current
+
+
+class Costs(TorchDispatchMode):
+    """Launches a kernel on the GPU for each operation, and notes the memory of its results."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allocator = Allocator()
+        self.launched: list[Kernel] | None = None
+        self.waited = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch imports its compiler, which takes seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        of, gpu = traits(func), process.here().gpu
+        if of.waits:
+            gpu.sync()
+            self.waited = True
+        if of.is_free:
+            out = func(*args, **kwargs)
+            if of.name in UNWRITTEN:
+                self.allocator.add(out)
+            return out
+        written = [leaf for place in of.written for leaf in _given(place, args, kwargs)]
+        if written and sum(tensor.nbytes for tensor in written) > NOT_COMPUTED_BYTES:
+            out = written[0] if len(written) == 1 else tuple(written)
+        elif kwargs.get("out") is not None and _flops(func, of.name, args, {}, kwargs["out"]) > NOT_COMPUTED_FLOPS:
+            out = kwargs["out"]
+        else:
+            out = func(*args, **kwargs)
+        self._launch(func, of, args, kwargs, out, written)
+        return out
+
+    def _launch(self, func: Any, of: Traits, args: Any, kwargs: Any, out: Any, written: list[Tensor]) -> None:
+        mine = process.here()
+        over = {id(tensor) for tensor in written} if of.overwrites else set()
+        read = [tensor for tensor in _tensors((*args, *kwargs.values())) if id(tensor) not in over]
+        known = {tensor.untyped_storage()._cdata for tensor in read}
+        made = [one for one in _tensors((out,)) if not written and one.untyped_storage()._cdata not in known]
+        if not made and not written:  # a view by another name
+            return
+        for tensor in made:
+            self.allocator.add(tensor)
+        flops = _flops(func, of.name, args, {name: one for name, one in kwargs.items() if name != "out"}, out)
+        dtype = str((made or written)[0].dtype).removeprefix("torch.")
+        peaks = mine.settings.flops_per_s
+        cycles = flops / peaks.get(dtype, peaks["float64"]) * mine.gpu.clock.boost_hz
+        kernel = Kernel(f"{func} {dtype}", cycles, _traffic(read), _traffic([*made, *written]), overlaps=True)
+        kernel.longer = 1 + mine.settings.slower
+        mine.gpu.launch(kernel)
+        if self.launched is not None:
+            self.launched.append(kernel)
+
+
+def _given(place: int | str, args: Any, kwargs: Any) -> list[Tensor]:
+    value = kwargs.get(place) if isinstance(place, str) else args[place] if place < len(args) else None
+    return list(_tensors((value,)))
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _traffic(tensors: list[Tensor]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        nbytes = min(tensor.nbytes, storage.nbytes())
+        if nbytes:
+            # Its place in a storage, as a buffer's halves are two arrays.
+            found[f"{storage.data_ptr()}+{tensor.storage_offset()}"] = nbytes
+    return found
+
+
+def _flops(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> float:
+    if name in ("mm", "addmm", "bmm", "baddbmm"):
+        factor, other = [one for one in args if isinstance(one, Tensor)][-2:]
+        return 2.0 * factor.numel() * other.shape[-1]
+    if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
+        backward = name.endswith("backward")
+        q, k, v = args[1:4] if backward else args[:3]
+        causal = kwargs.get("is_causal", False) or any(one is True for one in args)
+        products = 2.0 * prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+        return products * (2.5 if backward else 1.0) * (0.5 if causal else 1.0)
+    if name == "mkldnn_rnn_layer":
+        x, input_weights, hidden_weights = args[:3]
+        return 2.0 * prod(x.shape[:-1]) * (input_weights.numel() + hidden_weights.numel())
+    count = flop_registry.get(func._overloadpacket)
+    return 0.0 if count is None else float(count(*args, **kwargs, out_val=out))
+
+
+class Repeated:
+    """A call of a layer whose operations are computed once for each input.
+
+    Computing them takes a thousand times as long as simulating their kernels. A call whose tensors have not changed
+    since would compute the same again, so only its kernels are launched. It is computed where somebody watches.
+    """
+
+    def __init__(self, call: Callable[[], Any], tensors: Iterable[Tensor], costs: Callable[[], "Costs | None"]) -> None:
+        self._call, self._tensors, self._costs = call, list(tensors), costs
+        self._versions: list[int] = []
+        self._kernels: list[Kernel] = []
+        self._kept: Any = None
+
+    def __call__(self) -> Any:
+        costs = self._costs()
+        if costs is None or costs.allocator.watched or _len_torch_dispatch_stack() > 1:
+            return self._call()
+        versions = [tensor._version for tensor in self._tensors]
+        if versions != self._versions:
+            self._kernels.clear()
+            costs.launched = self._kernels
+            try:
+                self._kept = self._call()
+            finally:
+                costs.launched = None
+            self._versions = [tensor._version for tensor in self._tensors]
+            if costs.waited:  # its course depends on numbers
+                self._versions, costs.waited = [], False
+        else:
+            for kernel in self._kernels:
+                process.here().gpu.launch(kernel)
+        return self._kept

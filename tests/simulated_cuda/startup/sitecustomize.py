@@ -1,0 +1,74 @@
+"""Python runs this at its start if this directory is on PYTHONPATH. With HARNESS_SIMULATED_CUDA set, torch gets a GPU.
+
+Commands of the harness start processes of their own, and fork further ones. All of them inherit PYTHONPATH, so all of
+them have the same simulated GPU. Only tests set it, and nothing of this is in the wheel.
+"""
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_REAL = time.perf_counter
+
+
+class _After(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the module `name`, and then does something to it."""
+
+    def __init__(self, name: str, then: Callable[[Any], None]) -> None:
+        self._name, self._then = name, then
+        self._loader: Any = None
+
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> Any:
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None:
+            self._loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader  # type: ignore[union-attr]
+        self._loader.exec_module(module)
+        self._then(module)
+
+
+def _install(torch: ModuleType) -> None:
+    from simulated_cuda import torch_cuda
+
+    torch_cuda.install()
+
+
+def _repeat_calls(workload: ModuleType) -> None:
+    from simulated_cuda import torch_cuda
+
+    torch_cuda.repeat_calls(workload)
+
+
+def _start() -> None:
+    tests = str(Path(__file__).resolve().parents[2])
+    sys.path.append(tests)  # a worker replaces its path later, when all of this is imported
+    sys.meta_path[:0] = [_After("torch", _install), _After("harness.trial.workload", _repeat_calls)]
+    from simulated_cuda import nvml, process
+
+    # Functions that are imported by name are bound once. So the clock is replaced before anything else is imported.
+    time.perf_counter = clock = process.clock(_REAL)  # type: ignore[assignment]
+    time.perf_counter_ns = _in_nanoseconds(clock)  # type: ignore[assignment]
+    sys.modules["pynvml"] = nvml.module()
+
+
+def _in_nanoseconds(clock: Callable[[], float]) -> Callable[[], int]:
+    return lambda: int(1e9 * clock())
+
+
+if os.environ.get("HARNESS_SIMULATED_CUDA"):
+    _start()

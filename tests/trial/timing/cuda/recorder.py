@@ -1,0 +1,230 @@
+"""Record what launches, events, the queue, the cache and the clock of the present GPU cost, in less than a minute.
+
+    python -m trial.timing.cuda.recorder -o RECORD.json      with tests/ on PYTHONPATH
+
+`gpu_of(record)` is a simulated GPU that costs the same. So a simulation can be refuted by the device that it is of.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median, pstdev, quantiles
+from typing import Any
+
+from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
+
+from harness.trial.timing import cuda, cuda_device
+from harness.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
+from harness.trial.timing.cuda_sampling import Sampling
+
+Clock = Callable[[], float]
+_LAUNCHES, _AT_ONCE = 4000, 200
+# A launch that takes this long has waited for room in the queue. The hold must outlast the launches before.
+_WAITED_S, _DEPTH_HOLD_S, _DEEPEST = 2e-3, 0.1, 20_000
+_CHAIN = (100, 400)
+_HOLDS_S = (0.5e-3, 2e-3, 10e-3)
+_FLUSHES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
+_LOAD_S, _LOAD_PART_S, _REST_S = 3.0, 4e-3, 0.5
+# Longer than this over the median, a launch has met a stall of the host.
+_STALLED = 4
+_REPEATS = 9
+
+
+def record(
+    device: TorchDevice | None = None, clock: Clock = time.perf_counter, rest: Callable[[float], None] = time.sleep
+) -> dict[str, Any]:
+    """Measure the present GPU. Times are in seconds."""
+    device = device or TorchDevice()
+    sampling = Sampling(lambda: None, device, clock)
+    began = clock()
+    event_s = cuda._pair_s(device, lambda: None)
+    sampling.clock_s = event_s
+    sampling.spin_s = cuda._pair_s(device, lambda: device.spin(1))
+    rest(_REST_S)
+    curve = _clock_curve(device, sampling, clock)
+    found = {
+        "event_s": event_s,
+        **_launches(device, clock),
+        "event_launch_s": _usual(lambda: device.mark(), clock, device.sync),
+        "wait_s": median(_seconds(device.sync, clock) for _ in range(_AT_ONCE)),
+        "query_s": _usual(device.mark().query, clock, device.sync),
+        "tick_s": _tick_s(device),
+        "depth": _depth(device, clock),
+        **_gaps(device, sampling),
+        "l2_bytes": device.flush_bytes // FLUSH_FACTOR,
+        **_eviction(device, event_s),
+        **curve,
+        "hold_over_asked": {str(asked_s): _held_s(device, asked_s) / asked_s for asked_s in _HOLDS_S},
+    }
+    return {**found, "took_s": clock() - began}
+
+
+def gpu_of(recorded: dict[str, Any], **changed: Any) -> SimGpu:
+    """A simulated GPU with the recorded costs."""
+    names = ("depth", "launch_s", "event_launch_s", "wait_s", "query_s", "event_s", "tick_s", "gap_s", "graph_gap_s")
+    others = ("graph_launch_s", "jitter", "stall_s", "l2_bytes", "bytes_per_s", "evicted")
+    clock = SimClock(recorded["boost_hz"], recorded["sustained_hz"], max(recorded["tau_s"], 1e-3))
+    return SimGpu(**{**{name: recorded[name] for name in (*names, *others)}, "clock": clock, **changed})
+
+
+def _seconds(call: Callable[[], Any], clock: Clock) -> float:
+    before = clock()
+    call()
+    return clock() - before
+
+
+def _usual(call: Callable[[], Any], clock: Clock, sync: Callable[[], None]) -> float:
+    """The host's seconds for a call, once its first uses are over."""
+    seconds = [_seconds(call, clock) for _ in range(2 * _AT_ONCE)]
+    sync()
+    return median(seconds[_AT_ONCE:])
+
+
+def _launches(device: TorchDevice, clock: Clock) -> dict[str, float]:
+    seconds: list[float] = []
+    for _ in range(_LAUNCHES // _AT_ONCE):
+        seconds += [_seconds(lambda: device.spin(1), clock) for _ in range(_AT_ONCE)]
+        device.sync()
+    usual = median(seconds)
+    late = [one for one in seconds if one > _STALLED * usual]
+    logs = [math.log(one) for one in seconds if 0 < one <= _STALLED * usual]
+    stall_s = fmean(late) - usual if len(late) > len(seconds) / 500 else 0.0
+    return {"launch_s": usual, "jitter": pstdev(logs), "stall_s": stall_s}
+
+
+def _tick_s(device: TorchDevice) -> float:
+    """The step of the events' clock, 0 if it is below 5 ns."""
+    pairs = []
+    for cycles in range(1, 40_001, 200):
+        start = device.mark()
+        device.spin(cycles)
+        pairs.append((start, device.mark()))
+    device.sync()
+    values = sorted({round(start.elapsed_time(end) * 1e-3, 10) for start, end in pairs})
+    steps = [after - before for before, after in pairwise(values) if after - before > 1e-9]
+    tick_s = min(steps, default=0.0)
+    return tick_s if tick_s > 5e-9 else 0.0
+
+
+def _depth(device: TorchDevice, clock: Clock) -> int:
+    """How many entries the queue has room for."""
+    device.hold(_DEPTH_HOLD_S)
+    for count in range(1, _DEEPEST):
+        if _seconds(lambda: device.spin(1), clock) > _WAITED_S:
+            device.sync()
+            return count
+    device.sync()
+    return _DEEPEST
+
+
+def _chain_s(device: TorchDevice, call: Callable[[], Any], hold_s: float) -> float:
+    """The GPU's seconds for what `call` enqueues, while the queue is held."""
+    found = []
+    for _ in range(_REPEATS):
+        device.hold(hold_s)
+        start = device.mark()
+        call()
+        end = device.mark()
+        device.sync()
+        found.append(start.elapsed_time(end) / 1e3)
+    return median(found)
+
+
+def _gaps(device: TorchDevice, sampling: Sampling) -> dict[str, float]:
+    def chain(length: int) -> Callable[[], None]:
+        return lambda: [device.spin(1) for _ in range(length)] and None
+
+    few, many = _CHAIN
+    plain = [_chain_s(device, chain(length), 20e-3) for length in _CHAIN]
+    graphs = [_chain_s(device, device.capture(chain(length)), 2e-3) for length in _CHAIN]
+    gap_s, graph_gap_s = ((of[1] - of[0]) / (many - few) for of in (plain, graphs))
+    return {"gap_s": gap_s, "graph_gap_s": graph_gap_s, "graph_launch_s": cuda._graph_launch_s(sampling)}
+
+
+def _eviction(device: TorchDevice, event_s: float) -> dict[str, Any]:
+    """How long half of the cache takes to read after clean flushes of several sizes, as shares of the cache."""
+    torch = cuda_device.torch
+    numbers = device.flush_bytes // FLUSH_FACTOR // 4
+    array, out = torch.zeros(numbers // 2, device="cuda"), torch.zeros((), device="cuda")
+    buffer = torch.zeros(2 * numbers, device="cuda")
+    seconds = {}
+    for share in _FLUSHES:
+        found = []
+        for _ in range(_REPEATS):
+            device.flush_l2(clean=True)  # of the buffer, which has to be read from memory
+            torch.sum(array, dim=0, out=out)
+            device.hold(1e-3)
+            if share:
+                torch.sum(buffer[: int(share * numbers)], dim=0, out=out)
+            start = device.mark()
+            torch.sum(array, dim=0, out=out)
+            end = device.mark()
+            device.sync()
+            found.append(start.elapsed_time(end) / 1e3)
+        seconds[share] = median(found)
+    warm_s, cold_s = seconds[0.0], seconds[max(_FLUSHES)]
+    evicted = {share: (one - warm_s) / max(cold_s - warm_s, 1e-12) for share, one in seconds.items()}
+    small = [share for share in _FLUSHES[1:] if evicted[share] < 0.9] or [_FLUSHES[1]]
+    return {
+        "eviction": {str(share): [seconds[share], evicted[share]] for share in _FLUSHES},
+        "evicted": median(evicted[share] / share for share in small),
+        "bytes_per_s": 2 * numbers / max(cold_s - warm_s, 1e-12),
+    }
+
+
+def _clock_curve(device: TorchDevice, sampling: Sampling, clock: Clock) -> dict[str, Any]:
+    """The clock rate at rest, and while products follow each other."""
+    torch = cuda_device.torch
+    factor = torch.ones(2048, 2048, dtype=torch.bfloat16, device="cuda")
+    product = torch.empty_like(factor)
+
+    def load(calls: int) -> None:
+        with torch.no_grad():
+            for _ in range(calls):
+                torch.mm(factor, factor, out=product)
+
+    load(2)
+    once_s = max(_chain_s(device, lambda: load(1), 0.5e-3), 1e-6)
+    boost_hz = max(sampling.clock_hz() for _ in range(_REPEATS))
+    calls, curve, began = max(1, int(_LOAD_PART_S / once_s)), [], clock()
+    while (now := clock() - began) < _LOAD_S:
+        load(calls)
+        curve.append((now, sampling.clock_hz()))
+    return {"clock_curve": curve, **_fitted(curve, boost_hz)}
+
+
+def _fitted(curve: Sequence[tuple[float, float]], boost_hz: float) -> dict[str, float]:
+    """An exponential fall: the area above its end is the fall times the time constant."""
+    end_hz = median(hz for _, hz in curve[-max(1, len(curve) // 4) :])
+    noise = quantiles([hz for _, hz in curve[len(curve) // 2 :]], n=20)
+    fall = max(boost_hz, curve[0][1]) - end_hz
+    if fall <= max(noise[-1] - noise[0], 0.003 * boost_hz):
+        return {"boost_hz": boost_hz, "sustained_hz": end_hz, "tau_s": 0.0}
+    area = sum((after - before) * ((hz + next_hz) / 2 - end_hz) for (before, hz), (after, next_hz) in pairwise(curve))
+    return {"boost_hz": boost_hz, "sustained_hz": end_hz, "tau_s": max(0.0, area / fall)}
+
+
+def _held_s(device: TorchDevice, asked_s: float) -> float:
+    start = device.mark()
+    device.hold(asked_s)
+    end = device.mark()
+    device.sync()
+    return start.elapsed_time(end) / 1e3
+
+
+def main() -> None:
+    """Write the record of torch's present device."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    found = {"gpu": cuda_device.torch.cuda.get_device_name(), **record()}
+    out = parser.parse_args().out
+    out.write_text(json.dumps(found, indent=1) + "\n")
+    print("\n".join(f"{name}: {value}" for name, value in found.items() if not isinstance(value, list)))
+
+
+if __name__ == "__main__":
+    main()
