@@ -4,13 +4,14 @@ The script needs torch alone, and whatever packages a layer imports itself. A co
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness import __version__, formatting
 from harness.errors import UsageError, did_you_mean
 from harness.export_formats import Exported
 from harness.inlined_source import InlinedSource, inline
+from harness.layer_options import options_of
 from harness.machine import part
 from harness.measure.executor import Executor
 from harness.results.columns import CaseResult
@@ -69,6 +70,7 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
     Raises UsageError, with the cases that it describes, for none or several.
     """
     words = text.split()
+    _check_keys(words, stored.lines)
     fitting = [line for line in stored.lines if all(_fits(line, word) for word in words)]
     usual = [line for line in fitting if _is_usual(line, fitting, words)]
     if len(fitting) == 1 or len(usual) == 1:
@@ -84,12 +86,22 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
 
 def _fits(line: CaseResult, word: str) -> bool:
     name, equals, value = word.partition("=")
-    if not equals:
+    if not equals or word == line.options:
         return word == line.impl or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
-    if axis not in AXES:
-        raise UsageError(f"--case has no key '{name}'{did_you_mean(name, [*AXES, *LETTERS])}")
-    return str(getattr(line, axis)) == value
+    return str(getattr(line, axis)) == value if axis in AXES else _option(word) in line.options.split("+")
+
+
+def _option(word: str) -> str:
+    return word.removeprefix("layer.")
+
+
+def _check_keys(words: Iterable[str], lines: Iterable[CaseResult]) -> None:
+    options = list(dict.fromkeys(name for line in lines for name in options_of(line.options)))
+    for word in words:
+        name = _option(word).partition("=")[0]
+        if "=" in word and present_axis(name) not in AXES and name not in options:
+            raise UsageError(f"--case has no key '{name}'{did_you_mean(name, [*options, *AXES, *LETTERS])}")
 
 
 def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[str]) -> bool:
@@ -97,7 +109,8 @@ def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[st
 
     The name of a case leaves defaults out.
     """
-    given = {present_axis(word.partition("=")[0]) for word in words}
+    names = (present_axis(_option(word).partition("=")[0]) for word in words)
+    given = {name if name in AXES else "options" for name in names}
     varied = [axis for axis in AXES if len({getattr(one, axis) for one in others}) > 1 and axis not in given]
     return all(getattr(line, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)
 

@@ -20,7 +20,7 @@ from harness import background_process, layer_lookup
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.former_names import FORMER, complement, present
-from harness.layer_options import sorted_options
+from harness.layer_options import sorted_options, with_options
 from harness.sweep_axes import AXES, LETTERS
 from harness.synonyms import VALUES, our_point_values, our_values, whole_numbers
 
@@ -159,7 +159,7 @@ def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
     """
     keys = {key.name: key for key in known}
     given: dict[str, Any] = {}
-    for text in map(present_option, texts):
+    for text in with_options(map(present_option, texts), is_quoted=False):
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"'{text}' is not of the form key=value")

@@ -52,10 +52,11 @@ def sorted_options(text: str) -> str:
     return "+".join(sorted(text.split("+")))
 
 
-def with_options(overrides: Iterable[str]) -> list[str]:
+def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     """The overrides, with those of `layer.NAME` as one of the axis `options`: every combination of their values.
 
-    Raises UsageError for an option without a value, and for options that are given in both ways.
+    Values are quoted for Hydra's grammar if `is_quoted`. Raises UsageError for an option without a value, and for
+    options that are given in both ways.
     """
     kept: list[str] = []
     of_layer: dict[str, list[str]] = {}
@@ -76,4 +77,5 @@ def with_options(overrides: Iterable[str]) -> list[str]:
     if "" in of_layer and len(of_layer) > 1:
         raise UsageError(f"options=… and {_PREFIX}{max(of_layer)}=… are the same axis: give one of them")
     texts = [sorted_options("+".join(parts)) for parts in itertools.product(*of_layer.values())]
-    return [*kept, "options=[" + ",".join(f"'{text}'" for text in dict.fromkeys(texts)) + "]"]
+    distinct = dict.fromkeys(texts)
+    return [*kept, f"options=[{','.join(map(repr, distinct))}]" if is_quoted else f"options={','.join(distinct)}"]

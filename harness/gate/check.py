@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
 from harness.gate.check_rules import Outcome
+from harness.layer_options import with_options
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Phase, Session
 from harness.results import run_directory, summarise
@@ -305,7 +306,7 @@ def split_filters(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
     """`(overrides of axes, other overrides)`. Raises UsageError for an override that defines a grid."""
     axes: list[str] = []
     others: list[str] = []
-    for text in map(key_value_options.present_option, overrides):
+    for text in with_options(map(key_value_options.present_option, overrides)):
         name = text.partition("=")[0].lstrip("+~")
         if name in _OF_GRIDS:
             raise UsageError(f"{text}: the cases are those of the file, and {name} chooses none of them; give axes")

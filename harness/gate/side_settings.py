@@ -13,6 +13,7 @@ from harness.background_process import interpreter_of
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError, did_you_mean
 from harness.key_value_options import present_option
+from harness.layer_options import with_options
 from harness.measure.fork_client import Runtime
 from harness.sweep_axes import AXES
 
@@ -86,7 +87,7 @@ def _parsed(text: str) -> tuple[str, dict[str, str], Runtime]:
         options = shlex.split(text)
     except ValueError as error:
         raise UsageError(f'side="{text}": a quote is missing') from error
-    for option in map(present_option, options):
+    for option in with_options(map(present_option, options)):
         key, equals, value = option.partition("=")
         key = _PYTHON if key == "env" else key
         if not equals:

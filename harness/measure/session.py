@@ -7,6 +7,7 @@
 The output directory holds a new run, a run to continue, or a run that replaces one set aside.
 """
 
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,8 +24,9 @@ from harness.background_process import check_interpreter, interpreter_of
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.config.schema import HERE
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.layer_lookup import Traits
+from harness.layer_options import options_of
 from harness.machine import ENVIRONMENTS, describe_machine, unlike, versions_text
 from harness.measure.executor import Executor, describe_impl
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
@@ -114,7 +116,30 @@ class Session:
         """The cases of the configured grid. All its layers are described first."""
         for impl in config.axes["impl"]:
             self.describe(impl)
+        self._check_options(config)
         return list(grid(config.axes, self.has_heads, config.points))
+
+    def _check_options(self, config: SweepConfig) -> None:
+        """Raise UsageError with the layers that lack an option that the cases name."""
+        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
+        wanted = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
+        if not wanted:
+            return
+        of_layer = {}
+        for impl, env in itertools.product(config.axes["impl"], self.executor.environments):
+            found = self.executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=env))
+            # A layer that cannot be imported is unsupported, whatever its options.
+            if found.ok and found.values["options"] is not None:
+                of_layer[impl] = found.values["options"]
+        for name in wanted:
+            lacking = [impl for impl, known in of_layer.items() if name not in known]
+            if not lacking:
+                continue
+            known = dict.fromkeys(itertools.chain(*map(of_layer.__getitem__, lacking)))
+            others = len(lacking) < len(config.axes["impl"])
+            instead = ": sweep them apart" if others else did_you_mean(name, known)
+            verb = "has" if len(lacking) == 1 else "have"
+            raise UsageError(f"layer.{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""

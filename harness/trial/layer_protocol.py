@@ -140,7 +140,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     known = option_names(layer_class)
     for name in options_of(case.options):
         if name not in known and (not takes(layer_class, name) or name in AXES):
-            return f"it takes no option '{name}'{did_you_mean(name, known) if known else ''}"
+            return f"it takes no option '{name}'{did_you_mean(name, known)}"
     has_source = kv_len(layer_class, case) > 0
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):

@@ -89,6 +89,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
 
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
       the constructor.
+    - `options`: the names of the layer's own axes. None if its constructor takes any keyword.
     - `import_s`: seconds that importing the layer's module takes.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `refused`: what is wrong with the layer's claims or its reference, or None.
@@ -111,11 +112,17 @@ def describe_layer(case: Case) -> dict[str, Any]:
         "family": str(getattr(layer_class, "family", "own")),
         "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
         "compiled": bool(getattr(layer_class, "compiled", False)),
+        "options": _options(layer_class, refused),
         "refused": refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
         "files": layer_files.files_of_class(layer_class),
         "imports": layer_files.imported_files() or None,
     }
+
+
+def _options(layer_class: Any, refused: str | None) -> list[str] | None:
+    takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
+    return None if refused or takes_any else layer_protocol.option_names(layer_class)
 
 
 def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
