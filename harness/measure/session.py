@@ -128,9 +128,9 @@ class Session:
         of_layer = {}
         for impl, env in itertools.product(config.axes["impl"], self.executor.environments):
             found = self.executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=env))
-            # A layer that cannot be imported is unsupported, whatever its options.
-            if found.ok and found.values["options"] is not None:
-                of_layer[impl] = found.values["options"]
+            known = found.values.get("options") if found.ok else None
+            if known is not None:  # it can be imported, and does not take any keyword
+                of_layer[impl] = known
         for name in wanted:
             lacking = [impl for impl, known in of_layer.items() if name not in known]
             if not lacking:

@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from own_layer.test_own_layer import QUICK, harness
 
 from harness import layer_lookup
+from harness.cli.commands import main
 from harness.config.compose import compose
 from harness.errors import UsageError
 from harness.layer_options import options_of, sorted_options
@@ -20,6 +22,7 @@ from harness.trial.verify import verify
 from harness.trial.workload import build
 
 FILE = Path(__file__).parent / "functions.py"
+REPEATS = str(FILE.with_name("repeats.py:Repeats"))
 USUAL = ("impl=attention.fused", "seq_len=16", "d_model=16", "num_heads=1")
 
 
@@ -92,23 +95,9 @@ def test_an_unknown_option_is_named_with_the_one_that_is_meant() -> None:
     )
 
 
-class Repeats(nn.Module):
-    axes = {"times": ("r", 2)}  # noqa: RUF012
-    claims = {"work": "2nrd²"}  # noqa: RUF012
-
-    def __init__(self, d_model: int, times: int = 2) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(times))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for one in self.layers:
-            x = one(x)
-        return x
-
-
 @pytest.mark.parametrize(("options", "r"), [("none", 2), ("times=3", 3)])
 def test_the_constructor_of_a_class_takes_options_too(options: str, r: int) -> None:
-    facts = collect_metrics(Case(f"{__file__}:Repeats", 6, 8, 1, options=options), seed=0)
+    facts = collect_metrics(Case(REPEATS, 6, 8, 1, options=options), seed=0)
     assert facts["flops"] == facts["flops_claimed"] == 2 * 6 * r * 64
 
 
@@ -116,3 +105,61 @@ def test_the_constructor_of_a_class_takes_options_too(options: str, r: int) -> N
 def test_axes_that_are_not_letters_with_defaults_are_a_mistake(stated: Any) -> None:
     with pytest.raises(UsageError, match=r"axes"):
         layer_lookup.own_axes(type("Layer", (), {"axes": stated}))
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run along an axis that its layer declares."""
+    directory = tmp_path_factory.mktemp("swept")
+    harness(directory, "sweep", *_SWEPT)
+    return directory
+
+
+_SWEPT = [f"impl={REPEATS}", "seq_len=16,32,64", "d_model=16", "layer.times=2,3", "mode=forward", *QUICK]
+
+
+def test_a_sweep_along_an_axis_of_its_own_has_a_column_and_confirmed_claims(swept: Path) -> None:
+    table = pd.read_csv(swept / "out" / "summary.csv")
+    assert set(zip(table.seq_len, table.options, table.flops, strict=True)) == {
+        (n, f"times={r}", 2 * n * r * 256) for n in (16, 32, 64) for r in (2, 3)
+    }
+    claims = pd.read_csv(swept / "out" / "claims.csv").query("quantity == 'work'")
+    assert dict(zip(claims.options, claims.verdict, strict=True)) == {"times=2": "confirmed", "times=3": "confirmed"}
+
+
+def test_titles_name_the_options_where_they_vary(swept: Path) -> None:
+    report = (swept / "out" / "report.md").read_text()
+    assert "times=2, float32" in report
+    assert "options" not in report.split("##")[0]
+
+
+def test_a_run_along_an_axis_of_its_own_is_continued(swept: Path) -> None:
+    assert "out: continued; 6 of 6 cases have rows" in harness(swept, "sweep", *_SWEPT)
+
+
+def test_a_prediction_and_a_script_are_of_one_value(swept: Path) -> None:
+    assert "times=3" in harness(swept, "predict", "out", "seq_len=128", "layer.times=3")
+    harness(swept, "export", "out", "--case", "times=3 n=32", "--format", "script", "-o", "script.py")
+    assert "times=3)" in (swept / "script.py").read_text()
+
+
+def test_check_judges_the_cases_of_one_value(swept: Path) -> None:
+    harness(swept, "baseline", "out", "-o", "baseline.json")
+    said = harness(swept, "check", "baseline.json", "layer.times=3", "seq_len=16,32", "--exact")
+    assert "times=3: 2 of its 3 cases were chosen" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["layer.tims=3"], "layer.tims: {own} has no option 'tims'; did you mean 'times'?"),
+        (["impl={own},rnn.elman", "layer.times=3"], "layer.times: rnn.elman has no option 'times': sweep them apart"),
+    ],
+)
+def test_layers_without_the_option_end_a_sweep_before_it_measures(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = [f"impl={REPEATS}"] if len(given) == 1 else []
+    texts = [text.format(own=REPEATS) for text in given]
+    assert main(["sweep", "seq_len=16", "d_model=16", "num_heads=1", "--dry-run", *others, *texts]) == 2
+    assert capsys.readouterr().err == f"harness: {said.format(own=REPEATS)}\n"
