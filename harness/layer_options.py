@@ -6,11 +6,11 @@ sorted, so equal options are equal texts.
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 
 NO_OPTIONS = "none"
 _PREFIX = "layer."
@@ -79,3 +79,15 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     texts = [sorted_options("+".join(parts)) for parts in itertools.product(*of_layer.values())]
     distinct = dict.fromkeys(texts)
     return [*kept, f"options=[{','.join(map(repr, distinct))}]" if is_quoted else f"options={','.join(distinct)}"]
+
+
+def check_taken(options: Iterable[str], of_layer: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError with the layers that lack one of the options. `of_layer` are the options of each layer."""
+    for name in options:
+        lacking = [impl for impl, known in of_layer.items() if name not in known]
+        if not lacking:
+            continue
+        known = dict.fromkeys(itertools.chain(*(of_layer[impl] for impl in lacking)))
+        instead = did_you_mean(name, known) if len(lacking) == len(of_layer) else ": sweep them apart"
+        verb = "has" if len(lacking) == 1 else "have"
+        raise UsageError(f"{_PREFIX}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")

@@ -24,9 +24,9 @@ from harness.background_process import check_interpreter, interpreter_of
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.config.schema import HERE
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError
 from harness.layer_lookup import Traits
-from harness.layer_options import options_of
+from harness.layer_options import check_taken, options_of
 from harness.machine import ENVIRONMENTS, describe_machine, unlike, versions_text
 from harness.measure.executor import Executor, describe_impl
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
@@ -125,21 +125,13 @@ class Session:
         wanted = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
         if not wanted:
             return
-        of_layer = {}
+        of_layer: dict[str, list[str]] = {}
         for impl, env in itertools.product(config.axes["impl"], self.executor.environments):
             found = self.executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=env))
             known = found.values.get("options") if found.ok else None
             if known is not None:  # it can be imported, and does not take any keyword
                 of_layer[impl] = known
-        for name in wanted:
-            lacking = [impl for impl, known in of_layer.items() if name not in known]
-            if not lacking:
-                continue
-            known = dict.fromkeys(itertools.chain(*map(of_layer.__getitem__, lacking)))
-            others = len(lacking) < len(config.axes["impl"])
-            instead = ": sweep them apart" if others else did_you_mean(name, known)
-            verb = "has" if len(lacking) == 1 else "have"
-            raise UsageError(f"layer.{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
+        check_taken(wanted, of_layer)
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""
