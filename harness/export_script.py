@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness import __version__, formatting
+from harness.analysis.complete_lines import with_ratio_to
 from harness.errors import UsageError, did_you_mean
 from harness.export_formats import Exported
 from harness.inlined_source import InlinedSource, inline
@@ -234,10 +235,15 @@ def _measured(line: CaseResult) -> str:
 
 
 def _ratio(lines: Sequence[CaseResult]) -> list[str]:
-    times = [line.time_s for line in lines]
-    if len(times) != 2 or not times[0] or not times[1]:
+    """The ratio of both times, with its interval as of independent times."""
+    if len(lines) != 2 or not all(line.time_s for line in lines):
         return []
-    return [f"Ratio: {formatting.three(times[0] / times[1])} times as long as the second."]
+    one, other = lines
+    found = with_ratio_to(one, other)
+    interval = ""
+    if found.ratio_lo is not None and found.ratio_hi is not None:
+        interval = f" (95 % interval {formatting.three(found.ratio_lo)} – {formatting.three(found.ratio_hi)})"
+    return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
 
 
 def _imports(source: InlinedSource) -> str:

@@ -65,10 +65,10 @@ def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
         return replace(line.case, impl=baseline, num_heads=1 if any_heads else line.num_heads)
 
     timed = {line.case: line for line in lines if line.impl == baseline and line.time_s and not line.suspect}
-    return [_with_ratio(line, timed[place(line)]) if place(line) in timed else line for line in lines]
+    return [with_ratio_to(line, timed[place(line)]) if place(line) in timed else line for line in lines]
 
 
-def _with_ratio(line: CaseResult, base: CaseResult) -> CaseResult:
+def with_ratio_to(line: CaseResult, base: CaseResult) -> CaseResult:
     """The line with the ratio of its time to that of `base`; unchanged without a time."""
     if not line.time_s or not base.time_s or line.suspect:
         return line

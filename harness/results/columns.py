@@ -182,6 +182,20 @@ class CaseResult(Case):
     throttled_share: float | None = _column(
         "on a GPU: the share of samples left out because the clock rate was lowered", "1", ("throttled_share",), "mean"
     )
+    sustained_s: float | None = _column(
+        "on a GPU: the time of a call at the end of half a second of calls back to back, at the clock rate that power "
+        "and heat then allow",
+        "s",
+        ("sustained_s",),
+        "median",
+    )
+    gpu_disturbed_share: float | None = _column(
+        "on a GPU: the share of trials beside other processes that compute, or with a clock rate lowered by heat or a "
+        "fault; they count as disturbed",
+        "1",
+        ("gpu_disturbed",),
+        "mean",
+    )
     prepare_s: float | None = _column(
         "the time of the layer's `prepare`, which is no part of `time_s`", "s", ("prepare_s",), "median"
     )
@@ -211,21 +225,6 @@ class CaseResult(Case):
     accuracy_by: str | None = _fact(
         "which outputs were compared with which reference: `64 rows`, `all tokens`, `first 1024 tokens` or `last "
         "token`; `facts_unknown` says why none were"
-    )
-
-    sustained_s: float | None = _column(
-        "on a GPU: the time of a call at the end of half a second of calls back to back, at the clock rate that power "
-        "and heat then allow",
-        "s",
-        ("sustained_s",),
-        "median",
-    )
-    gpu_disturbed_share: float | None = _column(
-        "on a GPU: the share of trials beside other processes that compute, or with a clock rate lowered by heat or a "
-        "fault; they count as disturbed",
-        "1",
-        ("gpu_disturbed",),
-        "mean",
     )
 
     def as_dict(self) -> dict[str, Any]:

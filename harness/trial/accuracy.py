@@ -56,6 +56,10 @@ class _Operations(TorchDispatchMode):
 
     number = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch imports its compiler, which takes 1.5 s in each trial: see `Observer`
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.number += 1
         return function(*args, **(kwargs or {}))
@@ -141,8 +145,8 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     errors = _errors(own, wanted, real)
     beside, of_plain = errors, None
     if against != verify.ITSELF and case.dtype != "float64":
-        few = part.rows is None and case.seq_len > _FEW and _sees_no_later(work, case)
-        if is_loop and work.gradient is None and few:
+        by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[1] > _FEW
+        if is_loop and work.gradient is None and by_first:
             # A loop takes much longer than the layer, so a part of it must do for the comparison.
             part_of_plain = _Part("", first=_FEW)
             own, wanted = (_Side(part_of_plain.of(side.y), {}) for side in (own, wanted))

@@ -171,6 +171,7 @@ def test_the_measured_figures_and_versions_are_a_comment(scripts: dict[str, str]
     text = scripts["two layers"]
     assert f"# {FUSED}: 1.00 ms" in text
     assert f"# {PACKED}: 2.00 ms" in text
+    assert "# The first takes 0.50 times as long as the second" in text
     assert "torch 2.13.0, Python 3.11.7, EPYC, 1 thread, Linux 6.1" in text
     assert "measures worse" in text
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from trial.timing.cuda.simulated_gpu import SimGpu, SimTensor, simulated_torch
+from trial.timing.cuda.few_functions import SimTensor, simulated_torch
+from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.sweep_axes import Case
 from harness.trial import device as devices
@@ -30,7 +31,8 @@ def on(gpu: SimGpu, patch: pytest.MonkeyPatch, kind: str) -> TorchDevice:
 
     def zeros(*shape: Any, device: str) -> SimTensor:
         assert device == kind
-        return SimTensor(gpu, f"array {gpu.now}", shape[0] if shape and isinstance(shape[0], int) else 1)
+        gpu.allocate(1)
+        return SimTensor(gpu, f"array {gpu.reserved_bytes}", shape[0] if shape and isinstance(shape[0], int) else 1)
 
     simulated.zeros, simulated.ones = zeros, lambda *shape, dtype, device: zeros(shape[0], device=device)
     for module in (cuda_device, other_devices):
