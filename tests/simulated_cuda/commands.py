@@ -12,9 +12,8 @@ from typing import Any
 from harness.sweep_axes import Case
 
 TESTS = Path(__file__).resolve().parents[1]
-# Trials differ by less than the tests allow. The cache holds nothing: what it holds depends on where the CPU's allocator
-# puts tensors. Without NVML, trials take a third of the time.
-STEADY: dict[str, Any] = {"hardware": {"l2_bytes": 64}, "clock": {"sustained_hz": None}, "spread": 0.002, "nvml": False}
+# Trials differ by less than the tests allow. Without NVML they take a third of the time.
+STEADY: dict[str, Any] = {"clock": {"sustained_hz": None}, "spread": 0.002, "nvml": False}
 TWO_ROUNDS = ("precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0", "precision.trial_s=0.01")
 
 
