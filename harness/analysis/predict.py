@@ -280,20 +280,20 @@ def recommend(
 
     A layer fits if the upper end of its predicted peak bytes is at most `memory`. Layers with unknown memory then do
     not count as fitting. Without `memory`, all layers fit. `lines` are those of the run and `laws` are fitted to them.
-    Layers that failed at exactly this size are not predicted.
+    Layers that failed at exactly this size are not predicted, nor are those with a suspect time anywhere.
     """
     of_run = list(lines)
     without = layers_without_heads(of_run)
-    failed = _failed(of_run, where, without)
+    left_out = _suspects(of_run, where.setting) | _failed(of_run, where, without)
     in_law = [line for line in of_run if line.time_in_law_s is not None]
     measured = {(line.impl, Setting.of(line), _size(line)): line.best_known_time for line in in_law}
     by_impl: dict[str, dict[str, FittedLaw]] = {}
     for law in laws:
         if law.series.setting == where.setting:
             by_impl.setdefault(law.series.impl, {})[law.series.metric] = law
-    candidates, unknown = [], list(failed.items())
+    candidates, unknown = [], list(left_out.items())
     for impl, own in by_impl.items():
-        if "time" in own and impl not in failed:
+        if "time" in own and impl not in left_out:
             size = where.of_layer(impl, without)
             try:
                 bytes_ = own["memory"].predict(*size) if "memory" in own else None
@@ -320,6 +320,15 @@ def recommend(
 
 def _size(line: CaseResult) -> Size:
     return line.seq_len, line.d_model, line.num_heads, line.batch_size
+
+
+def _suspects(lines: Iterable[CaseResult], setting: Setting) -> dict[str, str]:
+    """The layers with a time that cannot be right in this setting. Their laws are fitted to such times."""
+    return {
+        line.impl: f"its time at n={line.seq_len} d={line.d_model} is suspect: {line.suspect}"
+        for line in lines
+        if line.suspect and Setting.of(line) == setting
+    }
 
 
 def _failed(lines: Iterable[CaseResult], where: SizeRequest, without_heads: Collection[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from harness import formatting
 from harness.analysis import crossovers, predict
 from harness.analysis.fitted_laws import SAYS_NOTHING, FittedLaw, Prediction, fit_laws
 from harness.analysis.predict import Recommendation, SizeRequest
+from harness.analysis.roofline import roofs, with_suspects
 from harness.analysis.smoothing import with_times_in_law
 from harness.cli.commands import DONE
 from harness.errors import UsageError
@@ -47,8 +48,9 @@ def _read(
     stored = read_run_directory(options.run)
     for notice in stored.notices:
         print(f"harness: {notice}", file=sys.stderr)
-    laws = fit_laws(stored.lines)
-    return given, with_times_in_law(stored.lines, laws), laws, predict.sizes_requested(given, laws, options.run)
+    lines = with_suspects(stored.lines, roofs(stored.machine))
+    laws = fit_laws(lines)
+    return given, with_times_in_law(lines, laws), laws, predict.sizes_requested(given, laws, options.run)
 
 
 def run_predict(options: argparse.Namespace) -> int:

@@ -3,7 +3,8 @@
 The plain layer is the layer's reference in the dtype of the case. Both are compared with the reference in float64, in
 the cheapest way that the reference allows:
 
-1. The outputs of 64 query rows, if its `forward` takes `rows`: the references of attention do.
+1. The outputs of 64 query rows, if its `forward` takes `rows`: the references of attention do. So does softmax
+   attention, which stands for the reference of a function f(q, k, v).
 2. All outputs, if the reference needs few enough operations and FLOPs: about half a second on two cores.
 3. The outputs of as many first tokens, if no token sees a later one.
 
@@ -11,6 +12,7 @@ A random row stands for each 64th of the sequence, and the last row is always am
 over the same outputs, so they cost no more. Counts decide, and no clock: the errors repeat exactly on one machine.
 """
 
+import inspect
 import math
 import signal
 import threading
@@ -28,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, verify, workload
 from harness.trial.device import to_float64
+from harness.trial.function_layer import FunctionLayer, softmax_attention
 from harness.trial.layer_inputs import Input
 from harness.trial.layer_protocol import WrongResult, check_finite
 from harness.trial.sandbox import is_out_of_memory
@@ -67,21 +70,25 @@ class _Operations(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class _Part:
-    """The outputs that are compared: those in `rows`, those of the first tokens, or all. `name` says which."""
+    """The outputs that are compared: those in `rows`, those of the first tokens, or all. `name` says which.
+
+    Tokens are along the dimension `dim`.
+    """
 
     name: str
     rows: Tensor | None = None
     first: int | None = None
+    dim: int = 1
 
     def of(self, y: Tensor) -> Tensor:
-        """These outputs among all."""
-        return y[:, self.rows] if self.rows is not None else y[:, : self.first]
+        """These outputs among all, or the same tokens of an input."""
+        return y.index_select(self.dim, self.rows) if self.rows is not None else y[:, : self.first]
 
     def alone(self, gradient: Tensor) -> Tensor:
         """The gradient of all outputs for a loss over these alone."""
         kept = torch.zeros_like(gradient)
         if self.rows is not None:
-            kept[:, self.rows] = gradient[:, self.rows]
+            kept.index_copy_(self.dim, self.rows, self.of(gradient))
         else:
             kept[:, : self.first] = gradient[:, : self.first]
         return kept
@@ -128,7 +135,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input
     inputs = [to_float64(tensor) for tensor in given]
     # A loop over time has small operations, on which several threads would only wait for each other.
-    is_loop = against != verify.ITSELF and not layer_protocol.accepts(type(reference), "rows")
+    is_loop = against != verify.ITSELF and not _computes_rows(reference)
     threads = 1 if is_loop else torch.get_num_threads()
     with _at_most(_MOST_S, threads):
         # The layer itself has run at this size before, so it is neither too slow nor too large.
@@ -148,7 +155,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
         by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[1] > _FEW
         if is_loop and work.gradient is None and by_first:
             # A loop takes much longer than the layer, so a part of it must do for the comparison.
-            part_of_plain = _Part("", first=_FEW)
+            part_of_plain = _Part("", first=min(_FEW, part.first or _FEW))
             own, wanted = (_Side(part_of_plain.of(side.y), {}) for side in (own, wanted))
             beside = _errors(own, wanted, None)
         else:
@@ -173,13 +180,15 @@ def _part(
     case: Case, work: Workload, reference: nn.Module, inputs: list[Tensor], flops: int | None, is_affordable: bool
 ) -> _Part:
     """Which outputs to compare. Raises TooSlow if all of them are too many, and there is no cheaper way."""
-    n = case.seq_len
+    n, by_rows, dim = case.seq_len, _computes_rows(reference), 1
     if layer_protocol.is_function(work.layer):
-        if not is_affordable and (flops or 0) > _MOST_FLOPS:
-            raise TooSlow
-        return _All
+        tokens = work.described[0].dimension("n")  # there are none in a single step
+        if tokens is None or not by_rows:
+            if not is_affordable and (flops or 0) > _MOST_FLOPS:
+                raise TooSlow
+            return _All
+        dim = tokens
     decodes = case.mode == "decode"
-    by_rows = layer_protocol.accepts(type(reference), "rows")
     if not by_rows and not is_affordable and n > _FEW:
         first = _affordable(case, reference, inputs, None if decodes else flops)
         if first < n:
@@ -194,7 +203,14 @@ def _part(
     draws = torch.rand(_ROWS, generator=torch.Generator().manual_seed(n))
     rows = ends[:-1] + (draws * (ends[1:] - ends[:-1])).long()
     rows[-1] = n - 1
-    return _Part(f"{_ROWS} rows", rows=rows.to(case.device))
+    return _Part(f"{_ROWS} rows", rows=rows.to(case.device), dim=dim)
+
+
+def _computes_rows(reference: nn.Module) -> bool:
+    """Whether the reference can compute the outputs of a few rows alone."""
+    if isinstance(reference, FunctionLayer):
+        return inspect.unwrap(type(reference).function) is softmax_attention  # in either layout
+    return layer_protocol.accepts(type(reference), "rows")
 
 
 def _sees_no_later(work: Workload, case: Case) -> bool:
@@ -262,21 +278,26 @@ def _side(
 
 
 def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -> Tensor:
-    if layer_protocol.is_function(module):
+    is_function = layer_protocol.is_function(module)
+    if is_function and part.rows is None:
         return verify.expected_output(module, case, inputs)
     if case.mode == "decode":  # no token sees a later one, and all see the whole source
         case = replace(case, mode="forward", mask="causal")
     if part.first is not None:
         return verify.expected_output(module, replace(case, seq_len=part.first), [part.of(inputs[0])])
-    if part.rows is None or not layer_protocol.accepts(type(module), "rows"):
+    if part.rows is None or not _computes_rows(module):
         return part.of(verify.expected_output(module, case, inputs))
-    source = inputs[1] if len(inputs) > 1 else None
-    if case.mask == "causal" and source is None and not layer_protocol.is_causal(module):
+    source = inputs[1] if len(inputs) > 1 and not is_function else None
+    if case.mask == "causal" and not layer_protocol.kv_len(module, case) and not layer_protocol.is_causal(module):
         place = torch.arange(case.seq_len, device=case.device)
         keywords: dict[str, Any] = {"attn_mask": (place <= part.rows[:, None])[None, None]}  # without n × n pairs
     else:
         keywords = workload.forward_keywords(module, case, source)
-    y: Tensor = module(inputs[0], **keywords, rows=part.rows)
+    y: Tensor
+    if is_function:
+        y = module(part.of(inputs[0]), *inputs[1:], **keywords)
+    else:
+        y = module(inputs[0], **keywords, rows=part.rows)
     return y
 
 

@@ -73,6 +73,15 @@ def test_the_fastest_is_recommended_with_how_many_times_as_fast_it_is() -> None:
     assert (found.share, found.how_sure) == (1.0, "sure")
 
 
+def test_a_layer_with_a_suspect_time_is_left_out() -> None:
+    lines = [replace(line, suspect="too fast" if line.impl == FUSED else None) for line in LINES]
+    found = recommend(lines, laws(("time",)), WHERE, None, lambda one, *size: TIMES[one.series.impl])
+    assert [one.impl for one in found.ranked] == [RNN, NAIVE]
+    ((left_out, why),) = found.unknown
+    assert left_out == FUSED
+    assert why.endswith("is suspect: too fast")
+
+
 def test_it_is_a_toss_up_where_both_may_be_the_faster() -> None:
     found = recommended(TIMES | {RNN: within(1.001e-3, 0.2)})
     assert found.share == pytest.approx(0.5, abs=0.03)

@@ -40,6 +40,26 @@ def transposed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attention(q, k, v).transpose(1, 2)
 
 
+def forgetful(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """Beyond 256 keys it skips the later half of them."""
+    seen = k.shape[2] if k.shape[2] <= 256 else k.shape[2] // 2
+    return F.scaled_dot_product_attention(q, k[:, :, :seen], v[:, :, :seen], is_causal=is_causal)
+
+
+def tokens_first_forgetful(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    return forgetful(*(one.transpose(1, 2) for one in (q, k, v)), is_causal=is_causal).transpose(1, 2)
+
+
+tokens_first_forgetful.layout = "bnhd"
+
+
+def tokens_first_exact(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    return attention(*(one.transpose(1, 2) for one in (q, k, v)), is_causal=is_causal).transpose(1, 2)
+
+
+tokens_first_exact.layout = "bnhd"
+
+
 def decay(x: Tensor, dt: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
     """h_t = exp(−dt_t A) h_{t−1} + x_t for each head."""
     kept, state, states = torch.exp(-dt[..., None] * A), torch.zeros_like(x[:, 0]), []

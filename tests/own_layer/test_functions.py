@@ -11,6 +11,7 @@ import torch
 from harness import layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
+from harness.trial.accuracy import measure_accuracy
 from harness.trial.function_layer import class_of, softmax_attention
 from harness.trial.layer_inputs import read_inputs
 from harness.trial.layer_protocol import WrongResult, unsupported_reason
@@ -75,6 +76,34 @@ def test_exact_flops_of_a_function_equal_its_claim(mode: str, times: int) -> Non
 def test_a_function_that_computes_something_else_is_incorrect(name: str, said: str) -> None:
     with pytest.raises(WrongResult, match=said):
         verify(case_of(name), seed=0)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize("name", ["forgetful", "tokens_first_forgetful"])
+def test_a_function_that_is_wrong_beyond_the_verified_size_is_incorrect_at_its_own(name: str, mask: str) -> None:
+    case = case_of(name, seq_len=512, mask=mask)
+    verify(case.small(), seed=0)
+    with pytest.raises(WrongResult, match=r"output is off by .* at n = 512 \(64 rows\)"):
+        collect_metrics(case, 0, measure_accuracy)
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [
+        ("attention", {"mask": "causal"}),
+        ("tokens_first_exact", {"mask": "causal"}),
+        ("tokens_first_exact", {}),
+        ("grouped", {"num_kv_heads": 2, "kv_len": 70}),
+        ("grouped", {"mask": "padding", "padding_fraction": 0.25}),
+    ],
+)
+def test_errors_at_the_timed_size_are_those_of_rounding(name: str, axes: dict[str, Any], mode: str) -> None:
+    facts = collect_metrics(case_of(name, seq_len=300, mode=mode, **axes), 0, measure_accuracy)
+    assert facts["accuracy_by"] == "64 rows, softmax_attention"
+    for column in ("output_error", "gradient_error")[: 1 + (mode == "train")]:
+        assert 1e-8 < facts[column] < 1e-6
+    assert 1 / 8 < facts["error_ratio"] < 8
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])

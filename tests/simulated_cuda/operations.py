@@ -62,6 +62,8 @@ class Allocator:
         self.watched = False
         self._blocks: dict[int, tuple[StorageWeakRef, int]] = {}
         self._look_at = 256
+        # Of each storage that a kernel has touched, its block; and the blocks of each size, of which some are free.
+        self._names: dict[int, tuple[StorageWeakRef, int, int]] = {}
 
     def add(self, tensor: Tensor) -> None:
         """A tensor was made. Its peak is followed while it is `watched`; else only the amount in the end matters."""
@@ -78,6 +80,20 @@ class Allocator:
             self.free()
             self._check()
         self.peak = max(self.peak, self.current)
+
+    def block(self, tensor: Tensor) -> str:
+        """The block that a tensor lies in. A new one gets the first block of its size that nobody has.
+
+        The CPU's addresses would not do. Which of them are used again differs between processes.
+        """
+        storage = tensor.untyped_storage()
+        key, nbytes = storage._cdata, storage.nbytes()
+        if key not in self._names or self._names[key][0].expired():
+            self._names = {one: named for one, named in self._names.items() if not named[0].expired()}
+            taken = {place for _, size, place in self._names.values() if size == nbytes}
+            free = next(place for place in range(len(taken) + 1) if place not in taken)
+            self._names[key] = StorageWeakRef(storage), nbytes, free
+        return f"{nbytes} {self._names[key][2]}"
 
     def free(self) -> None:
         """Take the blocks back whose tensors are gone."""
@@ -147,11 +163,20 @@ class Costs(TorchDispatchMode):
         dtype = str((made or written)[0].dtype).removeprefix("torch.")
         peaks = mine.settings.flops_per_s
         cycles = flops / peaks.get(dtype, peaks["float64"]) * mine.gpu.clock.boost_hz
-        kernel = Kernel(f"{func} {dtype}", cycles, _traffic(read), _traffic([*made, *written]), overlaps=True)
+        kernel = Kernel(f"{func} {dtype}", cycles, self._traffic(read), self._traffic([*made, *written]), overlaps=True)
         kernel.longer = 1 + mine.settings.slower
         mine.gpu.launch(kernel)
         if self.launched is not None:
             self.launched.append(kernel)
+
+    def _traffic(self, tensors: list[Tensor]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for tensor in tensors:
+            nbytes = min(tensor.nbytes, tensor.untyped_storage().nbytes())
+            if nbytes:
+                # Its place in a storage, as a buffer's halves are two arrays.
+                found[f"{self.allocator.block(tensor)}+{tensor.storage_offset()}"] = nbytes
+        return found
 
 
 def _given(place: int | str, args: Any, kwargs: Any) -> list[Tensor]:
@@ -165,17 +190,6 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
             yield value
         elif isinstance(value, list | tuple):
             yield from _tensors(value)
-
-
-def _traffic(tensors: list[Tensor]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for tensor in tensors:
-        storage = tensor.untyped_storage()
-        nbytes = min(tensor.nbytes, storage.nbytes())
-        if nbytes:
-            # Its place in a storage, as a buffer's halves are two arrays.
-            found[f"{storage.data_ptr()}+{tensor.storage_offset()}"] = nbytes
-    return found
 
 
 def _flops(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> float:

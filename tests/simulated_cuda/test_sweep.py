@@ -1,0 +1,84 @@
+"""A whole sweep with device=cuda, on a simulated GPU of which the true costs are known."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from simulated_cuda.commands import STEADY, TWO_ROUNDS, Ended, harness, true_costs
+
+from harness.sweep_axes import Case
+
+IMPLS = ("attention.naive", "rnn.elman")
+SIZES = (16, 32, 64)
+pytestmark = pytest.mark.slow
+GRID = (
+    f"impl={','.join(IMPLS)}",
+    f"seq_len={','.join(map(str, SIZES))}",
+    "d_model=32",
+    "num_heads=2",
+    "batch_size=1",
+    "device=cuda",
+)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    cwd = tmp_path_factory.mktemp("sweep")
+    return cwd / "run", harness("sweep", *GRID, *TWO_ROUNDS, "dtype=float32", "out=run", cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def summary(swept: tuple[Path, Ended]) -> pd.DataFrame:
+    return pd.read_csv(swept[0] / "summary.csv")
+
+
+@pytest.fixture(scope="module")
+def true_s(summary: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    cases = [Case(row.impl, row.seq_len, row.d_model, row.num_heads, device="cuda") for row in summary.itertuples()]
+    found = true_costs(cases, tmp_path_factory.mktemp("truth"))
+    return {name: np.array([one[name] for one in found]) for name in ("hot_s", "cold_s")}
+
+
+def test_every_case_is_verified_counted_and_timed(swept: tuple[Path, Ended], summary: pd.DataFrame) -> None:
+    assert (swept[1].status, swept[1].err) == (0, "")
+    assert len(summary) == len(IMPLS) * len(SIZES)
+    assert set(summary.status) == {"ok"}
+
+
+def test_a_time_is_that_of_the_gpu_to_within_a_hundredth(summary: pd.DataFrame, true_s: dict[str, np.ndarray]) -> None:
+    assert summary.time_s.to_numpy() == pytest.approx(true_s["cold_s"], rel=0.01)
+    assert summary.hot_gpu_s.to_numpy() == pytest.approx(true_s["hot_s"], rel=0.01)
+
+
+def test_every_column_of_a_gpu_is_filled(summary: pd.DataFrame) -> None:
+    assert set(summary.gpu_time_by) == {"held"}
+    for name in ("queue_held", "hot_gpu_s", "clean_gpu_s", "host_s", "throttled_share", "wall_call_s"):
+        assert summary[name].notna().all(), name
+    assert summary.sm_clock_mhz.to_numpy() == pytest.approx(1980, rel=0.02)
+    assert (summary.peak_bytes > 0).all()
+    assert summary.peak_resident_bytes.isna().all()
+
+
+def test_nvml_tells_the_energy_of_a_call_and_what_gpu_this_is(tmp_path: Path) -> None:
+    grid = ("impl=attention.fused", "seq_len=128", *GRID[2:], "dtype=float32", "out=run")
+    ended = harness("sweep", *grid, *TWO_ROUNDS, cwd=tmp_path, settings={**STEADY, "nvml": True})
+    assert (ended.status, ended.err) == (0, "")
+    (row,) = pd.read_csv(tmp_path / "run" / "summary.csv").itertuples()
+    assert row.energy_j == pytest.approx(600 * row.hot_gpu_s, rel=0.05)
+    torch: dict[str, Any] = json.loads((tmp_path / "run" / "machine.json").read_text())["torch"]
+    assert (torch["gpu"], torch["gpu_memory_bytes"]) == ("Simulated GPU", 2**28)
+    assert torch["gpu_state"]["driver"] == "1.0 (simulated)"
+    assert torch["gpu_state"]["power_limit_w"] == 700
+
+
+def test_the_cost_models_follow_the_true_costs(swept: tuple[Path, Ended], true_s: dict[str, np.ndarray]) -> None:
+    summary = pd.read_csv(swept[0] / "summary.csv")
+    of_rnn = (summary.impl == "rnn.elman").to_numpy()
+    true_exponent = np.polyfit(np.log(SIZES), np.log(true_s["cold_s"][of_rnn]), 1)[0]
+    measured = np.polyfit(np.log(SIZES), np.log(summary.time_s[of_rnn]), 1)[0]
+    assert measured == pytest.approx(true_exponent, abs=0.02)
+    laws = pd.read_csv(swept[0] / "laws.csv")
+    assert set(IMPLS) <= set(laws.impl)
