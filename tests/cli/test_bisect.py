@@ -18,6 +18,7 @@ from harness.errors import UsageError
 from harness.gate import bisect as bisection
 from harness.gate.compared_sides import read_rows
 from harness.measure.interleaved import Block, Side, Sides, Timing
+from harness.stats import change_position
 from harness.stats.paired_evidence import Rules
 
 TINY = ["impl=bisected_layer:Layer", "seq_len=32", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
@@ -39,8 +40,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def few_short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time little: three times the work is as plain, and a threshold of a third is far from the noise."""
     monkeypatch.setattr(bisection, "Timing", partial(Timing, turn_s=0.001, block_s=0.016))
-    for name, generations in (("_CONTROL", 3), ("_ENDS", 6), ("_NEIGHBOURS", 4)):
-        monkeypatch.setattr(bisection, name, generations)
+    monkeypatch.setattr(bisection, "_CONTROL", (3,))
+    monkeypatch.setattr(bisection, "_ENDS", (6,))
+    monkeypatch.setattr(change_position, "_CONFIRMING", 4)
 
 
 @pytest.mark.slow

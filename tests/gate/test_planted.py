@@ -88,7 +88,7 @@ def test_a_lost_fused_kernel_is_named(check: Check) -> None:
     [
         (planted.RAISES, "RuntimeError: no such luck"),
         (planted.WRONG, "incorrect: output is not finite"),
-        (planted.GONE, "is not a class"),
+        (planted.GONE, "is neither a class nor a function"),
         (planted.CANNOT_BE_IMPORTED, "No module named 'no_such_module_anywhere'"),
     ],
 )

@@ -46,7 +46,7 @@ def test_a_timed_trial_brings_samples_and_what_else_happened(runner: Executor, c
         ("RaisesInConstructor", "error", "RuntimeError: no such luck (planted.py:"),
         ("LacksAnAttribute", "error", "has no attribute 'zork' (planted.py:"),
         ("RefusesShort", "unsupported", "needs 64 tokens or more"),
-        ("Absent", "error", "planted has no class 'Absent'; it has "),
+        ("Absent", "error", "planted has no 'Absent'; it has "),
     ],
 )
 def test_a_trial_that_fails_says_how(runner: Executor, layer: str, status: str, reason: str) -> None:
