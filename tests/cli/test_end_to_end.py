@@ -59,10 +59,9 @@ def test_a_sweep_leaves_a_run_that_report_rebuilds(tmp_path: Path) -> None:
     tables = {"summary.csv", "laws.csv", "claims.csv", "crossovers.csv"}
     names = {path.name for path in run.iterdir()}
     assert names == {"config.yaml", "machine.json", "rows", "plots", "report.html", "report.md", *tables}
+    plots = ("overview", "time", "memory", "depth", "speedup", "accuracy")
     assert {p.name for p in (run / "plots").iterdir()} == {
-        f"{plot}.{kind}"
-        for plot in ("overview", "time", "memory", "depth", "speedup", "accuracy")
-        for kind in ("png", "svg")
+        f"{plot}.{kind}" for plot in plots for kind in ("png", "svg")
     }
     summary = pd.read_csv(run / "summary.csv")
     assert len(summary) == 10

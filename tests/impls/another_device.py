@@ -43,7 +43,7 @@ class AnotherDevice:
         # Within functions of torch that are Python themselves, the mode before sees no more calls.
         patched = mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", cuda_attention.attention)
         self._modes.enter_context(patched)
-        self._modes.enter_context(mock.patch.object(torch.cuda, "synchronize", lambda: None))
+        self._modes.enter_context(mock.patch.object(torch.cuda, "synchronize", return_value=None))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
