@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,14 +37,16 @@ def environment(settings: dict[str, Any]) -> dict[str, str]:
 
 def on_simulated_gpu(*arguments: str, cwd: Path, settings: dict[str, Any] = STEADY, limit_s: float = 200) -> Ended:
     """Run `python ARGUMENTS` in `cwd`."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=environment(settings),
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-    )
+    # A temporary directory for each command: the lock of a GPU is there, and all simulated ones are the same GPU.
+    with tempfile.TemporaryDirectory() as temporary:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=cwd,
+            env={**environment(settings), "TMPDIR": temporary},
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+        )
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
