@@ -58,5 +58,12 @@ def test_the_plot_names_its_layers_and_the_most_accurate_one() -> None:
     assert {text.get_text() for text in axes.texts} >= ERRORS.keys()
 
 
+def test_errors_that_are_alike_name_no_most_accurate_layer() -> None:
+    figure = accuracy(with_errors({**ERRORS, "rnn.torch": 1.2e-7}))
+    assert figure is not None
+    title = " ".join(figure.get_suptitle().split())
+    assert title == "At n = 2048, 2 layers have the least error, about 1.0e-07; rnn.torch is the fastest of them"
+
+
 def test_without_errors_there_is_no_picture() -> None:
     assert accuracy(with_errors({})) is None
