@@ -62,7 +62,7 @@ def test_errors_that_are_alike_name_no_most_accurate_layer() -> None:
     figure = accuracy(with_errors({**ERRORS, "rnn.torch": 1.2e-7}))
     assert figure is not None
     title = " ".join(figure.get_suptitle().split())
-    assert title == "At n = 2048, 2 layers have the least error, about 1.0e-07; rnn.torch is the fastest of them"
+    assert title == "At n = 2048, the errors of the 2 most accurate layers are alike, about 1.0e-07"
 
 
 def test_without_errors_there_is_no_picture() -> None:

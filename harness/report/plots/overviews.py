@@ -316,13 +316,13 @@ _ALIKE = 1.5
 
 
 def _accuracy_title(places: Mapping[str, tuple[float, float]], n: int) -> str:
-    """Name the most accurate layer at n, or the fastest of several that are as accurate. `places`: (time, error)."""
+    """Name the most accurate layer at n, or say how many are as accurate. `places`: (time, error) of each layer."""
     least = min(error for _, error in places.values())
     alike = [impl for impl, (_, error) in places.items() if error <= _ALIKE * least]
-    fastest = formatting.printable(min(alike, key=lambda impl: places[impl][0]))
     if len(alike) == 1:
-        return f"{fastest} is the most accurate at n = {n}, with an error of {least:.1e}"
-    return f"At n = {n}, {len(alike)} layers have the least error, about {least:.1e}; {fastest} is the fastest of them"
+        return f"{formatting.printable(alike[0])} is the most accurate at n = {n}, with an error of {least:.1e}"
+    which = f"all {len(alike)}" if len(alike) == len(places) else f"the {len(alike)} most accurate"
+    return f"At n = {n}, the errors of {which} layers are alike, about {least:.1e}"
 
 
 def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
