@@ -5,6 +5,7 @@ bytes cross, if that is longer. All other operations take the time of their byte
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -121,6 +122,8 @@ class Costs(TorchDispatchMode):
         self.allocator = Allocator()
         self.launched: list[Kernel] | None = None
         self.waited = False
+        self.unsettled: Repeated | None = None
+        self._is_free = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -128,7 +131,7 @@ class Costs(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not isinstance(func, torch._ops.OpOverload):
+        if self._is_free or not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         of, gpu = traits(func), process.here().gpu
         if of.waits:
@@ -148,6 +151,15 @@ class Costs(TorchDispatchMode):
             out = func(*args, **kwargs)
         self._launch(func, of, args, kwargs, out, written)
         return out
+
+    @contextmanager
+    def for_nothing(self) -> Iterator[None]:
+        """Meanwhile, operations take neither time nor memory of the GPU."""
+        self._is_free = True
+        try:
+            yield
+        finally:
+            self._is_free = False
 
     def _launch(self, func: Any, of: Traits, args: Any, kwargs: Any, out: Any, written: list[Tensor]) -> None:
         mine = process.here()
@@ -210,34 +222,68 @@ def _flops(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> float:
 
 
 class Repeated:
-    """A call of a layer whose operations are computed once for each input.
+    """A call of a layer whose operations are computed once, and then only where somebody reads their results.
 
-    Computing them takes a thousand times as long as simulating their kernels. A call whose tensors have not changed
-    since would compute the same again, so only its kernels are launched. It is computed where somebody watches.
+    Computing them takes a thousand times as long as simulating their kernels. So a call after the first one launches
+    the kernels of the first. If its tensors have changed since, `settle` computes the results before they are read. A
+    call is always computed where its memory or its operations are watched, or where its course depends on numbers.
     """
 
-    def __init__(self, call: Callable[[], Any], tensors: Iterable[Tensor], costs: Callable[[], "Costs | None"]) -> None:
-        self._call, self._tensors, self._costs = call, list(tensors), costs
+    def __init__(
+        self, call: Callable[[], Any], tensors: Iterable[Tensor], leaves: Iterable[Tensor], costs: Costs
+    ) -> None:
+        self._call, self._tensors, self._leaves, self._costs = call, list(tensors), list(leaves), costs
         self._versions: list[int] = []
         self._kernels: list[Kernel] = []
+        self._depends = False
         self._kept: Any = None
+        self._gradients: list[tuple[Tensor, Tensor]] = []
+        self._random: Tensor | None = None
 
     def __call__(self) -> Any:
-        costs = self._costs()
-        if costs is None or costs.allocator.watched or _len_torch_dispatch_stack() > 1:
+        costs = self._costs
+        if costs.allocator.watched or self._depends or _len_torch_dispatch_stack() > 1:
+            costs.unsettled = None
             return self._call()
-        versions = [tensor._version for tensor in self._tensors]
-        if versions != self._versions:
-            self._kernels.clear()
-            costs.launched = self._kernels
-            try:
-                self._kept = self._call()
-            finally:
-                costs.launched = None
-            self._versions = [tensor._version for tensor in self._tensors]
-            if costs.waited:  # its course depends on numbers
-                self._versions, costs.waited = [], False
-        else:
-            for kernel in self._kernels:
-                process.here().gpu.launch(kernel)
+        if not self._kernels:
+            return self._first()
+        for kernel in self._kernels:
+            process.here().gpu.launch(kernel)
+        for leaf, gradient in self._gradients:
+            leaf.grad = gradient
+        if self._seen() != self._versions:
+            self._random, costs.unsettled = torch.get_rng_state(), self
         return self._kept
+
+    def _first(self) -> Any:
+        costs = self._costs
+        costs.launched, costs.waited = self._kernels, False
+        try:
+            self._kept = self._call()
+        finally:
+            costs.launched = None
+        self._depends, self._versions = costs.waited, self._seen()
+        self._gradients = [(leaf, leaf.grad) for leaf in self._leaves if leaf.grad is not None]
+        return self._kept
+
+    def _seen(self) -> list[int]:
+        return [tensor._version for tensor in self._tensors]
+
+    def settle(self, read: Iterable[Any]) -> None:
+        """Compute the results of the last call if they are among the tensors that are `read`."""
+        results = [*_tensors((self._kept,)), *(gradient for _, gradient in self._gradients)]
+        storages = {tensor.untyped_storage()._cdata for tensor in results}
+        if not any(tensor.untyped_storage()._cdata in storages for tensor in _tensors(read)):
+            return
+        self._costs.unsettled, present = None, torch.get_rng_state()
+        torch.set_rng_state(self._random)
+        with self._costs.for_nothing():
+            computed = self._call()
+        torch.set_rng_state(present)
+        fresh = [*_tensors((computed,)), *(leaf.grad for leaf, _ in self._gradients)]
+        with torch.no_grad():
+            for old, new in zip(results, fresh, strict=True):
+                old.copy_(new)
+        for leaf, gradient in self._gradients:
+            leaf.grad = gradient
+        self._versions = self._seen()

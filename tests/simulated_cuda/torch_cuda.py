@@ -33,6 +33,8 @@ class _OnGpu(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [*args, *(kwargs or {}).values()]
+        if _costs and _costs[0].unsettled is not None:
+            _costs[0].unsettled.settle(given)
         devices = [str(value) for value in given if isinstance(value, str | torch.device)]
         if any(map(_GPU.fullmatch, devices)):
             begin()
@@ -148,14 +150,15 @@ def _free_memory(device: Any = None) -> tuple[int, int]:
 
 
 def repeat_calls(workload: Any) -> None:
-    """Have `harness.trial.workload.build` make calls that are computed once for each input."""
+    """Have `harness.trial.workload.build` make calls that are computed only where their results are read."""
     build = workload.build
 
     def built(case: Any, *given: Any, **more: Any) -> Any:
         work = build(case, *given, **more)
         if case.device == "cuda":
-            tensors = [*work.inputs, *work.varying, *work.layer.parameters()]
-            work.call = Repeated(work.call, tensors, lambda: _costs[0] if process.is_used() else None)
+            begin()
+            leaves = [*work.inputs, *work.layer.parameters()]
+            work.call = Repeated(work.call, [*leaves, *work.varying], leaves, _costs[0])
         return work
 
     workload.build = built
