@@ -56,7 +56,7 @@ def harness(*arguments: str, cwd: Path, settings: dict[str, Any] = STEADY, limit
 
 
 def true_costs(cases: Iterable[Case], cwd: Path, settings: dict[str, Any] = STEADY) -> list[dict[str, float]]:
-    """The true seconds of each case, hot and cold, from the GPU's books. Its clock rate is that of no noise."""
+    """The true seconds of each case (`truth.true_s`), from the GPU's books. Its clock rate is that of no noise."""
     file = cwd / "cases.json"
     file.write_text(json.dumps([asdict(case) for case in cases]))
     ended = on_simulated_gpu("-m", "simulated_cuda.truth", str(file), cwd=cwd, settings={**settings, "spread": 0.0})

@@ -62,6 +62,24 @@ def test_every_column_of_a_gpu_is_filled(summary: pd.DataFrame) -> None:
     assert summary.peak_resident_bytes.isna().all()
 
 
+def test_the_cache_and_the_launch_are_as_asked_for(tmp_path: Path) -> None:
+    grid = ("impl=attention.naive", "seq_len=32", *GRID[2:], "dtype=float32", "out=run")
+    fast = {
+        **STEADY,
+        "flops_per_s": {"float32": 1e12, "float64": 1e12, "bfloat16": 1e13},
+    }  # so that bytes are what counts
+    axes = ("cache=hot,clean,cold", "launch=eager,graph")
+    ended = harness("sweep", *grid, *TWO_ROUNDS, *axes, cwd=tmp_path, settings=fast)
+    assert (ended.status, ended.err) == (0, ""), ended.out
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index(["cache", "launch"])
+    (true,) = true_costs([Case("attention.naive", 32, 32, 2, device="cuda")], tmp_path, fast)
+    for cache in ("hot", "clean", "cold"):
+        assert summary.time_s[cache, "eager"] == pytest.approx(true[f"{cache}_s"], rel=0.01)
+    assert summary.time_s["cold", "graph"] == pytest.approx(true["graph_s"], rel=0.01)
+    assert summary.gpu_time_by["cold", "graph"] == "graph"
+    assert true["hot_s"] < 0.9 * true["clean_s"] < 0.8 * true["cold_s"]
+
+
 def test_nvml_tells_the_energy_of_a_call_and_what_gpu_this_is(tmp_path: Path) -> None:
     grid = ("impl=attention.fused", "seq_len=128", *GRID[2:], "dtype=float32", "out=run")
     ended = harness("sweep", *grid, *TWO_ROUNDS, cwd=tmp_path, settings={**STEADY, "nvml": True})

@@ -5,11 +5,13 @@ HARNESS_SIMULATED_CUDA=… PYTHONPATH=tests/simulated_cuda/startup:tests:. pytho
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from simulated_cuda import process
+from trial.timing.cuda.simulated_gpu import Kernel
 
 from harness.sweep_axes import Case
 from harness.trial.timing.cuda_device import FLUSH_FACTOR
@@ -20,22 +22,35 @@ _UNTIL_STEADY = 5
 
 
 def true_s(case: Case) -> dict[str, float]:
-    """The seconds of a call's kernels after many others (`hot_s`), and after a flush (`cold_s`)."""
+    """The seconds of a call's kernels, by the state of the cache, and as a graph.
+
+    `hot_s` is after many other calls, `cold_s` after a flush, `clean_s` after one whose lines were written back, and
+    `graph_s` after a flush, as one launch.
+    """
     work = build(case, seed=0)
     gpu = process.here().gpu
     buffer = torch.zeros(FLUSH_FACTOR * gpu.l2.size // 4, device="cuda")
+    kernels: list[Kernel] = []
 
-    def took_s() -> float:
+    def took_s(launch: Callable[[], object] = work.call) -> float:
         work.sync()
         gpu.entries.clear()
-        work.call()
+        launch()
         return sum(entry.end_s - entry.begin_s for entry in gpu.entries)
 
     for _ in range(_UNTIL_STEADY):
         work.call()
-    hot_s = took_s()
+    found = {"hot_s": took_s()}
     buffer.zero_()
-    return {"hot_s": hot_s, "cold_s": took_s()}
+    found["cold_s"] = took_s()
+    buffer.zero_()
+    buffer.sum()
+    found["clean_s"] = took_s()
+    gpu.recording = kernels
+    work.call()
+    gpu.recording = None
+    buffer.zero_()
+    return {**found, "graph_s": took_s(lambda: gpu.replay(kernels)) - gpu.graph_launch_s}
 
 
 def main() -> None:
