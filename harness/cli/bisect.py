@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness import formatting
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
-from harness.cli.option_forms import MINUTES, STEADY, THRESHOLD
+from harness.cli.option_forms import IN_TURNS, MINUTES, THRESHOLD, check_in_turns
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.bisect import CONTROL_DIFFERS, ENDS_UNCLEAR, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
@@ -29,7 +29,8 @@ _MOST_SHOWN = 5
 def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
     """Check the command line. Raises UsageError for invalid arguments, and for more than one case."""
     own, rest = take_keys(options.overrides, (THRESHOLD, MINUTES))
-    config = compose(rest, options.config_dir, usual=STEADY)
+    config = compose(rest, options.config_dir, usual=IN_TURNS)
+    check_in_turns(config)
     several = [name for name, values in config.axes.items() if len(values) != 1]
     if several:
         raise UsageError(f"bisect takes one case: give one value of {', '.join(several)}")

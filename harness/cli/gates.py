@@ -23,7 +23,7 @@ from harness import file_io, formatting, layer_lookup
 from harness.analysis import claims_table, fitted_laws
 from harness.background_process import interpreter_of
 from harness.cli.commands import DONE, INTERRUPTED
-from harness.cli.option_forms import MINUTES, STEADY, THRESHOLD
+from harness.cli.option_forms import IN_TURNS, MINUTES, THRESHOLD, check_in_turns
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
@@ -74,7 +74,9 @@ def read_comparison_request(
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
     rules = Rules(threshold=own["threshold"], looks=(*(look for look in looks if look < most), most))
-    config = compose(rest, config_dir, usual=STEADY)
+    config = compose(rest, config_dir, usual=IN_TURNS)
+    for one in (config, *(side.config for side in sides or ())):
+        check_in_turns(one)
     control = interpreter_of(own["control"]) if own["control"] else None
     if changed is not None and own["ref"] is None:
         raise UsageError("--changed needs a commit to compare with: give ref=origin/main")
@@ -95,7 +97,7 @@ def _settings_of_sides(
     if texts:
         if own["ref"] is not None:
             raise UsageError(f"ref={own['ref']} gives both sides: leave side= and env= out")
-        sides = read_sides(texts, overrides, config_dir, STEADY)
+        sides = read_sides(texts, overrides, config_dir, IN_TURNS)
         if len(sides[0].config.axes["impl"]) != 1:
             raise UsageError("two sides are of one layer: give impl=LAYER")
     if own["control"] is not None and not (sides and sides[0].runtime.python):

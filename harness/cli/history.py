@@ -14,6 +14,7 @@ from rich.console import Console
 import harness
 from harness import file_io, formatting
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
+from harness.cli.option_forms import STEADY
 from harness.config import SweepConfig, compose
 from harness.config.compose import differences
 from harness.errors import UsageError, usage_error_about
@@ -103,7 +104,7 @@ def _commits(refs: Sequence[str]) -> list[Commit]:
 
 def _configured(settings: Sequence[str]) -> SweepConfig:
     """The configuration. Raises UsageError for settings without a use in a history."""
-    config = compose(settings, usual=("allocator=steady",))
+    config = compose(settings, usual=STEADY)
     for impl in config.axes["impl"]:
         if is_in_a_file(impl):
             raise UsageError(f"impl={impl} is one file, whatever the commit: name it as module:Class")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.config.schema import SweepConfig
 from harness.errors import UsageError
 from harness.former_names import FORMER
 from harness.key_value_options import Key
@@ -16,6 +17,8 @@ from harness.sweep_axes import AXES, LETTERS
 
 # The default of commands that compare times and tensors: page faults would be most of the noise.
 STEADY = ("allocator=steady",)
+# The default of commands that time two sides in turns. In a turn the calls follow each other.
+IN_TURNS = (*STEADY, "cache=hot")
 # No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
 THRESHOLD = Key(
     "threshold",
@@ -32,6 +35,16 @@ _OUT_OVERRIDES, _OUT_KEYS = ("sweep", "compare", "check", "bisect", "explain"), 
 _OUT_FLAGS = ("report", "baseline", "export", "calibrate", "history")
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
+
+
+def check_in_turns(config: SweepConfig) -> None:
+    """Raise UsageError for a cache of the GPU that calls in turns do not find."""
+    other = [cache for cache in config.axes["cache"] if cache != "hot"]
+    if other and set(config.axes["device"]) != {"cpu"}:
+        raise UsageError(
+            f"cache={other[0]}: sides are compared by calls that follow each other, with a hot cache: leave cache out, "
+            "or use sweep"
+        )
 
 
 def add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:

@@ -148,3 +148,14 @@ def test_an_environment_without_torch_is_named(tmp_path: Path) -> None:
     check_interpreter(sys.executable)
     with pytest.raises(UsageError, match="cannot be run as a Python interpreter"):
         check_interpreter("/bin/true")
+
+
+def test_sides_on_a_gpu_are_compared_with_a_hot_cache() -> None:
+    assert request_of("side=", "side=num_kv_heads=1", "device=cuda").config.axes["cache"] == ("hot",)
+    assert request_of("side=", "side=launch=graph", "device=cuda").config.axes["launch"] == ("eager",)
+
+
+@pytest.mark.parametrize("arguments", [["ref=main", "cache=cold"], ["side=", "side=cache=clean"]], ids="".join)
+def test_another_cache_of_a_gpu_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(UsageError, match="with a hot cache: leave cache out, or use sweep"):
+        request_of(*arguments, "device=cuda")
