@@ -5,7 +5,8 @@
 runs real comparisons and keeps them in DIR, where a later call continues; draws thousands more from
 their blocks and from made-up noise; and prints the tables. With HARNESS_BENCH_ALIKE, _PLANTED and _BELOW of 0 it only
 prints. On two cores 40 runs of identical code take about an hour, and 6 with planted slow-downs half of one. With
-HARNESS_BENCH_DEVICE=cuda all of it is on a GPU, where other directories are other records.
+HARNESS_BENCH_DEVICE=cuda all of it is on a GPU, where other directories are other records. HARNESS_BENCH_CASES of
+fewer than 12 leaves cases out.
 """
 
 import os
@@ -53,7 +54,7 @@ def test_in_earnest(records: Path) -> None:
     plans = [("alike", (0.0,), ALIKE), ("planted", FOUND, PLANTED), ("below", NOT_FOUND, BELOW)]
     for kind, shares, number in plans:
         for turn in range(there[kind], number):
-            pairs, effects = (cases.alike(), [0.0] * 12) if kind == "alike" else cases.planted(shares, turn)
+            pairs, effects = (cases.alike(), [0.0] * cases.CASES) if kind == "alike" else cases.planted(shares, turn)
             one = recorded.record(kind, pairs, effects, turn, records)
             CONSOLE.print(f"{kind} {turn + 1}/{number}: {one.wall_s:.0f} s, {dict(Counter(one.verdicts))}")
     _told("Real comparisons", [(kind, _of(records, kind)) for kind, _, _ in plans])

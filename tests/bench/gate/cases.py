@@ -10,12 +10,17 @@ from harness.sweep_axes import Case
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))
 DEVICE = os.environ.get("HARNESS_BENCH_DEVICE", "cpu")
-# n, d. On a GPU a call must take 0.3 ms and more: shorter ones would tell of launches.
-ON_GPU = DEVICE == "cuda"
+# n, d. On a GPU a call must take 0.3 ms and more: shorter ones would tell of launches. A simulated one is slow.
+SIMULATED = bool(os.environ.get("HARNESS_SIMULATED_CUDA"))
+ON_GPU = DEVICE == "cuda" and not SIMULATED
 SIZES = ((2048, 2048), (4096, 1024), (1024, 4096)) if ON_GPU else ((64, 256), (128, 128), (256, 64))
 # Smaller, as each is called many times.
 SMALL = ((1024, 1024), (2048, 512), (512, 1024)) if ON_GPU else ((16, 64), (32, 32), (16, 128))
+if SIMULATED:
+    SIZES, SMALL = ((16, 32), (32, 16), (16, 16)), ((8, 16), (16, 8), (8, 8))
 BATCH = 8 if ON_GPU else 1
+# How many of the twelve are measured.
+CASES = int(os.environ.get("HARNESS_BENCH_CASES", "12"))
 
 
 def _case(impl: str, n: int, d: int, heads: bool = True) -> Case:
@@ -24,13 +29,13 @@ def _case(impl: str, n: int, d: int, heads: bool = True) -> Case:
 
 
 def alike() -> list[Pair]:
-    """Twelve cases, each beside itself."""
+    """Twelve cases, or the last `CASES` of them, each beside itself."""
     cases = [_case(impl, n, d, impl.startswith("attention")) for impl in IMPLS for n, d in SIZES]
-    return [Pair(case, case) for case in cases]
+    return [Pair(case, case) for case in cases[-CASES:]]
 
 
 def planted(shares: tuple[float, ...], turn: int) -> tuple[list[Pair], list[float]]:
-    """Twelve pairs whose heads do so much more work than their bases, and how much: the shares in turns, from another
+    """Up to twelve pairs whose heads do so much more work than their bases, and how much: the shares in turns, from another
 
     one on in every `turn`, so that each layer gets each share.
     """
@@ -42,4 +47,4 @@ def planted(shares: tuple[float, ...], turn: int) -> tuple[list[Pair], list[floa
         base, head = (_case(f"bench.gate.repeated:{class_name(impl, times)}", n, d) for times in (calls, more))
         pairs.append(Pair(base, head))
         effects.append(more / calls - 1)
-    return pairs, effects
+    return pairs[-CASES:], effects[-CASES:]
