@@ -35,9 +35,9 @@ def alike() -> list[Pair]:
 
 
 def planted(shares: tuple[float, ...], turn: int) -> tuple[list[Pair], list[float]]:
-    """Up to twelve pairs whose heads do so much more work than their bases, and how much: the shares in turns, from another
+    """Up to twelve pairs whose heads do so much more work than their bases, and how much.
 
-    one on in every `turn`, so that each layer gets each share.
+    The shares are taken in turns, from another one on in every `turn`, so that each layer gets each share.
     """
     rotated = shares[turn % len(shares) :] + shares[: turn % len(shares)]
     pairs, effects = [], []
