@@ -2,7 +2,7 @@
 
     python -m pytest -s tests/bench/bench_simulated_gpu.py
 
-Each line is of so many GPUs that differ by the seed of their jitter. To be reached: errors below 1 %, and an exponent of
+Each line is of GPUs that differ by the seed of their jitter. To be reached: errors below 1 %, and an exponent of
 1.00 ± 0.02. `bench_gate.py` with HARNESS_SIMULATED_CUDA has the gate's figures; the coverage of intervals is in
 `tests/trial/timing/cuda/test_coverage.py`.
 """
