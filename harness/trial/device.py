@@ -1,7 +1,7 @@
 """Torch's devices by one interface: which are available, how to wait for them, and their memory.
 
 `cuda` is NVIDIA's CUDA and AMD's ROCm, which torch gives the same names. `xpu` is Intel's GPUs, and `mps` Apple's. What
-the sampler needs besides is in `harness.trial.timing.device`.
+the sampler needs besides is in `harness.trial.timing.device_contract`.
 """
 
 import os

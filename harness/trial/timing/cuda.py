@@ -24,7 +24,7 @@ from typing import Any
 
 from harness.trial.timing import sampler
 from harness.trial.timing.cuda_sampling import BESIDE_CALL_S, Clock, Held, Sampling
-from harness.trial.timing.device import Device
+from harness.trial.timing.device_contract import Device
 from harness.trial.timing.sampler import Samples, rounded
 
 # Shares of the budget, in addition to the samples: for calls back to back, for samples of a hot cache and of a cold one

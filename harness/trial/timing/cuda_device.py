@@ -1,4 +1,4 @@
-"""Torch's current CUDA or ROCm device as the sampler sees it (`harness.trial.timing.device`)."""
+"""Torch's current CUDA or ROCm device as the sampler sees it (`harness.trial.timing.device_contract`)."""
 
 import os
 from collections.abc import Callable

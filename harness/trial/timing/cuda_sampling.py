@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.trial.environment import warm_up
 from harness.trial.timing import sampler
-from harness.trial.timing.device import Device
+from harness.trial.timing.device_contract import Device
 from harness.trial.timing.sampler import MIN_SAMPLES, Samples, rounded
 
 # The GPU's queue is held until all samples of a batch are enqueued. If this is impossible, the queue runs free.

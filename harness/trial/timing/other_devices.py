@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness.trial.timing.cuda_device import TorchDevice
-from harness.trial.timing.device import NoGauge
+from harness.trial.timing.device_contract import NoGauge
 
 # Torch does not tell the size of these caches. The largest last-level caches of Intel's and Apple's GPUs have 408 and
 # 96 MiB.

@@ -39,7 +39,7 @@ from harness.trial.reuse_between_calls import (
 )
 from harness.trial.sandbox import send
 from harness.trial.timing import sampler
-from harness.trial.timing.device import Device, missing
+from harness.trial.timing.device_contract import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
 from harness.trial.work_after_call import OtherThreads
 from harness.trial.workload import Unsupported, Workload, build
