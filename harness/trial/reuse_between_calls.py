@@ -225,9 +225,9 @@ def take_last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
     weights.update((name, weights[name].clone()) for name in buffers)
     renewal()
     if renewal.restores:
-        inputs, varying, results = _copies(work.inputs), _copies(work.varying), _results(work, seed)
+        inputs, varying, results = _copies(work.inputs), _copies(work.varying), results_of(work, work.call, seed)
     else:
-        results, inputs, varying = _results(work, seed), _copies(work.inputs), _copies(work.varying)
+        results, inputs, varying = results_of(work, work.call, seed), _copies(work.inputs), _copies(work.varying)
     gradient = None if work.gradient is None else work.gradient.clone()
     return LastCall(weights, inputs, varying, gradient, results)
 
@@ -263,7 +263,7 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
         fill_tensors([work.gradient], [last.gradient])
     real = counted_tokens(work.layer, case) if case.mode in ("forward", "train") else None
     renewal = Renewal(work.varying)
-    expected = _results(work, seed)
+    expected = results_of(work, work.call, seed)
     for got, want in zip(last.results, expected, strict=True):
         if got is not None:
             check_plain(got)
@@ -276,15 +276,15 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
     expected = [None if want is None else want.clone() for want in expected]
     renewal.look()
     renewal()
-    apart = _distances(_results(work, seed), expected, real)
+    apart = _distances(results_of(work, work.call, seed), expected, real)
     if any(a > limit and a > 0.5 * b for a, b, limit in zip(off, apart, rounding, strict=True)):
         raise WrongResult(f"{_EARLIER}: its output does not follow its input")
 
 
-def _results(work: Workload, seed: int) -> list[Tensor | None]:
-    """The tensors that one call returns, and the gradients that it leaves behind."""
+def results_of(work: Workload, call: Callable[[], Any], seed: int) -> list[Tensor | None]:
+    """The tensors that a call of the workload returns, and the gradients that it leaves behind."""
     torch.manual_seed(seed)
-    returned = work.call()
+    returned = call()
     tensors = list(returned) if isinstance(returned, tuple) else list(tensors_in(returned))
     return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]
 

@@ -28,13 +28,14 @@ from harness.trial.environment import (
     usage,
     warm_up,
 )
-from harness.trial.layer_protocol import check_error, tolerance
+from harness.trial.layer_protocol import WrongResult, check_error, largest_norm, tolerance
 from harness.trial.reuse_between_calls import (
     LastCall,
     Renewal,
     check_call_times,
     check_last_call,
     fill_tensors,
+    results_of,
     take_last_call,
 )
 from harness.trial.sandbox import send
@@ -171,8 +172,8 @@ def open_device(case: Case) -> Device:
 def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
     """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
 
-    Raises WrongResult if the replay of a forward pass returns something else than the call. A layer that trains draws
-    its dropout anew, so that two calls may differ.
+    Raises WrongResult if the replay computes something else than the call: another output or gradient. A layer that
+    draws random numbers, so that two calls differ, is not compared.
     """
     why = device.lacks.get("capture")
     if why is None:
@@ -182,14 +183,25 @@ def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     if why is not None:
         raise Unsupported(f"the call cannot be captured as a graph ({why}): measure with launch=eager")
-    if work.gradient is None:
-        # The graph runs first: a layer that changes its input would otherwise see another one.
-        kept = [tensor.clone() for tensor in work.varying]
-        got = replay().clone()
+    kept = [tensor.clone() for tensor in work.varying]
+
+    def results(called: Callable[[], Any], seed: int) -> list[torch.Tensor]:
+        # On the host, as the GPU may have no room for three copies of the gradients.
+        found = [one.detach().to("cpu", copy=True) for one in results_of(work, called, seed) if one is not None]
         fill_tensors(work.varying, kept)
-        limit = tolerance(getattr(torch, case.dtype), case.d_model)
-        check_error("the replay of its graph", got, to_float64(work.call()), limit)
-        fill_tensors(work.varying, kept)
+        return found
+
+    # The graph runs first: the call replaces the gradients by others than the graph's.
+    got, wanted, again = results(replay, 0), results(work.call, 0), results(work.call, 1)
+    limits = [tolerance(one.dtype, case.d_model) for one in wanted]
+    largest = largest_norm(wanted)
+    try:
+        for one, other, limit in zip(again, wanted, limits, strict=True):
+            check_error("a second call", one, to_float64(other), limit, largest)
+    except WrongResult:
+        return replay
+    for one, other, limit in zip(got, wanted, limits, strict=True):
+        check_error("the replay of its graph", one, to_float64(other), limit, largest)
     return replay
 
 

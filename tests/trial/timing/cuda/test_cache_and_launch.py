@@ -63,7 +63,7 @@ class Captures:
 
 
 def work(call: Callable[[], Any], *varying: torch.Tensor) -> Any:
-    return SimpleNamespace(call=call, gradient=None, varying=varying)
+    return SimpleNamespace(call=call, varying=varying, inputs=varying, layer=torch.nn.Module())
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,23 @@ def test_a_graph_that_returns_something_else_than_the_call_is_incorrect() -> Non
     assert replay().tolist() == [2, 2, 2]
     with pytest.raises(WrongResult, match="the replay of its graph is off"):
         as_graph(Captures(lambda: torch.ones(3)), work(lambda: x + x, x), CASE)  # type: ignore[arg-type]
+
+
+def test_a_graph_whose_gradients_are_other_ones_is_incorrect() -> None:
+    x = torch.ones(3)
+
+    def call(gradient: float) -> torch.Tensor:
+        x.grad = torch.full((3,), gradient)
+        return x
+
+    replay = as_graph(Captures(lambda: call(2.0)), work(lambda: call(2.0), x), CASE)  # type: ignore[arg-type]
+    assert replay() is x
+    with pytest.raises(WrongResult, match="the replay of its graph is off"):
+        as_graph(Captures(lambda: call(2.1)), work(lambda: call(2.0), x), CASE)  # type: ignore[arg-type]
+
+
+def test_a_layer_that_draws_random_numbers_is_not_compared_with_its_graph() -> None:
+    as_graph(Captures(lambda: torch.rand(3)), work(lambda: torch.rand(3)), CASE)  # type: ignore[arg-type]
 
 
 def test_cache_and_launch_are_settings_of_a_gpus_cases_and_collapse_on_the_cpu() -> None:
