@@ -3,6 +3,7 @@
 They are what torch's own kernels reach on this machine now, not what the data sheet says. The fastest sample counts.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from mmap import mmap
 from pathlib import Path
@@ -151,17 +152,20 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
     return {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
 
 
-def take_bandwidth(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
+def take_bandwidth(
+    case: Case, budget_s: float, memory_limit: int | None, most_bytes: int | None = None
+) -> dict[str, Any]:
     """Return the bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
 
     They are counted as in STREAM: the arrays that the operation names (2 and 3), not the lines that the cache may read
     before overwriting them (write-allocate). `bandwidth_bytes_per_s` is the better of the two. Arrays are four times
     `cache_bytes` and at least 64 MiB, or smaller if memory is short. On a GPU they are 16 times `cache_bytes` and at
-    least 1 GiB, and `sum_bytes_per_s` is added, which only reads. It counts for the best, too.
+    least 1 GiB, and `sum_bytes_per_s` is added, which only reads. It counts for the best, too. `most_bytes` limits each
+    array, for an estimate in a fraction of the time: a virtual machine names the cache of its whole host.
     """
     on_gpu = case.device != "cpu"
     cache = _cache_bytes(device_kind(case.device))
-    wanted = wanted_buffer_bytes(cache, on_gpu)
+    wanted = min(wanted_buffer_bytes(cache, on_gpu), most_bytes or sys.maxsize)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
     a, b, c = (torch.full((length,), value, device=case.device) for value in (0.0, 1.0, 2.0))

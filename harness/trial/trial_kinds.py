@@ -309,7 +309,9 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "turns": _turns,
     "probe": lambda request, case: probe_of(case),
     "flops": lambda request, case: peak_rates.take_flops(case, request["trial_s"], request["memory_limit"]),
-    "bandwidth": lambda request, case: peak_rates.take_bandwidth(case, request["trial_s"], request["memory_limit"]),
+    "bandwidth": lambda request, case: peak_rates.take_bandwidth(
+        case, request["trial_s"], request["memory_limit"], request.get("most_bytes")
+    ),
     "attention_map": lambda request, case: attention_and_gradients.attention_map(
         case, request["seed"], request["words"]
     ),

@@ -161,3 +161,8 @@ def test_arrays_shrink_to_what_the_trial_may_use() -> None:
     with Executor(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**28) as runner:
         outcome = runner.run("bandwidth", Case("rnn.torch", 1, 1, 1))
     assert (outcome.status, outcome.values["buffer_bytes"]) == ("ok", 2**25)
+
+
+def test_arrays_of_an_estimate_are_small(small: Executor) -> None:
+    outcome = small.run("bandwidth", Case("rnn.torch", 1, 1, 1), {"most_bytes": 2**22})
+    assert (outcome.status, outcome.values["buffer_bytes"]) == ("ok", 2**22)
