@@ -223,8 +223,8 @@ class CaseResult(Case):
         exact=False,
     )
     accuracy_by: str | None = _fact(
-        "which outputs were compared with which reference: `64 rows`, `all tokens`, `first 1024 tokens` or `last "
-        "token`; `facts_unknown` says why none were"
+        "which outputs were compared with which reference: `64 rows`, `all tokens`, `first 1024 tokens`, `first "
+        "1024 tokens and the last 16` or `last token`; `facts_unknown` says why none were"
     )
 
     def as_dict(self) -> dict[str, Any]:

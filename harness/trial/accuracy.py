@@ -6,7 +6,8 @@ the cheapest way that the reference allows:
 1. The outputs of 64 query rows, if its `forward` takes `rows`: the references of attention do. So does softmax
    attention, which stands for the reference of a function f(q, k, v).
 2. All outputs, if the reference needs few enough operations and FLOPs: about half a second on two cores.
-3. The outputs of as many first tokens, if no token sees a later one.
+3. The outputs of as many first tokens, if no token sees a later one. If the layer can decode, its last 16 outputs are
+   compared as well: with single steps in float64, from the state after the tokens before them.
 
 A random row stands for each 64th of the sequence, and the last row is always among them. Gradients are those of a loss
 over the same outputs, so they cost no more. Counts decide, and no clock: the errors repeat exactly on one machine.
@@ -37,6 +38,7 @@ from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Workload
 
 _ROWS = 64
+_LAST = 16  # tokens of a long sequence that a recurrent layer computes step by step in float64
 # The most operations and FLOPs of a reference. It is not counted for so few tokens, which verification computes too.
 _MOST_OPS, _MOST_FLOPS, _FEW = 200_000, 2e10, 256
 # Lengths at which the operations of a reference are counted.
@@ -150,7 +152,10 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
     errors = _errors(own, wanted, real)
-    beside, of_plain = errors, None
+    beside, of_plain, compared = errors, None, part.name
+    if part.first is not None and (at_end := _errors_at_the_end(work, case, inputs[0], y)) is not None:
+        errors[:2] = (max(pair) for pair in zip(errors, at_end, strict=False))
+        compared = f"{part.name} and the last {_LAST}"
     if against != verify.ITSELF and case.dtype != "float64":
         by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[1] > _FEW
         if is_loop and work.gradient is None and by_first:
@@ -163,7 +168,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
         with _at_most(_MOST_S, threads):
             plain = _plain(reference, case, seed, given, part_of_plain, work.gradient)
         of_plain = _errors(plain, wanted, real) if plain else None
-    _judge(errors, of_plain, verify.limits(case, work.layer, against != verify.ITSELF), case.seq_len, part)
+    _judge(errors, of_plain, verify.limits(case, work.layer, against != verify.ITSELF), case.seq_len, compared)
     ratios = [
         own_part / plain_part
         for own_part, plain_part in zip(beside[::2], (of_plain or ())[::2], strict=False)
@@ -172,7 +177,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     return {
         **dict(zip(NAMES, errors, strict=False)),
         "error_ratio": max(ratios, default=None),
-        "accuracy_by": f"{part.name}, {against}",
+        "accuracy_by": f"{compared}, {against}",
     }
 
 
@@ -237,6 +242,25 @@ def _affordable(case: Case, reference: nn.Module, inputs: list[Tensor], flops: i
     flops_a_token = (flops or 0) / n
     most = min(_MOST_OPS / max(passes * ops_a_token, 1.0), _MOST_FLOPS / max(flops_a_token, 1.0))
     return n if n <= most else 2 ** int(math.log2(most)) if most >= 1 else 0
+
+
+def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) -> list[float] | None:
+    """RMS and largest error of the last outputs. None if the layer has no state that can be computed at once.
+
+    `x` (b, n, d) is the input in float64, and `y` (b, n, d) the output, if it is known. The state before the last
+    tokens is that of the layer in float64, and each of them is a step of its recurrent form.
+    """
+    if not all(hasattr(work.layer, name) for name in ("start", "step", "prefill")):
+        return None
+    twin = deepcopy(work.layer).to(torch.float64)
+    with _at_most(_MOST_S, torch.get_num_threads()), torch.no_grad():
+        state = twin.prefill(x[:, :-_LAST].clone(), workload.start_decoding(twin, case, None))  # type: ignore[operator]
+        steps = []
+        for x_t in x[:, -_LAST:].unbind(1):
+            y_t, state = workload.step_once(twin, x_t.clone(), state)
+            steps.append(y_t.clone())
+        got = work.forward() if y is None else y
+    return _errors(_Side(got[:, -_LAST:], {}), _Side(torch.stack(steps, 1), {}), None)
 
 
 def _own(work: Workload, case: Case, seed: int, part: _Part) -> _Side:
@@ -342,7 +366,7 @@ def _error(got: Tensor, want: Tensor, largest: float, rounding: float) -> tuple[
 
 
 def _judge(
-    errors: Sequence[float], of_plain: Sequence[float] | None, limits: Sequence[float], n: int, part: _Part
+    errors: Sequence[float], of_plain: Sequence[float] | None, limits: Sequence[float], n: int, compared: str
 ) -> None:
     """Raise WrongResult for an error that neither rounding nor the plain layer's own error explains."""
     for what, at, limit in zip(("output", "gradient"), (0, 2), limits, strict=True):
@@ -353,7 +377,7 @@ def _judge(
         if not errors[at] <= max(limit, most):
             beside = "" if plain is None else f"; the plain layer is off by {plain:.1e}"
             raise WrongResult(
-                f"{what} is off by {errors[at]:.1e} of its norm at n = {n} ({part.name}), where at most "
+                f"{what} is off by {errors[at]:.1e} of its norm at n = {n} ({compared}), where at most "
                 f"{max(limit, most):.1e} is tolerated{beside}"
             )
 

@@ -143,6 +143,27 @@ class CausalWithASlowReference(HasASlowReference):
     causal = True
 
 
+class WithAState(CausalWithASlowReference):
+    """It can go on from a state, which holds nothing, as each token is computed alone."""
+
+    def start(self, batch_size: int, seq_len: int) -> Tensor:
+        return self.mix.weight.new_zeros(batch_size)
+
+    def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return self.mix(x_t), state
+
+    def prefill(self, x: Tensor, state: Tensor) -> Tensor:
+        return state
+
+
+class LateWithAState(WithAState):
+    """Its last token is that of another place beyond what is verified."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        return y if x.shape[1] <= VERIFIED else torch.cat([y[:, :-1], y[:, :1]], dim=1)
+
+
 class InFloat32Alone(_Linear):
     """Its kernel for float32 is wrong beyond what is verified. It has no reference."""
 

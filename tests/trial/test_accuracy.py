@@ -105,6 +105,18 @@ def test_a_reference_that_is_too_slow_computes_the_first_tokens_or_none(monkeypa
     assert "output_error: the float64 reference is too slow at this size" in facts["facts_unknown"]
 
 
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_beyond_them_the_last_tokens_are_computed_from_a_state_in_float64(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "_MOST_OPS", 50_000 if mode == "forward" else 150_000)
+    facts = facts_of(late("WithAState", 512, mode=mode))
+    assert facts["accuracy_by"] == "first 64 tokens and the last 16, SlowReference"
+    assert 0 < facts["output_error"] < 1e-6
+    with pytest.raises(WrongResult, match=r"output is off by .* \(first 64 tokens and the last 16\)"):
+        facts_of(late("LateWithAState", 512, mode=mode))
+
+
 def test_in_float64_and_without_a_reference_there_is_no_plain_layer() -> None:
     facts = facts_of(Case("attention.fused", 300, 32, 4, dtype="float64"))
     assert facts["output_error"] < 1e-14
