@@ -92,7 +92,8 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
       {AXES}
 
     settings:
-      preset=ladder                                                          every layer of the ladder, and some blocks
+      preset=ladder                                                          every layer, and some blocks
+      preset=linear_time                                                     layers linear in n, beside attention
       head_dim=64                                                            sets d_model = num_heads × head_dim
       shape=bert_base|gpt2|vit_b16|transformer_base|llama_7b                 the sizes of a real layer
       shape=gpu                                                              sizes for a GPU: the default of device=cuda
