@@ -1,7 +1,7 @@
 """Sums of products of powers of n, d, h, b and log n: read, written, added and evaluated.
 
-The letters are the sequence length n, the width d, the number of heads h and the batch size b. Claims, cost models and
-Table 1 are made of these terms.
+The letters are the sequence length n, the width d, the number of heads h and the batch size b, and those of a layer's
+own axes. Claims, cost models and Table 1 are made of these terms.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import Any
 from harness.errors import UsageError
 
 AXES = ("n", "d", "h", "b")
+_FIELDS = ("n", "log", "d", "h", "b")
 # The order of a term's factors, as theory writes them: b·h·n²·d.
 _SYMBOLS = {"b": "b", "h": "h", "n": "n", "log": "log n", "d": "d"}
 _SUPERSCRIPT = {1: "", 2: "²", 3: "³", 4: "⁴"}
@@ -23,35 +24,64 @@ _SUPERSCRIPT = {1: "", 2: "²", 3: "³", 4: "⁴"}
 _POWERS = {text: power for power, sign in _SUPERSCRIPT.items() for text in (sign, str(power))}
 
 Number = int | Fraction
+# The values of a layer's own axes, by their letters: (("w", 64),).
+OwnSize = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, order=True)
 class Term:
-    """The product of powers of n, d, h and b, times log₂ n to the power `log`."""
+    """The product of powers of n, d, h and b, and of the letters in `own`, times log₂ n to the power `log`."""
 
     n: int = 0
     log: int = 0
     d: int = 0
     h: int = 0
     b: int = 0
+    own: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, powers: Mapping[str, int]) -> "Term":
+        """The product of these powers of letters."""
+        own = tuple(sorted((letter, power) for letter, power in powers.items() if letter not in _FIELDS and power))
+        return cls(**{letter: power for letter, power in powers.items() if letter in _FIELDS}, own=own)
+
+    @property
+    def powers(self) -> dict[str, int]:
+        """The powers of n, log n, d, h and b, and of the further letters that the term has."""
+        return {"n": self.n, "log": self.log, "d": self.d, "h": self.h, "b": self.b, **dict(self.own)}
+
+    def power(self, axis: str) -> int:
+        """The power of a letter, 0 without it."""
+        return self.powers.get(axis, 0)
 
     def __call__(self, at: Any) -> Any:
-        """Return the term's value at `at`, which has the attributes n, d, h, b and log: numbers, or arrays."""
+        """Return the term's value at `at`, which has the attributes n, d, h, b and log: numbers, or arrays.
+
+        `at.own` has the values of further letters.
+        """
         value = at.n**self.n * at.d**self.d * at.h**self.h * at.b**self.b
+        for letter, power in self.own:
+            value = value * at.own[letter] ** power
         return value * at.log**self.log if self.log else value
 
     def growth(self, axis: str = "n") -> tuple[int, int]:
         """The term's growth along an axis: its power and, for n, the power of log n."""
-        return getattr(self, axis), self.log if axis == "n" else 0
+        return self.power(axis), self.log if axis == "n" else 0
 
     def along(self, axes: Iterable[str]) -> "Term":
         """The term without the axes that are not among `axes`; log n belongs to n."""
         kept = {*axes, "log"} if "n" in axes else set(axes)
-        return Term(**{name: power for name, power in vars(self).items() if name in kept})
+        return Term.of({name: power for name, power in self.powers.items() if name in kept})
+
+    def without(self, axis: str) -> "Term":
+        """The term without one axis."""
+        return self.along(self.powers.keys() - {axis, "log"})
 
     def text(self, dot: str = "") -> str:
         """The factors with `dot` between them, then those to divide by: `4`, `nd²` or `n·d/h`; `1` without any."""
-        powers = {symbol: getattr(self, name) for name, symbol in _SYMBOLS.items()}
+        powers = {symbol: self.power(name) for name, symbol in _SYMBOLS.items()}
+        d = powers.pop("d")
+        powers |= {**dict(self.own), "d": d}  # as in n·w·d
         log = powers.pop("log n") if not dot else 0
         above = dot.join(symbol + _SUPERSCRIPT[power] for symbol, power in powers.items() if power > 0)
         below = "".join(f"/{symbol}{_SUPERSCRIPT[-power]}" for symbol, power in powers.items() if power < 0)
@@ -91,17 +121,18 @@ class Polynomial:
         """The growth of the fastest-growing term along an axis, as `leading` gives it."""
         return leading(self.terms, axis)
 
-    def value(self, n: int, d: int, h: int = 1, b: int = 1) -> Fraction:
+    def value(self, n: int, d: int, h: int = 1, b: int = 1, own: OwnSize = ()) -> Fraction:
         """The exact value at a size; log₂ n is rounded up to a whole number."""
-        size = SimpleNamespace(n=n, d=d, h=Fraction(h), b=b, log=(n - 1).bit_length())
+        letters = {letter: Fraction(value) for letter, value in own}
+        size = SimpleNamespace(n=n, d=d, h=Fraction(h), b=b, log=(n - 1).bit_length(), own=letters)
         return sum((value * term(size) for term, value in self.coefficients.items()), Fraction(0))
 
-    def __call__(self, n: int, d: int, h: int = 1, b: int = 1) -> int:
+    def __call__(self, n: int, d: int, h: int = 1, b: int = 1, own: OwnSize = ()) -> int:
         """The value at a size, as `value`.
 
         Raises ValueError if the value is not a whole number: d must be a multiple of h.
         """
-        value = self.value(n, d, h, b)
+        value = self.value(n, d, h, b, own)
         if value.denominator > 1:
             raise ValueError(f"{self} is no whole number at n = {n}, d = {d}, h = {h}")
         return int(value)
@@ -119,8 +150,8 @@ class Polynomial:
         total = Polynomial({})
         for term, value in self.coefficients.items():
             for factor, times in other.coefficients.items():
-                powers = {name: power + getattr(factor, name) for name, power in vars(term).items()}
-                total += Polynomial({Term(**powers): value * times})
+                powers = {name: term.power(name) + factor.power(name) for name in (term.powers | factor.powers)}
+                total += Polynomial({Term.of(powers): value * times})
         return total
 
     def difference(self) -> "Polynomial | None":
@@ -153,6 +184,11 @@ def constant(value: Number) -> Polynomial:
     return Polynomial({Term(): value})
 
 
+def letter(symbol: str) -> Polynomial:
+    """Return the polynomial that is a letter of a layer's own axis."""
+    return Polynomial({Term.of({symbol: 1}): 1})
+
+
 def _part_text(term: Term, value: Number) -> str:
     """A term and the absolute value of its coefficient: `8nd²`."""
     size = abs(Fraction(value))
@@ -163,7 +199,7 @@ def _part_text(term: Term, value: Number) -> str:
     return factors if number == "1" else f"{number}{'·' if factors.startswith('log') else ''}{factors}"
 
 
-_READ = {symbol: Polynomial({Term(**{name: 1}): 1}) for name, symbol in _SYMBOLS.items()}
+_READ = {symbol: Polynomial({Term.of({name: 1}): 1}) for name, symbol in _SYMBOLS.items()}
 _READ["/h"] = Polynomial({Term(h=-1): 1})
 
 
@@ -201,7 +237,7 @@ def parse(text: str, letters: Mapping[str, Polynomial] | None = None) -> Polynom
             times = constant(int(number)) if number else symbols[prefix + name]
             for _ in range(_POWERS[power[-1:]]):
                 product *= times
-        if any(term.log > 1 or max(vars(term).values()) > max(_SUPERSCRIPT) for term in product.terms):
+        if any(term.log > 1 or max(term.powers.values()) > max(_SUPERSCRIPT) for term in product.terms):
             raise _malformed(text, 0, names)
         total, products, place = total + product, products + 1, found.end()
     summed = len(total.terms) < products or any(letter in text for letter in letters or ())

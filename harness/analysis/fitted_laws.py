@@ -258,7 +258,7 @@ class _Piece:
         alone = one if self.until == math.inf else replace(one, points=self.points)
         return predictor_of(alone, self.law, self.fitted.expected)
 
-    def predict(self, *size: int) -> Prediction:
+    def predict(self, *size: Any) -> Prediction:
         predict = self._predictor
         values = dict(zip(AXES, zip(*(point.size for point in self.points), strict=True), strict=True))
         # No law can predict the cost along an axis of which one value was measured.

@@ -422,5 +422,5 @@ def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[
 
 
 def _rival_laws(ways: set[tuple[int, int]], axis: str) -> str:
-    named = [str(Term(n=power, log=log)) if axis == "n" else str(Term(**{axis: power})) for power, log in sorted(ways)]
+    named = [str(Term(n=power, log=log)) if axis == "n" else str(Term.of({axis: power})) for power, log in sorted(ways)]
     return f"{', '.join(named[:-1])} and {named[-1]}"

@@ -1,7 +1,8 @@
 """Exact laws of exact costs: rational coefficients that give FLOPs, operations or bytes to the last digit.
 
 The law is the one with the fewest terms that gives every point exactly. Its terms are products of powers of n, d, h
-and b. Unlike a fitted law, an exact law may have a negative term: training an Elman network does 12nd² − 2d² FLOPs.
+and b, and of a layer's own letters. Unlike a fitted law, an exact law may have a negative term: training an Elman
+network does 12nd² − 2d² FLOPs.
 Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
@@ -15,10 +16,17 @@ import numpy as np
 
 from harness.fit.fit_law import subset_fits
 from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Law, Sizes, design, varying_axes
-from harness.polynomial import AXES, Polynomial, Term, leading
+from harness.polynomial import AXES, OwnSize, Polynomial, Term, leading
 
+_ExactSize = tuple[int, int, int, int, OwnSize]
 # d/h is the width of a head.
 _POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
+# The factors of each power of an own letter w: work within windows or states, the corners of a band, whole blocks.
+_OWN_FACTORS = {
+    1: [Term(n=n, d=d, h=h) for n in (0, 1) for d in (0, 1, 2) for h in (0, 1)],
+    2: [Term(d=d, h=h) for d in (0, 1) for h in (0, 1)],
+    -1: [Term(n=n, d=d, h=h) for n in (1, 2) for d in (0, 1, 2) for h in (0, 1)],
+}
 _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
 # With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
@@ -47,7 +55,7 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     target = np.array([float(cost) for cost in costs])
     scale = np.where(target == 0, 1.0, np.abs(target))
     relative = design(terms, sizes) / scale[:, None]
-    whole = [tuple(int(value) for value in size) for size in zip(sizes.n, sizes.d, sizes.h, sizes.b, strict=True)]
+    whole = _exact_sizes(sizes)
     if not any(costs):
         return _law((), (), axes, "")
     for size in range(1, min(most - (len(terms) > _MOST_CANDIDATES), len(target) - spare) + 1):
@@ -84,7 +92,23 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
     powers = [_POWERS[axis] if axis in axes else (0,) for axis in AXES]
     every = (Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers))
     terms = [term for term in every if _occurs(term)]
-    return terms + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
+    for own in (axis for axis in axes if axis not in AXES):
+        for power, factors in _OWN_FACTORS.items():
+            terms += [
+                Term.of({**term.along(axes).powers, "b": b, own: power})
+                for term in factors
+                for b in ((0, 1) if "b" in axes else (0,))
+            ]
+    return list(dict.fromkeys(terms)) + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
+
+
+def _exact_sizes(sizes: Sizes) -> list[_ExactSize]:
+    """The (n, d, h, b, own) of each point, in numbers that are exact."""
+    found: list[_ExactSize] = []
+    for point, (n, d, h, b) in enumerate(zip(sizes.n, sizes.d, sizes.h, sizes.b, strict=True)):
+        own = tuple((letter, float(values[point])) for letter, values in sizes.own.items())
+        found.append((int(n), int(d), int(h), int(b), own))
+    return found
 
 
 def _occurs(term: Term) -> bool:
@@ -96,10 +120,10 @@ def _occurs(term: Term) -> bool:
 
 
 def _reproduces(
-    terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[tuple[int, ...]], costs: Sequence[int]
+    terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[_ExactSize], costs: Sequence[int]
 ) -> bool:
     """Whether the law gives every cost exactly. With a log term, every n must be a power of two."""
-    if any(term.log for term in terms) and any(n & (n - 1) for n, *_ in sizes):
+    if any(term.log for term in terms) and any(size[0] & (size[0] - 1) for size in sizes):
         return False
     law = Polynomial(dict(zip(terms, values, strict=True)))
     return all(law.value(*size) == cost for size, cost in zip(sizes, costs, strict=True))
@@ -137,7 +161,7 @@ def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Ter
 
 def _powers(terms: Sequence[Term], axis: str) -> int:
     """The largest number of terms that differ only in their power of an axis; 0 if no two do."""
-    beside = Counter(term.along(set(AXES) - {axis}) for term in terms)
+    beside = Counter(term.without(axis) for term in terms)
     return max((number for number in beside.values() if number > 1), default=0)
 
 

@@ -1,7 +1,7 @@
 """A cost model (law): its terms, the law with its uncertainty, the weights of points, and scaling exponents.
 
 Coefficients of a fitted law are not negative; those of an exact law may be. Numbers in, numbers out: sizes are n, d, h,
-b. Costs are seconds, bytes or whatever unit the points have.
+b, and the letters of a layer's own axes. Costs are seconds, bytes or whatever unit the points have.
 """
 
 import math
@@ -13,33 +13,43 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.polynomial import AXES, Polynomial, Term, sum_text
+from harness.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
 from harness.stats.interval import NORMAL
 
 Floats = NDArray[np.float64]
+# n, d, h, b, and the layer's own.
+Size = tuple[float, float, float, float] | tuple[float, float, float, float, OwnSize]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of points: sequence length, width, heads and batch size, each an array of shape (points,)."""
+    """The sizes of points: sequence length, width, heads and batch size, each an array of shape (points,).
+
+    `own` are those along a layer's own axes, by their letters.
+    """
 
     n: Floats
     d: Floats
     h: Floats
     b: Floats
+    own: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, points: Iterable[tuple[float, float, float, float]]) -> "Sizes":
-        """Build sizes from the (n, d, h, b) of each point."""
-        n, d, h, b = np.array(list(points), dtype=float).reshape(-1, 4).T
-        return cls(n, d, h, b)
+    def of(cls, points: Iterable[Size]) -> "Sizes":
+        """Build sizes from the (n, d, h, b) of each point, or (n, d, h, b, own) with the same own letters in each."""
+        held = list(points)
+        n, d, h, b = np.array([point[:4] for point in held], dtype=float).reshape(-1, 4).T
+        own = [dict(point[4]) for point in held if len(point) > 4]
+        letters = own[0] if own else {}
+        return cls(n, d, h, b, {letter: np.array([one[letter] for one in own], dtype=float) for letter in letters})
 
     def __len__(self) -> int:
         return len(self.n)
 
     def __getitem__(self, which: NDArray[np.bool] | NDArray[np.intp]) -> "Sizes":
         """Return the sizes of some of the points, selected by a numpy mask or index array."""
-        return Sizes(self.n[which], self.d[which], self.h[which], self.b[which])
+        own = {letter: values[which] for letter, values in self.own.items()}
+        return Sizes(self.n[which], self.d[which], self.h[which], self.b[which], own)
 
     @property
     def log(self) -> Floats:
@@ -48,7 +58,7 @@ class Sizes:
 
     def axis(self, name: str) -> Floats:
         """Return one axis by its symbol."""
-        return getattr(self, name)
+        return self.own[name] if name in self.own else getattr(self, name)
 
 
 def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
@@ -58,13 +68,13 @@ def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
 
 def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
     """Return d log term / d log axis at each point, shape (points,)."""
-    power = np.full(len(sizes), float(getattr(term, axis)))
+    power = np.full(len(sizes), float(term.power(axis)))
     return power + term.log / np.log(np.maximum(sizes.n, 2.0)) if axis == "n" and term.log else power
 
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
     """Return the axes that take more than one value. A law says nothing about the others."""
-    return tuple(axis for axis in AXES if len(np.unique(sizes.axis(axis))) > 1)
+    return tuple(axis for axis in (*AXES, *sizes.own) if len(np.unique(sizes.axis(axis))) > 1)
 
 
 # The terms of a layer's time and memory. Terms that differ only in axes that do not vary are merged into one term
@@ -86,17 +96,25 @@ _COSTS = (
     Term(d=1),
     Term(d=2),  # weights
 )
+# What each letter w of a layer's own axes may add: work within windows or states, then steps of whole blocks.
+_OWN_TIMES = (Term(), Term(n=1), Term(n=1, h=1), Term(n=1, d=1), Term(d=1))
+_OWN_OVER = (Term(n=1), Term(n=1, d=2))
 
 
 def candidate_terms(axes: Iterable[str]) -> tuple[Term, ...]:
     """Return the terms that a law may have if `axes` vary, each once.
 
     If the batch size varies, each term occurs with a factor b and without it. Work is done for each sequence, while
-    costs paid once do not depend on b.
+    costs paid once do not depend on b. The letter w of a layer's own axis stands for a window, a state or a block: the
+    costs w, nw, hnw, nwd, wd, and n/w, nd²/w.
     """
-    kept = set(axes)
+    kept = tuple(axes)
     batches = (0, 1) if "b" in kept else (0,)
-    return tuple(dict.fromkeys(replace(term.along(kept), b=b) for term in _COSTS for b in batches))
+    every = list(_COSTS)
+    for own in (axis for axis in kept if axis not in AXES):
+        every += [Term.of({**term.powers, own: 1}) for term in _OWN_TIMES]
+        every += [Term.of({**term.powers, own: -1}) for term in _OWN_OVER]
+    return tuple(dict.fromkeys(replace(term.along(kept), b=b) for term in every for b in batches))
 
 
 @dataclass(frozen=True)
@@ -291,8 +309,10 @@ def shrunken_errors(errors: Floats) -> Floats:
     return np.sqrt(floored * np.median(floored))
 
 
-def exponent_of(law: Law, axis: str, n: float, d: float, h: float = 1, b: float = 1) -> Range | None:
-    """Return the scaling exponent along `axis` ('n', 'd', 'h' or 'b') at a size; None if the axis did not vary.
+def exponent_of(law: Law, axis: str, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> Range | None:
+    """Return the scaling exponent along `axis` at a size; None if the axis did not vary.
+
+    The axis is 'n', 'd', 'h', 'b', or the letter of an own one.
 
     This is d log cost / d log axis. One exponent cannot describe a whole curve. Attention with its projections costs
     8nd² + 4n²d FLOPs. Its exponent rises from 1 to 2 around n = 2d.
@@ -302,7 +322,7 @@ def exponent_of(law: Law, axis: str, n: float, d: float, h: float = 1, b: float 
     """
     if axis not in law.varied or not law.coefficients:
         return None
-    size = Sizes.of([(n, d, h, b)])
+    size = Sizes.of([(n, d, h, b, own)])
     each = [_exponent_of_one(one, axis, size) for one in (law, *law.rivals)]
     each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
     down, up = law.trends.get(axis, (0.0, 0.0))

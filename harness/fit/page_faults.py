@@ -2,7 +2,8 @@
 
 The C library maps blocks above a threshold anew at every call, and each of their pages faults (mallopt(3),
 M_MMAP_THRESHOLD). Sizes below the threshold pay nothing and so cannot tell this cost. It therefore is not fitted: the
-price of a page fault is measured, and the blocks are counted. Each block is a product of powers of n, d, h and b.
+price of a page fault is measured, and the blocks are counted. Each block is a product of powers of n, d, h, b and a
+layer's own letters.
 """
 
 import math
@@ -30,6 +31,7 @@ KEPT_SHARE, MOST_KEPT_SHARE = 0.2, 0.5
 _MOST_MISSED = 0.1
 
 _POWERS = {"n": (0, 1, 2), "d": (0, 1, 2), "h": (0, 1, -1), "b": (0, 1)}
+_OWN_POWERS = (0, 1)
 _NUMBERS = (Term(), Term(h=1), Term(b=1), Term(h=1, b=1), Term(n=1))
 
 
@@ -50,9 +52,10 @@ def memory_block_laws(sizes: Sizes, blocks: Sequence[Mapping[int, int]]) -> tupl
     left out.
     """
     axes = varying_axes(sizes)
+    every = dict.fromkeys((*AXES, *axes))
     terms = [
-        Term(**dict(zip(AXES, powers, strict=True)))
-        for powers in product(*(_POWERS[axis] if axis in axes else (0,) for axis in AXES))
+        Term.of(dict(zip(every, powers, strict=True)))
+        for powers in product(*(_POWERS.get(axis, _OWN_POWERS) if axis in axes else (0,) for axis in every))
     ]
     values = {term: np.broadcast_to(np.asarray(term(sizes), dtype=float), len(sizes)) for term in terms}
     left = [dict(of_point) for of_point in blocks]

@@ -23,7 +23,7 @@ from harness.fit.laws import (
     varying_axes,
     weights_of,
 )
-from harness.polynomial import Term
+from harness.polynomial import OwnSize, Term
 from harness.stats.interval import CONFIDENCE, NORMAL
 
 # Significance level of a break. It is low and divided by the number of n, because many n are tried.
@@ -178,21 +178,21 @@ class Predictor:
     highest: dict[str, float]
     points: int
 
-    def __call__(self, n: float, d: float, h: float = 1, b: float = 1) -> Range:
+    def __call__(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> Range:
         """Return the cost at a size with its 95 % prediction interval."""
-        size = Sizes.of([(n, d, h, b)])
+        size = Sizes.of([(n, d, h, b, own)])
         expected, least, most = self._unmeasured(size)
         fitted = self._averaged(size)
         value = fitted + expected
         if value == 0 or (self.law.exact and self.law.determined):
             # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
             # cost may be higher but not lower.
-            more = NORMAL * self.drift * self.outside(n, d, h, b)
+            more = NORMAL * self.drift * self.outside(n, d, h, b, own)
             return Range(value, value, value * math.exp(more))
         deviation = math.hypot(
             self._of_the_law(size, fitted),
             self.scatter,
-            self.drift * self.outside(n, d, h, b),
+            self.drift * self.outside(n, d, h, b, own),
             self._error_of_known(size) / value,
         )
         half_width = min(float(stdtrit(self.checks, (1 + CONFIDENCE) / 2)) * deviation, math.log(_FARTHEST))
@@ -229,9 +229,9 @@ class Predictor:
         weights = np.array([(least / max(law.noise, least)) ** (self.points / 2) for law in laws])
         return weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
 
-    def outside(self, n: float, d: float, h: float = 1, b: float = 1) -> float:
+    def outside(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> float:
         """The number of doublings, over all axes, by which a size lies outside the measured sizes; 0 inside them."""
-        size = Sizes.of([(n, d, h, b)])
+        size = Sizes.of([(n, d, h, b, own)])
         at = {axis: float(size.axis(axis)[0]) for axis in self.highest}
         return sum(
             math.log2(max(at[axis] / top, self.lowest[axis] / at[axis], 1)) for axis, top in self.highest.items()
