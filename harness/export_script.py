@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness import __version__, formatting
+from harness import __version__, export_function_script, export_layer_script, formatting
 from harness.analysis.complete_lines import with_ratio_to
 from harness.errors import UsageError, did_you_mean
 from harness.export_formats import Exported
+from harness.export_layer_script import REFERENCE, Script
 from harness.inlined_source import InlinedSource, inline
-from harness.layer_options import options_of
+from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
 from harness.measure.executor import Executor
 from harness.results.columns import CaseResult
@@ -21,24 +22,9 @@ from harness.sweep_axes import AXES, DEFAULTS, LETTERS, Case, present_axis
 from impls.registry import IMPLS
 
 # What two cases of one script may differ in: the rest of the script is of both.
-_OF_A_SIDE = ("impl", "num_heads", "num_kv_heads")
-_REFERENCE = "reference"
-# Names that the script itself uses.
-_NAMES = (
-    "torch",
-    "Timer",
-    "B",
-    "N",
-    "D",
-    "DTYPE",
-    "DEVICE",
-    "SIDES",
-    "KEYWORDS",
-    "WEIGHTS",
-    "causal",
-    "call_of",
-    "results",
-)
+_OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
+# Names that every script uses itself.
+_NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of", "results")
 _METHODS = {"decode": ("forward", "start", "step", "prefill")}
 # An error that lists cases names at most this many.
 _MOST_LISTED = 6
@@ -53,16 +39,22 @@ def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) 
     if len(wanted) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
     lines = [chosen(stored, text) for text in wanted] or [chosen(stored, "")]
-    if len(lines) == 1:
-        baseline = stored.config.get("baseline")
-        lines += [
-            one
-            for one in stored.lines
-            if one.impl == baseline != lines[0].impl and not _differing(one.case, lines[0].case)
-        ][:1]
+    if is_alone := len(lines) == 1:
+        lines += _related(stored, lines[0])
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
+    if len(lines) == 2 and (reason := export_function_script.differing(described)):
+        if not is_alone:
+            raise UsageError(reason)
+        lines, described = lines[:1], described[:1]
     return Exported(_text(stored, lines, described).encode(), len(lines), _notices(lines))
+
+
+def _related(stored: StoredRun, line: CaseResult) -> list[CaseResult]:
+    """The case of the layer that the run's times relate to, if it is another one."""
+    baseline = stored.config.get("baseline")
+    others = (one for one in stored.lines if one.impl == baseline != line.impl)
+    return [one for one in others if not _differing(one.case, line.case)][:1]
 
 
 def chosen(stored: StoredRun, text: str) -> CaseResult:
@@ -161,35 +153,35 @@ def _notices(lines: Sequence[CaseResult]) -> list[str]:
 
 
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> str:
-    case, first = lines[0].case, described[0]
-    sides = dict(zip(_side_names([line.case for line in lines]), described, strict=True))
+    case = lines[0].case
     references = [one["reference"] for one in described]
     share = references[0] is not None and all(one == references[0] for one in references)
     # Kernels of a GPU or of a package have no float64. Elsewhere the first of two sides in float64 judges both.
     is_kernel = case.device == "cuda" or (case.impl in IMPLS and IMPLS[case.impl].package)
     judge = share and (len(lines) == 1 or bool(is_kernel))
-    built = {name: one["layer"] for name, one in sides.items()}
+    names = _side_names([line.case for line in lines])
+    built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
     if judge:
-        built[_REFERENCE] = references[0]
-    source = inline(
-        [one["target"] for one in built.values()], {"forward", "prepare", *_METHODS.get(case.mode, ())}, _NAMES
-    )
-    truth = _quoted(_REFERENCE if judge else next(iter(sides))) if share else "name"
-    parts = [
-        _header(stored, lines, source),
-        _imports(source),
-        source.definitions,
-        _settings(case, built, source, share),
-        _call_of(case, first, built, share, judge),
-        _checks(case, described, list(sides), truth, share),
-        _timing(case, list(sides)),
-    ]
+        built[REFERENCE] = references[0]
+    inputs = described[0]["inputs"]
+    body: Any = export_layer_script if inputs is None else export_function_script
+    targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
+    targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
+    taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
+    source = inline(list(dict.fromkeys(targets)), {"forward", "prepare", *_METHODS.get(case.mode, ())}, taken)
+    script = Script(case, names, built, source, share, judge, described)
+    imports = _imports(source, ["from functools import partial"] * (inputs is not None))
+    parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
     return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
 def _side_names(cases: Sequence[Case]) -> list[str]:
     impls = [case.impl for case in cases]
-    return impls if len(set(impls)) == len(impls) else [f"{case.impl} h={case.num_heads}" for case in cases]
+    if len(set(impls)) == len(impls):
+        return impls
+    words = [f" h={case.num_heads}" for case in cases] if cases[0].num_heads != cases[1].num_heads else ["", ""]
+    words = [one + f" {case.options}" * (case.options != NO_OPTIONS) for one, case in zip(words, cases, strict=True)]
+    return [case.impl + one for one, case in zip(words, cases, strict=True)]
 
 
 def _header(stored: StoredRun, lines: Sequence[CaseResult], source: InlinedSource) -> str:
@@ -246,165 +238,7 @@ def _ratio(lines: Sequence[CaseResult]) -> list[str]:
     return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
 
 
-def _imports(source: InlinedSource) -> str:
+def _imports(source: InlinedSource, more: Sequence[str]) -> str:
     timer = "from torch.utils.benchmark import Timer"
-    return "\n".join([*(one for one in source.imports if one not in ("import torch", timer)), "import torch", timer])
-
-
-def _settings(case: Case, built: Mapping[str, Mapping[str, Any]], source: InlinedSource, share: bool) -> str:
-    sizes = f'{case.batch_size}, {case.seq_len}, {case.d_model}, torch.{case.dtype}, "{case.device}"'
-    lines = [f"B, N, D, DTYPE, DEVICE = {sizes}", f"torch.set_num_threads({case.threads})"]
-    if case.device == "cuda":
-        lines.append("torch.backends.cudnn.allow_tf32 = False")
-    if not _trains(case):
-        lines.append("torch.set_grad_enabled(False)")
-    lines.append("SIDES = {")
-    for name, one in built.items():
-        values = {key: "D" if key == "d_model" else repr(value) for key, value in one["arguments"].items()}
-        arguments = ", ".join(f"{key}={value}" for key, value in values.items())
-        lines.append(f'    "{name}": lambda: {source.names[one["target"]]}({arguments}),')
-    lines.append("}")
-    if _takes_keywords(built):
-        given = "n, source" if any("source" in one["keywords"] for one in built.values()) else "n"
-        lines.append("KEYWORDS = {")
-        for name, one in built.items():
-            words = {key: "causal(n)" if value == "causal" else value for key, value in one["keywords"].items()}
-            keywords = ", ".join(f'"{key}": {value}' for key, value in words.items())
-            lines.append(f'    "{name}": lambda {given}: {{{keywords}}},')
-        lines.append("}")
-    if share and len(built) > 1:
-        lines.append(f'WEIGHTS = SIDES["{next(iter(built))}"]().state_dict()  # of both sides')
-    if any("causal" in one["keywords"].values() for one in built.values()):
-        lines += ["", "", "def causal(n):"]
-        lines.append("    return torch.ones(n, n, dtype=torch.bool, device=DEVICE).tril()[None, None]")
-    return "\n".join(lines)
-
-
-def _trains(case: Case) -> bool:
-    return case.mode in ("train", "backward")
-
-
-def _takes_keywords(built: Mapping[str, Mapping[str, Any]]) -> bool:
-    return any(one["keywords"] or one["prepares"] for one in built.values())
-
-
-def _call_of(
-    case: Case, first: Mapping[str, Any], built: Mapping[str, Mapping[str, Any]], share: bool, judge: bool
-) -> str:
-    """The function that builds a side and returns one call of it, which is timed."""
-    width = f"{first['input_width']} * D" if first["input_width"] != 1 else "D"
-    leaf = ".requires_grad_()" if _trains(case) else ""
-    lines = [
-        "def call_of(name, n, dtype=DTYPE):",
-        "    torch.manual_seed(0)  # the same weights and input in every dtype",
-        *(
-            ["    layer = SIDES[name]()", "    layer.load_state_dict(WEIGHTS)"]
-            if share and len(built) > 1
-            else ["    layer = SIDES[name]()"]
-        ),
-        f"    layer = layer.to(DEVICE, DTYPE).to(dtype).{'train' if _trains(case) else 'eval'}()",
-        "    torch.manual_seed(1)",
-        f"    x = torch.randn(B, n, {width}).to(DEVICE, DTYPE).to(dtype){leaf}",
-    ]
-    call, given = "layer(x)", "n"
-    if first["source_len"]:
-        length = f"{case.kv_len} if n == N else {case.small().kv_len}" if case.kv_len else "n"
-        lines.append(f"    source = torch.randn(B, {length}, D).to(DEVICE, DTYPE).to(dtype){leaf}")
-        given = "n, source"
-    if _takes_keywords(built):
-        call = "layer(x, **keywords)"
-        lines.append(f"    keywords = KEYWORDS[name]({given})")
-    if any(one["prepares"] for one in built.values()):
-        lines += ['    if hasattr(layer, "prepare"):', "        keywords = layer.prepare(x, **keywords)"]
-    if _trains(case):
-        lines += [
-            f"    leaves = [x, {'source, ' if first['source_len'] else ''}*layer.parameters()]",
-            "    gradient = torch.randn(B, n, D).to(DEVICE, DTYPE).to(dtype)",
-        ]
-    return "\n".join([*lines, *_bodies(case, first, call, judge)])
-
-
-def _bodies(case: Case, first: Mapping[str, Any], call: str, judge: bool) -> Sequence[str]:
-    """The last lines of `call_of`, which depend on the mode."""
-    if case.mode == "forward":
-        return [f"    return lambda: {call}"]
-    if case.mode == "train":
-        return [
-            "",
-            "    def call():",
-            "        for leaf in leaves:",
-            "            leaf.grad = None",
-            f"        y = {call}",
-            "        y.backward(gradient.to(y.dtype))",
-            "        return y, x.grad",
-            "",
-            "    return call",
-        ]
-    if case.mode == "backward":
-        return [
-            f"    y = {call}",
-            "    gradient = gradient.to(y.dtype)",
-            "    return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)",
-        ]
-    start = "layer.start(B, n, source=source)" if first["source_len"] else "layer.start(B, n)"
-    one_by_one = ["    for x_t in x[:, :-1].unbind(1):", "        _, state = layer.step(x_t, state)"]
-    return [
-        *(
-            [f'    if name == "{_REFERENCE}":  # all tokens at once', f"        return lambda: {call}[:, -1]"]
-            if judge
-            else []
-        ),
-        f"    state = {start}",
-        *(["    state = layer.prefill(x[:, :-1], state)"] if first["prefills"] else one_by_one),
-        "    token = x[:, -1].clone()",
-        "    return lambda: layer.step(token, state)[0]",
-    ]
-
-
-def _checks(case: Case, described: Sequence[Mapping[str, Any]], names: Sequence[str], truth: str, share: bool) -> str:
-    """A loop over the sides that compares each with the truth in float64."""
-    limit = max(one["gradient_tolerance" if _trains(case) else "tolerance"] for one in described)
-    n = case.small().seq_len
-    lines = []
-    if _trains(case):
-        what = "the output and the gradient of the input" if case.mode == "train" else "the gradient of the input"
-        lines += [
-            "def results(call):",
-            f'    """{what[0].upper()}{what[1:]}, as one vector."""',
-            "    torch.manual_seed(2)  # of dropout",
-            f"    kept = call()[:{2 if case.mode == 'train' else 1}]",
-            "    return torch.cat([one.detach().double().flatten() for one in kept])",
-            "",
-            "",
-        ]
-    made = "results(call_of({}))" if _trains(case) else "call_of({})().double()"
-    against = "a reference" if truth == _quoted(_REFERENCE) else "the first" if share else "itself"
-    return "\n".join(
-        [
-            *lines,
-            f"for name in ({', '.join(_quoted(one) for one in names)},):  # against {against} in float64",
-            f"    want = {made.format(f'{truth}, {n}, torch.float64')}",
-            f"    got = {made.format(f'name, {n}')}",
-            "    error = ((got - want).norm() / want.norm()).item()",
-            f'    print(f"{{name}}: off by {{error:.1e}} of the norm at n = {n}, where rounding explains {limit:.1e}")',
-            f"    assert error <= {limit:.3g}",
-        ]
-    )
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'
-
-
-def _timing(case: Case, names: Sequence[str]) -> str:
-    of_names = f"({', '.join(map(_quoted, names))},)"
-    lines = [
-        f"calls = {{name: call_of(name, N) for name in {of_names}}}",
-        f'timers = [Timer("call()", globals={{"call": one}}, num_threads={case.threads}) for one in calls.values()]',
-        "turns = [[timer.blocked_autorange(min_run_time=0.2).median for timer in timers] for _ in range(5)]",
-        "for name, times in zip(calls, zip(*turns)):",
-        '    print(f"{name}: {min(times) * 1e3:.4g} ms (the slowest of five turns: {max(times) * 1e3:.4g} ms)")',
-    ]
-    if len(names) == 2:
-        lines.append('print(f"ratio: {min(a for a, _ in turns) / min(b for _, b in turns):.3g}")')
-    return "\n".join(lines)
+    of_source = [one for one in source.imports if one not in ("import torch", timer, *more)]
+    return "\n".join([*more, *of_source, "import torch", timer])

@@ -26,8 +26,11 @@ from harness.parsed_module import (
 )
 
 _INSTALLED = ("site-packages", "dist-packages")
-# Attributes of a class that only the harness reads.
+# Attributes of a class, and of a function, that only the harness reads.
 _FOR_THE_HARNESS = frozenset({"claims", "kernels", "supports", "attention_weights", "family", "has_heads", "reference"})
+_OF_A_FUNCTION = _FOR_THE_HARNESS | {"layout", "inputs", "output", "axes", "causal", "kinks", "compiled"}
+# A block of the project finds the layers inside it by name. In a script, it finds them in `LAYERS`.
+_FIND = "def find(target):\n    return LAYERS[target]"
 # Base classes that call none of a layer's methods but `forward`.
 _PLAIN_BASES = ("nn.Module", "torch.nn.Module", "Module", "object")
 
@@ -47,7 +50,7 @@ class InlinedSource:
 
 
 def inline(targets: Sequence[str], entries: Collection[str], taken: Collection[str] = ()) -> InlinedSource:
-    """The source of the classes `module:Class` or `path/to/a.py:Class`.
+    """The source of the classes and functions `module:Class` or `path/to/a.py:Class`.
 
     Of the project's own classes, only what the methods in `entries` need is kept, without docstrings. `taken` are names
     that the result must not define. Raises UsageError with the reason if the source cannot be copied.
@@ -81,7 +84,7 @@ class _Inliner:
             if module is None:
                 top = place.partition(".")[0]
                 if "." in attribute:
-                    raise UsageError(f"{target}: a class inside a class cannot be copied")
+                    raise UsageError(f"{target} lies inside a class, and cannot be copied")
                 found.names[target] = self._import(place, attribute, attribute)
                 self._need_package(top)
                 continue
@@ -94,6 +97,10 @@ class _Inliner:
             for module, attribute in places.values():
                 self._need(module, attribute)
                 self.built.add((module, attribute))
+            for module in self.entered:
+                for node in module.effects:
+                    if self._has_effect_here(module, node):
+                        self.wanted[module][node] = None
             for module, nodes in list(self.wanted.items()):
                 for node in list(nodes):
                     self._follow(module, node)
@@ -156,11 +163,6 @@ class _Inliner:
         return self.modules.get(place) or self._opened(".".join(names), file, False, place)
 
     def _opened(self, name: str, file: Path, is_ours: bool, key: str = "") -> ParsedModule:
-        if name.startswith("impls.blocks"):
-            raise UsageError(
-                "a block finds the layers inside it by name at run time, so no short script can hold it: export a case "
-                "of the layer inside, such as attention.fused"
-            )
         module = self.modules[key or name] = ParsedModule(name, file, is_ours)
         self.renamed[module], self.wanted[module] = {}, {}
         return module
@@ -179,9 +181,22 @@ class _Inliner:
                 self._follow(module, node)
         if module not in self.entered and self.wanted[module]:
             self.entered.append(module)
-            for node in module.effects:
-                self.wanted[module][node] = None
-                self._follow(module, node)
+
+    def _has_effect_here(self, module: ParsedModule, node: ast.stmt) -> bool:
+        """Whether a statement that binds no name is kept: any but an attribute for the harness, or of what is left out.
+
+        Such an attribute is `f.layout = "bnhd"`.
+        """
+        if not isinstance(node, ast.Assign):
+            return True
+        targets = [one for one in node.targets if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)]
+        if len(targets) < len(node.targets):
+            return True
+        owners = {one.value.id for one in targets if isinstance(one.value, ast.Name)}
+        kept = {name for one in self.wanted[module] for name in bound_names(one)}
+        return (
+            bool(owners & kept or owners - set(module.bindings)) and not {one.attr for one in targets} <= _OF_A_FUNCTION
+        )
 
     def _name(self, module: ParsedModule, name: str) -> None:
         """Choose the name here of a definition."""
@@ -242,6 +257,8 @@ class _Inliner:
 
     def _follow(self, module: ParsedModule, node: ast.stmt) -> None:
         """Need whatever the kept parts of a statement refer to."""
+        if _finds_by_name(module, node):
+            return
         for part in self._parts(module, node):
             bases = set(map(id, part.bases)) if isinstance(part, ast.ClassDef) else set()
             for one in ast.walk(part):
@@ -370,6 +387,8 @@ class _Inliner:
         return "".join(pieces)
 
     def _text_of(self, module: ParsedModule, node: ast.stmt, lines: Sequence[str]) -> str:
+        if _finds_by_name(module, node):
+            return _FIND
         if not isinstance(node, ast.ClassDef):
             return "\n".join(segment(node, lines, module.is_ours))
         members = self._members(module, node)
@@ -401,6 +420,10 @@ class _Inliner:
             line = lines[number - 1]
             lines[number - 1] = line[:column] + changes[old].encode() + line[column + len(old.encode()) :]
         return [line.decode("utf-8") for line in lines]
+
+
+def _finds_by_name(module: ParsedModule, node: ast.stmt) -> bool:
+    return module.name == "impls.blocks.blocks" and isinstance(node, ast.FunctionDef) and node.name == "find"
 
 
 def _is_special(name: str) -> bool:

@@ -97,8 +97,9 @@ def _is_file_of(module: ModuleType, file: Path) -> bool:
 # A message lists at most this many classes of a module.
 _MOST_NAMED = 12
 _REFERENCES = "Give a class or function, 'module:name', or the name of a registered layer."
-# By name, because the module imports torch.
+# By name, because the modules import torch.
 _FUNCTIONS = "harness.trial.function_layer"
+_SOFTMAX = "impls.attention.reference"
 
 
 def names() -> list[str]:
@@ -225,8 +226,7 @@ def load_reference(name: str) -> type | None:
     if isinstance(found, Impl):
         # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
         if of_function and layer.layout and found.reference == IMPLS["sdpa.naive"].reference:
-            functions = importlib.import_module(_FUNCTIONS)
-            return _reference_of_function(layer, functions.softmax_attention)
+            return _reference_of_function(layer, importlib.import_module(_SOFTMAX).softmax_attention)
         if of_function:
             raise UsageError(f"reference = '{layer.reference}' is a layer: a function's is a function, or 'sdpa.naive'")
         return _load(found.reference)

@@ -207,7 +207,7 @@ def _digests(value: Any) -> bool:
 
 def _built(value: Any) -> bool:
     """Whether it says how a layer is built and called: see `harness.trial.described_call`."""
-    return isinstance(value, dict) and set(value) == {"target", "arguments", "keywords", "prepares"}
+    return isinstance(value, dict) and set(value) == {"target", "arguments", "inside", "keywords", "prepares"}
 
 
 def _status_and_reason(value: Any) -> bool:
@@ -305,8 +305,10 @@ KINDS: dict[str, TrialKind] = {
         {
             "layer": _built,
             "reference": _none_or(_built),
-            **dict.fromkeys(("input_width", "source_len"), _count),
+            **dict.fromkeys(("input_width", "source_len", "small_len"), _count),
             "prefills": _flag,
+            "inputs": _none_or(_list_of(lambda value: isinstance(value, dict))),
+            "output": _none_or(_list_of(_list_of(_count))),
             **dict.fromkeys(("tolerance", "gradient_tolerance"), _at_least_0),
         },
         builds_layer=False,

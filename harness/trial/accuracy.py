@@ -31,11 +31,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, verify, workload
 from harness.trial.device import to_float64
-from harness.trial.function_layer import FunctionLayer, softmax_attention
+from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
 from harness.trial.layer_protocol import WrongResult, check_finite
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Workload
+from impls.attention.reference import softmax_attention
 
 _ROWS = 64
 _LAST = 16  # tokens of a long sequence that a recurrent layer computes step by step in float64

@@ -1,64 +1,157 @@
 """How a case's layer is built and called, as data from which a script can do the same without the harness."""
 
+import inspect
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial import layer_protocol, verify, workload
+from harness.trial import layer_inputs, layer_protocol, verify, workload
 from harness.trial.function_layer import FunctionLayer
+from harness.trial.layer_inputs import Input
 from harness.trial.workload import Unsupported
+from impls.blocks import blocks
+
+# Arguments of `forward` that are tensors, each with the word that describes it.
+_WORDS = {"attn_mask": "causal", "source": "source"}
+_NOT_OF_FUNCTIONS = {"input_width": 1, "source_len": 0, "prefills": False}
 
 
 def describe_call(case: Case) -> dict[str, Any]:
-    """Return how the layer and its reference are built and called in this case. Nothing is built here.
+    """Return how the layer and its reference are built and called in this case. No layer with weights is built.
 
-    - `layer`, `reference`: see `_described`; the reference is None if the layer has none.
+    - `layer`, `reference`: see `_described` and `_described_function`; the reference is None if the layer has none.
     - `input_width`, `source_len`: the width of the input in d, and the tokens of a source, 0 for none.
     - `prefills`: whether decoding has a `prefill`.
+    - `small_len`: the length at which it is verified.
+    - `inputs`, `output`: of a function, see `_described_input` and `_sizes`; None of a layer.
     - `tolerance`, `gradient_tolerance`: the largest relative errors that rounding explains.
 
-    Raises Unsupported for a function.
+    Raises Unsupported for a function that no script can hold.
     """
     layer_class = layer_lookup.load_class(case.impl)
-    if issubclass(layer_class, FunctionLayer):
-        raise Unsupported("it is a function, and a script holds layers that are classes")
     options = layer_lookup.build_options(case.impl)
     layer_protocol.check_signature(layer_class, options)
-    reference = layer_lookup.load_reference(case.impl)
+    reference = verify.reference_class_of(case, layer_class)
     limit, of_gradients = verify.limits(case, layer_class, has_reference=reference is not None)
+    small = layer_protocol.case_to_verify(layer_class, case.small())
+    limits = {"tolerance": limit, "gradient_tolerance": of_gradients, "small_len": small.seq_len}
+    if issubclass(layer_class, FunctionLayer):
+        return _function_call(case, small, layer_class, reference) | limits
     return {
         "layer": _described(layer_class, case, options),
         "reference": reference and _described(reference, case, layer_lookup.reference_options(case.impl)),
         "input_width": layer_protocol.input_width(layer_class),
         "source_len": layer_protocol.kv_len(layer_class, case),
         "prefills": hasattr(layer_class, "prefill"),
-        "tolerance": limit,
-        "gradient_tolerance": of_gradients,
+        "inputs": None,
+        "output": None,
+        **limits,
     }
 
 
 def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[str, Any]:
     """A class as `module:Class`, the arguments that build it, those of its `forward`, and whether it has `prepare`.
 
-    An argument of `forward` that is a tensor is described by a word: `causal` for a mask, or `source`.
+    `inside` are the layers that a block finds by name. An argument of `forward` that is a tensor is described by a
+    word: `causal` for a mask, or `source`.
     """
     small = case.small()
     source = torch.empty(1, 1, 1) if layer_protocol.kv_len(layer_class, case) else None
     keywords = workload.forward_keywords(layer_class, small, source) if case.mode != "decode" else {}
-    words = {"attn_mask": "causal", "source": "source"}
     return {
         "target": _target(layer_class),
         "arguments": {"d_model": case.d_model, **layer_protocol.size_options(layer_class, case), **options},
-        "keywords": {name: words.get(name, value) for name, value in keywords.items()},
+        "inside": _inside(layer_class, options),
+        "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
         "prepares": hasattr(layer_class, "prepare") and case.mode != "decode",
     }
 
 
+def _inside(layer_class: Any, options: Mapping[str, Any]) -> list[str]:
+    """The layers inside a block of the project, as `module:Class`."""
+    if not layer_class.__module__.startswith("impls.blocks."):
+        return []
+    defaults = {name: one.default for name, one in inspect.signature(layer_class).parameters.items()}
+    found = [one for one in {**defaults, **options}.values() if isinstance(one, str) and ":" in one]
+    if issubclass(layer_class, blocks.Decoder):
+        found.append(_target(blocks.over_source(blocks.find(found[0]))))
+    return list(dict.fromkeys(found))
+
+
+def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer], reference: Any) -> dict[str, Any]:
+    cases = case, replace(case, seq_len=small.seq_len, kv_len=small.kv_len)
+    inputs = layer_protocol.inputs_of(layer_class, case)
+    sized = [_sizes(layer_class, one.name, one.shape, cases) for one in inputs]
+    output = _sizes(layer_class, "output", layer_protocol.output_dims(layer_class, case), cases)
+    return {
+        "layer": _described_function(layer_class, case, layer_lookup.target(case.impl)),
+        "reference": reference and _described_function(reference, case, ""),
+        "inputs": [_described_input(one, sizes) for one, sizes in zip(inputs, sized, strict=True)],
+        "output": output,
+        **_NOT_OF_FUNCTIONS,
+    }
+
+
+def _described_function(layer_class: type[FunctionLayer], case: Case, target: str) -> dict[str, Any]:
+    """A function as `module:function`, its layout, its keyword arguments, and whether it has `prepare`.
+
+    `positional` inputs are passed by position, and all others by name.
+    """
+    function: Any = layer_class.function
+    layout = layer_class.layout
+    if isinstance(function, nn.Module):
+        raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
+    if own := getattr(function, "in_own_layout", None):
+        function, layout = own, "bnhd" if layout == "bhnd" else "bhnd"
+    layer = workload.build_layer(layer_class, case)
+    assert isinstance(layer, FunctionLayer)
+    keywords = workload.forward_keywords(layer, case.small(), None) | layer.options
+    return {
+        "target": target or _place(function, "its reference"),
+        "arguments": {"layout": layout, "positional": layer_class.positional},
+        "inside": [],
+        "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
+        "prepares": hasattr(layer_class, "prepare"),
+    }
+
+
+def _described_input(one: Input, sizes: list[list[int]]) -> dict[str, Any]:
+    """An input's name, its sizes at the case and at a small one, its dtype, whether it has a gradient, and its fill.
+
+    A fill that is a function is described as `module:function`.
+    """
+    fill = _place(one.fill, f"the fill of {one.name}") if callable(one.fill) else one.fill
+    return {"name": one.name, "sizes": sizes, "dtype": one.dtype, "grad": one.grad, "fill": fill}
+
+
+def _sizes(layer_class: Any, name: str, shape: tuple[str, ...], cases: tuple[Case, ...]) -> list[list[int]]:
+    """The shape at each of the cases."""
+    found = []
+    for case in cases:
+        own: Mapping[str, Any] = layer_lookup.own_letters(layer_class, case)
+        found.append(list(layer_inputs.size_at(name, shape, case, layer_protocol.kv_len(layer_class, case), own)))
+    return found
+
+
+def _place(function: Callable[..., Any], what: str) -> str:
+    """Where a function can be imported from, as `module:function`."""
+    name = getattr(function, "__name__", "")
+    for module in (getattr(function, "__module__", None) or "torch", "torch"):
+        if getattr(sys.modules.get(module), name or "<", None) is function:
+            return f"{_file_or_module(module)}:{name}"
+    raise Unsupported(f"{what} has no name at the top of a module, so no script can hold it")
+
+
 def _target(layer_class: type) -> str:
     """The class as `module:Class`. A module that only its file identifies is that file."""
-    module = sys.modules[layer_class.__module__]
-    own_file = layer_class.__module__.startswith("_own_")
-    return f"{module.__file__ if own_file else layer_class.__module__}:{layer_class.__qualname__}"
+    return f"{_file_or_module(layer_class.__module__)}:{layer_class.__qualname__}"
+
+
+def _file_or_module(name: str) -> str:
+    return str(sys.modules[name].__file__) if name.startswith("_own_") else name

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import Any, ClassVar, get_args
 
-import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.errors import UsageError, did_you_mean
 from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
+from impls.attention.reference import softmax_attention
 
 # First parameters of an attention function, such as (q, k, v) or (query, key, value).
 _ATTENTION = ("q", "k", "v")
@@ -274,29 +274,13 @@ def _in_other_layout(function: Callable[..., Any]) -> Callable[..., Any]:
         return first_tensor(function(*(one.transpose(1, 2) for one in given), **keywords)).transpose(1, 2)
 
     call.__signature__ = signature_of(function)  # type: ignore[attr-defined]
+    call.in_own_layout = function  # type: ignore[attr-defined]
     return call
 
 
 def first_tensor(output: Any) -> Any:
     """The output itself, or the first of several: kernels return their state, or the scores' sums, as a second one."""
     return output[0] if isinstance(output, tuple | list) and output else output
-
-
-def softmax_attention(
-    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
-) -> Tensor:
-    """Softmax attention as its formula says, (b, h, n, D) with k and v (b, g, m, D).
-
-    Every h/g heads of q share one of k and v. All scores are in memory.
-    """
-    times = q.shape[1] // k.shape[1]
-    k, v = (one.repeat_interleave(times, dim=1) for one in (k, v))
-    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (b, h, n, m)
-    if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, float("-inf"))
-    return scores.softmax(-1) @ v
 
 
 def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | None:

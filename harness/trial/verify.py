@@ -15,10 +15,11 @@ from harness.layer_options import options_of
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
 from harness.trial.device import reference_device, to_float64
-from harness.trial.function_layer import FunctionLayer, is_usual_reference, softmax_attention, uncompiled
+from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
 from harness.trial.layer_protocol import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.workload import Workload, build
+from impls.attention.reference import softmax_attention
 
 
 def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
@@ -296,11 +297,17 @@ def project_reference(case: Case, seed: int) -> dict[str, Any]:
     return {"projections": [float(y.norm()), *(waves @ y).tolist()]}
 
 
+def reference_class_of(case: Case, layer_class: type) -> type | None:
+    """The class that defines what the layer must compute in this case; None if only itself in float64 does."""
+    found = layer_lookup.load_reference(case.impl)
+    # An option may change what a function computes.
+    by_option = found is not None and options_of(case.options) and is_usual_reference(layer_class, found)
+    return None if by_option else found
+
+
 def reference_of(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:
     """The reference in float64 with the layer's weights, and its name."""
-    reference_class, options = layer_lookup.load_reference(case.impl), layer_lookup.reference_options(case.impl)
-    if reference_class is not None and options_of(case.options) and is_usual_reference(type(layer), reference_class):
-        reference_class = None  # an option may change what is computed
+    reference_class, options = reference_class_of(case, type(layer)), layer_lookup.reference_options(case.impl)
     if reference_class is None:
         against = ITSELF
         reference_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)

@@ -52,6 +52,24 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -
     return torch.einsum("bhij,bhje->bhie", weights, v)  # (b, h, n, head_dim)
 
 
+def softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
+) -> Tensor:
+    """Softmax attention as its formula says, (b, h, n, head_dim) with k and v (b, g, m, head_dim).
+
+    Every h/g heads of q share one of k and v. All scores are in memory. Functions of q, k and v that state no reference
+    are compared with it.
+    """
+    times = q.shape[1] // k.shape[1]
+    k, v = (one.repeat_interleave(times, dim=1) for one in (k, v))
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (b, h, n, m)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, float("-inf"))
+    return scores.softmax(-1) @ v
+
+
 class GroupedQueryReference(AttentionReference):
     """The same with a quarter of the heads of keys and values by default: (b, n, d) -> (b, n, d)."""
 

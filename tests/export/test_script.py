@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rows import measured
@@ -60,6 +61,76 @@ class Alone(nn.Module):
     def forward(self, x):
         return self.drop(self.inner(x))
 """
+FUNCTIONS = """
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from helpers_of_it import scaled
+
+
+def softmax(q, k, v, is_causal=False):
+    scores = scaled(q @ k.transpose(-2, -1))
+    if is_causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+def tokens_first(q, k, v, causal=True):
+    q, k, v = (one.transpose(1, 2) for one in (q, k, v))
+    return softmax(q, k, v, is_causal=causal).transpose(1, 2), None
+
+
+tokens_first.layout = "bnhd"
+no_dropout = partial(F.scaled_dot_product_attention, dropout_p=0.0)
+
+
+def wrong(q, k, v):
+    return 1.01 * softmax(q, k, v)
+
+
+def masked(q, k, v, attn_mask=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
+
+
+def added(q, k, v, attn_mask=None, bias=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+def _prepare(q, k, v, attn_mask=None):
+    return {} if attn_mask is None else {"bias": torch.zeros(attn_mask.shape).to(q.dtype).masked_fill(~attn_mask, -1e9)}
+
+
+added.prepare = _prepare
+
+
+def windowed(q, k, v, window=4):
+    apart = torch.arange(q.shape[2])[:, None] - torch.arange(q.shape[2])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(apart >= 0) & (apart < window))
+
+
+windowed.axes = {"window": ("w", 4)}
+windowed.causal = True
+
+
+def decay(x, dt, n=None, *, scale):
+    return torch.cumsum(x * dt[..., None], 1) * scale
+
+
+def ones(*shape):
+    return torch.ones(shape)
+
+
+decay.inputs = {
+    "x": "b n h D",
+    "dt": {"shape": "b n h", "fill": "positive"},
+    "n": {"shape": "b+1", "fill": "cumulative lengths"},
+    "scale": {"shape": "1", "fill": ones, "dtype": "float32", "grad": False},
+}
+decay.causal = True
+unnamed = softmax
+built = torch.nn.Identity()
+"""
 HELPERS = "def scaled(scores):\n    return scores / SCALE\n\n\nSCALE = 8**0.5\n"
 OTHER = OWN.replace("scaled(q @", "scaled(1.0 * q @")
 PACKAGE = "import helpers_of_it\nfrom torch import nn\n\n\nclass Uses(nn.Module):\n    def __init__(self, d_model):\n"
@@ -67,6 +138,12 @@ PACKAGE += "        super().__init__()\n\n    def forward(self, x):\n        ret
 
 FUSED = Case("attention.fused", 20, 16, 2)
 PACKED = replace(FUSED, impl="attention.packed")
+
+
+def function(name: str, **given: Any) -> Case:
+    return replace(FUSED, impl=f"functions:{name}", **given)
+
+
 # Every kind of script, as the cases that it is of.
 KINDS = {
     "against its reference": [FUSED],
@@ -88,6 +165,25 @@ KINDS = {
     "a kernel of a package": [replace(FUSED, impl="attention.flash_attn", device="cuda", dtype="bfloat16")],
     "a file": [replace(FUSED, impl="./mine_one.py:Mine"), replace(FUSED, impl="sdpa.fused")],
     "two files with the same names": [replace(FUSED, impl=f"./mine_{one}.py:Mine") for one in ("one", "two")],
+    **{f"a block, {one}": [replace(FUSED, impl=one)] for one in ("encoder.window", "encoder6.linear.parallel")},
+    "two blocks, train": [replace(FUSED, impl=f"encoder.{one}", mode="train") for one in ("fused", "packed")],
+    "a decoder over a source": [replace(FUSED, impl="decoder.linear.chunked")],
+    "a decoder decodes": [replace(FUSED, impl="decoder.fused", mode="decode", mask="causal")],
+    "a function": [function("softmax")],
+    "a function of torch": [replace(FUSED, impl="torch.nn.functional:scaled_dot_product_attention", mask="causal")],
+    "a function with arguments": [function("no_dropout", mask="causal", mode="train")],
+    "outliers": [replace(FUSED, inputs="outliers", kv_len=12)],
+    "outliers of a function": [function("softmax", inputs="outliers")],
+    "two functions": [function("softmax"), replace(FUSED, impl="./functions.py:softmax")],
+    "two layouts": [function(one, mode="train", mask="causal") for one in ("softmax", "tokens_first")],
+    "two layouts, backward": [function(one, mode="backward") for one in ("tokens_first", "softmax")],
+    "a function's mask": [function("masked", mode="train", mask="causal")],
+    "a mask in a function's own form": [function("added", mask="causal")],
+    "a function decodes": [function("softmax", mode="decode", mask="causal", batch_size=2)],
+    "keys of a source": [function("masked", kv_len=30, num_kv_heads=2)],
+    "described inputs": [function("decay", mode="train", dtype="bfloat16")],
+    "two values of an option": [function("windowed", options=f"window={one}") for one in (3, 5)],
+    "a GPU, a function": [function("softmax", device="cuda", dtype="bfloat16")],
     "a module": [Case("mine_one:Alone", 20, 16, 1, mode="train")],
 }
 RUNNER = """
@@ -113,8 +209,10 @@ print(json.dumps(failed))
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("own")
-    for name, text in {"mine_one": OWN, "mine_two": OTHER, "helpers_of_it": HELPERS, "whole": PACKAGE}.items():
+    for name, text in {"mine_one": OWN, "mine_two": OTHER, "helpers_of_it": HELPERS}.items():
         (place / f"{name}.py").write_text(text)
+    (place / "whole.py").write_text(PACKAGE)
+    (place / "functions.py").write_text(FUNCTIONS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setattr(sys, "path", [str(place), *sys.path])
@@ -183,6 +281,23 @@ def test_a_script_without_masks_has_about_thirty_lines_beside_the_layers(scripts
     assert len([line for line in frame.splitlines() if line]) <= 34
 
 
+def test_a_script_of_a_function_calls_it_by_its_name_and_is_short(scripts: dict[str, str]) -> None:
+    text = scripts["a function"]
+    assert '"functions:softmax": lambda q, k, v: partial(softmax, q, k, v),' in text
+    assert ".layout = " not in scripts["two layouts"]
+    assert "windowed" not in text
+    assert "added.prepare = _prepare" in scripts["a mask in a function's own form"]
+    frame = text.partition("N, DTYPE, DEVICE")[2]
+    assert len([line for line in frame.splitlines() if line]) <= 32
+
+
+def test_a_run_relates_to_a_layer_but_the_script_of_a_function_has_one_side(place: Path, executor: Executor) -> None:
+    stored = run_of(place / "mixed", [function("softmax"), replace(FUSED, impl="sdpa.fused")])
+    stored = replace(stored, config={**stored.config, "baseline": "sdpa.fused"})
+    text = export_script(stored, ["functions:softmax"], executor).content.decode()
+    assert "sdpa.fused" not in text
+
+
 def test_only_what_a_method_needs_of_the_projects_layers_is_copied(scripts: dict[str, str]) -> None:
     assert "def step" not in scripts["against its reference"]
     assert "def step" in scripts["decode"]
@@ -209,7 +324,9 @@ def test_a_wrong_layer_fails_in_its_script(place: Path, executor: Executor, tmp_
 
 
 REFUSED = {
-    "a block finds the layers inside it": [replace(FUSED, impl="encoder.fused")],
+    "not one with the other": [function("softmax"), replace(FUSED, impl="sdpa.fused")],
+    "the same inputs": [function("softmax"), function("decay")],
+    "export its class": [function("built")],
     "no padded batch": [replace(FUSED, mask="padding", padding_fraction=0.5)],
     "differ in seq_len": [FUSED, replace(PACKED, seq_len=40)],
     "the same one": [FUSED, FUSED],

@@ -1,0 +1,172 @@
+"""The part of an exported script that draws the inputs of functions, calls, checks and times them, as text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.export_layer_script import Script, check_loop, drawn, mask_function, process_settings, quoted, timing
+
+# Names that this part uses.
+NAMES = ("first", "SWAPPED", "partial")
+_LOCAL = ("n", "name", "dtype", "given", "leaves", "gradient", "forward", "y")
+_FILLS = {
+    "normal": "torch.randn({})",
+    "positive": "torch.nn.functional.softplus(torch.randn({}))",
+    "log-uniform": "10 ** (2 * torch.rand({}) - 3)",
+    "cumulative lengths": "torch.arange({}) * n",
+}
+
+
+def differing(described: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why these two layers or functions cannot share the inputs of a script; None if they can."""
+    one, other = described
+    if (one["inputs"] is None) != (other["inputs"] is None):
+        return (
+            "a script compares two functions or two layers, not one with the other: give one --case, or compare with "
+            "a function such as impl=torch.nn.functional:scaled_dot_product_attention"
+        )
+    if one["inputs"] is not None and _in_one_layout(one) != _in_one_layout(other):
+        return "both functions of a script take the same inputs: these have other shapes, dtypes or values"
+    return None
+
+
+def _in_one_layout(described: Mapping[str, Any]) -> list[Any]:
+    """The inputs, tokens before heads. Names count where inputs are passed by name."""
+    found = []
+    for place, one in enumerate(described["inputs"]):
+        sizes = [list(size) for size in one["sizes"]]
+        if described["layer"]["arguments"]["layout"] == "bhnd":
+            sizes = [[size[0], size[2], size[1], *size[3:]] for size in sizes]
+        by_name = place >= described["layer"]["arguments"]["positional"]
+        found.append([sizes, one["dtype"], one["grad"], one["fill"], one["name"] * by_name])
+    return found
+
+
+def parts(script: Script) -> list[str]:
+    """The settings, the call that is timed, the check and the timer."""
+    return [_settings(script), _call_of(script), _results(script), timing(script)]
+
+
+def _takes_mask(script: Script) -> bool:
+    return any("causal" in one["keywords"].values() for one in script.built.values())
+
+
+def _settings(script: Script) -> str:
+    """The sizes, and how each side binds its inputs: masks and whatever a function prepares are made there."""
+    case, masked = script.case, _takes_mask(script)
+    lines = [f'N, DTYPE, DEVICE = {case.seq_len}, torch.{case.dtype}, "{case.device}"', *process_settings(script)]
+    names, variables = [one["name"] for one in script.first["inputs"]], _variables(script)
+    lines.append("SIDES = {")
+    for name, one in script.built.items():
+        count, function = one["arguments"]["positional"], script.source.names[one["target"]]
+        words = {key: "causal(n)" if value == "causal" else repr(value) for key, value in one["keywords"].items()}
+        words |= dict(zip(names[count:], variables[count:], strict=True))
+        named = [f"{key}={value}" for key, value in words.items()]
+        if one["prepares"]:
+            named = [f"**{function}.prepare({', '.join([*variables[:count], *named])})"]
+        bound = ", ".join([function, *variables[:count], *named])
+        lines.append(f'    "{name}": lambda {", ".join([*["n"] * masked, *variables])}: partial({bound}),')
+    lines.append("}")
+    if others := _in_the_other_layout(script):
+        lines.append(f"SWAPPED = ({', '.join(map(quoted, others))},)  # tokens and heads are in the other order")
+    lines += ["", "", "def first(output):", "    return output[0] if isinstance(output, (tuple, list)) else output"]
+    return "\n".join(lines + mask_function() * masked)
+
+
+def _variables(script: Script) -> list[str]:
+    """The names of the inputs here."""
+    return [one["name"] + "_" * (one["name"] in _LOCAL) for one in script.first["inputs"]]
+
+
+def _in_the_other_layout(script: Script) -> list[str]:
+    layouts = {name: one["arguments"]["layout"] for name, one in script.built.items()}
+    return [name for name, layout in layouts.items() if layout != layouts[script.names[0]]]
+
+
+def _call_of(script: Script) -> str:
+    """The function that draws the inputs and returns one call of a side, which is timed."""
+    lines = [
+        "def call_of(name, n, dtype=DTYPE):",
+        "    torch.manual_seed(1)  # the same inputs in every dtype",
+    ]
+    names = _variables(script)
+    for name, one in zip(names, script.first["inputs"], strict=True):
+        lines += _drawn(script, name, one)
+    lines.append(f"    given = [{', '.join(names)}]")
+    others = _in_the_other_layout(script)
+    if others:
+        lines += ["    if name in SWAPPED:", "        given = [one.transpose(1, 2).contiguous() for one in given]"]
+    bound = f"SIDES[name]({'n, ' * _takes_mask(script)}*given)"
+    if not script.trains:
+        return "\n".join([*lines, f"    return {bound}"])
+    with_gradient = [place for place, one in enumerate(script.first["inputs"]) if one["grad"]]
+    some = f"given[i].requires_grad_() for i in {tuple(with_gradient)}"
+    leaves = "one.requires_grad_() for one in given" if len(with_gradient) == len(names) else some
+    lines += [
+        f"    leaves = [{leaves}]",
+        f"    gradient = torch.randn({_shape(script, script.first['output'])}).to(DEVICE, DTYPE).to(dtype)",
+        *["    gradient = gradient.transpose(1, 2) if name in SWAPPED else gradient"] * bool(others),
+        f"    forward = {bound}",
+    ]
+    return "\n".join([*lines, *_backward(script)])
+
+
+def _backward(script: Script) -> list[str]:
+    if script.case.mode == "backward":
+        return [
+            "    y = first(forward())",
+            "    gradient = gradient.to(y.dtype)",
+            "    return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)",
+        ]
+    return [
+        "",
+        "    def call():",
+        "        for leaf in leaves:",
+        "            leaf.grad = None",
+        "        y = first(forward())",
+        "        y.backward(gradient.to(y.dtype))",
+        "        return y, *(leaf.grad for leaf in leaves)",
+        "",
+        "    return call",
+    ]
+
+
+def _drawn(script: Script, name: str, one: Mapping[str, Any]) -> list[str]:
+    """The lines that draw an input, and call it `name`."""
+    shape, dtype = _shape(script, one["sizes"]), one["dtype"]
+    if not dtype:
+        moved = ".to(DEVICE, DTYPE).to(dtype)"
+    else:
+        is_float = dtype.startswith(("float", "bfloat"))
+        moved = f".to(DEVICE, torch.{dtype})" + f".to(torch.promote_types(torch.{dtype}, dtype))" * is_float
+    if one["fill"] == "normal":
+        return drawn(name, shape, script.case, moved)
+    fill = _FILLS.get(one["fill"]) or f"{script.source.names[one['fill']]}({{}})"
+    return [f"    {name} = ({fill.format(shape)}){moved}"]
+
+
+def _shape(script: Script, sizes: Sequence[Sequence[int]]) -> str:
+    """The arguments of `torch.randn`: a dimension that is the length is `n`."""
+    timed, small = sizes
+    n = script.case.seq_len, script.small_n
+    words = []
+    for pair in zip(timed, small, strict=True):
+        one, other = pair
+        words.append("n" if pair == n else str(one) if one == other else f"{one} if n == N else {other}")
+    return ", ".join(words)
+
+
+def _results(script: Script) -> str:
+    """The results of a call as one vector, and the check that compares them with the truth in float64."""
+    swap = ".transpose(1, 2)" if _in_the_other_layout(script) else ""
+    kept = "[one for one in call() if one is not None]" if script.trains else "[first(call())]"
+    lines = [
+        "def results(name, n, dtype=DTYPE):",
+        "    call = call_of(name, n, dtype)",
+        "    torch.manual_seed(2)  # of dropout",
+        f"    kept = {kept}",
+        *[f"    kept = [one{swap} for one in kept] if name in SWAPPED else kept"] * bool(swap),
+        "    return torch.cat([one.detach().double().flatten() for one in kept])",
+        "",
+        "",
+    ]
+    return "\n".join([*lines, *check_loop(script, "results({})")])
