@@ -25,6 +25,7 @@ HARDWARE: dict[str, Any] = {
     "gap_s": 1e-6,
     "graph_gap_s": 0.6e-6,
     "graph_launch_s": 4e-6,
+    "graph_node_s": 0.2e-6,
     "lazy_s": 200e-6,
     "jitter": 0.1,
     "stall_s": 50e-6,

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from harness.trial.timing import sampler
-from harness.trial.timing.cuda_sampling import BESIDE_CALL_S, Clock, Held, Sampling
+from harness.trial.timing.cuda_sampling import Clock, Held, Sampling
 from harness.trial.timing.device_contract import Device
 from harness.trial.timing.sampler import Samples, rounded
 
@@ -39,6 +39,8 @@ FEW_LAUNCHES = 0.05
 HOST_BOUND = 1.1
 # Power and energy are read while calls run back to back for this long, because NVML renews them every 0.1 s or so.
 LOAD_S = 0.5
+# The launch of a graph is subtracted from each of its samples. A median of few launches would be off.
+LAUNCHES = 20
 # Pairs of events with nothing in between, and how long to hold the GPU while they are enqueued.
 # In the first round, kernels are loaded and events are made, which takes longer than the hold.
 _EMPTY_PAIRS = 15
@@ -87,15 +89,18 @@ def sample_cuda(
             sampling.spin_s = _pair_s(device, lambda: device.spin(1))
         if is_graph:
             sampling.launch_s = _graph_launch_s(replace(sampling, renew=_nothing))
-        warm_s, warm_host_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
+        sample_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
         begin = clock()
-        held = sampling.held(budget_s, warm_host_s)
+        held = sampling.held(budget_s, sample_s)
         result.sampling_s = clock() - begin
         free = None if held.enough else sampling.free(0.0)
         host_s = median(held.host_s) if free is None else median(free.host_s) if free.host_bound else None
         beside = _beside(sampling, held, budget_s)
-        wall_call_s = sampling.back_to_back(BACK_TO_BACK_SHARE * budget_s, warm_s)
-        load = sampling.under_load(LOAD_S, warm_s) if device.gauge.is_open else {}
+        timed = held if free is None else free
+        wall_call_s = sampling.back_to_back(
+            BACK_TO_BACK_SHARE * budget_s, max(median(timed.host_s), median(timed.gpu_s))
+        )
+        load = sampling.under_load(LOAD_S, wall_call_s) if device.gauge.is_open else {}
         graph, note = Held(), None
         if is_graph:
             graph = held
@@ -137,7 +142,7 @@ def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float 
     host_s, gpu_s, share_s = median(held.host_s), median(held.gpu_s), BESIDE_SHARE * budget_s
     hot_s = sampling.hot(share_s, host_s, gpu_s, held.most)
     # Writing the cache back takes some microseconds, of which a long call tells nothing.
-    clean = sampling.held(share_s, host_s, clean=True).unthrottled() if gpu_s < budget_s else Held()
+    clean = sampling.held(share_s, held.sample_s, clean=True).unthrottled() if gpu_s < budget_s else Held()
     return {
         "hot_gpu_s": None if hot_s is None else rounded(hot_s),
         "clean_gpu_s": rounded(median(clean.gpu_s)) if clean.enough else None,
@@ -155,7 +160,8 @@ def _as_graph(sampling: Sampling, budget_s: float) -> tuple[Sampling | None, Hel
         why = " ".join(str(error).split())[:200]
         return None, Held(), f"no CUDA graph: {type(error).__name__}: {why}"
     graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling))
-    found = graph.held(budget_s, BESIDE_CALL_S)
+    # The host launches a graph of thousands of kernels in milliseconds, and the first time uploads it.
+    found = graph.held(budget_s, graph.rehearse())
     return graph, found, None if found.enough else "the replay of its CUDA graph could not be held"
 
 
@@ -163,7 +169,7 @@ def _graph_launch_s(sampling: Sampling) -> float:
     """How much longer the GPU takes to begin a graph than to begin a kernel, by a kernel that does nothing."""
     device = sampling.device
     alone = [replace(sampling, call=call) for call in (device.tick, device.capture(device.tick))]
-    kernel, graph = (one.held(0.0, BESIDE_CALL_S).gpu_s or [0.0] for one in alone)
+    kernel, graph = (one.held(0.0, one.rehearse(), least=LAUNCHES).gpu_s or [0.0] for one in alone)
     return max(0.0, median(graph) - median(kernel))
 
 

@@ -26,10 +26,10 @@ LONGEST_HOLD_S = 1.0
 # before has probably met a busy host, and gets `MISSES_ONCE_HELD` batches.
 MISSES = 2
 MISSES_ONCE_HELD = 6
-# Estimates of the host's time besides the calls. Once a batch, it enqueues the hold and wakes up from the last wait.
-# Once a sample, it changes the input, flushes the cache and enqueues events; a measured value replaces this estimate.
+# An estimate of the host's time besides samples. Once a batch, it enqueues the hold and wakes up from the last wait.
 BESIDE_BATCH_S = 50e-6
-BESIDE_CALL_S = 50e-6
+# The host's time to enqueue a sample is that of so many untimed ones. A long call is rehearsed less often.
+REHEARSALS = 5
 # One wait serves a batch. The queue has room for `LARGEST_BATCH` short calls. A batch above the share `BATCH_SHARE` of
 # the budget would leave too few batches to sample different moments of the machine.
 LARGEST_BATCH = 64
@@ -66,6 +66,7 @@ class Held:
     """Seconds per call of the held samples, and the clock rate at the end of each one's batch.
 
     `taken` also counts the samples that were not held and are left out. A batch of `most` samples fits into the queue.
+    Enqueuing a whole sample, with the flush and the change of the input, takes the host `sample_s`.
     """
 
     gpu_s: list[float] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Held:
     clock_hz: list[float] = field(default_factory=list)
     taken: int = 0
     most: int = 0
+    sample_s: float = 0.0
 
     @property
     def enough(self) -> bool:
@@ -125,16 +127,17 @@ class Sampling:
     launch_s: float = 0.0
     cache: str = "cold"
 
-    def warm_up(self, share_s: float, into: Samples) -> tuple[float, float]:
-        """Call until steady or out of time. Return `(seconds of a warm call, the host's seconds to enqueue it)`."""
-        call, clock = self.call, self.clock
+    def warm_up(self, share_s: float, into: Samples) -> float:
+        """Take untimed samples until steady or out of time. Return the host's seconds to enqueue one.
+
+        They are whole samples, because the kernels of a flush and of a change of the input are loaded on first use too.
+        """
+        clock = self.clock
         hosts: list[float] = []
         rates: list[tuple[float, float]] = []
 
         def enqueue() -> None:
-            start = clock()
-            call()
-            hosts.append(clock() - start)
+            hosts.append(self._enqueuing_s())
 
         def is_warm(walls: list[float], elapsed_s: float) -> bool:
             if not rates or elapsed_s - rates[-1][0] >= _LOOK_EVERY_S:
@@ -147,7 +150,33 @@ class Sampling:
 
         walls, into.warmup_s = warm_up(enqueue, self.device.sync, is_warm, clock)
         into.first_call_s, into.warmup_calls = walls[0], len(walls)
-        return median(walls[1:][-sampler.STEADY_CALLS :]), min(hosts[1:])
+        return median(hosts[1:])
+
+    def rehearse(self) -> float:
+        """Take a few untimed samples. Return the host's seconds to enqueue one."""
+        hosts: list[float] = []
+        begin = self.clock()
+        while len(hosts) < REHEARSALS:
+            hosts.append(self._enqueuing_s())
+            self.device.sync()
+            if len(hosts) >= LEAST_WARMUP_CALLS and self.clock() - begin >= LEAST_WARMUP_S:
+                break
+        return median(hosts[1:])  # the first one loads what it needs
+
+    def _enqueuing_s(self) -> float:
+        start = self.clock()
+        self._sample()
+        return self.clock() - start
+
+    def _sample(self, clean: bool = False) -> tuple[Any, Any, float]:
+        """Enqueue one sample. Return the events around its call, and the host's seconds to enqueue the call."""
+        self.renew()
+        self._flush(clean)
+        start = self.device.mark()
+        before = self.clock()
+        self.call()
+        after = self.clock()
+        return start, self.device.mark(), after - before
 
     def clock_hz(self) -> float | None:
         """The GPU's present clock rate; None if the device cannot measure it."""
@@ -164,24 +193,24 @@ class Sampling:
         end = self.device.mark()
         return lambda: CLOCK_CYCLES / max(start.elapsed_time(end) / 1e3 - self.spin_s, sampler.LEAST_CALL_S)
 
-    def held(self, budget_s: float, host_s: float, clean: bool = False) -> Held:
-        """Take held samples for about `budget_s` seconds, fewer than `MIN_SAMPLES` if the call cannot be held.
+    def held(self, budget_s: float, sample_s: float, clean: bool = False, least: int = MIN_SAMPLES) -> Held:
+        """Take held samples for about `budget_s` seconds, fewer than `least` if the call cannot be held.
 
         While the GPU is held, the host can enqueue calls at its own pace. The time between their events is then the
         GPU's alone, because no launch is late. Whether the hold was long enough is not assumed but observed. When a
         sample's last event is in the queue, the GPU must not have reached the event just after the hold. This is proof.
         It also shows that the queue was never full, since a full queue accepts nothing until the GPU continues.
 
-        `host_s` is an estimate of the host's seconds to enqueue a call. With `clean`, the cache is clean instead of
+        `sample_s` is an estimate of the host's seconds to enqueue a sample. With `clean`, the cache is clean instead of
         `cache`.
         """
-        held, clock = Held(), self.clock
+        held, clock = Held(sample_s=sample_s), self.clock
         if "hold" in self.device.lacks:
             return held
-        largest, count, misses, per_sample_s = LARGEST_BATCH, 1, 0, host_s + BESIDE_CALL_S
+        largest, count, misses = LARGEST_BATCH, 1, 0
         begin = now = clock()
-        while not held.enough or now - begin < budget_s:
-            hold_s = min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + count * per_sample_s))
+        while len(held.gpu_s) < least or now - begin < budget_s:
+            hold_s = min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + count * held.sample_s))
             gpu_s, enqueuing_s, good, clock_hz = self._batch(count, hold_s, clean)
             before, now = now, clock()
             held.taken += count
@@ -196,7 +225,7 @@ class Sampling:
                 continue
             misses = 0
             if len(good) == count:
-                per_sample_s = enqueuing_s / count
+                held.sample_s = enqueuing_s / count
             else:
                 largest = max(len(good), count // 2)  # half as many fitted before: if fewer did now, the host was slow
             room = int(BATCH_SHARE * budget_s / (now - before) * count)
@@ -209,24 +238,19 @@ class Sampling:
         Return `(GPU seconds of every sample, host seconds for the whole batch, host seconds of each held call, the
         clock rate in Hz at the end of the batch, if known)`.
         """
-        call, device, clock, renew = self.call, self.device, self.clock, self.renew
+        device, clock = self.device, self.clock
         begin = clock()
         device.hold(hold_s)
         released = device.mark()
         pairs, host_s = [], []
         if self._is_hot(clean) and "spin" in device.lacks:
-            call()  # what holds the queue then uses the cache
+            self.call()  # what holds the queue then uses the cache
         for _ in range(count):
-            renew()
-            self._flush(clean)
-            start = device.mark()
-            before = clock()
-            call()
-            after = clock()
-            pairs.append((start, device.mark()))
+            start, end, took_s = self._sample(clean)
+            pairs.append((start, end))
             # A released queue is not held again, so the held samples are the first ones.
             if not released.query():
-                host_s.append(after - before)
+                host_s.append(took_s)
         enqueuing_s = clock() - begin
         clock_hz = self._enqueue_clock()
         device.sync()

@@ -189,8 +189,10 @@ class SimGpu:
       logarithm; one in a hundred takes `stall_s` longer. Its speed changes by the share `drift` within milliseconds.
     - `event_s`: what an empty pair of events reads. Times of events are multiples of `tick_s`. The driver makes an
       event in `event_make_s` unless it has a spare one.
-    - `gap_s`, `graph_gap_s`, `graph_launch_s`: between two kernels, between two kernels of a graph, before a graph.
-    - `lazy_s`: the first launch of each kernel waits until the GPU is idle, and takes so much longer.
+    - `gap_s`, `graph_gap_s`, `graph_launch_s`: between two kernels, between two kernels of a graph, before a graph. The
+      last one has the spread `launch_jitter`, as a logarithm.
+    - `graph_node_s`: the host's cost of a graph's launch for each of its kernels.
+    - `lazy_s`: the first launch of each kernel or graph waits until the GPU is idle, and takes so much longer.
     - `neighbours`: times, from and until, at which another process has the GPU.
     """
 
@@ -208,6 +210,8 @@ class SimGpu:
         gap_s: float = 0.0,
         graph_gap_s: float = 0.0,
         graph_launch_s: float = 2e-6,
+        launch_jitter: float = 0.0,
+        graph_node_s: float = 0.0,
         lazy_s: float = 0.0,
         jitter: float = 0.0,
         stall_s: float = 0.0,
@@ -223,6 +227,7 @@ class SimGpu:
         self.wait_s, self.query_s, self.event_s, self.tick_s = wait_s, query_s, event_s, tick_s
         self.event_make_s, self.spare_events = event_make_s, 0
         self.gap_s, self.graph_gap_s, self.graph_launch_s, self.lazy_s = gap_s, graph_gap_s, graph_launch_s, lazy_s
+        self.launch_jitter, self.graph_node_s = launch_jitter, graph_node_s
         self.jitter, self.stall_s, self.drift, self.draw = jitter, stall_s, drift, random.Random(seed)
         self.l2, self.bytes_per_s = SimL2(l2_bytes, evicted), bytes_per_s
         self.clock, self.neighbours = clock or SimClock(), neighbours
@@ -281,12 +286,18 @@ class SimGpu:
             self.host(self.launch_s)
             self.recording.append(kernel)
             return
-        if kernel.name not in self._loaded:
-            self._loaded.add(kernel.name)
-            if self.lazy_s:
-                self.now = max(self.now, *self.idle_at.values()) + self.lazy_s
+        if self._load(kernel.name):
             self.allocate(kernel.workspace_bytes)
         self.enqueue(kernel.kind, lambda begin: self._lasts(kernel, begin), launch_s or self.launch_s)
+
+    def _load(self, name: str) -> bool:
+        """Load a kernel or graph unless it is there. Return whether it was not."""
+        if name in self._loaded:
+            return False
+        self._loaded.add(name)
+        if self.lazy_s:
+            self.now = max(self.now, *self.idle_at.values()) + self.lazy_s
+        return True
 
     def allocate(self, nbytes: int) -> None:
         """Fetch memory from the driver, which waits for the GPU. Torch's allocator does so for new memory only."""
@@ -313,15 +324,17 @@ class SimGpu:
         self.now = max(self.now, *self.idle_at.values()) + self.wait_s
 
     def replay(self, kernels: list[Kernel]) -> None:
-        """Launch a graph: one entry of the queue."""
+        """Launch a graph: one entry of the queue, but the host pays for each kernel."""
+        self._load(f"graph {id(kernels)}")
+        spread = math.exp(self.draw.gauss(0.0, self.launch_jitter)) if self.launch_jitter else 1.0
 
         def lasts(begin: float) -> float:
-            at = begin + self.graph_launch_s
+            at = begin + self.graph_launch_s * spread
             for place, kernel in enumerate(kernels):
                 at += self._lasts(kernel, at, self.graph_gap_s if place else self.gap_s)
             return at - begin
 
-        self.enqueue("kernel", lasts, self.launch_s)
+        self.enqueue("kernel", lasts, self.launch_s + self.graph_node_s * len(kernels))
 
     def doing(self) -> str:
         """What the GPU does at the host's present time."""

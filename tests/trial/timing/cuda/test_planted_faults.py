@@ -102,6 +102,23 @@ def the_launch_of_a_graph_is_not_subtracted(patch: Patch) -> None:
     patch.setattr(cuda, "_graph_launch_s", lambda sampling: 0.0)
 
 
+def the_launch_of_a_graph_is_that_of_three(patch: Patch) -> None:
+    patch.setattr(cuda, "LAUNCHES", 3)
+
+
+def the_host_pays_for_one_launch_of_a_graph(patch: Patch) -> None:
+    patch.setattr(Sampling, "rehearse", lambda self: 50e-6)
+
+
+def warm_up_is_of_calls_alone(patch: Patch) -> None:
+    def enqueuing_s(self: Sampling) -> float:
+        begin = self.clock()
+        self.call()
+        return self.clock() - begin
+
+    patch.setattr(Sampling, "_enqueuing_s", enqueuing_s)
+
+
 def throttled_batches_are_kept(patch: Patch) -> None:
     patch.setattr(cuda_sampling, "THROTTLED", 0.0)
 
@@ -170,6 +187,17 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
         contract.test_a_call_that_keeps_the_gpu_waiting_is_called_host_bound_and_both_of_its_times_are_given,
         (),
     ),
+    (
+        the_launch_of_a_graph_is_that_of_three,
+        contract.test_a_graphs_time_does_not_depend_on_the_few_launches_by_which_its_launch_is_subtracted,
+        (1,),
+    ),
+    (
+        the_host_pays_for_one_launch_of_a_graph,
+        contract.test_a_graph_whose_launch_takes_the_host_milliseconds_is_held,
+        ("eager", 2000),
+    ),
+    (warm_up_is_of_calls_alone, contract.test_what_changes_the_input_is_loaded_before_the_first_sample, ()),
     (
         throttled_batches_are_kept,
         contract.test_batches_after_a_sudden_fall_of_the_clock_rate_are_dropped_and_counted,

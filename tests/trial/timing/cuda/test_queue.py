@@ -18,8 +18,8 @@ def sampling(gpu: SimGpu, call: Callable[[], Any], patch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Held]:
-    def take(gpu: SimGpu, call: Callable[[], Any], budget_s: float = BUDGET_S, host_s: float = 50e-6) -> Held:
-        return sampling(gpu, call, monkeypatch).held(budget_s, host_s)
+    def take(gpu: SimGpu, call: Callable[[], Any], budget_s: float = BUDGET_S, sample_s: float = 50e-6) -> Held:
+        return sampling(gpu, call, monkeypatch).held(budget_s, sample_s)
 
     return take
 
@@ -31,7 +31,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Free]:
 
 def test_a_held_sample_is_the_gpus_time_alone_however_slow_the_host(held: Callable[..., Held]) -> None:
     gpu = SimGpu()
-    seen = held(gpu, gpu.layer(10, kernel_s=2e-6, launch_s=30e-6), host_s=300e-6)
+    seen = held(gpu, gpu.layer(10, kernel_s=2e-6, launch_s=30e-6), sample_s=300e-6)
     assert seen.gpu_s == pytest.approx([20e-6] * len(seen.gpu_s))
     assert seen.host_s == pytest.approx([300e-6] * len(seen.host_s))
     assert seen.taken == len(seen.gpu_s)
@@ -60,7 +60,7 @@ def test_a_call_longer_than_the_budget_is_sampled_a_few_times(held: Callable[...
 
 def test_batches_shrink_to_what_the_queue_has_room_for_and_the_rest_is_left_out(held: Callable[..., Held]) -> None:
     gpu = SimGpu(depth=1000)
-    seen = held(gpu, gpu.layer(100, kernel_s=50e-6, launch_s=4e-6), budget_s=1.0)
+    seen = held(gpu, gpu.layer(100, kernel_s=50e-6, launch_s=4e-6), budget_s=1.0, sample_s=400e-6)
     assert seen.gpu_s == pytest.approx([5e-3] * len(seen.gpu_s))
     assert seen.host_s == pytest.approx([400e-6] * len(seen.host_s)), "waiting for room is no cost of the host"
     assert MIN_SAMPLES < len(seen.gpu_s) < seen.taken
@@ -70,7 +70,7 @@ def test_batches_shrink_to_what_the_queue_has_room_for_and_the_rest_is_left_out(
 def test_a_call_that_overfills_the_queue_yields_no_held_sample_and_soon_is_let_go(held: Callable[..., Held]) -> None:
     gpu = SimGpu(depth=1000)
     call_s = 3000 * 4e-6
-    assert held(gpu, gpu.layer(3000, kernel_s=2e-6, launch_s=4e-6), host_s=call_s).gpu_s == []
+    assert held(gpu, gpu.layer(3000, kernel_s=2e-6, launch_s=4e-6), sample_s=call_s).gpu_s == []
     assert gpu.now < 10 * call_s
 
 
@@ -87,7 +87,7 @@ def test_a_call_that_waits_for_the_gpu_yields_no_held_sample(held: Callable[...,
 
 def test_a_first_hold_that_was_too_short_is_made_longer(held: Callable[..., Held]) -> None:
     gpu = SimGpu(depth=10**5)
-    seen = held(gpu, gpu.layer(100, kernel_s=1e-6, launch_s=4e-6), host_s=100e-6)  # it takes 400
+    seen = held(gpu, gpu.layer(100, kernel_s=1e-6, launch_s=4e-6), sample_s=100e-6)  # it takes 400
     holds = [seconds for seconds in gpu.holds if seconds != pytest.approx(CLOCK_CYCLES / gpu.clock.boost_hz)]
     assert holds[1] == pytest.approx(2 * holds[0])
     assert len(seen.gpu_s) == seen.taken - 1

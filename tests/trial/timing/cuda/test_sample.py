@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
+from trial.timing.cuda.simulated_gpu import Kernel, SimClock, SimGpu
 
 from harness.stats.estimate import is_quiet
 from harness.trial.timing.cuda import sample_cuda
@@ -26,6 +26,7 @@ USUAL: dict[str, Any] = {
     "stall_s": 200e-6,
     "lazy_s": 1e-3,
     "event_make_s": 10e-6,
+    "graph_node_s": 0.2e-6,
 }
 
 
@@ -238,6 +239,41 @@ def test_batches_after_a_sudden_fall_of_the_clock_rate_are_dropped_and_counted(m
     assert median(samples.samples_s) == pytest.approx(call.hot_s, rel=0.01)
     assert extras["sm_clock_mhz"] == pytest.approx(1980, rel=0.05)
     assert 0.2 < extras["throttled_share"] < 0.75
+
+
+@pytest.mark.parametrize("nodes", [2000, 10_000])
+@pytest.mark.parametrize("launch", ["eager", "graph"])
+def test_a_graph_whose_launch_takes_the_host_milliseconds_is_held(
+    monkeypatch: pytest.MonkeyPatch, launch: str, nodes: int
+) -> None:
+    gpu = SimGpu(**{**USUAL, "graph_node_s": 1e-6})
+    gpu.gauge.is_open = False
+    call, device = gpu.layer(nodes, 6e-6), gpu.device(monkeypatch)
+    timed = device.capture(call) if launch == "graph" else call
+    samples, extras = sample_cuda(timed, 0.02, device, gpu.time, is_graph=launch == "graph")
+    assert (extras["gpu_time_by"], extras["graph_note"]) == ("graph", None)
+    assert median(samples.samples_s) == pytest.approx(call.cold_s, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_graphs_time_does_not_depend_on_the_few_launches_by_which_its_launch_is_subtracted(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    gpu = SimGpu(graph_launch_s=6e-6, launch_jitter=0.25, seed=seed)
+    gpu.gauge.is_open = False
+    call = gpu.layer(30, 2e-6)
+    _, extras = sampled(gpu, call, monkeypatch, 0.02)
+    assert extras["graph_s"] == pytest.approx(call.cold_s, rel=0.015)
+
+
+def test_what_changes_the_input_is_loaded_before_the_first_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu(lazy_s=5e-3)
+    changes = [Kernel(f"change {place}", 0.0) for place in range(5)]
+    samples, extras = sampled(
+        gpu, gpu.layer(3, 50e-6), monkeypatch, renew=lambda: [gpu.launch(one) for one in changes] and None
+    )
+    assert extras["queue_held"] == 1.0
+    assert samples.warmup_s > 5 * gpu.lazy_s
 
 
 @pytest.mark.parametrize("launches", [1, 100, 900, 1100, 10_000])
