@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from harness import background_process, layer_lookup
+from harness import background_process, layer_lookup, sequence_lengths
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.former_names import FORMER, complement, present
@@ -234,6 +234,9 @@ def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
             raise UsageError(f"{axis} is an empty list: give at least one value")
         if axis == "env":
             background_process.check_environments([str(value) for value in values])
+        if axis == "lengths":
+            for value in values:
+                sequence_lengths.check_lengths(str(value))
         return tuple(dict.fromkeys(_checked(axis, value) for value in values))
 
 

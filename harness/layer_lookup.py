@@ -379,7 +379,7 @@ def own_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
     for name, one in stated.items():
         if not (isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)):
             raise UsageError(f"axes['{name}'] is {one!r}: {example}")
-        letter, taken = one[0], [*LETTERS, "D", *(letter for letter, _ in found.values())]
+        letter, taken = one[0], [*LETTERS, "D", "t", *(letter for letter, _ in found.values())]
         if len(letter) != 1 or not letter.isalpha() or letter in taken:
             raise UsageError(
                 f"axes['{name}'] has the letter '{letter}': give a single one, and none of {', '.join(taken)}"

@@ -1,12 +1,11 @@
-"""A case, which is one point of a grid, the table of its axes, and the grid itself.
+"""A case, which is one point of a grid, and the table of its axes.
 
 Everything that depends on the axes derives from the table: keys of commands, checks of values, settings, columns, and
 the texts that name a case. A new axis is a new field of `Case`.
 """
 
-import itertools
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
@@ -24,6 +23,7 @@ MASKS = ("none", "causal", "padding")
 CACHES = ("cold", "clean", "hot")
 LAUNCHES = ("eager", "graph")
 INPUTS = ("normal", "outliers")
+EQUAL = "equal"  # the usual value of `lengths`
 # What each status of a case means.
 STATUSES = {
     "ok": "measured",
@@ -115,6 +115,9 @@ class Case:
     need not (`clean`), or what the last call left (`hot`). `launch` is how calls reach a GPU: each operation by itself
     (`eager`), or all at once as a CUDA graph. On the CPU both have their defaults, and no effect.
     `inputs` is how inputs are filled: drawn from N(0, 1) (`normal`), or so with a few large channels (`outliers`).
+
+    `lengths` are the lengths of the sequences in a batch, of which the longest has n tokens: see
+    `harness.sequence_lengths`.
     """
 
     impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
@@ -239,6 +242,14 @@ class Case:
         is_setting=True,
         help="on a GPU: each operation by itself, or a call as one graph",
     )
+    lengths: str = _axis(
+        EQUAL,
+        label="lengths",
+        phrase="{} lengths".format,
+        quiet=(EQUAL,),
+        is_setting=True,
+        help="of the sequences in a batch: `equal`, `zipf`, `zipf:SEED`, or a file with one length a line",
+    )
 
     @property
     def key(self) -> str:
@@ -246,8 +257,13 @@ class Case:
         return " ".join(f"{name}={value}" for name, value in self.as_dict().items())
 
     @property
+    def is_padded(self) -> bool:
+        """Whether sequences may be shorter than n."""
+        return self.mask == "padding" or self.lengths != EQUAL
+
+    @property
     def tokens(self) -> int:
-        """The number of tokens that one call processes."""
+        """The number of tokens that one call processes, padding included."""
         return self.batch_size * (1 if self.mode == "decode" else self.seq_len)
 
     def small(self) -> "Case":
@@ -390,52 +406,3 @@ class Setting(_SettingValues):
 
     def __repr__(self) -> str:
         return f"Setting({setting_text(self.as_dict())})"
-
-
-def grid(
-    axes: Mapping[str, Sequence[Any]],
-    has_heads: Callable[[str], bool],
-    points: Sequence[Mapping[str, Any]] = (),
-) -> Iterator[Case]:
-    """Every combination of the axes' values, `collapsed` and without repeats.
-
-    `points` are along some of the axes. Each point is combined with the values of the other axes only.
-    """
-    seen = set()
-    for point in points or [{}]:
-        values = {**axes, **{name: (value,) for name, value in point.items()}}
-        for combination in itertools.product(*(values[name] for name in AXES)):
-            case = collapsed(Case(*combination), has_heads)
-            if case not in seen:
-                seen.add(case)
-                yield case
-
-
-# The axes of a layer's constructor, for a layer without heads.
-_OF_NO_HEADS: dict[str, Any] = {name: DEFAULTS.get(name, 1) for name, axis in AXES.items() if axis.of_layer}
-
-
-def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
-    """The canonical form of a case: equivalent cases collapse to the same one.
-
-    A layer without heads is one case, not one per head count. The C library does not manage a GPU's memory, so the
-    allocator makes no difference there. The CPU's cache and calls are as they are. A decoded token comes after all
-    others and sees all of a source, so no mask and a causal mask are one case. Without the mask `padding`, nothing is
-    padded.
-    """
-    if not has_heads(case.impl):
-        case = replace(case, **_OF_NO_HEADS)
-    case = replace(case, **OF_GPUS) if case.device == "cpu" else replace(case, allocator="default")
-    if case.mode == "decode" and case.mask != "padding":
-        case = replace(case, mask="none" if case.kv_len else "causal")
-    if case.mask != "padding":
-        case = replace(case, padding_fraction=0.0)
-    return case
-
-
-def kinds_of(cases: Iterable[Case]) -> dict[Case, list[Case]]:
-    """The cases by the small case that is verified in their place, in their order."""
-    kinds: dict[Case, list[Case]] = {}
-    for case in sorted(cases):
-        kinds.setdefault(case.small(), []).append(case)
-    return kinds

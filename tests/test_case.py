@@ -1,6 +1,7 @@
 import pytest
 
-from harness.sweep_axes import AXES, Case, Setting, grid, setting_text
+from harness.case_grid import grid
+from harness.sweep_axes import AXES, Case, Setting, setting_text
 
 AXIS_VALUES = {
     "impl": ("attention.fused", "rnn.elman"),
@@ -22,6 +23,7 @@ AXIS_VALUES = {
     "cache": ("cold",),
     "launch": ("eager",),
     "inputs": ("normal",),
+    "lengths": ("equal",),
 }
 
 
@@ -47,6 +49,15 @@ def test_without_padding_the_fraction_is_0_and_makes_no_case_of_its_own() -> Non
     values = {**AXIS_VALUES, "mask": ("causal", "padding"), "padding_fraction": (0.5, 0.75), "seq_len": (64,)}
     cases = [c for c in grid(values, lambda _: False) if c.impl == "rnn.elman"]
     assert [(c.mask, c.padding_fraction) for c in cases] == [("causal", 0.0), ("padding", 0.5), ("padding", 0.75)]
+
+
+def test_unequal_lengths_without_a_mask_are_the_mask_padding_and_a_single_sequence_has_one_length() -> None:
+    values = {**AXIS_VALUES, "impl": ("rnn.elman",), "seq_len": (64,), "lengths": ("equal", "zipf")}
+    values |= {"mask": ("none", "causal", "padding"), "padding_fraction": (0.5,), "batch_size": (1, 4)}
+    cases = [(c.batch_size, c.lengths, c.mask, c.padding_fraction) for c in grid(values, lambda _: False)]
+    of_equal = [("equal", "none", 0.0), ("equal", "causal", 0.0), ("equal", "padding", 0.5)]
+    of_zipf = [(4, "zipf", "padding", 0.0), (4, "zipf", "causal", 0.0)]
+    assert sorted(cases) == sorted([(b, *one) for b in (1, 4) for one in of_equal] + of_zipf)
 
 
 def test_a_decoded_token_comes_after_all_others_and_is_one_case_with_a_causal_mask_or_without() -> None:

@@ -18,6 +18,7 @@ from harness.fit.integer_laws import exact_law, exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes
 from harness.polynomial import Polynomial, Term, constant
 from harness.results.columns import CaseResult
+from harness.sequence_lengths import NESTED, PACKED, claimed_flops
 from harness.sweep_axes import SIZES, device_kind
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
@@ -155,8 +156,12 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
 
 
 def is_masked(line: CaseResult) -> bool:
-    """Whether a mask changes the work, which claims do not cover. A decoded token has no later tokens to hide."""
-    return line.mask != "none" and line.mode != "decode"
+    """Whether a mask changes the work, which claims do not cover. A decoded token has no later tokens to hide.
+
+    Packed sequences hold no padding to hide.
+    """
+    is_packed = line.mask == "padding" and line.lengths_as in (PACKED, NESTED)
+    return line.mask != "none" and line.mode != "decode" and not is_packed
 
 
 def _supports(line: CaseResult, claimed: int) -> bool:
@@ -167,7 +172,12 @@ def _supports(line: CaseResult, claimed: int) -> bool:
 
 
 def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
-    return line.batch_size * claim(*size_of(line)) if claim else line.flops_claimed
+    if claim is None:
+        return line.flops_claimed
+    lengths = [line.seq_len] * line.batch_size
+    if line.lengths_as in (PACKED, NESTED) and line.sequence_lengths is not None:
+        lengths = list(map(int, line.sequence_lengths.split(",")))
+    return claimed_flops(claim, lengths, line.d_model, line.num_heads)
 
 
 def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.parsers import REACH_IMPLS
 from harness.errors import UsageError, usage_error_about
 from harness.key_value_options import Key, layer, read_keys, whole
 from harness.layer_lookup import indivisible_size
 from harness.results.run_directory import check_run, unused_path
-from harness.sweep_axes import BAD_STATUSES, Case, collapsed
+from harness.sweep_axes import BAD_STATUSES, Case
 
 if TYPE_CHECKING:
     from harness.measure.executor import Executor

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness import formatting, layer_lookup
+from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import STEADY
 from harness.config import SweepConfig, compose
@@ -22,7 +23,7 @@ from harness.measure.fork_client import Runtime
 from harness.measure.session import Session
 from harness.report.document import markdown, show
 from harness.results import run_directory
-from harness.sweep_axes import Case, collapsed
+from harness.sweep_axes import Case
 from harness.worktree import find_commit, has_uncommitted_changes, worktree
 
 _FORMS = (

@@ -323,6 +323,13 @@ def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any
             raise UsageError(f"{text}: with mode=decode a token {why}: give {instead}, or leave mask out")
 
 
+def check_lengths_settings(axes: Mapping[str, Sequence[Any]]) -> None:
+    """Raise UsageError for unequal lengths that no case would have, because a batch holds one sequence."""
+    if set(axes["lengths"]) != {DEFAULTS["lengths"]} and set(axes["batch_size"]) == {1}:
+        text = _is_set("lengths", axes)
+        raise UsageError(f"{text}: a batch of one sequence has one length: give batch_size=8 too, or leave it out")
+
+
 def check_gpu_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
     """Raise UsageError for an explicit cache or launch that no case would have, because all are on the CPU."""
     for axis, usual in OF_GPUS.items() if set(axes["device"]) == {"cpu"} else ():

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from harness import file_io, formatting, layer_files, layer_lookup
 from harness.background_process import check_interpreter
+from harness.case_grid import collapsed
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
@@ -37,7 +38,7 @@ from harness.results import run_directory, summarise
 from harness.results.columns import CaseResult
 from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import MeasuredBlocks, Verdict
-from harness.sweep_axes import AXES, Case, collapsed
+from harness.sweep_axes import AXES, Case
 from harness.worktree import Worktree, worktree
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")

@@ -20,6 +20,7 @@ from typing import Any
 import harness
 from harness import layer_lookup
 from harness.analysis.fitted_laws import fit_laws
+from harness.case_grid import grid, kinds_of
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.formatting import duration
@@ -33,7 +34,7 @@ from harness.measure.session import Session
 from harness.results.columns import FACT_NAMES, lines_of_records
 from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
-from harness.sweep_axes import Case, grid, kinds_of
+from harness.sweep_axes import Case
 from harness.worktree import Commit, Worktree, place_of, worktree
 
 # Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.

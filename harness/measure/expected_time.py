@@ -12,11 +12,12 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from harness import layer_lookup
+from harness.case_grid import kinds_of
 from harness.config import Precision
 from harness.formatting import duration
 from harness.measure.executor import Executor
 from harness.stats.estimate import fewest
-from harness.sweep_axes import Case, kinds_of
+from harness.sweep_axes import Case
 
 
 class CallCosts(NamedTuple):

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from harness.case_grid import kinds_of
 from harness.config import Precision
 from harness.layer_lookup import Traits, indivisible_size
 from harness.measure.outcome import TrialOutcome
@@ -27,7 +28,7 @@ from harness.results.accumulate_rows import read_run
 from harness.results.row import REOPEN, row_of, trial_of_row
 from harness.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.stats.estimate import Trial, best_probe, is_quiet, may_stop
-from harness.sweep_axes import AXES, Case, kinds_of
+from harness.sweep_axes import AXES, Case
 
 Failure = tuple[str, str | None]
 

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from harness import file_io, former_names, gpus, layer_files, layer_lookup
 from harness.background_process import check_interpreter, interpreter_of
+from harness.case_grid import grid
 from harness.config import Precision, SweepConfig
 from harness.config.compose import differences
 from harness.config.schema import HERE
@@ -35,7 +36,7 @@ from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise
 from harness.results.columns import CaseResult
-from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, device_kind, grid
+from harness.sweep_axes import DEFAULTS, OWN_ENVIRONMENT, Case, device_kind
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.

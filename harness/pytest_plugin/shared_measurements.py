@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from harness.case_grid import grid
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
@@ -27,7 +28,7 @@ from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.sweep_axes import AXES, DEFAULTS, Case, grid
+from harness.sweep_axes import AXES, DEFAULTS, Case
 
 _SEED = 0
 

@@ -74,7 +74,7 @@ class CaseResult(Case):
     )
     peak_resident_bytes: int | None = _fact("the same peak as the kernel sees it", "B", exact=False)
     peak_traced_bytes: int | None = _fact("the part of the peak that torch's allocator handed out", "B", exact=False)
-    tokens_per_s: float | None = _column("tokens per second at `time_s`", "token/s")
+    tokens_per_s: float | None = _column("tokens per second at `time_s`, without padding", "token/s")
     flops: int | None = _fact(
         "exact work, a multiply-add being 2; for fused kernels, the work that a causal mask leaves",
         "FLOP",
@@ -226,6 +226,13 @@ class CaseResult(Case):
         "which outputs were compared with which reference: `64 rows`, `all tokens`, `first 1024 tokens`, `first "
         "1024 tokens and the last 16` or `last token`; `facts_unknown` says why none were"
     )
+    lengths_as: str | None = _fact(
+        "how sequences of unequal lengths reach the layer: `padded`, `packed` or `nested`; empty if all have n tokens "
+        "and the layer packs none"
+    )
+    real_tokens: int | None = _fact("the tokens of the batch without padding", "token", exact=False)
+    padding_share: float | None = _fact("the share of the tokens passed to the layer that is padding", "1", exact=False)
+    sequence_lengths: str | None = _fact("the length of each sequence, separated by commas")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -313,7 +313,8 @@ def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, time
     }
     # Timed trials load the code compiled before, so their compile time is only that of loading.
     cells["compile_s"] = accumulated.compiles_s.get(index, cells["compile_s"])
-    cells["tokens_per_s"] = _ratio(case.tokens, cells["time_s"])
+    tokens = cells["real_tokens"] if case.mode != "decode" and cells["real_tokens"] else case.tokens
+    cells["tokens_per_s"] = _ratio(tokens, cells["time_s"])
     cells["flops_per_byte"] = _ratio(cells["flops"], cells["min_bytes"])
     return CaseResult(**cells)
 

@@ -223,7 +223,7 @@ def _sees_no_later(work: Workload, case: Case) -> bool:
     """Whether the first tokens can be computed without the others."""
     is_causal = layer_protocol.is_causal(work.layer) or case.mask == "causal"
     is_layer = not layer_protocol.is_function(work.layer)
-    return is_layer and is_causal and case.mode != "decode" and case.mask != "padding" and work.source is None
+    return is_layer and is_causal and case.mode != "decode" and not case.is_padded and work.source is None
 
 
 def _affordable(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:

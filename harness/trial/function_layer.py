@@ -5,6 +5,8 @@ The function's attributes describe it, as those of a class do. Without `inputs`,
 f(q, k, v, …)   attention over heads, (b, h, n, D), or (b, n, h, D) with `layout = "bnhd"`
 f(x, …)         (b, n, d) -> (b, n, d), as a layer
 
+With `cu_seqlens` beside q, k and v, they are packed sequences: see `harness.trial.packed_sequences`.
+
 Anything that can be called will do: a compiled function, a `functools.partial`, a Triton launcher, a module.
 """
 
@@ -12,7 +14,7 @@ import ast
 import copy
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, ClassVar, get_args
 
@@ -20,15 +22,19 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.errors import UsageError, did_you_mean
+from harness.trial import packed_sequences
 from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
 from impls.attention.reference import softmax_attention
 
 # First parameters of an attention function, such as (q, k, v) or (query, key, value).
 _ATTENTION = ("q", "k", "v")
-_LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D"}
+_LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D", packed_sequences.LAYOUT: "t {} D"}
 _UNCOMPILED = "_torchdynamo_orig_callable"
 # Attributes that have the same meaning as those of a class, and those that are found by name if called.
-_ATTRIBUTES = ("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks", "axes")
+_ATTRIBUTES = (
+    *("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks", "axes"),
+    "lengths_as",
+)
 _METHODS = ("supports", "prepare")
 _MISSING = object()
 
@@ -82,7 +88,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     else:
         inputs, layout = like.inputs, like.layout
         if layout and _layout(function, signature, name) != layout:
-            function = _in_other_layout(function)
+            function = _in_other_layout(function, _layout(function, signature, name), layout)
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
     stated = attribute(function, "output")
     letters = letters_of(inputs)
@@ -113,7 +119,11 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     made = type(name, (FunctionLayer,), members)
     taken = ["d_model", *(["num_heads"] if members["has_heads"] else []), *(["num_kv_heads"] if "g" in letters else [])]
     passed = {*(one.name for one in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
-    options = [one.name for one in _nameable(signature) if one.default is not one.empty and one.name not in passed]
+    options = [
+        one.name
+        for one in _nameable(signature)
+        if one.default is not one.empty and one.name not in passed and not packed_sequences.is_longest(one.name)
+    ]
     taken += [one for one in dict.fromkeys([*layer_lookup.own_axes(made), *options]) if one not in taken]
     kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=0) for one in taken]
     made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
@@ -196,8 +206,10 @@ def _required(signature: inspect.Signature) -> list[str]:
     return [one.name for one in _nameable(signature) if one.default is one.empty]
 
 
-def is_attention(inputs: Iterable[Input]) -> bool:
+def is_attention(inputs: Sequence[Input]) -> bool:
     """Whether these are the inputs of attention over heads, as `_inputs` makes them."""
+    if packed_sequences.is_packed_attention(inputs):
+        return True
     return [one.shape[:1] + one.shape[3:] for one in inputs] == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
 
 
@@ -207,10 +219,13 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
         return read_inputs(described, _own_letters(function))
     needed = _required(signature)
     written = {one: _annotated(signature.parameters[one]) for one in needed}
-    if [one[:1].lower() for one in needed] == [*_ATTENTION]:
-        pattern = _LAYOUTS[_layout(function, signature, name)]
-        shapes = [pattern.format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
-        return tuple(Input(one, tuple(shape.split())) for one, shape in zip(needed, shapes, strict=True))
+    tensors = [one for one in needed if not packed_sequences.is_of_lengths(one)]
+    if [one[:1].lower() for one in tensors] == [*_ATTENTION]:
+        layout = _layout(function, signature, name)
+        shapes = [_LAYOUTS[layout].format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
+        found = tuple(Input(one, tuple(shape.split())) for one, shape in zip(tensors, shapes, strict=True))
+        is_packed = layout == packed_sequences.LAYOUT
+        return (*found, *packed_sequences.cumulative_inputs(signature.parameters if is_packed else ()))
     if needed and all(written.values()):
         return read_inputs(written)
     if len(needed) == 1:
@@ -241,11 +256,13 @@ def _annotated(parameter: inspect.Parameter) -> str:
 def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
     stated = attribute(function, "layout")
     if stated is _MISSING:
+        if any(map(packed_sequences.is_cumulative, _required(signature))):
+            return packed_sequences.LAYOUT
         first = next(iter(signature.parameters.values()), None)
         words = _annotated(first).split() if first is not None else []
         return "bnhd" if "n" in words and "h" in words and words.index("n") < words.index("h") else "bhnd"
     if stated not in _LAYOUTS:
-        raise UsageError(f"{name}.layout is {stated!r}: it must be 'bhnd', for (b, h, n, head_dim), or 'bnhd'")
+        raise UsageError(f"{name}.layout is {stated!r}: it must be 'bhnd', for (b, h, n, head_dim), 'bnhd' or 'thd'")
     return str(stated)
 
 
@@ -259,15 +276,19 @@ def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ..
     for one in names:
         if one not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise UsageError(f"{name} has no parameter '{one}', which its inputs name{did_you_mean(one, known)}")
-    missing = [one for one in _required(signature) if one not in names]
+    missing = [one for one in _required(signature) if one not in names and not packed_sequences.is_longest(one)]
     if missing:
         raise UsageError(f"{name} needs {', '.join(missing)}: describe it in {name}.inputs, or give it a default")
     by_position = [one.name for one in taken if one.kind is not inspect.Parameter.KEYWORD_ONLY]
     return next((i for i, one in enumerate(names) if i >= len(by_position) or by_position[i] != one), len(names))
 
 
-def _in_other_layout(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, between transpositions of heads and tokens."""
+def _in_other_layout(function: Callable[..., Any], own: str, wanted: str) -> Callable[..., Any]:
+    """The function, which has the layout `own`, for inputs in the layout `wanted`."""
+    if own == packed_sequences.LAYOUT:
+        raise UsageError(f"{_name(function)} takes packed sequences, and the layer does not")
+    if wanted == packed_sequences.LAYOUT:
+        return packed_sequences.per_sequence(function, heads_first=own == "bhnd")
 
     @wraps(function)
     def call(*given: Tensor, **keywords: Any) -> Any:

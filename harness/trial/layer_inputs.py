@@ -6,11 +6,13 @@ n, d, h, b      length, width, heads, batch size
 D               the width of a head, d/h
 g               heads of keys and values
 m               tokens that are attended to: those of a source, or n without one
+t               all tokens of a batch of packed sequences: Σ nᵢ, or nb if their lengths are equal
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from harness.errors import UsageError, did_you_mean
 from harness.polynomial import Polynomial, Term, constant, parse
+from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case
 
 Fill = str | Callable[..., Tensor]
@@ -33,7 +36,8 @@ _FILLS: dict[str, Callable[..., Tensor]] = {
     "positive": lambda *shape: torch.nn.functional.softplus(torch.randn(*shape)),
     "log-uniform": _log_uniform,
 }
-CUMULATIVE = "cumulative lengths"
+CUMULATIVE, LENGTHS = "cumulative lengths", "lengths"
+_OF_LENGTHS = (CUMULATIVE, LENGTHS)
 _KEYS = ("shape", "dtype", "grad", "fill")
 
 
@@ -43,8 +47,9 @@ class Input:
 
     - `shape`: a formula for each dimension. `dtype`: empty for the dtype of the case.
     - `grad`: whether a gradient is computed for it in `train` and `backward`.
-    - `fill`: how its values are drawn: `normal`, `positive`, `log-uniform` from 0.001 to 0.1, `cumulative lengths` (the
-      first token of each sequence, and their number at the end), or a function of the shape such as `torch.rand`.
+    - `fill`: how its values are drawn: `normal`, `positive`, `log-uniform` from 0.001 to 0.1, or a function of the
+      shape such as `torch.rand`. `lengths` are the tokens of each sequence, and `cumulative lengths` the first token of
+      each, with their number at the end.
     """
 
     name: str
@@ -81,10 +86,10 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
         if key not in _KEYS:
             raise UsageError(f"inputs['{name}'] has the unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
     fill, dtype = known.get("fill", "normal"), str(known.get("dtype", "")).removeprefix("torch.")
-    if not callable(fill) and fill not in (*_FILLS, CUMULATIVE):
-        near = did_you_mean(str(fill), (*_FILLS, CUMULATIVE))
+    if not callable(fill) and fill not in (*_FILLS, *_OF_LENGTHS):
+        near = did_you_mean(str(fill), (*_FILLS, *_OF_LENGTHS))
         raise UsageError(f"inputs['{name}'] has the unknown fill {fill!r}{near}")
-    if fill == CUMULATIVE:
+    if fill in _OF_LENGTHS:
         dtype = dtype or "int32"
     if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"inputs['{name}'] has the unknown dtype {dtype!r}")
@@ -116,6 +121,7 @@ def _letters(case: Case | None = None, source_len: int = 0) -> dict[str, Polynom
         "D": parse("d/h"),
         "g": constant(case.num_kv_heads) if case is not None and case.num_kv_heads else h,
         "m": constant(source_len) if source_len else n,
+        "t": constant(sum(real_lengths(case, case.seq_len)) if case is not None else 1),
     }
 
 
@@ -154,10 +160,20 @@ def draw(one: Input, case: Case, source_len: int = 0, own: Mapping[str, int | Fr
     With `inputs=outliers`, some channels of normal values are larger.
     """
     shape = size_at(one.name, one.shape, case, source_len, own)
-    if one.fill == CUMULATIVE:
-        values = torch.arange(shape[0]) * case.seq_len
+    if one.fill in _OF_LENGTHS:
+        values = _of_lengths(one, shape, real_lengths(case, case.seq_len))
     else:
         values = (one.fill if callable(one.fill) else _FILLS[one.fill])(*shape)
     if case.inputs == "outliers" and one.fill == "normal":
         values[..., ::_OUTLIER_EVERY] *= _OUTLIER_FACTOR
     return values.to(case.device, getattr(torch, one.dtype or case.dtype))
+
+
+def _of_lengths(one: Input, shape: tuple[int, ...], lengths: list[int]) -> Tensor:
+    known = lengths if one.fill == LENGTHS else [0, *accumulate(lengths)]
+    if shape == (len(known),):
+        return torch.tensor(known)
+    if one.fill == CUMULATIVE and len(shape) == 1 and len(set(lengths)) == 1:
+        return torch.arange(shape[0]) * lengths[0]
+    wanted = "b" if one.fill == LENGTHS else "b+1"
+    raise UsageError(f"the shape of '{one.name}' is '{' '.join(one.shape)}': {one.fill} have the shape '{wanted}'")

@@ -31,9 +31,10 @@ from torch import Tensor, nn
 from harness import layer_lookup
 from harness.errors import UsageError, did_you_mean
 from harness.layer_options import options_of
-from harness.sweep_axes import AXES, DEFAULTS, DTYPES, Case
+from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
 from harness.synonyms import MEANT
 from harness.trial.layer_inputs import Input
+from harness.trial.packed_sequences import is_packed
 
 # A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024
@@ -142,11 +143,17 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         if name not in known and (not takes(layer_class, name) or name in AXES):
             return f"it takes no option '{name}'{did_you_mean(name, known)}"
     has_source = kv_len(layer_class, case) > 0
+    if case.lengths != EQUAL or is_packed(layer_class):
+        reason = _unsupported_lengths(layer_class, case, has_source)
+        if reason:
+            return reason
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):
         takes_source = any("m" in one.shape for one in layer_class.inputs)
         if case.mode == "decode" and not layer_class.layout:
             return "it is a function of whole sequences, which decodes no token"
+        if case.mode == "decode" and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
+            return "it takes no attn_mask, to hide the padding with"
         if case.mode == "decode":
             return None
     if case.mode == "decode":
@@ -169,11 +176,28 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
     if has_source or case.mask == "none" or accepts(layer_class, "attn_mask"):
         return None
+    if case.mask == "padding" and is_packed(layer_class):
+        return None
     if case.mask == "padding":
         return "its forward takes no attn_mask, and it has no causal = True"
     if causal_keyword(layer_class):
         return None
     return "its forward takes neither is_causal nor attn_mask, and it has no causal = True"
+
+
+def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str | None:
+    """Why the layer cannot take sequences of these lengths, or packed ones."""
+    if is_packed(layer_class):
+        if case.mode == "decode":
+            return "it takes packed sequences as a whole, and decodes no token"
+        return "packed sequences attend to themselves, and not to a source: leave kv_len out" if has_source else None
+    if has_source:
+        return "its source has sequences of one length: give lengths=equal"
+    if case.mode == "decode" and not is_function(layer_class):
+        return "its step decodes sequences of one length: give lengths=equal"
+    if is_function(layer_class) and case.mode != "decode" and not {"b", "n"} <= set(layer_class.output):
+        return "its inputs have no batch of sequences: describe them with b and n, or with t for all tokens"
+    return None
 
 
 def case_to_verify(layer_class: Any, small: Case) -> Case:

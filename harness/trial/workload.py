@@ -4,7 +4,6 @@ The call does exactly the work that is timed. All else is made outside the measu
 """
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
@@ -15,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup
+from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
-from harness.trial import layer_inputs, layer_protocol, sandbox
+from harness.trial import layer_inputs, layer_protocol, packed_sequences, sandbox
 from harness.trial.device import synchronizer
 from harness.trial.function_layer import FunctionLayer, first_tensor
 from harness.trial.layer_inputs import Input
@@ -90,18 +90,6 @@ def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> 
     return lambda: step(token, state)[0]
 
 
-def real_lengths(case: Case, length: int) -> list[int]:
-    """Return how many of `length` tokens are real, for each sequence of a padded batch.
-
-    The lengths are spread evenly and leave `padding_fraction` of the batch as padding. Equal lengths would need none. A
-    single sequence has that share.
-    """
-    b, share = case.batch_size, round(1.0 - case.padding_fraction, 12)
-    half = min(share, 1 - share) if b > 1 else 0.0
-    shares = [share + half * (2 * i / max(b - 1, 1) - 1) for i in range(b)]
-    return [min(length, max(1, math.floor(length * each + 0.5))) for each in shares]
-
-
 def real_tokens(case: Case, length: int) -> Tensor:
     """Return (b, length), True for real tokens. These come first, and padding follows them."""
     return torch.arange(length) < torch.tensor(real_lengths(case, length))[:, None]
@@ -127,7 +115,7 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
         keywords[causal] = True
     elif case.mask == "causal":
         keywords["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
-    elif case.mask == "padding":
+    elif case.mask == "padding" and not packed_sequences.is_packed(layer):
         keywords["attn_mask"] = real_tokens(case, keys)[:, None, None].to(case.device)
     return keywords
 
@@ -140,6 +128,8 @@ def _switches(function: Any, case: Case) -> dict[str, Any]:
         switches[causal] = False
     if function.grouped and layer_protocol.accepts(function, "enable_gqa"):
         switches["enable_gqa"] = True
+    if packed_sequences.is_packed(function):
+        switches |= packed_sequences.longest_keywords(inspect.signature(type(function).forward).parameters, case)
     return switches
 
 
@@ -149,7 +139,7 @@ def counted_tokens(layer: nn.Module, case: Case) -> Tensor | None:
     The result has the number of dimensions of the output: (b, n, 1) for a layer.
     """
     dims = layer_protocol.output_dims(layer, case)
-    if case.mask != "padding" or layer_protocol.kv_len(layer, case) or not {"b", "n"} <= set(dims):
+    if not case.is_padded or layer_protocol.kv_len(layer, case) or not {"b", "n"} <= set(dims):
         return None
     return along_tokens(real_tokens(case, case.seq_len), dims).to(case.device)
 

@@ -16,6 +16,7 @@ WORDS = {
     "device": ("cpu", "cuda"),
     "allocator": ("default", "steady", "fresh"),
     "mask": ("none", "causal", "padding"),
+    "lengths": ("equal", "zipf", "zipf:3"),
 }
 SIZES = {
     "seq_len": (1, 2048),

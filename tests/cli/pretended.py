@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from harness.case_grid import grid
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.results.stored_run import StoredRun, read_run_directory
-from harness.sweep_axes import Case, grid
+from harness.sweep_axes import Case
 
 # The cases of a grid and the trials of a case: more would show no more.
 _CASES = 24

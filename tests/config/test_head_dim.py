@@ -4,12 +4,13 @@ import pytest
 import yaml
 from cli.known_runs import cases as known_cases
 
+from harness.case_grid import grid
 from harness.cli.gates import read_comparison_request
 from harness.config import compose
 from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.gate.check import choose_cases, split_filters
-from harness.sweep_axes import Case, grid
+from harness.sweep_axes import Case
 
 IMPLS = "impl=attention.fused,rnn.torch"
 

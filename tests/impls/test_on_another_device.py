@@ -14,7 +14,8 @@ from another_device import THERE, AnotherDevice, OnTwoDevices
 from torch import Tensor, nn
 
 from harness import layer_lookup
-from harness.sweep_axes import MODES, Case, collapsed
+from harness.case_grid import collapsed
+from harness.sweep_axes import MODES, Case
 from harness.trial.layer_protocol import is_causal, unsupported_reason
 from harness.trial.metrics.collect import trace_call
 from harness.trial.verify import verify

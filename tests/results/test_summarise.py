@@ -28,7 +28,8 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "gpu_time_by, queue_held, graph_s, hot_gpu_s, clean_gpu_s, host_s, energy_j, throttled_share, "
         "sustained_s, gpu_disturbed_share, env, "
         "prepare_s, threads_after, suspect, output_error, output_error_max, gradient_error, gradient_error_max, "
-        "error_ratio, accuracy_by, options, inputs, cache, launch"
+        "error_ratio, accuracy_by, "
+        "lengths_as, real_tokens, padding_share, sequence_lengths, options, inputs, cache, launch, lengths"
     )
 
 

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from harness import layer_lookup
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
 from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
 from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
 from harness.trial.device import counted_peak, uncounted
+from harness.trial.metrics.claimed_work import claimed_work, lengths_facts
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
@@ -133,7 +133,9 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tens
     hook = layer.register_forward_hook(forward_has_ended)
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            call()
+            y = call()  # noqa: F841  # the output keeps the graph
+            if not alive:  # a function is called without the module around it
+                forward_has_ended()
     finally:
         hook.remove()
     return alive[0]
@@ -246,6 +248,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
     | `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
     | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
+    | `lengths_as`, `real_tokens`, … | see `harness.trial.metrics.claimed_work` |
     | `output_error`, `gradient_error`, … | see `harness.trial.accuracy` |
     | `backend` | the kernel that ran |
     | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
@@ -303,7 +306,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     return {
         **facts,
         **errors,
-        **_claimed(case),
+        **claimed_work(case),
+        **lengths_facts(case),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced, saved),
@@ -368,22 +372,6 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
         line = " ".join(str(error).split())[:200]
         unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
         return None
-
-
-def _claimed(case: Case) -> dict[str, Any]:
-    """Return the layer's claims, and the FLOPs from its own formula, which holds for one sequence.
-
-    Raises UsageError for an unparsable claim.
-    """
-    own = layer_lookup.is_foreign(case.impl)
-    layer = layer_lookup.load_class(case.impl)
-    of_it = layer_lookup.claims_of_class(layer, case) if own else layer_lookup.claims_of_impl(case.impl, case)
-    formula = layer_lookup.work_of(of_it, case.mode)
-    # With a source, the work depends on two lengths, but claims know only one.
-    formula = None if case.kv_len else formula
-    work = case.batch_size * formula(case.seq_len, case.d_model, case.num_heads) if formula else None
-    stated = {name: str(claim) for name, claim in of_it.items()}
-    return {"flops_claimed": work, "claims": dumps(stated, ensure_ascii=False) if own and stated else None}
 
 
 def hidden_part(flops: Flops, past_torch: bool) -> str:

@@ -7,9 +7,10 @@ from harness import layer_lookup
 from harness.analysis.analyse import paper_of
 from harness.analysis.published_claims import measured_value
 from harness.analysis.published_papers import Paper
+from harness.case_grid import grid
 from harness.config import compose
 from harness.config.hydra_adapter import conf_directory
-from harness.sweep_axes import Case, grid
+from harness.sweep_axes import Case
 
 NAMES = sorted(path.stem for path in (conf_directory() / "paper").glob("*.yaml"))
 SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory() / "paper" / name).glob("*.yaml"))]

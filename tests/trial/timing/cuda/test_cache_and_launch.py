@@ -9,9 +9,10 @@ import pytest
 import torch
 from trial.timing.cuda.simulated_gpu import SimGpu
 
+from harness.case_grid import collapsed
 from harness.config.compose import compose
 from harness.errors import UsageError
-from harness.sweep_axes import Case, collapsed, setting_text
+from harness.sweep_axes import Case, setting_text
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.sampler import rounded

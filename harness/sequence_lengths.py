@@ -1,0 +1,99 @@
+"""The lengths of the sequences in a batch: the axis `lengths`.
+
+equal        every sequence has n tokens; with `mask=padding`, `padding_fraction` of the batch is padding
+zipf         the i-th longest sequence has n/i tokens (Zipf 1949, the law of rank and size), in a shuffled order
+zipf:SEED    the same in another order
+FILE         one length in each line; the first b of them, scaled so that the longest is n
+
+The shape of such a batch is the same at every n, so its cost can be compared between sizes.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.polynomial import Polynomial
+from harness.sweep_axes import EQUAL, Case
+
+ZIPF = "zipf"
+# How lengths reach a layer.
+PADDED, PACKED, NESTED = "padded", "packed", "nested"
+
+
+def check_lengths(lengths: str) -> None:
+    """Raise UsageError unless `lengths` is a value of the axis: a known word, or a file that can be read."""
+    name, _, seed = lengths.partition(":")
+    if lengths not in (EQUAL, ZIPF) and not (name == ZIPF and seed.isdecimal()):
+        _read(lengths)
+
+
+def lengths_of(lengths: str, batch_size: int, longest: int) -> list[int]:
+    """The length of each sequence in a batch, the longest being `longest`. Raises UsageError as `check_lengths`."""
+    if lengths == EQUAL:
+        return [longest] * batch_size
+    name, _, seed = lengths.partition(":")
+    if name == ZIPF:
+        found = [_at_least_1(longest / rank) for rank in range(1, batch_size + 1)]
+        random.Random(int(seed or 0)).shuffle(found)
+        return found
+    read = _read(lengths)
+    taken = [read[place % len(read)] for place in range(batch_size)]
+    return [_at_least_1(length * longest / max(taken)) for length in taken]
+
+
+def _at_least_1(length: float) -> int:
+    return max(1, math.floor(length + 0.5))
+
+
+def _read(file: str) -> list[int]:
+    """The lengths in a file. Empty lines are left out."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        shown = file[:80] if file.isprintable() else ascii(file[:80])
+        raise UsageError(
+            f"lengths={shown} is no file that can be read: give {EQUAL}, {ZIPF}, {ZIPF}:SEED or a file of lengths"
+        ) from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text:
+            continue
+        if not (text.isascii() and text.isdecimal() and 0 < int(text[:20]) <= 10**9):
+            raise UsageError(f"lengths={file}: line {number} is {text[:40]!r}: give one length from 1 on in each line")
+        found.append(int(text))
+    if not found:
+        raise UsageError(f"lengths={file} is empty: give one length in each line")
+    return found
+
+
+def real_lengths(case: Case, length: int) -> list[int]:
+    """How many of `length` tokens are real, for each sequence of a case's batch.
+
+    With the mask `padding` and equal lengths, they are spread evenly and leave `padding_fraction` of the batch as
+    padding. A single sequence has that share.
+    """
+    if case.lengths != EQUAL or case.mask != "padding":
+        return lengths_of(case.lengths, case.batch_size, length)
+    b, share = case.batch_size, round(1.0 - case.padding_fraction, 12)
+    half = min(share, 1 - share) if b > 1 else 0.0
+    shares = [share + half * (2 * i / max(b - 1, 1) - 1) for i in range(b)]
+    return [min(length, _at_least_1(length * each)) for each in shares]
+
+
+def as_text(lengths: Sequence[int]) -> str:
+    """The lengths as a cell of a table: `512,256,171`."""
+    return ",".join(map(str, lengths))
+
+
+def claimed_flops(claim: Polynomial, lengths: Sequence[int], d_model: int, num_heads: int) -> int:
+    """The FLOPs that a claim for one sequence gives for sequences of these lengths: a sum, as Σ nᵢ².
+
+    Raises ValueError if the value is not a whole number.
+    """
+    times: dict[int, int] = {}
+    for length in lengths:
+        times[length] = times.get(length, 0) + 1
+    return sum(number * claim(length, d_model, num_heads) for length, number in times.items())

@@ -1,0 +1,92 @@
+"""Functions of packed sequences: all tokens of a batch in one dimension, without padding.
+
+    f(q, k, v, cu_seqlens, max_seqlen, …)   q (t, h, D), k and v (t, g, D), t = Σ nᵢ
+
+`cu_seqlens` (b+1,) holds the first token of each sequence, and t at the end. Kernels have one for queries and one for
+keys (`cu_seqlens_q`, `cu_seqlens_k`), and the longest length as a number (`max_seqlen_q`). They are found by name:
+those of flash-attn, `cu_seq_q` and `max_q` of `torch.nn.attention.varlen`, and the like.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.sequence_lengths import PACKED, PADDED, real_lengths
+from harness.sweep_axes import Case
+from harness.trial.layer_inputs import CUMULATIVE, Input, letters_of
+
+LAYOUT = "thd"  # as TransformerEngine calls it
+_CUMULATIVE = re.compile(r"cu_?seq\w*")
+_LONGEST = re.compile(r"max_(seq_?len\w*|len\w*|q|k|kv)")
+
+
+def is_cumulative(parameter: str) -> bool:
+    """Whether a parameter of this name takes the first token of each sequence."""
+    return _CUMULATIVE.fullmatch(parameter) is not None
+
+
+def is_longest(parameter: str) -> bool:
+    """Whether a parameter of this name takes the length of the longest sequence."""
+    return _LONGEST.fullmatch(parameter) is not None
+
+
+def is_of_lengths(parameter: str) -> bool:
+    """Whether a parameter of this name takes either."""
+    return is_cumulative(parameter) or is_longest(parameter)
+
+
+def cumulative_inputs(parameters: Iterable[str]) -> tuple[Input, ...]:
+    """The inputs for those of the parameters that take the first token of each sequence."""
+    return tuple(Input(one, ("b+1",), "int32", False, CUMULATIVE) for one in parameters if is_cumulative(one))
+
+
+def is_packed(layer: Any) -> bool:
+    """Whether a layer, or its class, takes packed sequences: a shape of its inputs has the letter t."""
+    return hasattr(layer, "positional") and "t" in letters_of(layer.inputs)
+
+
+def is_packed_attention(inputs: Sequence[Input]) -> bool:
+    """Whether these are q, k and v of packed sequences, and where each sequence begins."""
+    shapes = [one.shape for one in inputs[:3]]
+    return shapes == [("t", "h", "D"), ("t", "g", "D"), ("t", "g", "D")] and all(
+        one.fill == CUMULATIVE for one in inputs[3:]
+    )
+
+
+def longest_keywords(parameters: Iterable[str], case: Case) -> dict[str, int]:
+    """The arguments for those of the parameters that take the length of the longest sequence."""
+    longest = max(real_lengths(case, case.seq_len))
+    return {one: longest for one in parameters if is_longest(one)}
+
+
+def passed_as(layer: Any, case: Case) -> str | None:
+    """How the lengths of a case's sequences reach the layer; None if no sequence is shorter, and none is packed.
+
+    A function that makes another form of packed sequences names it as `lengths_as`.
+    """
+    if is_packed(layer):
+        return str(getattr(layer, "lengths_as", PACKED))
+    return str(getattr(layer, "lengths_as", PADDED)) if case.is_padded else None
+
+
+def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..., Tensor]:
+    """Attention over (b, h, n, D), or (b, n, h, D), as a function of packed sequences: a call for each sequence."""
+
+    @wraps(function)
+    def call(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *others: Tensor, **keywords: Any) -> Tensor:
+        ends = starts.tolist()
+        found = []
+        for first, end in pairwise(ends):
+            parts = [one[first:end][None] for one in (q, k, v)]  # (1, nᵢ, h, D)
+            parts = [one.transpose(1, 2) for one in parts] if heads_first else parts
+            y = function(*parts, **keywords)
+            y = y[0] if isinstance(y, tuple | list) else y
+            found.append((y.transpose(1, 2) if heads_first else y)[0])
+        return torch.cat(found)  # (t, h, D)
+
+    return call

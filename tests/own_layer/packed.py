@@ -1,0 +1,67 @@
+"""Functions of packed sequences, under the names that kernels use."""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+
+def varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    causal: bool = False,
+) -> Tensor:
+    """As flash_attn_varlen_func is called."""
+    assert max_seqlen_q == max_seqlen_k == int(cu_seqlens_q.diff().max())
+    found = []
+    for first, end in pairwise(cu_seqlens_k.tolist()):
+        parts = (one[first:end].transpose(0, 1)[None] for one in (q, k, v))
+        found.append(sdpa(*parts, is_causal=causal)[0].transpose(0, 1))
+    return torch.cat(found)
+
+
+varlen.claims = {"work": "4n²d", "work_train": "14n²d"}  # type: ignore[attr-defined]
+
+
+def by_other_names(query: Tensor, key: Tensor, value: Tensor, max_q: int, cu_seq_q: Tensor) -> Tensor:
+    return varlen(query, key, value, cu_seq_q, cu_seq_q, max_q, max_q)
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+by_other_names.reference = _plain  # type: ignore[attr-defined]
+
+
+def sees_all(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_seqlen: int) -> Tensor:
+    """Tokens see those of other sequences."""
+    return sdpa(*(one.transpose(0, 1)[None] for one in (q, k, v)))[0].transpose(0, 1)
+
+
+def described(x: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
+    """Each token minus the mean of its sequence."""
+    parts = x.split(lengths.tolist())
+    assert starts.tolist() == [0, *lengths.cumsum(0).tolist()]
+    return torch.cat([part - part.mean(0) for part in parts])
+
+
+described.inputs = {  # type: ignore[attr-defined]
+    "x": "t d",
+    "starts": {"shape": "b+1", "fill": "cumulative lengths"},
+    "lengths": {"shape": "b", "fill": "lengths"},
+}
+
+
+def no_batch(x: Any) -> Any:
+    return x * 2
+
+
+no_batch.inputs = {"x": "nb d"}  # type: ignore[attr-defined]

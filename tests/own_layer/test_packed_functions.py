@@ -1,0 +1,108 @@
+"""Functions of packed sequences: they are found by their parameters, and get the tokens of unequal lengths."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import layer_lookup
+from harness.case_grid import collapsed
+from harness.sweep_axes import Case
+from harness.trial.accuracy import measure_accuracy
+from harness.trial.layer_protocol import WrongResult, unsupported_reason
+from harness.trial.metrics.collect import collect_metrics
+from harness.trial.verify import verify
+from harness.trial.workload import build
+
+FILE = Path(__file__).parent / "packed.py"
+
+
+@pytest.fixture(autouse=True)
+def _gradients_as_before() -> Iterator[None]:
+    torch.set_grad_enabled(True)
+    yield
+    torch.set_grad_enabled(True)
+
+
+def case_of(name: str, **given: Any) -> Case:
+    case = Case(name if "." in name else f"{FILE}:{name}", 24, 16, 4, batch_size=3, lengths="zipf")
+    return collapsed(replace(case, **given), lambda _: True)
+
+
+@pytest.mark.parametrize("lengths", ["equal", "zipf"])
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+def test_packed_attention_is_that_of_each_sequence_alone(mode: str, mask: str, lengths: str) -> None:
+    found = verify(case_of("varlen", mode=mode, mask=mask, lengths=lengths), seed=0)
+    assert (found["against"], found["output_error"] < 1e-6) == ("softmax_attention", True)
+
+
+def test_a_packed_function_gets_real_tokens_only() -> None:
+    inputs = build(case_of("varlen", num_kv_heads=2), seed=0).inputs
+    assert [tuple(one.shape) for one in inputs] == [(44, 4, 4), (44, 2, 4), (44, 2, 4), (4,), (4,)]
+    assert sorted(inputs[3].diff().tolist()) == [8, 12, 24]
+    assert inputs[3].dtype == torch.int32
+
+
+def test_parameters_of_other_names_and_a_reference_for_one_sequence_are_found() -> None:
+    assert verify(case_of("by_other_names", mode="train"), seed=0)["against"] == "_plain"
+
+
+def test_a_function_whose_sequences_see_each_other_is_incorrect() -> None:
+    with pytest.raises(WrongResult, match="compared with softmax attention"):
+        verify(case_of("sees_all"), seed=0)
+
+
+def test_described_inputs_may_be_all_tokens_their_lengths_and_where_each_sequence_begins() -> None:
+    assert verify(case_of("described", mode="train"), seed=0)["against"] == "itself in float64"
+
+
+# Σ nᵢ² of (24, 12, 8).
+_SQUARES = 24**2 + 12**2 + 8**2
+
+
+@pytest.mark.parametrize(("mode", "factor"), [("forward", 4), ("train", 14), ("backward", 10)])
+def test_flops_of_packed_sequences_are_the_claim_summed_over_them(mode: str, factor: int) -> None:
+    facts = collect_metrics(case_of("varlen", mode=mode), 0, measure_accuracy)
+    assert facts["flops"] == facts["flops_claimed"] == factor * _SQUARES * 16
+    assert [facts[name] for name in ("lengths_as", "real_tokens", "padding_share")] == ["packed", 44, 0.0]
+    assert sorted(map(int, facts["sequence_lengths"].split(","))) == [8, 12, 24]
+    assert (facts["facts_unknown"], facts["accuracy_by"]) == ([], "all tokens, softmax_attention")
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_a_layer_gets_a_padded_batch_whose_work_is_that_of_n_tokens(mask: str) -> None:
+    case = case_of("attention.fused", mask=mask, mode="train")
+    verify(case, seed=0)
+    torch.set_grad_enabled(True)
+    facts = collect_metrics(case, 0, measure_accuracy)
+    assert facts["flops_full"] == facts["flops_claimed"] == 3 * (24 * 24 * 16**2 + 14 * 24**2 * 16)
+    assert (facts["lengths_as"], facts["real_tokens"]) == ("padded", 44)
+    assert facts["padding_share"] == pytest.approx(1 - 44 / 72)
+    assert facts["output_error"] < 1e-6
+
+
+def test_a_batch_of_equal_lengths_has_no_facts_of_lengths() -> None:
+    facts = collect_metrics(case_of("rnn.elman", lengths="equal", num_heads=1), 0)
+    assert facts["lengths_as"] is facts["real_tokens"] is facts["sequence_lengths"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "reason"),
+    [
+        ("varlen", {"mode": "decode"}, "it takes packed sequences as a whole, and decodes no token"),
+        ("varlen", {"kv_len": 5}, "packed sequences attend to themselves, and not to a source: leave kv_len out"),
+        ("sees_all", {"mask": "causal"}, "its forward takes neither is_causal nor attn_mask, and it has no causal"),
+        ("no_batch", {}, "its inputs have no batch of sequences: describe them with b and n, or with t for all tokens"),
+        ("rnn.gru", {"mode": "decode"}, "its step decodes sequences of one length: give lengths=equal"),
+        ("attention.fused", {"kv_len": 5}, "its source has sequences of one length: give lengths=equal"),
+    ],
+)
+def test_what_cannot_take_unequal_lengths_is_refused_in_one_sentence(name: str, given: Any, reason: str) -> None:
+    case = case_of(name, **given)
+    found = unsupported_reason(layer_lookup.load_class(case.impl), case)
+    assert found is not None
+    assert found.startswith(reason)
