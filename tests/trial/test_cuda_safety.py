@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.exc import CppCompileError
 from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.cli.verify_calibrate import _VERIFY_DEFAULTS, _config
@@ -82,16 +83,31 @@ def test_the_driver_is_told_why_a_trial_was_not_forked(monkeypatch: pytest.Monke
     assert said[1].startswith("refused CUDA is at work")
 
 
+def build_of(source: str) -> subprocess.CalledProcessError:
+    """How a build of Triton's fails: it calls the compiler and leaves the words to the terminal."""
+    return subprocess.CalledProcessError(1, ["/usr/bin/gcc", source, "-O3", "-shared", "-fPIC", "-o", "x.so", "-lcuda"])
+
+
 @pytest.mark.parametrize(
     ("error", "what"),
     [
         (RuntimeError("Failed to find C compiler. Please specify via CC environment variable"), "install gcc"),
-        (subprocess.CalledProcessError(1, ["/usr/bin/gcc", "/tmp/x/main.c", "-O3", "-lcuda"]), "python3-dev"),
+        (build_of("main.c"), "python3-dev"),
+        (build_of("__triton_launcher.c"), "python3-dev"),
+        (RuntimeError("main.c:5:10: fatal error: Python.h: No such file or directory"), "python3-dev"),
+        (RuntimeError("x.cpp:1:10: fatal error: 'Python.h' file not found"), "python3-dev"),
     ],
 )
 def test_what_triton_needs_of_the_system_is_unsupported_with_what_to_install(error: Exception, what: str) -> None:
     outcome = outcome_of_exception(error)
     assert (outcome["status"], what in outcome["reason"]) == ("unsupported", True)
+
+
+def test_a_layer_whose_own_command_fails_and_generated_code_that_does_not_compile_are_errors() -> None:
+    assert outcome_of_exception(subprocess.CalledProcessError(1, ["gcc", "-shared", "x.c"]))["status"] == "error"
+    generated = CppCompileError(["g++", "x.cpp"], "x.cpp:1: error: expected ';'")
+    generated.__cause__ = build_of("x.cpp")
+    assert outcome_of_exception(generated)["status"] == "error"
 
 
 def test_triton_kernels_of_modules_imported_before_the_fork_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
