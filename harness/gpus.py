@@ -2,18 +2,18 @@
 
 A variable such as CUDA_VISIBLE_DEVICES lists the GPUs that a process sees, by number or UUID. `cuda:1` is the second of
 them, and `cuda` the first. A trial sees its own GPU only, which is then `cuda` for its layer.
+
+CUDA numbers the GPUs by CUDA_DEVICE_ORDER, by default the fastest one first. NVML (`nvidia-smi`) numbers them by their
+place on the bus. So a number alone does not tell a GPU. Torch tells the UUIDs of those that it sees, in CUDA's order.
 """
 
 import contextlib
 import fcntl
-import functools
-import importlib
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UsageError
 
@@ -24,6 +24,9 @@ NUMBERED = tuple(_VARIABLES)
 _LOOK_EVERY_S = 0.5
 # The descriptors of the open lock files of this process, each with the number of its holders here.
 _held: dict[Path, tuple[int, int]] = {}
+# The UUID of each GPU by its kind and entry, as torch has told it.
+_uuids: dict[tuple[str, str], str] = {}
+_told: set[str] = set()  # the kinds of which torch has told what it knows
 
 
 def variable_of(kind: str, variables: Mapping[str, str] = os.environ) -> str:
@@ -48,8 +51,23 @@ def entry_of(device: str, variables: Mapping[str, str] = os.environ) -> str:
 
 
 def entries(kind: str, count: int, variables: Mapping[str, str] = os.environ) -> list[str]:
-    """The first `count` visible GPUs of this kind, as `entry_of` names them."""
-    return [entry_of(f"{kind}:{number}", variables) for number in range(count)]
+    """The first `count` visible GPUs of this kind: the UUID of each if `learn` knows it, or else as `entry_of`."""
+    named = [entry_of(f"{kind}:{number}", variables) for number in range(count)]
+    return [_uuids.get((kind, entry), entry) for entry in named]
+
+
+def learn(kind: str, uuids: Sequence[str | None], variables: Mapping[str, str] = os.environ) -> None:
+    """Remember the UUIDs of the visible GPUs of this kind, in the order in which torch sees them."""
+    _told.add(kind)
+    for number, uuid in enumerate(uuids):
+        if uuid:
+            _uuids[kind, entry_of(f"{kind}:{number}", variables)] = uuid
+
+
+def is_learned(device: str) -> bool:
+    """Whether torch has told which GPU the device is, or cannot tell it."""
+    kind = device.partition(":")[0]
+    return kind in _told or kind not in _VARIABLES
 
 
 def see_only(device: str) -> str:
@@ -64,15 +82,17 @@ def see_only(device: str) -> str:
 
 
 @contextlib.contextmanager
-def one_trial_on(device: str) -> Iterator[None]:
+def one_trial_on(device: str, variables: Mapping[str, str] = os.environ) -> Iterator[None]:
     """Wait until no other process has a trial on the GPU of this device, and keep others off it.
 
     Trials of this process may share it: the two sides of a comparison take turns. Without effect on the CPU.
+    `variables` is the environment of the trial.
     """
     if device == "cpu":
         yield
         return
-    path = _path(device.partition(":")[0], entry_of(device))
+    kind = device.partition(":")[0]
+    path = _path(kind, kind, entry_of(device, variables))
     while not _take(path):
         time.sleep(_LOOK_EVERY_S)
     try:
@@ -85,30 +105,22 @@ def take_free_gpu(kind: str, known: Sequence[str], sleep: Callable[[float], None
     """Wait for a GPU among `known` that no other shard has, and take it until this process ends. Return its place."""
     while True:
         for place, entry in enumerate(known):
-            path = _path(f"shard-{kind}", entry)
+            path = _path(f"shard-{kind}", kind, entry)
             if path not in _held and _take(path):
                 return place
         sleep(_LOOK_EVERY_S)
 
 
-def _path(what: str, entry: str) -> Path:
-    return Path(tempfile.gettempdir(), f"attn-harness-{what}-{_identity(entry).replace('/', '_')}.lock")
+def _path(what: str, kind: str, entry: str) -> Path:
+    return Path(tempfile.gettempdir(), f"attn-harness-{what}-{_identity(kind, entry).replace('/', '_')}.lock")
 
 
-@functools.cache
-def _identity(entry: str) -> str:
-    """What tells a GPU from all others of this machine: its UUID if NVML tells it.
-
-    Each job of Slurm may count its GPUs from 0.
-    """
-    with contextlib.suppress(Exception):  # no NVIDIA GPU, no NVML, or an entry of another form
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByIndex(int(entry))
-        uuid = nvml.nvmlDeviceGetUUID(handle)
-        return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+def _identity(kind: str, entry: str) -> str:
+    """What tells a GPU from all others of this machine: its UUID if known, or its number in this job of Slurm."""
+    if not entry.isdigit():
+        return _uuids.get((kind, entry), entry)  # the entry may be the beginning of a UUID
     job = os.environ.get("SLURM_JOB_ID", "")
-    return f"{entry}{job and '-of-job-'}{job}"
+    return _uuids.get((kind, entry), f"{entry}{job and '-of-job-'}{job}")
 
 
 def _take(path: Path) -> bool:

@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +15,7 @@ import psutil
 
 from harness.background_process import PLACE
 from harness.errors import UsageError
+from harness.sweep_axes import device_kind
 
 _LIBRARIES = (
     *("attn-harness", "torch", "numpy", "scipy", "pandas", "hydra-core"),
@@ -28,6 +29,8 @@ _VARIABLES = (
 )
 # Entries of the trial's answer that do not describe torch.
 _NOT_OF_TORCH = ("start_s", "harness", "python", "packages", "devices")
+# The states of GPUs in the description of torch, by UUID.
+GPU_STATES = "gpu_states"
 # Name of each decisive property, and its part and key in the description.
 _DECISIVE = (
     ("processor", "cpu", "model"),
@@ -35,6 +38,17 @@ _DECISIVE = (
     ("GPU", "torch", "gpu"),
     ("torch", "torch", "version"),
 )
+# The same of each GPU: the name and unit of what makes times incomparable, and of what may change them.
+_DECISIVE_OF_GPU = {"driver": ("driver", ""), "power_limit_w": ("power limit", " W")}
+_NOTED_OF_GPU = {
+    "application_sm_clock_mhz": ("application clock", " MHz"),
+    "application_memory_clock_mhz": ("application clock of the memory", " MHz"),
+    "ecc_mode": ("ECC mode", ""),
+    "mig_mode": ("MIG mode", ""),
+    "persistence_mode": ("persistence mode", ""),
+}
+# This much of a UUID is shown.
+_SHORT = 12
 # Part of the description of a run in several environments: the versions in each, by its name.
 ENVIRONMENTS = "environments"
 
@@ -124,9 +138,71 @@ def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         then, today = (part(one, of).get(key) for one in (before, now))
         if then != today:
             found.append(f"{name} {then} before and {today} now")
+    found += unlike_gpus(before, now)
     then, today = (part(one, ENVIRONMENTS) for one in (before, now))
     changed = [name for name in then if name in today and then[name] != today[name]]
     return [*found, *(f"env={name} {then[name]} before and {today[name]} now" for name in changed)]
+
+
+def unlike_gpus(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The differences in drivers and power limits, such as `"GPU power limit 700 W before and 500 W now"`."""
+    return _gpu_differences(before, now, _DECISIVE_OF_GPU)
+
+
+def changed_gpu_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The differences in the settings of GPUs that may change times: `"ECC mode 1 before and 0 now"`.
+
+    The arguments are as for `unlike`. Times remain comparable with care.
+    """
+    return _gpu_differences(before, now, _NOTED_OF_GPU)
+
+
+def _gpu_differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], decisive: Mapping[str, tuple[str, str]]
+) -> list[str]:
+    """How the GPUs differ now: each from itself, or from all earlier ones if it was not among them.
+
+    What NVML did not tell is no difference.
+    """
+    then, today = gpu_states(before), gpu_states(now)
+    found = []
+    for uuid, state in today.items():
+        earlier = [then[uuid]] if uuid in then else [*then.values()]
+        of = f" of {uuid[:_SHORT]}" if len({*then, *today}) > 1 else ""
+        for key, (name, unit) in decisive.items():
+            known = sorted({_shown(one[key]) for one in earlier if one.get(key) is not None})
+            if known and state.get(key) is not None and _shown(state[key]) not in known:
+                found.append(f"GPU {name}{of} {' or '.join(known)}{unit} before and {_shown(state[key])}{unit} now")
+    return found
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def gpu_states(machine: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The state of each GPU in a description, by UUID. A run of an older version holds that of one GPU, without it."""
+    torch = part(machine, "torch")
+    known = part(torch, GPU_STATES) or ({"": torch["gpu_state"]} if "gpu_state" in torch else {})
+    return {uuid: state for uuid, state in known.items() if isinstance(state, Mapping)}
+
+
+def with_gpus(machine: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The description with the states of these GPUs instead of all that torch sees."""
+    torch = {name: value for name, value in part(machine, "torch").items() if name not in (GPU_STATES, "gpu_state")}
+    return {**machine, "torch": {**torch, GPU_STATES: states} if states else torch}
+
+
+def gpu_state_of(machine: Mapping[str, Any], device: str) -> dict[str, Any] | None:
+    """The state of the GPU that is this device; None if the description has none of it."""
+    states = gpu_states(with_gpus_of(machine, [device]))
+    return next((dict(state) for state in states.values()), None)
+
+
+def with_gpus_of(machine: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Any]:
+    """The description with the states of the GPUs that are these devices, such as `cuda:1`."""
+    used = {int(device.partition(":")[2] or 0) for device in devices if device_kind(device) == "cuda"}
+    return with_gpus(machine, {uuid: one for uuid, one in gpu_states(machine).items() if one.get("index") in used})
 
 
 def versions_text(machine: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,8 @@ def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setattr(gpus.tempfile, "tempdir", None)
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    gpus._identity.cache_clear()
+    monkeypatch.setattr(gpus, "_uuids", {})
+    monkeypatch.setattr(gpus, "_told", set())
     yield
     for path in list(gpus._held):
         gpus._release(path)
@@ -91,6 +93,39 @@ def test_a_number_beyond_the_gpus_of_the_machine_is_refused_before_anything_is_m
     assert str(caught.value) == f"device=cuda:4: torch sees no such device here: type {known}"
     assert session.visible_gpus(compose(["device=cuda"])) == [str(number) for number in range(count)]
     assert session.visible_gpus(compose([])) is None
+
+
+def test_a_gpu_is_the_same_one_by_any_number_and_in_any_order_of_the_visible_ones() -> None:
+    """CUDA's number 0 is the faster GPU here, which NVML and the bus number 1."""
+    fast, slow, part = "GPU-b2c4", "GPU-a1b3", "MIG-c5d7"
+    gpus.learn("cuda", [fast, slow], {"CUDA_VISIBLE_DEVICES": "0,1"})
+
+    def lock_of(device: str, visible: str) -> set[Path]:
+        variables = {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+        with gpus.one_trial_on(device, variables):
+            return set(gpus._held)
+
+    of_fast = lock_of("cuda", "")
+    assert [path.name for path in of_fast] == [f"attn-harness-cuda-{fast}.lock"]
+    for device, visible in (("cuda:1", "1,0"), ("cuda:0", "0,1"), ("cuda:1", f"{slow},{fast}"), ("cuda", fast)):
+        assert lock_of(device, visible) == of_fast, (device, visible)
+    for device, visible in (("cuda", "1,0"), ("cuda:1", ""), ("cuda", slow), ("cuda", part)):
+        assert lock_of(device, visible) != of_fast, (device, visible)
+    gpus.learn("cuda", [fast], {"CUDA_VISIBLE_DEVICES": "GPU-b2"})  # CUDA takes the beginning of a UUID
+    assert lock_of("cuda", "GPU-b2") == of_fast
+    assert gpus.entries("cuda", 2, {"CUDA_VISIBLE_DEVICES": "1,0"}) == [slow, fast]
+
+
+def test_a_shard_sees_its_gpu_by_uuid_so_that_no_order_makes_it_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {"cuda": {"count": 2, "names": ["A", "A"], "uuids": ["GPU-2", "GPU-1"], "lacking": None}}
+    executor = Executor(seed=0, trial_s=0.01, timeout_s=1)
+    answer = SimpleNamespace(run=lambda *_: TrialOutcome("ok", None, {"devices": seen}))
+    monkeypatch.setattr(Executor, "_warm_server", lambda self, which: answer)
+    known = Session(executor, compose([]).precision, 0).visible_gpus(compose(["device=cuda"]))
+    assert known == ["GPU-2", "GPU-1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert _choose_gpu(compose(["device=cuda"]), known) == 0
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-2"
 
 
 # Appends `+` when a trial begins and `-` when it ends to the file of its GPU: as many as run at once are seen.
@@ -184,7 +219,34 @@ def test_an_executor_has_the_gpu_to_itself_while_a_trial_runs_and_not_between_tr
 
     executor = Executor(seed=0, trial_s=0.01, timeout_s=1)
     monkeypatch.setattr(Executor, "_warm_server", lambda self, which: SimpleNamespace(run=run))
-    for device in ("cuda:1", "cpu"):
+    for device in ("cuda:1", "cpu", "cuda:1"):
         executor.run("probe", Case("rnn.elman", 8, 8, 1, device=device))
-    assert held == [1, 0]
+    asked_which_gpus_there_are = 0
+    assert held == [asked_which_gpus_there_are, 1, 0, 1]
+    assert not gpus._held
+
+
+def test_both_ways_to_measure_keep_gpus_initialised_and_have_theirs_to_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[str] = []
+    held: list[int] = []
+
+    class Turns:
+        def __init__(self, server: Any, request: Any, limit_s: float, release: Any) -> None:
+            held.append(len(gpus._held))
+            self.release = release
+
+    monkeypatch.setattr("harness.measure.executor.keep_gpus_initialised", lambda: kept.append("kept"))
+    monkeypatch.setattr("harness.measure.executor.TurnTrial", Turns)
+    answer = SimpleNamespace(run=lambda *_: TrialOutcome("ok"))
+    monkeypatch.setattr(Executor, "_warm_server", lambda self, which: answer)
+    executor = Executor(seed=0, trial_s=0.01, timeout_s=1)
+    case = Case("rnn.elman", 8, 8, 1, device="cuda")
+    executor.turns(replace(case, device="cpu"), 0.01).release()
+    assert (kept, held) == ([], [0])
+    executor.turns(case, 0.01).release()
+    assert (kept, held) == (["kept"], [0, 1])
+    executor.run("probe", case)
+    assert kept == ["kept", "kept"]
     assert not gpus._held

@@ -24,7 +24,7 @@ from harness.calibration import machine_state
 from harness.config import Precision
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
-from harness.machine import cpu_model
+from harness.machine import cpu_model, gpu_state_of
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.scheduler import TrialExecutor, Watcher
@@ -288,12 +288,13 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
         flops, bandwidth = _peaks(one, executor)
     outcomes = {**{f"peak of {dtype}": outcome for dtype, outcome in flops.items()}, "bandwidth": bandwidth}
     failures = [f"{what}: {o.status}: {o.reason}" for what, o in outcomes.items() if not o.ok]
+    gpu_state = gpu_state_of({"torch": torch}, one.device)
     good = {dtype: outcome.values for dtype, outcome in flops.items() if outcome.ok}
     return Calibration(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         host=platform.node(),
         cpu_model=cpu_model(),
-        gpu=torch["gpu"],
+        gpu=gpu_state["name"] if gpu_state else torch["gpu"],
         torch_version=torch["version"],
         device=one.device,
         threads=one.threads,
@@ -313,7 +314,7 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
         load=load,
         state=state,
         best_probe_s=twins.best_probe_s,
-        gpu_state=torch.get("gpu_state") if one.device == "cuda" else None,
+        gpu_state=gpu_state,
     )
 
 

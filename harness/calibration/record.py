@@ -13,6 +13,7 @@ from rich.text import Text
 from harness import file_io, formatting
 from harness.calibration.calibrate import Calibration
 from harness.errors import UsageError
+from harness.machine import gpu_state_of, unlike_gpus, with_gpus
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 
@@ -346,11 +347,14 @@ def attachment(
         "processor": (made.cpu_model, machine["cpu"]["model"]),
         "torch": (made.torch_version, machine["torch"]["version"]),
     }
+    state = gpu_state_of(machine, made.device) or {}
     if made.device != "cpu":
-        here["GPU"] = (made.gpu, machine["torch"]["gpu"])
+        here["GPU"] = (made.gpu, state.get("name", machine["torch"]["gpu"]))
     for what, (then, now) in here.items():
         if then != now:
             return _no_calibration(f"{path} is of another {what}: {then}, here {now}")
+    if differing := unlike_gpus(*(with_gpus({}, {"": one or {}}) for one in (made.gpu_state, state))):
+        return _no_calibration(f"{path} is of a GPU in another state: {'; '.join(differing)}")
     if made.device not in devices:
         return _no_calibration(f"{path} is for device={made.device}")
     if made.threads not in threads:

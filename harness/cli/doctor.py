@@ -14,7 +14,7 @@ from harness.background_process import PLACE
 from harness.calibration import record
 from harness.cli.commands import DONE
 from harness.errors import UsageError
-from harness.machine import describe_machine
+from harness.machine import describe_machine, gpu_states
 from harness.measure.executor import Executor
 from harness.results.run_directory import RESULTS, check_writable
 from impls.registry import IMPLS
@@ -64,10 +64,12 @@ def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "gpu", f"{gpu}, {formatting.size(torch['gpu_memory_bytes'])}" if gpu else "none that torch sees"
     for place, other in enumerate(torch.get("gpus", [])[1:], start=1):
         yield f"gpu-{place}", other
-    state = torch.get("gpu_state")
-    if state:
-        yield "gpu-state", ", ".join(f"{name} {'unknown' if value is None else value}" for name, value in state.items())
-        yield from (("gpu-advice", text) for kind, text in record.gpu_rules(state) if kind)
+    advice = dict[str, None]()
+    for uuid, state in gpu_states(machine).items():
+        told = {"uuid": uuid, **state}
+        yield "gpu-state", ", ".join(f"{name} {'unknown' if value is None else value}" for name, value in told.items())
+        advice |= dict.fromkeys(text for kind, text in record.gpu_rules(state) if kind)
+    yield from (("gpu-advice", text) for text in advice)
 
 
 def _packages(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -277,7 +277,7 @@ def _open_runtimes(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides
     alike, control = runtimes[0] == runtimes[1] and request.control is None, None
     if alike:
         base = session_of_side(request.config, out / COMPILE_CACHE, runtimes[0])
-        head = Session(base.executor.twin(), base.precision, base.seed)
+        head = Session(base.executor.twin(), base.precision, base.seed, base.devices)
         head.traits = base.traits
     else:
         base, head = (
@@ -310,7 +310,7 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
     found = {"base": versions_text(base), "head": versions_text(head)}
     opened.properties |= {f"{side} versions": text for side, text in found.items()}
     if request.control is not None:
-        control = Session(opened.sides.control, opened.base.precision, opened.base.seed)
+        control = Session(opened.sides.control, opened.base.precision, opened.base.seed, opened.base.devices)
         versions = versions_text(control.machine(impls=impls))
         if versions != found["base"]:
             raise UsageError(

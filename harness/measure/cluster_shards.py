@@ -25,7 +25,7 @@ from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.file_io import read_json, write_atomically
 from harness.layer_lookup import Traits
-from harness.machine import unlike, usable_cpus
+from harness.machine import unlike, unlike_gpus, usable_cpus
 from harness.measure.fork_client import Runtime
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import Session
@@ -185,10 +185,14 @@ def _measure(shard: Shard, given: int | None) -> None:
         session.traits.update(shard.traits)
         session.check_devices(config)
         machine = session.machine(given)
-        run_directory.add_machine(run, machine)
         past, _ = read_resume_state(run)
-        # Times from another kind of machine cannot be combined with times from this one.
-        others = [host for host, other in run_directory.machines(run).items() if unlike(other, machine)]
+        # Times from another kind of machine, or of GPU, cannot be combined with times from this one.
+        others = [
+            host
+            for host, other in run_directory.machines(run).items()
+            if (unlike_gpus if host == machine["host"] else unlike)(other, machine)
+        ]
+        run_directory.add_machine(run, machine)
         why = f"started on another kind of machine than {platform.node()}"
         past = past.reopening(config.retry).without_times_of(others, why)
         console = Console(file=sys.stdout, width=100)

@@ -4,8 +4,9 @@ The module also describes layers by such trials.
 """
 
 import contextlib
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -143,20 +144,21 @@ class Executor:
         """
         which = self._which(purpose, case)
         device = "cpu" if case is None else case.device
-        if device_kind(device) == "cuda":
-            keep_gpus_initialised()
+        self._prepare_device(device)
         began = time.monotonic()
         try:
             server = self._warm_server(which)
             limit_s = self._compiling.limit_s(purpose, case)
             request = self._request(purpose, case, extra or {})
-            with gpus.one_trial_on(device):
+            with gpus.one_trial_on(device, self._variables):
                 began = request["sent_at"] = time.monotonic()
                 outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
         except ForkServerLost as error:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
         outcome = replace(outcome, wall_s=round(time.monotonic() - began, 6))
+        if purpose == "machine":
+            self._learn_gpus(outcome)
         if case is not None:
             self.learn(purpose, case, outcome)
             if outcome.values.get("last_call_checked"):
@@ -177,8 +179,9 @@ class Executor:
         """
         which = self._which("turns", case)
         request = self._request("turns", case, {"turn_s": turn_s})
+        self._prepare_device(case.device)
         held = contextlib.ExitStack()
-        held.enter_context(gpus.one_trial_on(case.device))
+        held.enter_context(gpus.one_trial_on(case.device, self._variables))
         try:
             with contextlib.ExitStack() as unless_started:
                 unless_started.push(held)
@@ -189,6 +192,23 @@ class Executor:
         except ForkServerLost as error:
             self._drop_server(which)
             raise TurnTrialFailed(TrialOutcome("killed", str(error))) from error
+
+    def _prepare_device(self, device: str) -> None:
+        """Keep a GPU initialised from now on, and know which one it is."""
+        if device_kind(device) == "cuda":
+            keep_gpus_initialised()
+        if not gpus.is_learned(device):
+            self.ask("machine")
+
+    def _learn_gpus(self, machine: TrialOutcome) -> None:
+        seen = machine.values.get("devices", {})
+        for kind in gpus.NUMBERED:
+            gpus.learn(kind, seen.get(kind, {}).get("uuids", ()), self._variables)
+
+    @property
+    def _variables(self) -> Mapping[str, str]:
+        """The environment of trials."""
+        return {**os.environ, **self.runtime.variables}
 
     def refused(self, cases: Iterable[Case]) -> dict[Case, tuple[str, str]]:
         """The cases that their layers refuse, with the status and reason of each, before anything is measured.

@@ -28,7 +28,7 @@ from harness.config.schema import HERE
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
 from harness.layer_options import check_taken, options_of
-from harness.machine import ENVIRONMENTS, describe_machine, unlike, versions_text
+from harness.machine import ENVIRONMENTS, changed_gpu_settings, describe_machine, unlike, versions_text, with_gpus_of
 from harness.measure.executor import Executor, describe_impl
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.fork_client import OF_DRIVER, Runtime
@@ -67,11 +67,12 @@ class Plan:
 class Session:
     """Starts the processes that trials run in, examines layers, and measures cases.
 
-    `traits` holds the traits of the layers described so far. A context manager: its processes end with it.
+    `traits` holds the traits of the layers described so far. A context manager: its processes end with it. `devices`
+    are those of the cases.
     """
 
-    def __init__(self, executor: Executor, precision: Precision, seed: int) -> None:
-        self.executor, self.precision, self.seed = executor, precision, seed
+    def __init__(self, executor: Executor, precision: Precision, seed: int, devices: Sequence[str] = ()) -> None:
+        self.executor, self.precision, self.seed, self.devices = executor, precision, seed, devices
         self.traits: dict[str, Traits] = {}
 
     @classmethod
@@ -94,7 +95,7 @@ class Session:
             runtime=runtime,
             environments=environments,
         )
-        return cls(executor, config.precision, config.seed)
+        return cls(executor, config.precision, config.seed, config.axes["device"])
 
     def __enter__(self) -> "Session":
         self.executor.start()
@@ -184,7 +185,7 @@ class Session:
         return gpus.entries(kind, self._seen_gpus(self.executor.environments[0]).get(kind, {}).get("count", 0))
 
     def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
-        """The description of the machine, with `usable` CPUs and the packages of the layers `impls`.
+        """The description of the machine, with `usable` CPUs, the cases' GPUs and the packages of the layers `impls`.
 
         If the cases name environments, the first describes the machine, with the versions in each. The layers are then
         those described so far. Raises UsageError if torch cannot report it.
@@ -200,7 +201,7 @@ class Session:
         facts = self.executor.within(environment).ask("machine", extra={"modules": modules})
         if not facts.ok:
             raise UsageError(f"the machine could not be described ({facts.status}: {facts.reason}): try again")
-        return describe_machine(facts.values, usable, self.executor.runtime.variables)
+        return with_gpus_of(describe_machine(facts.values, usable, self.executor.runtime.variables), self.devices)
 
     def measure(
         self,
@@ -321,6 +322,8 @@ class OutputDirectory:
         """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
         for before in run_directory.machines(self.path).values() if self.continues and not self.is_elsewhere else ():
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
+            for difference in changed_gpu_settings(before, machine):
+                print(f"harness: out={self.path}: {difference}: times may differ", file=sys.stderr)
 
     def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
         """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.

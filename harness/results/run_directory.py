@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.errors import UsageError, usage_error_about
 from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
+from harness.machine import gpu_states, with_gpus
 
 LOCK = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -232,9 +233,15 @@ def read_config(run: Path) -> dict[str, Any] | None:
 
 
 def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
-    """Store the machine of another host in `machines/`, under the name of the host."""
+    """Store the machine of another host in `machines/`, under the name of the host and of each of its GPUs.
+
+    Several jobs may measure on one host at the same time, each on its own GPU. They write different files.
+    """
     (run / "machines").mkdir(exist_ok=True)
-    write_atomically(run / "machines" / f"{machine['host']}.json", _machine_text(machine))
+    host, states = machine["host"], gpu_states(machine)
+    described = {f"{host}.{uuid}": with_gpus(machine, {uuid: state}) for uuid, state in states.items()}
+    for name, one in (described or {host: dict(machine)}).items():
+        write_atomically(run / "machines" / f"{name}.json", _machine_text(one))
 
 
 def read_machine(path: Path) -> dict[str, Any] | None:
@@ -249,10 +256,15 @@ def read_machine(path: Path) -> dict[str, Any] | None:
 def machines(run: Path) -> dict[str, dict[str, Any]]:
     """The machines that measured the run, by host name. Unreadable files are left out.
 
-    They come from `machines/`, or from `machine.json` if `machines/` holds none.
+    They come from `machines/`, or from `machine.json` if `machines/` holds none. A host has all GPUs of its files.
     """
-    found = map(read_machine, sorted((run / "machines").glob("*.json")) or [run / MACHINE])
-    return {str(machine["host"]): machine for machine in found if machine and "host" in machine}
+    found: dict[str, dict[str, Any]] = {}
+    for machine in map(read_machine, sorted((run / "machines").glob("*.json")) or [run / MACHINE]):
+        if machine and "host" in machine:
+            host = str(machine["host"])
+            states = {**gpu_states(found.get(host, {})), **gpu_states(machine)}
+            found[host] = with_gpus(machine, states) if states else machine
+    return found
 
 
 def read_machine_entry(run: Path, name: str) -> dict[str, Any]:

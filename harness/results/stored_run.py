@@ -14,7 +14,7 @@ from harness.config.schema import Precision
 from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
 from harness.former_names import present
-from harness.machine import unlike
+from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
 from harness.results.columns import CaseResult, lines_of_table
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run
@@ -62,14 +62,30 @@ def _mixed_machines(
         of_setting = sorted({one for host, of in settings.items() if setting in of for one in host.split(",")})
         first, *others = [host for host in of_setting if host in hosts] or [""]
         for other in others:
-            differing = [
-                one.replace(" before and ", " and ").removesuffix(" now") for one in unlike(hosts[first], hosts[other])
-            ]
-            if differing:
+            if differing := _in_the_present(unlike(hosts[first], hosts[other])):
                 yield (
-                    f"{name + ': ' if name else ''}{first} and {other} are unlike machines ({'; '.join(differing)}): "
+                    f"{name + ': ' if name else ''}{first} and {other} are unlike machines ({differing}): "
                     "cost models, exponents and comparisons mix the times of both"
                 )
+            if differing := _in_the_present(changed_gpu_settings(hosts[first], hosts[other])):
+                yield f"{name + ': ' if name else ''}{first} and {other} have other settings ({differing})"
+
+
+def gpu_notices(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A notice for each host whose GPUs differ from each other in what decides their times."""
+    found = []
+    for host, machine in hosts.items():
+        (first, state), *others = gpu_states(machine).items() or [("", {})]
+        rest = with_gpus(machine, dict(others))
+        differing = _in_the_present(unlike(with_gpus(machine, {first: state}), rest)) if others else ""
+        if differing:
+            found.append(f"{host}: its GPUs differ ({differing}): cost models and comparisons mix their times")
+    return found
+
+
+def _in_the_present(differences: Iterable[str]) -> str:
+    """Differences between two times as those between two machines."""
+    return "; ".join(one.replace(" before and ", " and ").removesuffix(" now") for one in differences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +129,7 @@ def read_run_directory(path: Path) -> StoredRun:
     more = [f"{path / MACHINE}: cannot be read, the machine is not known"] if known is None else []
     hosts = machines(path)
     if (path / "machines").is_dir() and hosts:  # the machines that measured, not the one that submitted the jobs
-        machine, more = machine_of_hosts(hosts), host_notices(lines, hosts)
+        machine, more = machine_of_hosts(hosts), [*host_notices(lines, hosts), *gpu_notices(hosts)]
     return StoredRun(path, lines, [*notices, *more], config, machine)
 
 

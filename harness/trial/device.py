@@ -40,7 +40,8 @@ def devices() -> dict[str, dict[str, Any]]:
     """What torch sees of each kind of GPU: the number of devices and their names, and `lacking` if there are none.
 
     `lacking` is what to install. It is None if torch is built for the kind, so that the device or its driver is
-    missing. This initialises the devices, so a process that is forked must not call it.
+    missing. `uuids` identify NVIDIA's GPUs, in the same order, where torch tells them. This initialises the devices, so
+    a process that is forked must not call it.
     """
     built = {
         "cuda": torch.version.cuda is not None or is_rocm(),
@@ -51,13 +52,27 @@ def devices() -> dict[str, dict[str, Any]]:
     for kind in GPUS:
         count = module_of(kind).device_count() if module_of(kind).is_available() else 0
         names = [device_name(kind, index) for index in range(count)]
-        found[kind] = {"count": count, "names": names, "lacking": None if count or built[kind] else INSTALL[kind]}
+        lacking = None if count or built[kind] else INSTALL[kind]
+        uuids = [cuda_uuid(index) for index in range(count)] if kind == "cuda" else []
+        found[kind] = {"count": count, "names": names, "uuids": uuids, "lacking": lacking}
     return found
 
 
 def device_name(kind: str, index: int = 0) -> str:
     """The name of a GPU, such as `NVIDIA H100`. Apple's devices have none of their own."""
     return "Apple GPU" if kind == "mps" else str(module_of(kind).get_device_name(index))
+
+
+def cuda_uuid(index: int) -> str | None:
+    """The UUID of a CUDA device, as CUDA_VISIBLE_DEVICES and NVML take it: `GPU-…`, or `MIG-…` for a slice of a GPU.
+
+    None on ROCm, and in older versions of torch. `index` counts the devices that torch sees.
+    """
+    properties = torch.cuda.get_device_properties(index)
+    uuid = str(getattr(properties, "uuid", "")).rpartition("GPU-")[2]
+    if not uuid or is_rocm():
+        return None
+    return f"{'MIG' if ' MIG ' in f'{properties.name} ' else 'GPU'}-{uuid}"
 
 
 def synchronizer(kind: str) -> Callable[[], None]:

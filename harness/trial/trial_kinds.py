@@ -174,7 +174,7 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
         "gpu_memory_bytes": device.total_memory(kind) if kind else None,
         "gpus": seen[kind]["names"] if kind else [],
         "devices": seen,
-        **({"gpu_state": _gpu_state()} if kind == "cuda" else {}),
+        **({"gpu_states": _gpu_states(seen["cuda"])} if kind == "cuda" else {}),
         "default_threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -183,9 +183,13 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _gpu_state() -> dict[str, Any]:
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return environment.gpu_state(environment.addresses(properties))
+def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The state of each CUDA device that torch sees, by UUID. `index` is its number among them."""
+    states = {}
+    for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
+        addresses = environment.addresses(torch.cuda.get_device_properties(index))
+        states[uuid or str(index)] = {"index": index, "name": name, **environment.gpu_state(addresses)}
+    return states
 
 
 def _distributions(modules: Sequence[str]) -> dict[str, str]:

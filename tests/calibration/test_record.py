@@ -74,6 +74,15 @@ def test_for_a_gpu_it_must_be_the_same_gpu(spoilt, tmp_path: Path) -> None:
         assert attached(path, machine, devices=("cuda",))["calibration_note"] == note
 
 
+def test_for_a_gpu_its_power_limit_and_driver_must_be_the_same(spoilt, tmp_path: Path) -> None:
+    state = {"index": 1, "name": "A", "driver": "570.86", "power_limit_w": 700.0}
+    record.save(spoilt(device="cuda:1", gpu="A", gpu_state=state), path := tmp_path / "c.json")
+    for limit_w, note in ((700.0, None), (500.0, f"{path} is of a GPU in another state: GPU power limit 700 W before")):
+        torch = {"version": "2.9.1", "gpu": "B", "gpu_states": {"GPU-1": {**state, "power_limit_w": limit_w}}}
+        found = attached(path, {**HERE, "torch": torch}, devices=("cuda:1",))["calibration_note"]
+        assert found is None if note is None else found.startswith(note)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -88,7 +88,10 @@ def test_a_gpus_state_is_told_with_the_command_that_locks_its_clock(
         "gpu": "NVIDIA H200",
         "gpu_memory_bytes": 141 * 2**30,
         "gpus": ["NVIDIA H200", "NVIDIA H100"],
-        "gpu_state": {"driver": "570.86", "sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "mig_mode": None},
+        "gpu_states": {
+            uuid: {"driver": "570.86", "sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "mig_mode": None}
+            for uuid in ("GPU-a", "GPU-b")
+        },
     }
 
     def answered(self: Executor, purpose: str) -> TrialOutcome:
@@ -98,6 +101,6 @@ def test_a_gpus_state_is_told_with_the_command_that_locks_its_clock(
     monkeypatch.setattr(Executor, "ask", answered)
     found = report()
     assert (found["gpu"], found["gpu-1"]) == ("NVIDIA H200, 141 GiB", "NVIDIA H100")
-    assert found["gpu-state"].startswith("driver 570.86, sm_clock_max_mhz 1980")
+    assert found["gpu-state"].startswith("uuid GPU-b, driver 570.86, sm_clock_max_mhz 1980")
     assert found["gpu-state"].endswith("mig_mode unknown")
     assert "sudo nvidia-smi -lgc 1500" in found["gpu-advice"]

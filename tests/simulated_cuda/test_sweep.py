@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from simulated_cuda.commands import STEADY, TWO_ROUNDS, Ended, harness, true_costs
+from simulated_cuda.nvml import UUID
 
 from harness.sweep_axes import Case
 
@@ -88,8 +89,10 @@ def test_nvml_tells_the_energy_of_a_call_and_what_gpu_this_is(tmp_path: Path) ->
     assert row.energy_j == pytest.approx(600 * row.hot_gpu_s, rel=0.05)
     torch: dict[str, Any] = json.loads((tmp_path / "run" / "machine.json").read_text())["torch"]
     assert (torch["gpu"], torch["gpu_memory_bytes"]) == ("Simulated GPU", 2**28)
-    assert torch["gpu_state"]["driver"] == "1.0 (simulated)"
-    assert torch["gpu_state"]["power_limit_w"] == 700
+    ((uuid, state),) = torch["gpu_states"].items()
+    assert uuid == f"GPU-{UUID}"
+    assert (state["index"], state["name"]) == (0, "Simulated GPU")
+    assert (state["driver"], state["power_limit_w"]) == ("1.0 (simulated)", 700)
 
 
 def test_the_cost_models_follow_the_true_costs(swept: tuple[Path, Ended], true_s: dict[str, np.ndarray]) -> None:
