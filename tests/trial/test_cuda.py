@@ -48,7 +48,7 @@ def on_gpu() -> Iterator[Executor]:
 
 
 def case_of(impl: str) -> Case:
-    """Four queries share a key in some layers, so there are four heads."""
+    """Four queries share a key in some layers, so four heads. `test_cuda_cases.py` shows that none is refused."""
     return Case(impl, 128, 128, 4, dtype="bfloat16", device="cuda")
 
 
@@ -177,7 +177,8 @@ def test_every_fact_of_a_timed_call_is_told() -> None:
     assert set(extras) == EXTRAS
     assert extras["l2_bytes"] > 0
     if extras["nvml_note"] is None:
-        assert 0 < extras["sm_clock_mhz"] <= extras["sm_clock_max_mhz"]
+        # The clock rate is measured: ticks of 1 µs are 0.4 % of its 0.3 ms, and NVML rounds the highest one to 1 MHz.
+        assert 0 < extras["sm_clock_mhz"] <= 1.01 * extras["sm_clock_max_mhz"]
         assert extras["power_w"] > 0
         assert extras["temperature_c"] > 0
 

@@ -1,0 +1,49 @@
+"""What `.ci/cuda` says of its parts, with a Python that only prints what a part's command would."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "cuda"
+SKIPPED = "SKIPPED [1] tests/bench/bench_do_bench.py:50: could not import 'triton.testing'\n1 skipped in 0.04s"
+
+
+def ended(tmp_path: Path, *parts: str, says: str, status: int = 0, rehearse: str = "1") -> tuple[int, str, list[str]]:
+    """The exit status of the script, its last line, and the parts that a second call would not run."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ncat << 'END'\n{says}\nEND\nexit {status}\n")
+    python.chmod(0o755)
+    variables = {"PYTHON": str(python), "HARNESS_CUDA_RUNS": str(tmp_path / "runs"), "HARNESS_CUDA_REHEARSE": rehearse}
+    done = subprocess.run([SCRIPT, *parts], env={**os.environ, **variables}, capture_output=True, text=True, timeout=30)
+    return done.returncode, done.stdout.splitlines()[-1], [path.stem for path in (tmp_path / "runs").glob("*.done")]
+
+
+def test_a_part_whose_tests_pass_is_done(tmp_path: Path) -> None:
+    status, last, done = ended(tmp_path, "clock", says="1 passed in 2.00s")
+    assert (status, done) == (0, ["clock"])
+    assert last.endswith("left: nothing")
+
+
+@pytest.mark.parametrize(("rehearse", "expected"), [("1", 0), ("", 1)])
+def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(
+    tmp_path: Path, rehearse: str, expected: int
+) -> None:
+    status, last, done = ended(tmp_path, "clock", says=SKIPPED, rehearse=rehearse)
+    assert (status, done) == (expected, [])
+    assert last.endswith("left: clock (skipped: could not import 'triton.testing')")
+
+
+def test_the_gate_without_a_planted_slow_down_is_left(tmp_path: Path) -> None:
+    status, last, done = ended(tmp_path, "gate", says="1 passed in 9.00s")
+    assert (status, done) == (0, [])
+    assert last.endswith("left: gate (skipped: no planted slow-down: HARNESS_BENCH_PLANTED=0)")
+    status, last, done = ended(tmp_path, "gate", says="1 passed in 9.00s", rehearse="")
+    assert (status, done) == (0, ["gate"])
+
+
+def test_a_part_that_fails_is_left_and_is_the_exit_status(tmp_path: Path) -> None:
+    status, last, done = ended(tmp_path, "clock", "peaks", says="no GPU", status=1)
+    assert (status, done) == (1, [])
+    assert last.endswith("left: clock, peaks")

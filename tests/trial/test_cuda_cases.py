@@ -1,0 +1,58 @@
+"""The cases of the tests and benchmarks for a GPU are ones that the harness measures. No GPU is needed to find out.
+
+A case that a layer refuses would fail, or be skipped, on every GPU, and nobody would notice without one.
+"""
+
+import runpy
+from collections.abc import Iterable
+
+import pytest
+from adapters import test_on_gpu as adapters
+from bench import bench_do_bench
+from bench.gate import cases as gate
+from trial import test_cuda
+
+from harness.sweep_axes import Case
+from harness.trial.trial_kinds import refusals
+from impls.adapters.entries import ADAPTERS
+from impls.registry import IMPLS
+
+
+@pytest.fixture(autouse=True)
+def _every_package_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("impls.adapters.packages.find_spec", lambda package: package)
+
+
+def refused(cases: Iterable[Case]) -> dict[Case, str]:
+    """The cases that their layers refuse, with the reason."""
+    found = {case: refusals(case.impl, [case.as_dict()])["refusals"][0] for case in cases}
+    return {case: refusal[1] for case, refusal in found.items() if refusal is not None}
+
+
+def test_no_layer_refuses_its_case_in_the_test_of_all_layers() -> None:
+    assert refused(map(test_cuda.case_of, IMPLS)) == {}
+
+
+def test_no_adapter_refuses_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    for adapter in ADAPTERS:
+        monkeypatch.setitem(IMPLS, adapter.name, adapter)
+    of = adapters.case_of
+    cases = (of(one.name, dtype, mode) for one in ADAPTERS for dtype in adapters.DTYPES for mode in adapters.MODES)
+    assert refused(cases) == {}
+
+
+def test_no_layer_refuses_its_case_beside_do_bench() -> None:
+    assert refused(bench_do_bench.CASES) == {}
+
+
+def test_no_layer_refuses_its_case_in_the_proof_of_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_BENCH_DEVICE", "cuda")
+    on_gpu = runpy.run_path(gate.__file__)  # its sizes are those of the device
+    pairs = [*on_gpu["alike"](), *on_gpu["planted"]((0.05, 0.0), 0)[0]]
+    assert {pair.base.device for pair in pairs} == {"cuda"}
+    assert refused(case for pair in pairs for case in (pair.base, pair.head)) == {}
+
+
+def test_a_case_that_every_gpu_refuses_is_found() -> None:
+    of_two_heads = Case("attention.gqa", 128, 128, 2, dtype="bfloat16", device="cuda")
+    assert list(refused([of_two_heads])) == [of_two_heads]
