@@ -72,7 +72,7 @@ def read_layer_source(target: str) -> LayerSource:
     docstrings.insert(1, _module(module).docstring)
     return LayerSource(
         place=f"{_module(module).file}:{_module(module).classes[name].lineno}",
-        equation=next(filter(None, map(_equation, docstrings)), ""),
+        equation=next(filter(None, map(equation_of, docstrings)), ""),
         parameters={name: _parameters(method) for name, method in methods.items()},
         flags=frozenset(name for name, value in flags.items() if value is True),
         limits=_limits(methods, flags, module),
@@ -165,7 +165,7 @@ def _parameters(method: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ..
     return tuple(one.arg for one in (*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs))
 
 
-def _equation(docstring: str) -> str:
+def equation_of(docstring: str) -> str:
     """The first indented paragraph of a docstring."""
     blocks = [block for block in re.split(r"\n\s*\n", docstring) if block.startswith("    ")]
     return inspect.cleandoc(blocks[0]) if blocks else ""

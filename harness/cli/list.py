@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.key_value_options import any_impl
 from harness.layer_lookup import CLAIMS, check_name, is_foreign
 from harness.layer_source import read_layer_source
+from harness.sweep_axes import Case
 from impls.registry import IMPLS, Impl
 
 _WORK = ("work", "work_train", "work_decode")
@@ -36,14 +37,23 @@ _CLAIMED = {
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Print the registered layers that the pattern matches, or the page of one layer."""
-    layers = _chosen(options.pattern)
+    """Print the registered layers that the pattern matches, or the page of one layer, which may be the user's own."""
+    pattern = options.pattern and options.pattern.removeprefix("impl=")
+    if pattern and is_foreign(pattern):
+        check_name(pattern)
+        page = _own_page(pattern)
+        if options.json:
+            print(json.dumps([page], indent=1, ensure_ascii=False))
+        else:
+            _print_page(page, Console())
+        return DONE
+    layers = _chosen(pattern)
     if options.json:
         print(json.dumps([described(impl) for impl in layers], indent=1, ensure_ascii=False))
-    elif options.pattern in IMPLS:
-        _print_page(layers[0], Console())
+    elif pattern in IMPLS:
+        _print_page(described(layers[0]), Console())
     else:
-        _print_tables(layers, options.pattern is None, Console())
+        _print_tables(layers, pattern is None, Console())
     return DONE
 
 
@@ -51,10 +61,6 @@ def _chosen(pattern: str | None) -> list[Impl]:
     """The layers that a name, a family or a pattern with * names. Raises UsageError if there are none."""
     if pattern is None:
         return list(IMPLS.values())
-    if is_foreign(pattern):
-        raise UsageError(
-            f"list describes registered layers; try your own with: python -m harness verify impl={pattern}"
-        )
     if pattern in {impl.family for impl in IMPLS.values()}:
         pattern = f"{pattern}.*"
     if "*" not in pattern:
@@ -87,38 +93,67 @@ def described(impl: Impl) -> dict[str, Any]:
     }
 
 
-def _print_page(impl: Impl, console: Console) -> None:
-    found = described(impl)
-    heads = "takes num_heads" if impl.has_heads else "has no heads"
-    masks = f"{', '.join(found['masks'])}{' (causal by nature)' if found['causal'] else ''}"
-    extras = {"kv_len": "kv_len=… (cross-attention)", "num_kv_heads": "num_kv_heads=… (grouped-query attention)"}
-    around = impl.options.get("attention", "")
+_EXTRAS = {"kv_len": "kv_len=… (cross-attention)", "num_kv_heads": "num_kv_heads=… (grouped-query attention)"}
+
+
+def _print_page(found: dict[str, Any], console: Console) -> None:
+    """The page of one layer, from its entry as `described`, or what a user's own says of itself."""
+    impl = IMPLS.get(found["name"])
+    around = impl.options.get("attention", "") if impl else ""
+    heads = "takes num_heads" if found["has_heads"] else "has no heads"
     rows = [
         *((_CLAIMED[claim], text) for claim, text in found["claims"].items()),
         ("modes", ", ".join(found["modes"])),
-        ("masks", masks),
-        ("sizes", ", ".join([heads, *(extras[name] for name in found["takes"])])),
-        ("needs", ", ".join(_needs(impl)) or "nothing beside torch"),
+        ("masks", f"{', '.join(found['masks'])}{' (causal by nature)' if found['causal'] else ''}"),
+        ("sizes", ", ".join([heads, *(_EXTRAS[name] for name in found["takes"])])),
+        *(("its own axis", _axis(*axis)) for axis in found.get("axes", ())),
+        *((f"input {name}" if fill else name, _input(shape, fill)) for name, shape, fill in found.get("inputs", ())),
+        ("needs", ", ".join(_needs(found)) or "nothing beside torch"),
         *([("limits", found["limits"])] if found["limits"] else []),
         *([("around", f"{around}, whose limits apply too")] if around else []),
-        ("class", impl.target),
-        ("reference", impl.reference),
-        ("source", found["file"]),
+        ("called as" if found.get("call") else "class", found.get("call") or found["target"]),
+        ("reference", found["reference"]),
+        *([("source", found["file"])] if found["file"] else []),
     ]
-    table = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2))
+    table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2))
     for row in rows:
         table.add_row(*map(Text, row))
-    console.out(f"{impl.name}: {impl.summary}\n", highlight=False)
+    title = ": ".join(filter(None, (found["name"], found["summary"])))
+    console.out(f"{title}\n", highlight=False)
     if found["equation"]:
         console.out("\n".join(f"    {line}" for line in found["equation"].splitlines()) + "\n", highlight=False)
     console.print(table)
-    console.out(f"\nMeasure it: python -m harness sweep impl={impl.name}", highlight=False)
+    console.out(f"\nMeasure it: python -m harness sweep impl={found['name']}", highlight=False)
 
 
-def _needs(impl: Impl) -> Iterable[str]:
-    if impl.package:
-        yield f"the package {impl.package}"
-    if impl.compiled:
+def _axis(name: str, letter: str, default: Any) -> str:
+    in_claims = f"; letter {letter} in claims and shapes" if letter else ""
+    return f"layer.{name}=…, by default {default}{in_claims}"
+
+
+def _input(shape: str, fill: str) -> str:
+    return shape if fill in ("", "normal") else f"{shape}, {fill}"
+
+
+def _own_page(name: str) -> dict[str, Any]:
+    """What a user's own layer says of itself, with the keys of `described`.
+
+    Raises UsageError if it cannot be loaded.
+    """
+    from harness.cli.attention_and_gradients import short_executor
+
+    with short_executor() as executor:
+        outcome = executor.ask("describe_page", Case(name, 64, 64, 4))
+    if not outcome.ok:
+        raise UsageError(f"{name} cannot be described: {outcome.reason}")
+    found = {key: value for key, value in outcome.values.items() if key != "start_s"}
+    return {"name": name, "kind": "", "target": name, "file": found.pop("place"), "package": "", "limits": "", **found}
+
+
+def _needs(found: dict[str, Any]) -> Iterable[str]:
+    if found["package"]:
+        yield f"the package {found['package']}"
+    if found["compiled"]:
         yield "a compiler: its first call compiles"
 
 

@@ -184,18 +184,20 @@ def _export(parser: argparse.ArgumentParser) -> None:
 def _list(parser: argparse.ArgumentParser) -> None:
     """List the layers that can be measured and what theory claims of them, or describe one layer.
 
-    The page of one layer has its equation, its claims, the modes and masks that it supports, and what it needs.
+    The page of one layer has its equation, its claims, the modes and masks that it supports, and what it needs. The
+    page of a layer or function of your own also has its axes with their letters, and the shapes of its inputs.
 
     examples:
       python -m harness list
       python -m harness list 'attention.*'
       python -m harness list attention.fused
+      python -m harness list impl=my_kernels:my_attention
       python -m harness list --json
 
     exit status: 0 done; 2 usage error
     """
     parser.add_argument(
-        "pattern", nargs="?", metavar="LAYER", help="a layer, a family such as rnn, or a pattern with *"
+        "pattern", nargs="?", metavar="LAYER", help="a layer, a family such as rnn, a pattern with *, or module:name"
     )
     parser.add_argument("--json", action="store_true", help="print the layers as JSON, with all that their pages have")
 

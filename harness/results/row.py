@@ -313,6 +313,17 @@ KINDS: dict[str, TrialKind] = {
         },
         builds_layer=False,
     ),
+    "describe_page": TrialKind(
+        {
+            **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), _text),
+            **dict.fromkeys(("has_heads", "causal", "compiled"), _flag),
+            "claims": lambda value: isinstance(value, dict) and all(map(_text, value.values())),
+            "axes": _rows_of(_text, _text, lambda value: type(value) in (int, float, bool, str, type(None))),
+            "inputs": _rows_of(_text, _text, _text),
+            **dict.fromkeys(("modes", "masks", "takes"), lambda value: isinstance(value, list)),
+        },
+        builds_layer=False,
+    ),
     "refusals": TrialKind({"refusals": _list_of(_none_or(_status_and_reason))}, builds_layer=False),
 }
 # Lines that an interleaved trial sends before its answer. They are no trials of their own.

@@ -144,14 +144,15 @@ def _place(function: Callable[..., Any], what: str) -> str:
     name = getattr(function, "__name__", "")
     for module in (getattr(function, "__module__", None) or "torch", "torch"):
         if getattr(sys.modules.get(module), name or "<", None) is function:
-            return f"{_file_or_module(module)}:{name}"
+            return f"{file_or_module(module)}:{name}"
     raise Unsupported(f"{what} has no name at the top of a module, so no script can hold it")
 
 
 def _target(layer_class: type) -> str:
     """The class as `module:Class`. A module that only its file identifies is that file."""
-    return f"{_file_or_module(layer_class.__module__)}:{layer_class.__qualname__}"
+    return f"{file_or_module(layer_class.__module__)}:{layer_class.__qualname__}"
 
 
-def _file_or_module(name: str) -> str:
+def file_or_module(name: str) -> str:
+    """The module, or its file if only the file identifies it."""
     return str(sys.modules[name].__file__) if name.startswith("_own_") else name

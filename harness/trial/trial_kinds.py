@@ -32,6 +32,7 @@ from harness.trial import (
 )
 from harness.trial.accuracy import measure_accuracy
 from harness.trial.described_call import describe_call
+from harness.trial.layer_page import describe_page
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
@@ -298,6 +299,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
     "describe_call": lambda request, case: describe_call(case),
+    "describe_page": lambda request, case: describe_page(case),
     # `compiled` is whether anything was compiled for the verification.
     "verify": lambda request, case: {
         **verify.verify(case, request["seed"]),
