@@ -4,6 +4,8 @@ Tensors lie on the CPU, which computes their values. A product takes its FLOPs a
 bytes cross, if that is longer. All other operations take the time of their bytes.
 """
 
+import math
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,15 +32,23 @@ OVERWRITING = ("copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "ber
 NOT_COMPUTED_BYTES, NOT_COMPUTED_FLOPS = 2**22, 1e9
 
 
+# cuBLAS takes a workspace from torch's allocator, one for each host thread and stream, and keeps it.
+WORKSPACE_BYTES = 2**20
+
+
 @dataclass(frozen=True)
 class Traits:
-    """Of an operation: its name without overload, the places of the arguments that it writes, and whether it waits."""
+    """Of an operation: its name without overload, the places of the arguments that it writes, and whether it waits.
+
+    It is free if it launches nothing. It may draw random numbers.
+    """
 
     name: str
     written: tuple[int | str, ...]
     overwrites: bool
     waits: bool
     is_free: bool
+    draws: bool
 
 
 @cache
@@ -52,7 +62,8 @@ def traits(operation: Any) -> Traits:
             written.append(argument.name if argument.kwarg_only else place)
     is_out = any(isinstance(one, str) for one in written)
     free = operation.is_view or name in UNWRITTEN or name in WAITING
-    return Traits(name, tuple(written), is_out or name in OVERWRITING, name in WAITING, free)
+    draws = torch.Tag.nondeterministic_seeded in operation.tags
+    return Traits(name, tuple(written), is_out or name in OVERWRITING, name in WAITING, free, draws)
 
 
 class Allocator:
@@ -63,6 +74,7 @@ class Allocator:
         self.watched = False
         self._blocks: dict[int, tuple[StorageWeakRef, int]] = {}
         self._look_at = 256
+        self._workspaces: set[tuple[bool, int]] = set()
         # Of each storage that a kernel has touched, its block; and the blocks of each size, of which some are free.
         self._names: dict[int, tuple[StorageWeakRef, int, int]] = {}
 
@@ -81,6 +93,13 @@ class Allocator:
             self.free()
             self._check()
         self.peak = max(self.peak, self.current)
+
+    def add_workspace(self, in_autograd: bool, stream: int) -> None:
+        """A product is launched by the host's main thread, or by autograd's."""
+        if (in_autograd, stream) not in self._workspaces:
+            self._workspaces.add((in_autograd, stream))
+            self.current += WORKSPACE_BYTES
+            self.peak = max(self.peak, self.current)
 
     def block(self, tensor: Tensor) -> str:
         """The block that a tensor lies in. A new one gets the first block of its size that nobody has.
@@ -123,7 +142,10 @@ class Costs(TorchDispatchMode):
         self.launched: list[Kernel] | None = None
         self.waited = False
         self.unsettled: Repeated | None = None
+        # Nodes of autograd from this sequence number on belong to the call at hand, whatever its stream.
+        self.since = math.inf
         self._is_free = False
+        self._streams = [(0, 0)]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -152,6 +174,17 @@ class Costs(TorchDispatchMode):
         self._launch(func, of, args, kwargs, out, written)
         return out
 
+    def note_stream(self) -> None:
+        """Autograd will run the nodes made from now on, in the backward pass, on the present stream."""
+        self._streams.append((torch.autograd._get_sequence_nr(), process.here().gpu.stream))
+
+    def _stream_of(self, node: Any) -> int | None:
+        """The stream of an earlier forward pass, if autograd runs a node of it."""
+        made = node._sequence_nr() if node is not None else math.inf
+        if made >= min(self.since, torch.autograd._get_sequence_nr()):
+            return None
+        return self._streams[bisect(self._streams, made, key=lambda noted: noted[0]) - 1][1]
+
     @contextmanager
     def for_nothing(self) -> Iterator[None]:
         """Meanwhile, operations take neither time nor memory of the GPU."""
@@ -176,7 +209,10 @@ class Costs(TorchDispatchMode):
         peaks = mine.settings.flops_per_s
         cycles = flops / peaks.get(dtype, peaks["float64"]) * mine.gpu.clock.boost_hz
         kernel = Kernel(f"{func} {dtype}", cycles, self._traffic(read), self._traffic([*made, *written]), overlaps=True)
-        kernel.longer = 1 + mine.settings.slower
+        node = torch._C._current_autograd_node()
+        kernel.longer, kernel.draws, kernel.stream = 1 + mine.settings.slower, of.draws, self._stream_of(node)
+        if flops:
+            self.allocator.add_workspace(node is not None, mine.gpu.stream if kernel.stream is None else kernel.stream)
         mine.gpu.launch(kernel)
         if self.launched is not None:
             self.launched.append(kernel)
@@ -257,11 +293,11 @@ class Repeated:
 
     def _first(self) -> Any:
         costs = self._costs
-        costs.launched, costs.waited = self._kernels, False
+        costs.launched, costs.waited, costs.since = self._kernels, False, torch.autograd._get_sequence_nr()
         try:
             self._kept = self._call()
         finally:
-            costs.launched = None
+            costs.launched, costs.since = None, math.inf
         self._depends, self._versions = costs.waited, self._seen()
         self._gradients = [(leaf, leaf.grad) for leaf in self._leaves if leaf.grad is not None]
         return self._kept

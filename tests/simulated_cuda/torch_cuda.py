@@ -9,7 +9,7 @@ import torch
 from simulated_cuda import nvml, process
 from simulated_cuda.operations import Costs, Repeated
 from torch.overrides import TorchFunctionMode
-from trial.timing.cuda.simulated_gpu import Kernel, SimEvent
+from trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGenerator
 
 _GPU = re.compile(r"cuda(:0)?")
 _costs: list[Costs] = []
@@ -57,17 +57,19 @@ class Event(SimEvent):
         super().record(None if stream is None else stream.number)
 
     def wait(self, stream: Any = None) -> None:
-        begin().sync()
+        gpu = begin()
+        which = gpu.stream if stream is None else stream.number
+        gpu.idle_at[which] = max(gpu.idle_at.get(which, 0.0), self.reached_at)
 
 
 class Stream:
-    """A stream. It waits for another one as the host would."""
+    """A stream, which waits for no other one unless it shall."""
 
     def __init__(self, device: Any = None, number: int = 1, **more: Any) -> None:
         self.number = number
 
     def wait_stream(self, other: "Stream") -> None:
-        begin().sync()
+        begin().join(self.number, other.number)
 
     def synchronize(self) -> None:
         begin().sync()
@@ -81,10 +83,12 @@ class _On:
 
     def __enter__(self) -> None:
         self._before, begin().stream = begin().stream, self._stream.number
+        _costs[0].note_stream()
 
     def __exit__(self, kind: Any, *error: Any) -> None:
         if kind is None:  # torch forgets it if a capture fails
             begin().stream = self._before
+            _costs[0].note_stream()
 
 
 class CUDAGraph:
@@ -93,6 +97,9 @@ class CUDAGraph:
 
     def replay(self) -> None:
         begin().replay(self.kernels)
+
+    def reset(self) -> None:
+        self.kernels = []
 
 
 class _Capture(_On):
@@ -104,11 +111,23 @@ class _Capture(_On):
 
     def __enter__(self) -> None:
         super().__enter__()
-        begin().recording = self._graph.kernels
+        begin().begin_capture(self._graph.kernels)
 
     def __exit__(self, kind: Any, *error: Any) -> None:
-        begin().recording = None
+        begin().end_capture()
         super().__exit__(kind, *error)
+
+
+class _Generators:
+    """`torch.cuda.default_generators`, of one GPU."""
+
+    def __getitem__(self, index: int) -> SimGenerator:
+        return begin().generator
+
+
+def _set_stream(stream: Stream) -> None:
+    begin().stream = stream.number
+    _costs[0].note_stream()
 
 
 def _sleep(cycles: int) -> None:
@@ -181,7 +200,8 @@ def _functions() -> dict[str, Any]:
         "Event": Event,
         "Stream": Stream,
         "stream": _On,
-        "set_stream": lambda stream: setattr(begin(), "stream", stream.number),
+        "set_stream": _set_stream,
+        "default_generators": _Generators(),
         "current_stream": lambda device=None: Stream(number=begin().stream),
         "default_stream": lambda device=None: Stream(number=0),
         "CUDAGraph": CUDAGraph,

@@ -1,6 +1,6 @@
 """Time a call on a GPU by the rules of the CPU's timing, but with the GPU's own clock and a cold L2 cache.
 
-cold first call | warm-up … steady | held samples | hot and clean ones | calls back to back | under load | as a graph
+cold first call | warm-up … steady | held samples | hot and clean ones | calls back to back | as a graph | under load
 
 Times are between CUDA events, which resolve about half a microsecond ("CUDA Runtime API", Event Management). Their
 cost is `clock_s`, the time between two events with nothing in between, which is subtracted. So a single sample under
@@ -22,6 +22,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from harness.trial.sandbox import is_out_of_memory
 from harness.trial.timing import sampler
 from harness.trial.timing.cuda_sampling import Clock, Held, Sampling
 from harness.trial.timing.device_contract import Device
@@ -56,12 +57,17 @@ def sample_cuda(
     renew: Callable[[], None] = lambda: None,
     cache: str = "cold",
     is_graph: bool = False,
+    remake: Callable[[], Callable[[], Any]] | None = None,
+    before_load: Callable[[], None] = lambda: None,
 ) -> tuple[Samples, dict[str, Any]]:
     """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
     `renew` enqueues a change of the input before each sample, outside its events. `cache` is as `Case.cache`. With
     `is_graph`, the call replays a graph. The samples are the GPU's time if
     `gpu_time_by` says how they were taken. Otherwise they include launches, and count as no time of the GPU.
+
+    `remake` is as in `Device.capture`. `before_load` is called before the calls under load, which lower the clock rate
+    for a while.
 
     The explanation consists of the gauge's facts (`NvmlGauge.facts`) and:
 
@@ -100,18 +106,19 @@ def sample_cuda(
         wall_call_s = sampling.back_to_back(
             BACK_TO_BACK_SHARE * budget_s, max(median(timed.host_s), median(timed.gpu_s))
         )
-        load = sampling.under_load(LOAD_S, wall_call_s) if device.gauge.is_open else {}
         graph, note = Held(), None
         if is_graph:
             graph = held
         elif free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s):
             begin = clock()
-            by_graph, graph, note = _as_graph(sampling, budget_s * (1.0 if free is not None else GRAPH_SHARE))
+            by_graph, graph, note = _as_graph(sampling, remake, budget_s * (1.0 if free is not None else GRAPH_SHARE))
             if by_graph is not None and free is not None:
                 beside, result.sampling_s = _beside(by_graph, graph, budget_s), clock() - begin
         taken = held if free is None else graph
         kept = taken.unthrottled()
         result.samples_s = kept.gpu_s if taken.enough else sampling.free(budget_s).gpu_s
+        before_load()
+        load = sampling.under_load(LOAD_S, wall_call_s) if device.gauge.is_open else {}
     finally:
         gc.enable()
     hot_s = beside["hot_gpu_s"]
@@ -149,16 +156,24 @@ def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float 
     }
 
 
-def _as_graph(sampling: Sampling, budget_s: float) -> tuple[Sampling | None, Held, str | None]:
-    """Sample the call as a CUDA graph. Return how to sample it, the samples, and why there are none."""
+def _as_graph(
+    sampling: Sampling, remake: Callable[[], Callable[[], Any]] | None, budget_s: float
+) -> tuple[Sampling | None, Held, str | None]:
+    """Sample the call as a CUDA graph. Return how to sample it, the samples, and why there are none.
+
+    A GPU without room for the graph's own memory is a reason too. Raises MemoryError if the host lacks memory.
+    """
     device = sampling.device
     if "capture" in device.lacks:
         return None, Held(), f"no graph: {device.lacks['capture']}"
     try:
-        replay = device.capture(sampling.call)
+        replay = device.capture(sampling.call, remake)
+    except MemoryError:
+        raise
     except Exception as error:  # whatever the call raises while it is captured: it has run before, so it is no failure
         why = " ".join(str(error).split())[:200]
-        return None, Held(), f"no CUDA graph: {type(error).__name__}: {why}"
+        text = f"no room for a CUDA graph: {why}"
+        return None, Held(), text if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}: {why}"
     graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling))
     # The host launches a graph of thousands of kernels in milliseconds, and the first time uploads it.
     found = graph.held(budget_s, graph.rehearse())

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,6 +30,33 @@ _PROBE_HOLD_S = 0.5e-3
 _CALLS_BEFORE_CAPTURE = 2
 
 
+# CUDA's error for all that follows the error in a capture.
+_AFTER_FAILURE = "previous error during capture"
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """One launch of a captured call, which returns the results.
+
+    They lie in the graph's own memory. The kernels also read what `captured` keeps, such as an earlier forward pass.
+    """
+
+    graph: Any
+    captured: Callable[[], Any]
+    kept: Any
+
+    def __call__(self) -> Any:
+        self.graph.replay()
+        return self.kept
+
+
+def _first(error: Exception) -> Exception:
+    """The error that made a capture fail, if a layer has handled it and met the ones that follow from it."""
+    while _AFTER_FAILURE in str(error) and isinstance(error.__context__, Exception):
+        error = error.__context__
+    return error
+
+
 class TorchDevice:
     """Torch's current CUDA device: its current stream, executed in order. A test's device simulates time.
 
@@ -42,6 +70,8 @@ class TorchDevice:
 
     def __init__(self) -> None:
         self.lacks: dict[str, str] = {}
+        # Torch's allocator keeps a pointer to a graph whose capture could not end.
+        self._failed: list[Any] = []
         self.flush_bytes = FLUSH_FACTOR * self._look()
         # float32, because torch reads it at the memory's bandwidth, which it does not do for single bytes.
         self._buffer = torch.zeros(max(2, self.flush_bytes // 4), device=self.kind)
@@ -123,31 +153,46 @@ class TorchDevice:
         """Wait until the queue is empty."""
         self._module.synchronize()
 
-    def capture(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def capture(
+        self, call: Callable[[], Any], remake: Callable[[], Callable[[], Any]] | None = None
+    ) -> Callable[[], Any]:
         """Return a replay of `call` as one CUDA graph: a single launch, whatever the number of its kernels.
 
-        The calls before the capture are on its stream, because torch makes workspaces for each stream. Raises what the
-        call raises while it is captured: a call that waits for the GPU or copies from the host cannot be captured.
+        The calls before the capture are on its stream, because torch makes workspaces for each stream. With `remake`,
+        the call is one that it makes on this stream (see `Device.capture`). Raises what the call raises while it is
+        captured: a call that waits for the GPU or copies from the host cannot be captured.
         """
         gpu = self._module
         graph, stream, before = getattr(gpu, _GRAPHS[self.kind])(), gpu.Stream(), gpu.current_stream()
+        failure: Exception | None = None
         stream.wait_stream(before)
         try:
             with gpu.stream(stream):
+                captured = call if remake is None else remake()
                 for _ in range(_CALLS_BEFORE_CAPTURE):
-                    call()
+                    captured()
             before.wait_stream(stream)
             gpu.synchronize()
             with gpu.graph(graph, stream=stream):
-                kept = call()
-        finally:
-            gpu.set_stream(before)  # torch stays on the capture's stream if the capture fails
+                try:
+                    kept = captured()
+                except Exception as error:
+                    failure = error
+                    raise
+        except Exception as error:
+            gpu.set_stream(before)  # torch stays on the capture's stream if the capture cannot end
+            self._forget(graph)
+            raise _first(failure or error) from None
+        return _Replay(graph, captured, kept)
 
-        def replay() -> Any:
-            graph.replay()
-            return kept  # its memory is the graph's own
-
-        return replay
+    def _forget(self, graph: Any) -> None:
+        """Leave a capture that failed. Up to torch 2.12, its random numbers would otherwise stay in the capture."""
+        self._failed.append(graph)
+        graph.reset()
+        generator = self._module.default_generators[self._module.current_device()]
+        # A copy of the state has the same seed and offset, and takes part in no capture.
+        generator.graphsafe_set_state(generator.clone_state())
+        self._module.empty_cache()
 
     def _square(self, size: int) -> Any:
         """A square matrix in half precision."""

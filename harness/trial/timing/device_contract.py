@@ -79,8 +79,14 @@ class Device(Protocol):
     def sync(self) -> None:
         """Wait until the queue is empty."""
 
-    def capture(self, call: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a replay of `call` as one graph. Raises what the call raises during the capture."""
+    def capture(
+        self, call: Callable[[], Any], remake: Callable[[], Callable[[], Any]] | None = None
+    ) -> Callable[[], Any]:
+        """Return a replay of `call` as one graph. Raises what the call raises during the capture.
+
+        With `remake`, the call is one that it makes on the capture's stream. A backward pass needs this, because
+        autograd runs it on the stream of its forward pass.
+        """
 
     def probe_readings(self) -> list[float]:
         """Times in seconds of the GPU's reference workload."""

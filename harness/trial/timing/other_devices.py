@@ -74,6 +74,8 @@ class MpsDevice(_HeldByProducts):
         self.lacks["capture"] = "torch.mps has no graphs"
         return super()._look()
 
-    def capture(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def capture(
+        self, call: Callable[[], Any], remake: Callable[[], Callable[[], Any]] | None = None
+    ) -> Callable[[], Any]:
         """There is none, as `lacks` says."""
         raise NotImplementedError(self.lacks["capture"])

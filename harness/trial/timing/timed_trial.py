@@ -38,7 +38,7 @@ from harness.trial.reuse_between_calls import (
     results_of,
     take_last_call,
 )
-from harness.trial.sandbox import send
+from harness.trial.sandbox import is_out_of_memory, send
 from harness.trial.timing import sampler
 from harness.trial.timing.device_contract import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
@@ -172,15 +172,22 @@ def open_device(case: Case) -> Device:
 def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
     """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
 
-    Raises WrongResult if the replay computes something else than the call: another output or gradient. A layer that
-    draws random numbers, so that two calls differ, is not compared.
+    Raises OutOfMemoryError if the GPU has no room for the graph, which has memory of its own. Raises WrongResult if the
+    replay computes something else than the call: another output or gradient. A layer that draws random numbers, so that
+    two calls differ, is not compared.
     """
     why = device.lacks.get("capture")
     if why is None:
         try:
-            replay = device.capture(work.call)
+            replay = device.capture(work.call, remade_for_capture(work, case))
+        except MemoryError:
+            raise
         except Exception as error:  # whatever the call raises while it is captured: it has run before
-            why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            line = " ".join(str(error).split())[:200]
+            if is_out_of_memory(error):
+                text = f"a graph needs memory of its own: measure with launch=eager, or smaller sizes ({line})"
+                raise torch.OutOfMemoryError(text) from error
+            why = f"{type(error).__name__}: {line}"
     if why is not None:
         raise Unsupported(f"the call cannot be captured as a graph ({why}): measure with launch=eager")
     kept = [tensor.clone() for tensor in work.varying]
@@ -205,6 +212,11 @@ def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
     return replay
 
 
+def remade_for_capture(work: Workload, case: Case) -> Callable[[], Callable[[], Any]] | None:
+    """What makes the call anew on the stream of a capture, if its forward pass is not a part of it."""
+    return work.remake if case.mode == "backward" else None
+
+
 def missing_parts(case: Case) -> list[str]:
     """A line for each part that the case's device lacks: the columns that stay empty, and why."""
     return [] if case.device == "cpu" else missing(open_device(case).lacks)
@@ -221,11 +233,17 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[st
     if is_graph:
         call = as_graph(device, layer.work, case)
     samples, extras = sample_cuda(
-        call, max(trial_s, _LEAST_ON_GPU_S), device, renew=layer.renewal, cache=case.cache, is_graph=is_graph
+        call,
+        max(trial_s, _LEAST_ON_GPU_S),
+        device,
+        renew=layer.renewal,
+        cache=case.cache,
+        is_graph=is_graph,
+        remake=remade_for_capture(layer.work, case),
+        before_load=lambda: readings.extend(device.probe_readings()),
     )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = usage().since(before)
-    readings += device.probe_readings()
     return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), "gpu": device.name, **extras}
 
 

@@ -65,6 +65,9 @@ def simulated_torch(gpu: SimGpu) -> Any:
         def replay(self) -> None:
             gpu.replay(self.kernels)
 
+        def reset(self) -> None:
+            self.kernels = []
+
     @contextlib.contextmanager
     def on_stream(stream: Any) -> Iterator[None]:
         before, gpu.stream = gpu.stream, stream.number
@@ -74,14 +77,14 @@ def simulated_torch(gpu: SimGpu) -> Any:
     @contextlib.contextmanager
     def capture(graph: Graph, stream: Any) -> Iterator[None]:
         with on_stream(stream):
-            gpu.recording = graph.kernels
+            gpu.begin_capture(graph.kernels)
             try:
                 yield
             finally:
-                gpu.recording = None
+                gpu.end_capture()
 
     def stream(number: int) -> Any:
-        return SimpleNamespace(number=number, wait_stream=lambda other: gpu.sync())
+        return SimpleNamespace(number=number, wait_stream=lambda other: gpu.join(number, other.number))
 
     cuda = SimpleNamespace(
         Event=lambda enable_timing=False: SimEvent(gpu, enable_timing),
@@ -96,6 +99,8 @@ def simulated_torch(gpu: SimGpu) -> Any:
         set_stream=lambda chosen: setattr(gpu, "stream", chosen.number),
         stream=on_stream,
         graph=capture,
+        default_generators=[gpu.generator],
+        empty_cache=lambda: None,
     )
     arrays = {"ones": lambda *shape, dtype, device: zeros(shape[0], device=device), "empty_like": lambda like: like}
     dtypes = {"bfloat16": "bfloat16", "float16": "float16"}

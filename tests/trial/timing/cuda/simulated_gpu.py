@@ -19,75 +19,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-# A newly read byte evicts this many bytes of others: the two hashed halves of a cache do not fill evenly.
-EVICTED = 0.6
+from trial.timing.cuda.clock_and_cache import EVICTED, SimClock, SimL2
+
+_AFTER_FAILURE = "operation failed due to a previous error during capture"
 WATTS = {"idle": 100.0, "spin": 150.0, "kernel": 600.0}
-
-
-@dataclass
-class SimClock:
-    """The clock rate: `boost_hz` at rest. Under load it approaches `sustained_hz` with the time constant `tau_s`.
-
-    From `falls_at_s` on, it is lowered to the share `falls_to`, as when the GPU is too hot.
-    """
-
-    boost_hz: float = 1e9
-    sustained_hz: float | None = None
-    tau_s: float = 30e-3
-    falls_at_s: float = math.inf
-    falls_to: float = 0.75
-    _at_s: float = 0.0
-    _hz: float = 0.0
-
-    def at(self, seconds: float) -> float:
-        """The clock rate at a time at which the GPU was idle since the last work."""
-        self._relax(self.boost_hz, seconds)
-        return self._hz * (self.falls_to if seconds >= self.falls_at_s else 1.0)
-
-    def worked(self, until_s: float) -> None:
-        """The GPU has worked until this time."""
-        self._relax(self.sustained_hz or self.boost_hz, until_s)
-
-    def _relax(self, target_hz: float, now_s: float) -> None:
-        share = math.exp(-max(0.0, now_s - self._at_s) / self.tau_s)
-        self._hz = target_hz + ((self._hz or self.boost_hz) - target_hz) * share
-        self._at_s = max(now_s, self._at_s)
-
-
-class SimL2:
-    """The L2 cache: how many bytes of each array it holds, and how many of them are dirty."""
-
-    def __init__(self, size: int, evicted: float = EVICTED) -> None:
-        self.size, self.evicted = size, evicted
-        # Of each array: the bytes held and the dirty ones, as they were when the logarithm of what survived was this.
-        self._held: dict[str, tuple[float, float, float]] = {}
-        self._survived, self._dirty = 0.0, 0.0
-
-    def traffic(self, array: str, nbytes: int, write: bool) -> float:
-        """The bytes that cross to and from memory when the array is read or overwritten."""
-        held, dirty, since = self._held.get(array, (0.0, 0.0, self._survived))
-        share = math.exp(self._survived - since)
-        held, dirty = share * held, share * dirty
-        misses = nbytes - min(held, nbytes) if nbytes <= self.size else nbytes
-        surviving = max(0.0, 1 - self.evicted * misses / self.size)
-        others = max(0.0, self._dirty - dirty)
-        if surviving:
-            self._survived += math.log(surviving)
-        else:
-            self._held.clear()
-        held = min(nbytes, self.size)
-        dirty = held if write else dirty * (nbytes <= self.size)
-        self._held[array] = held, dirty, self._survived
-        self._dirty = surviving * others + dirty
-        streamed = max(0, nbytes - self.size) if write else 0
-        return (1 - surviving) * others + streamed + (0.0 if write else misses)
 
 
 @dataclass
 class Kernel:
     """A kernel: cycles of arithmetic, then what it reads and overwrites. A first launch may need a workspace.
 
-    If it `overlaps` both, the longer of the two counts. It takes `longer` times as long as all this.
+    If it `overlaps` both, the longer of the two counts. It takes `longer` times as long as all this. Autograd
+    launches it on the `stream` of the forward pass. It may draw random numbers.
     """
 
     name: str
@@ -98,6 +41,8 @@ class Kernel:
     workspace_bytes: int = 0
     overlaps: bool = False
     longer: float = 1.0
+    stream: int | None = None
+    draws: bool = False
 
 
 @dataclass
@@ -137,6 +82,24 @@ class SimEvent:
         if max(self.reached_at, end_event.reached_at) > self.gpu.now:
             raise RuntimeError("CUDA error: device not ready")
         return 1e3 * (self.gpu.ticks(end_event.reached_at) - self.gpu.ticks(self.reached_at))
+
+
+class SimGenerator:
+    """Random numbers as in torch up to 2.12: they are drawn in a capture if, and only if, a capture has begun."""
+
+    def __init__(self, gpu: "SimGpu") -> None:
+        self.gpu, self.capturing = gpu, False
+
+    def draw(self) -> None:
+        """A kernel draws numbers."""
+        if self.capturing != (self.gpu.recording is not None):
+            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
+
+    def clone_state(self) -> "SimGenerator":
+        return SimGenerator(self.gpu)
+
+    def graphsafe_set_state(self, other: "SimGenerator") -> None:
+        self.capturing = other.capturing
 
 
 class SimGauge:
@@ -238,8 +201,10 @@ class SimGpu:
         self.waits = 0
         self.reserved_bytes = 0
         self.recording: list[Kernel] | None = None
+        self.generator, self._invalid = SimGenerator(self), False
         self._queue: deque[float] = deque()
         self._loaded: set[str] = set()
+        self._written: dict[str, tuple[int, float]] = {}  # of each array: the stream that wrote it last, and until when
         self._ends, self._joules = [0.0], [0.0]
         self.gauge = SimGauge(self)
 
@@ -282,13 +247,42 @@ class SimGpu:
 
     def launch(self, kernel: Kernel, launch_s: float | None = None) -> None:
         """Launch a kernel."""
+        if kernel.draws:
+            self.generator.draw()
         if self.recording is not None:
             self.host(self.launch_s)
+            if self._invalid:
+                raise RuntimeError(f"CUDA error: {_AFTER_FAILURE}")
+            if kernel.stream not in (None, self.stream):
+                self._refuse("operation would make the legacy stream depend on a capturing blocking stream")
             self.recording.append(kernel)
             return
         if self._load(kernel.name):
             self.allocate(kernel.workspace_bytes)
-        self.enqueue(kernel.kind, lambda begin: self._lasts(kernel, begin), launch_s or self.launch_s)
+        stream, present = self.stream if kernel.stream is None else kernel.stream, self.stream
+        self.join(stream, present)
+        self.enqueue(kernel.kind, lambda begin: self._lasts(kernel, begin, stream), launch_s or self.launch_s, stream)
+        self.join(present, stream)
+
+    def join(self, waiting: int, other: int) -> None:
+        """What is enqueued on a stream from now on waits for all of the other one. Streams that torch makes do not."""
+        both = self.idle_at.setdefault(waiting, 0.0), self.idle_at.setdefault(other, 0.0)
+        self.idle_at[waiting] = max(both)
+
+    def begin_capture(self, kernels: list[Kernel]) -> None:
+        """Record what is launched in place of launching it."""
+        self.recording, self._invalid, self.generator.capturing = kernels, False, True
+
+    def end_capture(self) -> None:
+        """End the capture. Raises RuntimeError if it has failed; the generator then does not know of its end."""
+        self.recording = None
+        if self._invalid:
+            raise RuntimeError(f"CUDA error: {_AFTER_FAILURE}")
+        self.generator.capturing = False
+
+    def _refuse(self, why: str) -> None:
+        self._invalid = True
+        raise RuntimeError(f"CUDA error: {why}")
 
     def _load(self, name: str) -> bool:
         """Load a kernel or graph unless it is there. Return whether it was not."""
@@ -305,7 +299,7 @@ class SimGpu:
             self.now = max(self.now, *self.idle_at.values()) + 100e-6
             self.reserved_bytes += nbytes
 
-    def _lasts(self, kernel: Kernel, begin: float, gap_s: float | None = None) -> float:
+    def _lasts(self, kernel: Kernel, begin: float, stream: int, gap_s: float | None = None) -> float:
         computing_s = kernel.cycles / self.clock.at(begin)
         crossing = sum(self.l2.traffic(array, size, False) for array, size in kernel.reads.items())
         crossing += sum(self.l2.traffic(array, size, True) for array, size in kernel.writes.items())
@@ -314,12 +308,19 @@ class SimGpu:
         seconds = (self.gap_s if gap_s is None else gap_s) + kernel.longer * seconds
         if kernel.kind == "kernel":
             self.clock.worked(begin + seconds)
+        for array in (*kernel.reads, *kernel.writes):
+            writer, until = self._written.get(array, (stream, 0.0))
+            if writer != stream and begin < until:
+                raise RuntimeError(
+                    f"{kernel.name} on stream {stream} does not wait until stream {writer} wrote {array}"
+                )
+        self._written |= dict.fromkeys(kernel.writes, (stream, begin + seconds))
         return seconds
 
     def sync(self) -> None:
         """Wait until all streams are empty."""
         if self.recording is not None:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+            self._refuse("operation not permitted when stream is capturing")
         self.waits += 1
         self.now = max(self.now, *self.idle_at.values()) + self.wait_s
 
@@ -331,7 +332,7 @@ class SimGpu:
         def lasts(begin: float) -> float:
             at = begin + self.graph_launch_s * spread
             for place, kernel in enumerate(kernels):
-                at += self._lasts(kernel, at, self.graph_gap_s if place else self.gap_s)
+                at += self._lasts(kernel, at, self.stream, self.graph_gap_s if place else self.gap_s)
             return at - begin
 
         self.enqueue("kernel", lasts, self.launch_s + self.graph_node_s * len(kernels))

@@ -57,7 +57,7 @@ class Captures:
     def __init__(self, replay: Callable[[], Any] | Exception, **lacks: str) -> None:
         self.replay, self.lacks = replay, lacks
 
-    def capture(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def capture(self, call: Callable[[], Any], remake: Any = None) -> Callable[[], Any]:
         if isinstance(self.replay, Exception):
             raise self.replay
         return self.replay

@@ -5,6 +5,7 @@ from statistics import fmean, median
 from typing import Any
 
 import pytest
+from trial.timing.cuda import test_capture as capturing
 from trial.timing.cuda import test_sample as contract
 
 from harness.trial.timing import cuda, cuda_device, cuda_sampling
@@ -91,7 +92,7 @@ def the_flush_is_inside_the_events(patch: Patch) -> None:
 
 
 def a_call_that_cannot_be_held_is_timed_with_its_launches(patch: Patch) -> None:
-    def as_graph(sampling: Sampling, budget_s: float) -> tuple[Sampling, Held, None]:
+    def as_graph(sampling: Sampling, remake: None, budget_s: float) -> tuple[Sampling, Held, None]:
         gpu_s = sampling.free(budget_s).gpu_s
         return sampling, Held(gpu_s, gpu_s, [1e9] * len(gpu_s), len(gpu_s), 1), None
 
@@ -140,11 +141,47 @@ def _nvml_power(sampling: Sampling) -> dict[str, float]:
 def the_stream_of_a_failed_capture_stays(patch: Patch) -> None:
     original = TorchDevice.capture
 
-    def capture(self: TorchDevice, call: Callable[[], Any]) -> Callable[[], Any]:
+    def capture(self: TorchDevice, call: Callable[[], Any], remake: Any) -> Callable[[], Any]:
         patch.setattr(cuda_device.torch.cuda, "set_stream", lambda stream: None)
-        return original(self, call)
+        return original(self, call, remake)
 
     patch.setattr(TorchDevice, "capture", capture)
+
+
+def random_numbers_stay_in_a_failed_capture(patch: Patch) -> None:
+    patch.setattr(TorchDevice, "_forget", lambda self, graph: graph.reset())
+
+
+def a_backward_pass_is_captured_with_its_old_forward_pass(patch: Patch) -> None:
+    original = TorchDevice.capture
+    patch.setattr(TorchDevice, "capture", lambda self, call, remake=None: original(self, call))
+
+
+def only_the_results_of_a_captured_call_are_kept(patch: Patch) -> None:
+    patch.setattr(cuda_device, "_Replay", lambda graph, captured, kept: lambda: graph.replay())
+
+
+def the_captures_stream_waits_for_itself(patch: Patch) -> None:
+    original = TorchDevice.capture
+
+    def capture(self: TorchDevice, call: Callable[[], Any], remake: Any = None) -> Callable[[], Any]:
+        patch.setattr(cuda_device.torch.cuda, "current_stream", cuda_device.torch.cuda.Stream)
+        return original(self, call, remake)
+
+    patch.setattr(TorchDevice, "capture", capture)
+
+
+def the_last_error_of_a_capture_is_told(patch: Patch) -> None:
+    patch.setattr(cuda_device, "_first", lambda error: error)
+
+
+def the_reference_workload_is_read_after_the_load(patch: Patch) -> None:
+    def after(*given: Any, before_load: Callable[[], None]) -> Any:
+        found = cuda.sample_cuda(*given)
+        before_load()
+        return found
+
+    patch.setattr(capturing, "sample_cuda", after)
 
 
 COLD = contract.test_samples_are_cold_clean_ones_cost_no_writing_back_and_calls_back_to_back_are_warm
@@ -211,6 +248,39 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
     (
         power_is_nvmls_average_of_a_second,
         contract.test_the_energy_of_a_call_is_that_of_calls_alone_whatever_the_gpu_did_in_the_second_before,
+        (),
+    ),
+    (
+        random_numbers_stay_in_a_failed_capture,
+        capturing.test_random_numbers_can_be_drawn_after_a_capture_that_failed,
+        (),
+    ),
+    (
+        a_backward_pass_is_captured_with_its_old_forward_pass,
+        capturing.test_a_backward_pass_is_captured_after_a_forward_pass_on_the_captures_stream,
+        (),
+    ),
+    (
+        only_the_results_of_a_captured_call_are_kept,
+        capturing.test_a_replay_keeps_the_forward_pass_that_its_kernels_read,
+        (),
+    ),
+    (
+        the_captures_stream_waits_for_itself,
+        capturing.test_the_calls_before_a_capture_wait_for_what_was_enqueued_before_them,
+        (),
+    ),
+    (
+        the_last_error_of_a_capture_is_told,
+        capturing.test_the_reason_is_the_error_that_made_the_capture_fail_and_not_one_that_follows,
+        (
+            capturing.handles_the_first_error,
+            "RuntimeError: CUDA error: operation not permitted when stream is capturing",
+        ),
+    ),
+    (
+        the_reference_workload_is_read_after_the_load,
+        capturing.test_the_reference_workload_is_read_before_the_calls_under_load_lower_the_clock_rate,
         (),
     ),
     (
