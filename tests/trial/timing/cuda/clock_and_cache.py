@@ -11,12 +11,14 @@ EVICTED = 0.6
 class SimClock:
     """The clock rate: `boost_hz` at rest. Under load it approaches `sustained_hz` with the time constant `tau_s`.
 
+    With `rest_hz`, that is its rate at rest instead. It begins there, and returns to it twenty times as slowly.
     From `falls_at_s` on, it is lowered to the share `falls_to`, as when the GPU is too hot.
     """
 
     boost_hz: float = 1e9
     sustained_hz: float | None = None
     tau_s: float = 30e-3
+    rest_hz: float | None = None
     falls_at_s: float = math.inf
     falls_to: float = 0.75
     _at_s: float = 0.0
@@ -24,16 +26,16 @@ class SimClock:
 
     def at(self, seconds: float) -> float:
         """The clock rate at a time at which the GPU was idle since the last work."""
-        self._relax(self.boost_hz, seconds)
+        self._relax(self.rest_hz or self.boost_hz, seconds, 1 if self.rest_hz is None else 20)
         return self._hz * (self.falls_to if seconds >= self.falls_at_s else 1.0)
 
     def worked(self, until_s: float) -> None:
         """The GPU has worked until this time."""
         self._relax(self.sustained_hz or self.boost_hz, until_s)
 
-    def _relax(self, target_hz: float, now_s: float) -> None:
-        share = math.exp(-max(0.0, now_s - self._at_s) / self.tau_s)
-        self._hz = target_hz + ((self._hz or self.boost_hz) - target_hz) * share
+    def _relax(self, target_hz: float, now_s: float, slowly: int = 1) -> None:
+        share = math.exp(-max(0.0, now_s - self._at_s) / (slowly * self.tau_s))
+        self._hz = target_hz + ((self._hz or self.rest_hz or self.boost_hz) - target_hz) * share
         self._at_s = max(now_s, self._at_s)
 
 

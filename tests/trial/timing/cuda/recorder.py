@@ -27,7 +27,11 @@ _LAUNCHES, _AT_ONCE = 4000, 200
 _WAITED_S, _DEPTH_HOLD_S, _DEEPEST = 2e-3, 0.1, 20_000
 _CHAIN = (100, 400)
 _HOLDS_S = (0.5e-3, 2e-3, 10e-3)
-_FLUSHES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
+_FLUSHES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+# The share of the cache that is read after a flush. A cache of two halves may keep a copy of the same lines in each.
+_READ, _READINGS = 0.25, 40
+# Another process of the host may delay a launch, which then looks like a wait for room.
+_DEPTH_ROUNDS = 3
 _LOAD_S, _LOAD_PART_S, _REST_S = 3.0, 4e-3, 0.5
 # Longer than this over the median, a launch has met a stall of the host.
 _STALLED = 4
@@ -53,8 +57,8 @@ def record(
         "wait_s": median(_seconds(device.sync, clock) for _ in range(_AT_ONCE)),
         "query_s": _usual(device.mark().query, clock, device.sync),
         "tick_s": _tick_s(device),
-        "depth": _depth(device, clock),
-        **_gaps(device, sampling),
+        "depth": max(_depth(device, clock) for _ in range(_DEPTH_ROUNDS)),
+        **_gaps(device, sampling, clock),
         "l2_bytes": device.flush_bytes // FLUSH_FACTOR,
         **_eviction(device, event_s),
         **curve,
@@ -66,7 +70,7 @@ def record(
 def gpu_of(recorded: dict[str, Any], **changed: Any) -> SimGpu:
     """A simulated GPU with the recorded costs."""
     names = ("depth", "launch_s", "event_launch_s", "wait_s", "query_s", "event_s", "tick_s", "gap_s", "graph_gap_s")
-    others = ("graph_launch_s", "jitter", "stall_s", "l2_bytes", "bytes_per_s", "evicted")
+    others = ("graph_launch_s", "graph_node_s", "jitter", "stall_s", "l2_bytes", "bytes_per_s", "evicted")
     clock = SimClock(recorded["boost_hz"], recorded["sustained_hz"], max(recorded["tau_s"], 1e-3))
     return SimGpu(**{**{name: recorded[name] for name in (*names, *others)}, "clock": clock, **changed})
 
@@ -134,27 +138,34 @@ def _chain_s(device: TorchDevice, call: Callable[[], Any], hold_s: float) -> flo
     return median(found)
 
 
-def _gaps(device: TorchDevice, sampling: Sampling) -> dict[str, float]:
+def _gaps(device: TorchDevice, sampling: Sampling, clock: Clock) -> dict[str, float]:
     def chain(length: int) -> Callable[[], None]:
         return lambda: [device.spin(1) for _ in range(length)] and None
 
     few, many = _CHAIN
     plain = [_chain_s(device, chain(length), 20e-3) for length in _CHAIN]
-    graphs = [_chain_s(device, device.capture(chain(length)), 2e-3) for length in _CHAIN]
-    gap_s, graph_gap_s = ((of[1] - of[0]) / (many - few) for of in (plain, graphs))
-    return {"gap_s": gap_s, "graph_gap_s": graph_gap_s, "graph_launch_s": cuda._graph_launch_s(sampling)}
+    replays = [device.capture(chain(length)) for length in _CHAIN]
+    graphs = [_chain_s(device, replay, 2e-3) for replay in replays]
+    hosts = [_usual(replay, clock, device.sync) for replay in replays]
+    gap_s, graph_gap_s, graph_node_s = ((of[1] - of[0]) / (many - few) for of in (plain, graphs, hosts))
+    return {
+        "gap_s": gap_s,
+        "graph_gap_s": graph_gap_s,
+        "graph_launch_s": cuda._graph_launch_s(sampling),
+        "graph_node_s": max(0.0, graph_node_s),
+    }
 
 
 def _eviction(device: TorchDevice, event_s: float) -> dict[str, Any]:
-    """How long half of the cache takes to read after clean flushes of several sizes, as shares of the cache."""
+    """How long a quarter of the cache takes to read after clean flushes of several sizes, as shares of the cache."""
     torch = cuda_device.torch
     numbers = device.flush_bytes // FLUSH_FACTOR // 4
-    array, out = torch.zeros(numbers // 2, device="cuda"), torch.zeros((), device="cuda")
-    buffer = torch.zeros(2 * numbers, device="cuda")
+    array, out = torch.zeros(int(_READ * numbers), device="cuda"), torch.zeros((), device="cuda")
+    buffer = torch.zeros(int(max(_FLUSHES) * numbers), device="cuda")
     seconds = {}
     for share in _FLUSHES:
         found = []
-        for _ in range(_REPEATS):
+        for _ in range(_READINGS):
             device.flush_l2(clean=True)  # of the buffer, which has to be read from memory
             torch.sum(array, dim=0, out=out)
             device.hold(1e-3)
@@ -165,7 +176,7 @@ def _eviction(device: TorchDevice, event_s: float) -> dict[str, Any]:
             end = device.mark()
             device.sync()
             found.append(start.elapsed_time(end) / 1e3)
-        seconds[share] = median(found)
+        seconds[share] = _trimmed_mean(found)
     warm_s, cold_s = seconds[0.0], seconds[max(_FLUSHES)]
     evicted = {share: (one - warm_s) / max(cold_s - warm_s, 1e-12) for share, one in seconds.items()}
     small = [share for share in _FLUSHES[1:] if evicted[share] < 0.9] or [_FLUSHES[1]]
@@ -173,12 +184,18 @@ def _eviction(device: TorchDevice, event_s: float) -> dict[str, Any]:
         "eviction": {str(share): [seconds[share], evicted[share]] for share in _FLUSHES},
         # Not a mean of ratios: a small flush evicts what takes about one tick to read.
         "evicted": sum(evicted[share] for share in small) / sum(small),
-        "bytes_per_s": 2 * numbers / max(cold_s - warm_s, 1e-12),
+        "bytes_per_s": 4 * _READ * numbers / max(cold_s - warm_s, 1e-12),
     }
 
 
+def _trimmed_mean(values: Sequence[float]) -> float:
+    """The mean without the lowest and the highest tenth. A median would be a multiple of the tick."""
+    tenth = len(values) // 10
+    return fmean(sorted(values)[tenth : len(values) - tenth])
+
+
 def _clock_curve(device: TorchDevice, sampling: Sampling, clock: Clock) -> dict[str, Any]:
-    """The clock rate at rest, and while products follow each other."""
+    """The clock rate after a rest, and while products follow each other."""
     torch = cuda_device.torch
     factor = torch.ones(2048, 2048, dtype=torch.bfloat16, device="cuda")
     product = torch.empty_like(factor)
@@ -190,22 +207,27 @@ def _clock_curve(device: TorchDevice, sampling: Sampling, clock: Clock) -> dict[
 
     load(2)
     once_s = max(_chain_s(device, lambda: load(1), 0.5e-3), 1e-6)
-    boost_hz = max(sampling.clock_hz() for _ in range(_REPEATS))
+    rested_hz = max(sampling.clock_hz() for _ in range(_REPEATS))
     calls, curve, began = max(1, int(_LOAD_PART_S / once_s)), [], clock()
     while (now := clock() - began) < _LOAD_S:
         load(calls)
         curve.append((now, sampling.clock_hz()))
-    return {"clock_curve": curve, **_fitted(curve, boost_hz)}
+    return {"clock_curve": curve, **_fitted([(0.0, rested_hz), *curve])}
 
 
-def _fitted(curve: Sequence[tuple[float, float]], boost_hz: float) -> dict[str, float]:
-    """An exponential fall: the area above its end is the fall times the time constant."""
-    end_hz = median(hz for _, hz in curve[-max(1, len(curve) // 4) :])
+def _fitted(curve: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """The highest rate, and an exponential fall from it: the area above its end is the fall times the time constant.
+
+    A GPU at rest may have a lowered rate, and needs some tens of milliseconds of work to reach its highest one.
+    """
+    top = max(range(len(curve)), key=lambda place: curve[place][1])
+    boost_hz, end_hz = curve[top][1], median(hz for _, hz in curve[-max(1, len(curve) // 4) :])
     noise = quantiles([hz for _, hz in curve[len(curve) // 2 :]], n=20)
-    fall = max(boost_hz, curve[0][1]) - end_hz
+    fall = boost_hz - end_hz
     if fall <= max(noise[-1] - noise[0], 0.003 * boost_hz):
         return {"boost_hz": boost_hz, "sustained_hz": end_hz, "tau_s": 0.0}
-    area = sum((after - before) * ((hz + next_hz) / 2 - end_hz) for (before, hz), (after, next_hz) in pairwise(curve))
+    pairs = pairwise(curve[top:])
+    area = sum((after - before) * ((hz + next_hz) / 2 - end_hz) for (before, hz), (after, next_hz) in pairs)
     return {"boost_hz": boost_hz, "sustained_hz": end_hz, "tau_s": max(0.0, area / fall)}
 
 
@@ -217,13 +239,24 @@ def _held_s(device: TorchDevice, asked_s: float) -> float:
     return start.elapsed_time(end) / 1e3
 
 
+def write(found: dict[str, Any], path: Path) -> None:
+    """Write a record to a file, which `read` reads."""
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The record in a file."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
 def main() -> None:
     """Write the record of torch's present device."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, required=True)
-    found = {"gpu": cuda_device.torch.cuda.get_device_name(), **record()}
     out = parser.parse_args().out
-    out.write_text(json.dumps(found, indent=1) + "\n")
+    found = {"gpu": cuda_device.torch.cuda.get_device_name(), **record()}
+    write(found, out)
     print("\n".join(f"{name}: {value}" for name, value in found.items() if not isinstance(value, list)))
 
 

@@ -1,17 +1,19 @@
-"""What the sampler relies on, of the simulated GPU and, marked `cuda`, of the real one.
+"""What the sampler relies on, of simulated GPUs and, marked `cuda`, of the real one.
 
-If a real GPU breaks one of these statements, the simulation is wrong, and so is what was found with it.
+If a real GPU breaks one of these statements, the simulation is wrong, and so is what was found with it. A tolerance
+allows for what a real GPU does and the sampler can bear, and the test says what that is.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median, pstdev
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
-from trial.timing.cuda.recorder import record
+from trial.timing.cuda.recorder import gpu_of, read, record, write
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 from trial.timing.cuda.test_sample import USUAL
 
@@ -19,14 +21,15 @@ from harness.trial.timing import cuda_device
 from harness.trial.timing.cuda_device import TorchDevice
 from harness.trial.timing.cuda_sampling import Sampling
 
+RECORDED = Path(__file__).parent / "recorded"
+
 
 @dataclass
 class Bench:
-    """A device, the clock of its host, a way to let both rest, and its record."""
+    """A device, the clock of its host, and its record."""
 
     device: TorchDevice
     clock: Callable[[], float]
-    rest: Callable[[float], None]
     record: dict[str, Any]
 
     @property
@@ -46,41 +49,70 @@ class Bench:
         return [before.elapsed_time(after) / 1e3 for before, after in pairwise(marks)]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "simulation",
-        pytest.param(
-            "gpu",
-            marks=[
-                pytest.mark.cuda,
-                pytest.mark.skipif(not cuda_device.torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-            ],
-        ),
-    ],
-)
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+def _usual(**changed: Any) -> SimGpu:
+    values = {**USUAL, "event_make_s": 0.0, "l2_bytes": 50 * 2**20, "clock": SimClock(1.98e9, 1.6e9, 50e-3)}
+    return SimGpu(**{**values, **changed})
+
+
+def _older() -> SimGpu:
+    """Its clock of events is coarse, and at rest its own clock is slow."""
+    clock = SimClock(1.41e9, 1.38e9, 30e-3, rest_hz=1.0e9)
+    return _usual(tick_s=1.024e-6, event_s=4e-6, launch_s=6e-6, l2_bytes=40 * 2**20, bytes_per_s=1.5e12, clock=clock)
+
+
+def _of_its_record(directory: Path) -> SimGpu:
+    """A simulated GPU made of the file that the recorder writes of another one."""
+    gpu = _usual()
+    with pytest.MonkeyPatch.context() as patch:
+        write(record(gpu.device(patch), gpu.time, _rest_of(gpu)), directory / "record.json")
+    return gpu_of(read(directory / "record.json"))
+
+
+def _rest_of(gpu: SimGpu) -> Callable[[float], None]:
+    return lambda seconds: setattr(gpu, "now", gpu.now + seconds)
+
+
+SIMULATED: dict[str, Callable[[Path], SimGpu]] = {
+    "simulation": lambda directory: _usual(),
+    "simulation of an older GPU": lambda directory: _older(),
+    "simulation of a record": _of_its_record,
+    # Of real GPUs, as `.ci/cuda record` writes them.
+    **{path.stem: lambda directory, path=path: gpu_of(read(path)) for path in sorted(RECORDED.glob("*.json"))},
+}
+ON_GPU = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not cuda_device.torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+
+@pytest.fixture(scope="module", params=[*SIMULATED, pytest.param("gpu", marks=ON_GPU)])
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "gpu":
             device, clock, rest = TorchDevice(), time.perf_counter, time.sleep
         else:
-            gpu = SimGpu(**{**USUAL, "event_make_s": 0.0}, clock=SimClock(1.98e9, 1.6e9, 50e-3), l2_bytes=50 * 2**20)
-            device, clock = gpu.device(patch), gpu.time
-            rest = lambda seconds: setattr(gpu, "now", gpu.now + seconds)  # noqa: E731
-        yield Bench(device, clock, rest, record(device, clock, rest))
+            gpu = SIMULATED[request.param](tmp_path_factory.mktemp("record"))
+            device, clock, rest = gpu.device(patch), gpu.time, _rest_of(gpu)
+        yield Bench(device, clock, record(device, clock, rest))
 
 
 @pytest.mark.parametrize("asked_s", [0.2e-3, 1e-3, 5e-3])
-def test_a_hold_lasts_at_least_as_long_as_asked_and_not_twice_as_long(bench: Bench, asked_s: float) -> None:
+def test_a_hold_lasts_as_long_as_asked_or_longer_where_the_clock_rate_is_lowered(bench: Bench, asked_s: float) -> None:
+    lowest_hz = bench.sampling.clock_hz()
     start = bench.device.mark()
     bench.device.hold(asked_s)
     end = bench.device.mark()
     bench.device.sync()
-    assert 0.98 * asked_s <= start.elapsed_time(end) / 1e3 < 2 * asked_s
+    held_s = start.elapsed_time(end) / 1e3
+    lowest_hz = min(lowest_hz, bench.sampling.clock_hz())
+    # NVML rounds the highest clock rate, by which a hold is computed. It may be far from the present one: at rest, or
+    # locked, or with a limit of power.
+    assert 0.98 * asked_s <= held_s
+    assert held_s <= 1.05 * asked_s * bench.device._cycles_per_s / lowest_hz + 20e-6
 
 
 def test_an_event_behind_a_hold_is_not_reached_before_its_end_and_then_it_is(bench: Bench) -> None:
-    bench.device.hold(5e-3)
+    bench.device.hold(20e-3)
     event = bench.device.mark()
     assert not event.query()
     bench.device.sync()
@@ -118,23 +150,30 @@ def test_times_between_events_add_up(bench: Bench) -> None:
         marks.append(bench.device.mark())
     bench.device.sync()
     parts = sum(before.elapsed_time(after) for before, after in pairwise(marks))
-    assert parts == pytest.approx(marks[0].elapsed_time(marks[-1]), abs=4e-3)
+    assert parts == pytest.approx(marks[0].elapsed_time(marks[-1]), abs=4e-3)  # each is rounded to a tick
 
 
-def test_an_empty_pair_of_events_takes_less_than_five_microseconds(bench: Bench) -> None:
-    assert 0 < bench.record["event_s"] < 5e-6
+def test_an_empty_pair_of_events_takes_some_microseconds(bench: Bench) -> None:
+    # It is subtracted. A coarse clock may read 0, and a queue that is not held would read what launches take.
+    assert 0 <= bench.record["event_s"] < 10e-6
 
 
 def test_events_resolve_two_microseconds(bench: Bench) -> None:
     assert 0 <= bench.record["tick_s"] < 2e-6
 
 
-def test_the_queue_has_room_for_some_hundred_to_some_thousand_launches(bench: Bench) -> None:
-    assert 500 <= bench.record["depth"] <= 5000
+def test_the_queue_has_room_for_hundreds_of_launches_and_an_end(bench: Bench) -> None:
+    # About a thousand on the GPUs of today, but no document says so. Batches shrink to what there is room for.
+    assert 100 <= bench.record["depth"] < 20_000
 
 
-def test_a_launch_takes_the_host_one_to_thirty_microseconds(bench: Bench) -> None:
-    assert 0.5e-6 < bench.record["launch_s"] < 30e-6
+def test_a_launch_takes_the_host_microseconds(bench: Bench) -> None:
+    # Python's part of it depends on the host. A hold is sized by what was measured.
+    assert 0.2e-6 < bench.record["launch_s"] < 100e-6
+
+
+def test_a_kernel_of_a_graph_takes_the_host_less_than_a_launch(bench: Bench) -> None:
+    assert 0 <= bench.record["graph_node_s"] < bench.record["launch_s"]
 
 
 def test_asking_whether_an_event_was_reached_is_cheaper_than_a_wait(bench: Bench) -> None:
@@ -147,21 +186,25 @@ def test_work_of_twice_the_cycles_takes_twice_as_long(bench: Bench) -> None:
 
 
 def test_the_same_work_takes_the_same_time_again(bench: Bench) -> None:
-    times = [bench.elapsed_s(lambda: bench.device.spin(400_000))[0] for _ in range(20)]
-    assert pstdev(times) / median(times) < 0.02
+    # Side by side, as the clock rate of a real GPU changes within milliseconds. Now and then another process has it.
+    pairs = [bench.elapsed_s(*[lambda: bench.device.spin(400_000)] * 2) for _ in range(20)]
+    assert sum(abs(second / first - 1) < 0.02 for first, second in pairs) >= 16
 
 
 def test_a_flush_evicts_what_was_in_the_cache_and_a_part_of_it_does_not(bench: Bench) -> None:
-    evicted = {float(share): of[1] for share, of in bench.record["eviction"].items()}
-    assert evicted[2.0] == pytest.approx(1.0)
-    assert evicted[0.125] < 0.5
-    warm_s, cold_s = bench.record["eviction"]["0.0"][0], bench.record["eviction"]["2.0"][0]
-    assert cold_s > 1.2 * warm_s
+    seconds, evicted = ({float(share): of[i] for share, of in bench.record["eviction"].items()} for i in (0, 1))
+    warm_s, cold_s, tick_s = seconds[0.0], seconds[4.0], bench.record["tick_s"]
+    # Little is left where the memory is nearly as fast as the cache, and the kernel takes long to start.
+    assert cold_s - warm_s > max(tick_s, 0.02 * warm_s)
+    a_tick = tick_s / (cold_s - warm_s)
+    assert evicted[2.0] > 0.9 - a_tick  # of what twice as large a flush evicts
+    # Lines that were not used for longer go first, or lines at random. Either way, an eighth does not evict half.
+    assert evicted[0.125] < 0.5 + a_tick
 
 
 def test_the_flush_of_the_device_is_as_good_as_a_larger_one(bench: Bench) -> None:
     torch = cuda_device.torch
-    array = torch.zeros(bench.record["l2_bytes"] // 2 // 4, device="cuda")
+    array = torch.zeros(bench.record["l2_bytes"] // 4 // 4, device="cuda")
     out = torch.zeros((), device="cuda")
 
     def read() -> None:
@@ -172,14 +215,20 @@ def test_the_flush_of_the_device_is_as_good_as_a_larger_one(bench: Bench) -> Non
         return median(bench.elapsed_s(read, *flush, read)[-1] for _ in range(9))
 
     read()
-    assert cold_s(1) == pytest.approx(cold_s(2), rel=0.05)
+    once_s = cold_s(1)
+    assert once_s == pytest.approx(cold_s(2), abs=max(0.05 * once_s, 2 * bench.record["tick_s"]))
 
 
-def test_the_clock_rate_is_no_higher_under_load_than_at_rest(bench: Bench) -> None:
-    assert bench.record["sustained_hz"] <= 1.02 * bench.record["boost_hz"]
-    assert 0.5e9 < bench.record["sustained_hz"] < 3.2e9
+def test_no_clock_rate_is_above_what_nvml_calls_the_highest(bench: Bench) -> None:
+    # A hold would be too short otherwise. Ticks of 1 µs are 0.4 % of what the rate is measured by.
+    highest_hz = 1e6 * (bench.device.gauge.sm_clock_max_mhz or 3200.0)
+    assert bench.record["sustained_hz"] <= bench.record["boost_hz"] <= 1.01 * highest_hz
+
+
+def test_the_clock_rate_under_load_becomes_steady(bench: Bench) -> None:
     curve = [hz for _, hz in bench.record["clock_curve"]]
     assert median(curve[-20:]) == pytest.approx(bench.record["sustained_hz"], rel=0.05)
+    assert 0.1e9 < bench.record["sustained_hz"] < 3.2e9
 
 
 def test_a_graph_is_one_launch_and_its_kernels_follow_each_other_no_later_than_launched_ones(bench: Bench) -> None:

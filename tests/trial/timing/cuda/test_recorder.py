@@ -18,6 +18,7 @@ PARAMETERS: dict[str, Any] = {
     "gap_s": 1.2e-6,
     "graph_gap_s": 0.8e-6,
     "graph_launch_s": 5e-6,
+    "graph_node_s": 0.3e-6,
     "jitter": 0.2,
     "l2_bytes": 50 * 2**20,
     "bytes_per_s": 3.3e12,
@@ -27,6 +28,7 @@ PARAMETERS: dict[str, Any] = {
 TOLERANCE = {
     "event_s": 0.3,
     "graph_launch_s": 0.25,
+    "graph_node_s": 0.1,
     "jitter": 0.15,
     "evicted": 0.15,
     "depth": 0.005,
@@ -53,6 +55,13 @@ def test_a_record_has_the_parameters_of_its_gpu(first: dict[str, Any]) -> None:
     assert first["boost_hz"] == pytest.approx(1.98e9, rel=0.01)
     assert first["sustained_hz"] == pytest.approx(1.55e9, rel=0.03)
     assert first["tau_s"] == pytest.approx(60e-3, rel=0.35)
+
+
+def test_a_gpu_that_is_slow_at_rest_is_recorded_with_its_highest_rate() -> None:
+    clock = SimClock(boost_hz=1.98e9, sustained_hz=1.9e9, tau_s=30e-3, rest_hz=0.6e9)
+    found = recorded(SimGpu(**PARAMETERS, clock=clock))
+    assert found["boost_hz"] == pytest.approx(1.9e9, rel=0.02)
+    assert found["sustained_hz"] == pytest.approx(1.9e9, rel=0.02)
 
 
 def test_it_takes_less_than_a_minute(first: dict[str, Any]) -> None:
