@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.analysis.crossovers import layers_without_heads, ratio_at
 from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.roofline import roof_of, roofs, with_possible_times, with_suspects
+from harness.analysis.roofline import Roof, roof_of, roofs, with_possible_times, with_suspects
 from harness.analysis.smoothing import with_times_in_law
 from harness.errors import UsageError, did_you_mean
 from harness.results.columns import CaseResult
@@ -30,12 +30,12 @@ def complete_lines(
 
 
 def with_speeds(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[CaseResult]:
-    """The lines with `head_dim`, `tflops_per_s`, `gb_per_s`, and `of_peak` where the machine's peak is known."""
+    """The lines with `head_dim`, `tflops_per_s`, `gb_per_s`, and shares of the peak where that is known."""
     known, headless = roofs(machine), layers_without_heads(lines)
     return [_with_speed(line, known, line.impl in headless) for line in lines]
 
 
-def _with_speed(line: CaseResult, known: Sequence[Any], is_headless: bool) -> CaseResult:
+def _with_speed(line: CaseResult, known: Sequence[Roof], is_headless: bool) -> CaseResult:
     head_dim = None if is_headless or line.d_model % line.num_heads else line.d_model // line.num_heads
     if not line.time_s:
         return replace(line, head_dim=head_dim)
@@ -47,7 +47,15 @@ def _with_speed(line: CaseResult, known: Sequence[Any], is_headless: bool) -> Ca
         tflops_per_s=flops_per_s / 1e12 if flops_per_s else None,
         gb_per_s=line.min_bytes / line.time_s / 1e9 if line.min_bytes else None,
         of_peak=flops_per_s / roof.peak_flops_per_s if flops_per_s and roof else None,
+        sustained_of_peak=_sustained_share(line, roof),
     )
+
+
+def _sustained_share(line: CaseResult, roof: Roof | None) -> float | None:
+    """The speed under load as a share of the peak under load. The peak of a burst would make every layer look slow."""
+    if roof is None or not (line.flops and line.sustained_s and roof.sustained_flops_per_s):
+        return None
+    return line.flops / line.sustained_s / roof.sustained_flops_per_s
 
 
 def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:

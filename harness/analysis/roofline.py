@@ -24,7 +24,7 @@ class Roof:
     """The FLOP/s and bytes per second that calibration measured for one dtype, device and number of threads.
 
     Both may be up to `noise` times as high. `cache_bytes` is the size of the last-level cache. With 0, nothing is
-    assumed to stay in it.
+    assumed to stay in it. On a GPU, `sustained_flops_per_s` is the peak under load.
     """
 
     dtype: str
@@ -34,6 +34,7 @@ class Roof:
     bandwidth_bytes_per_s: float
     noise: float
     cache_bytes: int = 0
+    sustained_flops_per_s: float | None = None
 
     def at(self, flops_per_byte: float) -> float:
         """Return the highest possible FLOP/s at this intensity if all bytes come from memory."""
@@ -66,10 +67,10 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
     bandwidth = made and made["bandwidth"].get("bandwidth_bytes_per_s")
     if not made or not bandwidth:
         return []
-    noise = 1 + made["noise_floor"]
+    noise, sustained = 1 + made["noise_floor"], made.get("sustained_flops_per_s") or {}
     cache = made["bandwidth"].get("cache_bytes") or made["bandwidth"].get("buffer_bytes", 0) // _BUFFER_TO_CACHE
     return [
-        Roof(dtype, made["device"], made["threads"], peak, bandwidth, noise, cache)
+        Roof(dtype, made["device"], made["threads"], peak, bandwidth, noise, cache, sustained.get(dtype))
         for dtype, peak in made["peak_flops_per_s"].items()
     ]
 

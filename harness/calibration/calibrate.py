@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -27,7 +27,7 @@ from harness.layer_lookup import Traits
 from harness.machine import cpu_model, gpu_state_of
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
-from harness.measure.scheduler import TrialExecutor, Watcher
+from harness.measure.scheduler import Watcher
 from harness.measure.session import Session
 from harness.results.row import trial_of_row
 from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
@@ -51,14 +51,15 @@ class Replicates:
     """The result of the A/A run. `times_s` holds one time per copy, in seconds, for each case and repeat.
 
     One reading of the clock takes `clock_s`. The share of trials during which the probe was slow is `disturbed_share`,
-    and its shortest time `best_probe_s`; both are None without a probe. The list `failures` says why trials gave no
-    time.
+    and its shortest time `best_probe_s`; both are None without a probe. `sm_clock_mhz` is the lowest and highest clock
+    rate of a GPU in any trial. The list `failures` says why trials gave no time.
     """
 
     times_s: dict[Case, list[list[float]]] = field(default_factory=dict)
     clock_s: float | None = None
     disturbed_share: float | None = None
     best_probe_s: float | None = None
+    sm_clock_mhz: tuple[float, float] | None = None
     failures: list[str] = field(default_factory=list)
 
 
@@ -68,6 +69,7 @@ class _Log:
     def __init__(self) -> None:
         self.trials: dict[Replicate, list[Trial]] = {}
         self.clocks_s: list[float] = []
+        self.sm_clocks_mhz: list[float] = []
         self.failures: dict[Replicate, str] = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -77,6 +79,8 @@ class _Log:
             return
         self.trials.setdefault(twin, []).append(trial_of_row(row))
         self.clocks_s.append(row["clock_s"])
+        if row.get("sm_clock_mhz") is not None:
+            self.sm_clocks_mhz.append(row["sm_clock_mhz"])
 
     def all_trials(self) -> list[Trial]:
         return [trial for trials in self.trials.values() for trial in trials]
@@ -131,6 +135,8 @@ def _gathered(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
         result.disturbed_share = 1 - float(are_quiet(everything, best).mean())
     clocks_s = [clock_s for log in logs for clock_s in log.clocks_s]
     result.clock_s = median(clocks_s) if clocks_s else None
+    rates_mhz = [rate for log in logs for rate in log.sm_clocks_mhz]
+    result.sm_clock_mhz = (min(rates_mhz), max(rates_mhz)) if rates_mhz else None
     for log in logs:
         best_of_repeat = best_probe(log.all_trials())
         for case in cases:
@@ -229,8 +235,10 @@ class Calibration:
     two copies of each case is in `noise_by_case`. One reading of the clock takes `clock_s`.
 
     Both `peak_flops_per_s` and `peak_sizes` are by dtype. A dtype that cannot be multiplied here is missing, and
-    `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`, and on a GPU that of
-    `harness.trial.environment.gpu_state` in `gpu_state`.
+    `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`.
+
+    On CUDA, `sustained_flops_per_s` holds the peaks after a quarter of a second under load, by dtype, and `gpu_state`
+    the result of `harness.trial.environment.gpu_state`. `sm_clock_mhz` is the lowest and highest clock rate of a trial.
     """
 
     date: str
@@ -257,6 +265,8 @@ class Calibration:
     state: machine_state.MachineState
     best_probe_s: float | None = None
     gpu_state: dict[str, Any] | None = None
+    sustained_flops_per_s: dict[str, float] = field(default_factory=dict)
+    sm_clock_mhz: tuple[float, float] | None = None
 
 
 # A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, and at least `PEAK_S`.
@@ -285,7 +295,7 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
     say("peaks: matrix products and memory")
     with executor_for(max(PEAK_S, PEAK_TRIALS * plan.precision.trial_s)) as executor:
         torch = executor.run("machine").values
-        flops, bandwidth = _peaks(one, executor)
+        flops, bandwidth, sustained = _peaks(one, executor)
     outcomes = {**{f"peak of {dtype}": outcome for dtype, outcome in flops.items()}, "bandwidth": bandwidth}
     failures = [f"{what}: {o.status}: {o.reason}" for what, o in outcomes.items() if not o.ok]
     gpu_state = gpu_state_of({"torch": torch}, one.device)
@@ -315,20 +325,27 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
         state=state,
         best_probe_s=twins.best_probe_s,
         gpu_state=gpu_state,
+        sustained_flops_per_s=sustained,
+        sm_clock_mhz=twins.sm_clock_mhz,
     )
 
 
-def _peaks(like: Case, executor: TrialExecutor) -> tuple[dict[str, TrialOutcome], TrialOutcome]:
-    """The outcomes of the best rounds: FLOP/s by dtype, and the bandwidth.
+def _peaks(like: Case, executor: Executor) -> tuple[dict[str, TrialOutcome], TrialOutcome, dict[str, float]]:
+    """The outcomes of the best rounds: FLOP/s by dtype, and the bandwidth. The third result is sustained FLOP/s.
 
-    A measurement that failed in any round counts as failed.
+    A measurement that failed in any round counts as failed. Only the last round measures sustained rates.
     """
     rounds = []
-    for _ in range(PEAK_ROUNDS):
-        flops = {dtype: executor.run("flops", _carrier(like, dtype)) for dtype in DTYPES}
-        rounds.append((flops, executor.run("bandwidth", _carrier(like, "float32"))))
+    for number in range(PEAK_ROUNDS):
+        more = {"with_sustained": number == PEAK_ROUNDS - 1}
+        flops = {dtype: executor.run("flops", _carrier(like, dtype), more) for dtype in DTYPES}
+        rounds.append((flops, executor.run("bandwidth", _carrier(like, "float32"), more)))
     best = {dtype: _best([flops[dtype] for flops, _ in rounds], "flops_per_s") for dtype in DTYPES}
-    return best, _best([bandwidth for _, bandwidth in rounds], "bandwidth_bytes_per_s")
+    bandwidth, name = _best([one for _, one in rounds], "bandwidth_bytes_per_s"), "sustained_bytes_per_s"
+    if name in rounds[-1][1].values:
+        bandwidth = replace(bandwidth, values={**bandwidth.values, name: rounds[-1][1].values[name]})
+    sustained = {dtype: one.values.get("sustained_flops_per_s") for dtype, one in rounds[-1][0].items()}
+    return best, bandwidth, {dtype: rate for dtype, rate in sustained.items() if rate is not None}
 
 
 def _best(outcomes: Sequence[TrialOutcome], rate: str) -> TrialOutcome:

@@ -13,6 +13,7 @@ from rich.text import Text
 from harness import file_io, formatting
 from harness.calibration.calibrate import Calibration
 from harness.errors import UsageError
+from harness.gpu_clock import lock_advice
 from harness.machine import gpu_state_of, unlike_gpus, with_gpus
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
@@ -180,27 +181,23 @@ def _of_settings(c: Calibration) -> list[Rule]:
             "Transparent huge pages are set to always: whether large blocks get them depends on what ran before. For "
             "steadier page faults: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled.",
         ),
-        *gpu_rules(c.gpu_state or {}),
+        *gpu_rules(c.gpu_state or {}, c.sm_clock_mhz or ()),
     ]
 
 
-def gpu_rules(state: Mapping[str, Any]) -> list[Rule]:
-    """Advice about a GPU in this state, as `harness.trial.environment.gpu_state` describes it."""
-    highest, application = state.get("sm_clock_max_mhz"), state.get("application_sm_clock_mhz")
-    lock = f"sudo nvidia-smi -lgc {application}, and sudo nvidia-smi -rgc to undo it"
-    if application is None:  # newer drivers do not tell it
-        lock = "sudo nvidia-smi -lgc MHZ, with a rate that nvidia-smi -q -d SUPPORTED_CLOCKS lists"
+def gpu_rules(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> list[Rule]:
+    """Advice about a GPU in this state, as `harness.trial.environment.gpu_state` describes it.
+
+    `rates_mhz` are clock rates that trials have seen.
+    """
+    lock = lock_advice(state, rates_mhz)
     return [
         (
             "care" if state.get("persistence_mode") == 0 else None,
             "The GPU's persistence mode is off: its driver starts anew for each trial, which takes seconds and loses "
             "its clock rates. Turn it on: sudo nvidia-smi -pm 1.",
         ),
-        (
-            "note" if highest and (application is None or application < highest) else None,
-            f"The GPU's clock rate changes up to {highest} MHz with its power and temperature. To compare runs within "
-            f"a few per cent, lock it, which makes layers slower: {lock}.",
-        ),
+        ("note" if lock else None, lock or ""),
     ]
 
 
@@ -254,9 +251,12 @@ def _short(key: str) -> str:
 
 def _peak_rows(c: Calibration) -> Iterator[tuple[str, str]]:
     for dtype, flops in c.peak_flops_per_s.items():
-        yield f"peak, {dtype}", f"{formatting.flops_rate(flops)} (product of {c.peak_sizes[dtype]}²)"
+        sustained = c.sustained_flops_per_s.get(dtype)
+        more = f", {formatting.flops_rate(sustained)} sustained" if sustained else ""
+        yield f"peak, {dtype}", f"{formatting.flops_rate(flops)}{more} (product of {c.peak_sizes[dtype]}²)"
     if b := c.bandwidth:
         known = [name for name in ("copy", "triad", "sum") if f"{name}_bytes_per_s" in b]  # a sum is of GPUs only
+        known += [name for name in ("sustained",) if f"{name}_bytes_per_s" in b]
         rates = ", ".join(f"{name} {formatting.three(b[f'{name}_bytes_per_s'] / 1e9)} GB/s" for name in known)
         yield "memory bandwidth, read + write", f"{rates} (arrays of {formatting.size(b['buffer_bytes'])})"
 

@@ -78,7 +78,7 @@ class Contents:
         self.failures = cautions.failures_table(lines)
         self.failed = cautions.failure_remarks(lines)
         self.quality = cautions.quality_sentences(lines, provenance.machine, provenance.precision)
-        self.cautions = cautions.report_cautions(lines)
+        self.cautions = cautions.report_cautions(lines, provenance.machine)
         self.above_roof = points_above_roof(findings.roof_points)
 
 

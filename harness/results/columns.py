@@ -189,6 +189,9 @@ class CaseResult(Case):
         ("sustained_s",),
         "median",
     )
+    sustained_of_peak: float | None = _column(
+        "on a GPU: the speed at `sustained_s` as a share of the calibrated sustained peak in this dtype", "1"
+    )
     gpu_disturbed_share: float | None = _column(
         "on a GPU: the share of trials beside other processes that compute, or with a clock rate lowered by heat or a "
         "fault; they count as disturbed",

@@ -336,10 +336,8 @@ class NvmlGauge:
 
     def driver(self) -> str | None:
         """The version of NVIDIA's driver."""
-        if not self.is_open:
-            return None
-        version = self._nvml.nvmlSystemGetDriverVersion()
-        return version.decode() if isinstance(version, bytes) else str(version)
+        version = self._nvml.nvmlSystemGetDriverVersion() if self.is_open else None
+        return version.decode() if isinstance(version, bytes) else version
 
     @property
     def is_open(self) -> bool:
@@ -433,6 +431,7 @@ _GPU_STATE = {
     "sm_clock_max_mhz": ("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
     "memory_clock_max_mhz": ("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_MEM"),
     "application_sm_clock_mhz": ("nvmlDeviceGetApplicationsClock", "NVML_CLOCK_SM"),
+    "default_sm_clock_mhz": ("nvmlDeviceGetDefaultApplicationsClock", "NVML_CLOCK_SM"),
     "application_memory_clock_mhz": ("nvmlDeviceGetApplicationsClock", "NVML_CLOCK_MEM"),
     "persistence_mode": ("nvmlDeviceGetPersistenceMode",),
     "ecc_mode": ("nvmlDeviceGetEccMode",),

@@ -1,6 +1,7 @@
 """The machine's peak rates for the roofline: FLOP/s of a large matrix product, and bytes per second to and from memory.
 
-They are what torch's own kernels reach on this machine now, not what the data sheet says. The fastest sample counts.
+They are what torch's own kernels reach on this machine now, not what the data sheet says. The fastest sample counts. On
+a GPU that is a burst: under load, power and heat lower its clock rate. So its sustained rates are measured besides.
 """
 
 import sys
@@ -37,6 +38,10 @@ _UNKNOWN_CACHE = 64 * 2**20
 _OPERAND_SHARE = 8
 # About 0.1 ms on any GPU, several times the duration of a launch.
 _SPIN_CYCLES = 200_000
+# A sustained rate is that of calls back to back for this many seconds, after others in which the clock rate falls.
+SUSTAINED_S, _FALLING_S = 0.5, 0.25
+# As many calls are timed at once as take this long. The host is one such part ahead.
+_PART_S = 5e-3
 
 
 class Rate(NamedTuple):
@@ -123,11 +128,42 @@ def peak_on_gpu(prepare: Callable[[int], Callable[[], float]], sizes: Iterable[i
     return best_rate(lambda n: spent.counting(prepare(n)), products, sizes, budget_s, spent, _STILL_RISING)
 
 
-def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[str, Any]:
+def sustained_call_s(call: Callable[[], Any], once_s: float) -> float:
+    """Return the seconds per call of calls back to back on a CUDA device, by its own events, at a steady clock rate.
+
+    `once_s` is about how long a call takes.
+    """
+    calls = max(1, round(_PART_S / once_s))
+    events = [_event()]
+    passed_s, counted_s, counted = 0.0, 0.0, 0
+    while counted_s < SUSTAINED_S:
+        for _ in range(calls):
+            call()
+        events.append(_event())
+        if len(events) < 3:
+            continue
+        begin, end = events.pop(0), events[0]
+        end.synchronize()
+        took_s = float(begin.elapsed_time(end)) / 1000
+        if passed_s >= _FALLING_S:
+            counted_s, counted = counted_s + took_s, counted + calls
+        passed_s += took_s
+    torch.cuda.synchronize()
+    return counted_s / counted
+
+
+def _event() -> Any:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_sustained: bool = False) -> dict[str, Any]:
     """Return `flops_per_s` of square matrix products in the case's dtype: 2n³ FLOPs per product, at the fastest n.
 
-    float32 is used as for layers: on a GPU, without TF32. Raises Unsupported if the largest product that fits into a
-    GPU's memory is still much faster than the smaller ones: the peak is then unknown.
+    float32 is used as for layers: on a GPU, without TF32. `with_sustained` adds `sustained_flops_per_s` on a CUDA
+    device, at the same n. Raises Unsupported if the largest product that fits into a GPU's memory is still much faster
+    than the smaller ones: the peak is then unknown.
     """
     exact_float32()
     dtype = getattr(torch, case.dtype)
@@ -136,11 +172,14 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
     known = GPU_SIZES if on_gpu else SIZES
     sizes = [n for n in known if n == known[0] or n * n * dtype.itemsize <= most]
 
-    def prepare(n: int) -> Callable[[], float]:
+    def product(n: int) -> Callable[[], Any]:
         # Outer products are random enough; drawing n² random numbers would take longer than the product.
         a, b = (torch.outer(*torch.randn(2, n, device=case.device)).to(dtype) for _ in range(2))
         out = torch.empty_like(a)
-        return _timer(lambda: torch.matmul(a, b, out=out), case.device)
+        return lambda: torch.matmul(a, b, out=out)
+
+    def prepare(n: int) -> Callable[[], float]:
+        return _timer(product(n), case.device)
 
     with torch.no_grad():
         rate = peak_on_gpu(prepare, sizes, budget_s) if on_gpu else best_rate(prepare, products, sizes, budget_s)
@@ -149,11 +188,20 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None) -> dict[st
             f"the peak is not reached: products of n={rate.size} are {100 * rate.rises:.0f} % faster than smaller "
             f"ones, and n={2 * rate.size} is not measured: free the GPU's memory, and calibrate again"
         )
-    return {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
+    found = {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
+    if with_sustained and device_kind(case.device) == "cuda":
+        work = products(rate.size)
+        with torch.no_grad():
+            found["sustained_flops_per_s"] = work / sustained_call_s(product(rate.size), work / rate.per_s)
+    return found
 
 
 def take_bandwidth(
-    case: Case, budget_s: float, memory_limit: int | None, most_bytes: int | None = None
+    case: Case,
+    budget_s: float,
+    memory_limit: int | None,
+    most_bytes: int | None = None,
+    with_sustained: bool = False,
 ) -> dict[str, Any]:
     """Return the bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
 
@@ -162,6 +210,7 @@ def take_bandwidth(
     `cache_bytes` and at least 64 MiB, or smaller if memory is short. On a GPU they are 16 times `cache_bytes` and at
     least 1 GiB, and `sum_bytes_per_s` is added, which only reads. It counts for the best, too. `most_bytes` limits each
     array, for an estimate in a fraction of the time: a virtual machine names the cache of its whole host.
+    `with_sustained` adds `sustained_bytes_per_s` of the fastest operation on a CUDA device.
     """
     on_gpu = case.device != "cpu"
     cache = _cache_bytes(device_kind(case.device))
@@ -176,13 +225,23 @@ def take_bandwidth(
     if on_gpu:
         total = torch.empty((), device=case.device)
         kernels["sum"] = (1, lambda: torch.sum(b, dim=0, out=total))
-    rates = {}
+    works = {name: float(arrays * 4 * length) for name, (arrays, _) in kernels.items()}
     with torch.no_grad():
-        for name, (arrays, call) in kernels.items():
-            timer = _timer(call, case.device)
-            work = float(arrays * 4 * length)
-            rates[f"{name}_bytes_per_s"] = _best_rate(timer, work, budget_s / len(kernels))
-    return {"bandwidth_bytes_per_s": max(rates.values()), **rates, "buffer_bytes": 4 * length, "cache_bytes": cache}
+        rates = {
+            name: _best_rate(_timer(call, case.device), works[name], budget_s / len(kernels))
+            for name, (_, call) in kernels.items()
+        }
+        best, sustained = max(rates, key=lambda name: rates[name]), {}
+        if with_sustained and device_kind(case.device) == "cuda":
+            call_s = sustained_call_s(kernels[best][1], works[best] / rates[best])
+            sustained = {"sustained_bytes_per_s": works[best] / call_s}
+    return {
+        "bandwidth_bytes_per_s": rates[best],
+        **{f"{name}_bytes_per_s": rate for name, rate in rates.items()},
+        **sustained,
+        "buffer_bytes": 4 * length,
+        "cache_bytes": cache,
+    }
 
 
 def wanted_buffer_bytes(cache: int | None, on_gpu: bool) -> int:

@@ -314,9 +314,12 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     ),
     "turns": _turns,
     "probe": lambda request, case: probe_of(case),
-    "flops": lambda request, case: peak_rates.take_flops(case, request["trial_s"], request["memory_limit"]),
+    "flops": lambda request, case: peak_rates.take_flops(
+        case, request["trial_s"], request["memory_limit"], request.get("with_sustained", False)
+    ),
     "bandwidth": lambda request, case: peak_rates.take_bandwidth(
-        case, request["trial_s"], request["memory_limit"], request.get("most_bytes")
+        *(case, request["trial_s"], request["memory_limit"], request.get("most_bytes")),
+        with_sustained=request.get("with_sustained", False),
     ),
     "attention_map": lambda request, case: attention_and_gradients.attention_map(
         case, request["seed"], request["words"]

@@ -37,6 +37,16 @@ def test_with_a_calibration_a_speed_is_a_share_of_the_peak_of_its_dtype_and_thre
     assert (line.of_peak, other.of_peak) == (pytest.approx(0.5), None)
 
 
+def test_a_speed_under_load_is_a_share_of_the_peak_under_load() -> None:
+    made = {**CALIBRATED["calibration"], "device": "cuda", "sustained_flops_per_s": {"float32": 1.5e11}}
+    under_load = replace(line_of("attention.naive"), device="cuda", sustained_s=0.05)
+    (line,) = with_speeds([under_load], {"calibration": made})
+    assert (line.of_peak, line.sustained_of_peak) == (pytest.approx(0.5), pytest.approx(8e10 / 1.5e11))
+    older = {**made, "sustained_flops_per_s": {}}
+    assert with_speeds([under_load], {"calibration": older})[0].sustained_of_peak is None
+    assert with_speeds([replace(under_load, sustained_s=None)], {"calibration": made})[0].sustained_of_peak is None
+
+
 def test_a_case_without_a_time_has_no_speed() -> None:
     (line,) = with_speeds([replace(line_of("attention.naive"), time_s=None)], CALIBRATED)
     assert (line.tflops_per_s, line.gb_per_s, line.of_peak, line.ratio) == (None, None, None, None)

@@ -13,11 +13,12 @@ def test_a_machine_without_fault_is_fit_and_gets_no_advice(calibration) -> None:
     assert verdict([]) == "fit"
 
 
+LOCKED = {"persistence_mode": 1, "sm_clock_max_mhz": 1980}
 FAULTS = {
     "usable with care": [
         *({"floor": 0.061}, {"disturbed_share": 0.4}, {"steal_share": 0.02}, {"other_share": 0.10}, {"threads": 3}),
         *({"swapped_bytes": 2**24}, {"governors": ("powersave",)}, {"on_battery": True}),
-        {"gpu_state": {"persistence_mode": 0}},
+        {"gpu_state": {**LOCKED, "persistence_mode": 0}, "sm_clock_mhz": (1485, 1485)},
         *({"failures": ("peak of float16: oom: no memory",)}, {"floor": 0.08, "precision": "strict"}),
     ],
     "not fit": [
@@ -26,7 +27,8 @@ FAULTS = {
     ],
     "fit": [
         *({"turbo": True}, {"turbo": True, "scaling_driver": "intel_pstate"}, {"clock_s": 1.2e-6}),
-        {"gpu_state": {"persistence_mode": 1, "sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1755}},
+        {"gpu_state": {"persistence_mode": 1, "sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980}},
+        {"gpu_state": LOCKED, "sm_clock_mhz": (1755.0, 1980.0)},
         *({"huge_pages": "always"}, {"bandwidth": {"cache_bytes": 2**25, "buffer_bytes": 2**25}}),
     ],
 }
@@ -56,6 +58,7 @@ def test_each_fault_is_told_with_what_to_do(spoilt, snapshot: SnapshotAssertion)
         {"disturbed_share": None},
         {"bandwidth": {}},
         {"swapped_bytes": 4096},
+        {"gpu_state": LOCKED, "sm_clock_mhz": (1485.0, 1485.0)},
     ],
 )
 def test_what_is_harmless_or_unknown_is_no_fault(spoilt, harmless: dict) -> None:

@@ -1,5 +1,7 @@
 """What a report says about a GPU that was not at its best, and what the machine's advice says."""
 
+from typing import Any
+
 import pytest
 from rows import PRECISION, row
 
@@ -8,11 +10,13 @@ from harness.report.text.cautions import report_cautions
 from harness.results.summarise import summarise
 from harness.sweep_axes import Case
 
+MACHINE = {"torch": {"gpu_states": {"GPU-1": {"sm_clock_max_mhz": 1980}}}}
 
-def cautions(**values: float) -> str:
+
+def cautions(machine: dict[str, Any] | None = None, **values: float) -> str:
     case = Case("rnn.torch", 512, 1024, 1, device="cuda")
     given = {"samples_s": [1e-3] * 5, "probe_s": 1e-4, "queue_held": 1.0, **values}
-    return " ".join(report_cautions(summarise([row(case, "time", i, **given) for i in (1, 2)], PRECISION)))
+    return " ".join(report_cautions(summarise([row(case, "time", i, **given) for i in (1, 2)], PRECISION), machine))
 
 
 def test_a_lowered_clock_rate_is_told_with_the_command_that_locks_it() -> None:
@@ -25,6 +29,16 @@ def test_another_process_on_the_gpu_is_told_with_its_share_of_the_trials() -> No
     assert "in up to 100 % of the trials" in cautions(gpu_disturbed=1.0)
 
 
+def test_a_clock_rate_that_is_free_is_told_once_with_what_a_lock_costs() -> None:
+    said = cautions(MACHINE, sm_clock_mhz=1980.0)
+    assert "clock rate: The GPU's clock rate is not locked" in said
+    assert "sudo nvidia-smi -lgc 1485" in said
+    assert cautions(MACHINE, sm_clock_mhz=1485.0) == ""
+    assert cautions(MACHINE, sm_clock_mhz=1700.0, throttled_share=0.2).count("nvidia-smi") == 1
+    calibrated = {**MACHINE, "calibration": {"advice": [{"level": "note", "text": "lock: sudo nvidia-smi -lgc 1485"}]}}
+    assert cautions(calibrated, sm_clock_mhz=1980.0) == ""
+
+
 def test_a_gpu_at_its_best_needs_no_sentence() -> None:
     assert cautions(throttled_share=0.0, gpu_disturbed=0.0) == ""
 
@@ -32,10 +46,10 @@ def test_a_gpu_at_its_best_needs_no_sentence() -> None:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ({"persistence_mode": 0}, ["sudo nvidia-smi -pm 1"]),
+        ({"persistence_mode": 0}, ["sudo nvidia-smi -pm 1", "sudo nvidia-smi -lgc MHZ"]),
         ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "persistence_mode": 1}, ["-lgc 1500"]),
-        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": None}, ["-q -d SUPPORTED_CLOCKS"]),
-        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980}, []),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": None}, ["-lgc 1485"]),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980}, ["-lgc 1485"]),
         ({}, []),
     ],
 )

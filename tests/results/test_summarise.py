@@ -26,7 +26,7 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "time_in_law_s, time_in_law_lo_s, time_in_law_hi_s, "
         "head_dim, tflops_per_s, gb_per_s, of_peak, ratio, ratio_lo, ratio_hi, "
         "gpu_time_by, queue_held, graph_s, hot_gpu_s, clean_gpu_s, host_s, energy_j, throttled_share, "
-        "sustained_s, gpu_disturbed_share, env, "
+        "sustained_s, sustained_of_peak, gpu_disturbed_share, env, "
         "prepare_s, threads_after, suspect, output_error, output_error_max, gradient_error, gradient_error_max, "
         "error_ratio, accuracy_by, "
         "lengths_as, real_tokens, padding_share, sequence_lengths, options, inputs, cache, launch, lengths"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_cuda.commands import STEADY, TWO_ROUNDS, harness
+from simulated_cuda.commands import STEADY, TWO_ROUNDS, harness, on_simulated_gpu
 
 PEAKS = {"float64": 1e8, "float32": 5e8, "bfloat16": 1e11, "float16": 1e11}
 GPU: dict[str, Any] = {
@@ -24,3 +24,28 @@ def test_peaks_are_those_of_the_gpu_although_its_kernels_take_half_a_second_to_l
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["peak_flops_per_s"] == pytest.approx(PEAKS, rel=0.03)
     assert found["bandwidth_bytes_per_s"] == pytest.approx(2e8, rel=0.03)
+    # This clock does not fall under load.
+    assert found["sustained_flops_per_s"] == pytest.approx(PEAKS, rel=0.03)
+    assert found["bandwidth"]["sustained_bytes_per_s"] == pytest.approx(2e8, rel=0.03)
+    assert ended.out.count("sustained") == len(PEAKS) + 1
+    assert "sudo nvidia-smi -lgc MHZ" in " ".join(ended.out.split())  # without NVML, its highest rate is unknown
+
+
+CAPPED = """
+import json
+from harness.sweep_axes import Case
+from harness.trial.peak_rates import take_bandwidth, take_flops
+case = Case("attention.fused", 1, 1, 1, dtype="bfloat16", device="cuda")
+flops = take_flops(case, 0.2, None, with_sustained=True)
+print(json.dumps({**flops, **take_bandwidth(case, 0.05, None, with_sustained=True)}))
+"""
+
+
+@pytest.mark.slow
+def test_a_sustained_peak_is_that_under_the_power_cap_and_memory_keeps_its_rate(tmp_path: Path) -> None:
+    capped = {**GPU, "spread": 0.0, "clock": {"sustained_hz": 0.75 * 1.98e9, "tau_s": 0.05}}
+    ended = on_simulated_gpu("-c", CAPPED, cwd=tmp_path, settings=capped)
+    assert ended.status == 0, ended.err
+    found = json.loads(ended.out)
+    assert found["sustained_flops_per_s"] == pytest.approx(0.75 * PEAKS["bfloat16"], rel=0.03)
+    assert found["sustained_bytes_per_s"] == pytest.approx(2e8, rel=0.03)

@@ -198,6 +198,7 @@ class Nvml:
             "nvmlDeviceGetPowerManagementLimit": lambda handle: 700_000,
             "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {"sm": 1980, "memory": 3201}[kind],
             "nvmlDeviceGetApplicationsClock": lambda handle, kind: {"sm": 1500, "memory": 3201}[kind],
+            "nvmlDeviceGetDefaultApplicationsClock": lambda handle, kind: {"sm": 1590}[kind],
             "nvmlDeviceGetPersistenceMode": lambda handle: 1,
             "nvmlDeviceGetEccMode": lambda handle: [1, 1],
         }
@@ -213,6 +214,7 @@ def test_the_machine_is_described_with_what_decides_how_fast_a_gpu_is() -> None:
         "sm_clock_max_mhz": 1980,
         "memory_clock_max_mhz": 3201,
         "application_sm_clock_mhz": 1500,
+        "default_sm_clock_mhz": 1590,
         "application_memory_clock_mhz": 3201,
         "persistence_mode": 1,
         "ecc_mode": 1,

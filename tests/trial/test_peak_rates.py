@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trial.timing.cuda.simulated_gpu import SimClock, SimEvent, SimGpu
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import DTYPES, Case
@@ -108,6 +109,24 @@ def test_a_peak_that_still_rises_at_the_largest_product_is_refused(monkeypatch: 
     monkeypatch.setattr(peak_rates, "peak_on_gpu", lambda *_: rising)
     with pytest.raises(Unsupported, match=r"products of n=4096 are 41 % faster than smaller ones, and n=8192 is not"):
         peak_rates.take_flops(case, 0.4, None)
+
+
+@pytest.mark.parametrize("kernel_s", [20e-6, 1e-3, 0.2])
+def test_a_sustained_rate_is_that_of_the_clock_rate_to_which_a_power_cap_leads(
+    monkeypatch: pytest.MonkeyPatch, kernel_s: float
+) -> None:
+    gpu = SimGpu(clock=SimClock(2e9, 1.5e9, tau_s=0.1), event_s=1e-6, gap_s=0.0, launch_s=3e-6, jitter=0.1)
+    call = gpu.layer(1, kernel_s=kernel_s)
+
+    def event() -> SimEvent:
+        made = SimEvent(gpu, enable_timing=True)
+        made.record()
+        return made
+
+    monkeypatch.setattr(peak_rates, "_event", event)
+    monkeypatch.setattr(peak_rates.torch.cuda, "synchronize", gpu.sync)
+    assert peak_rates.sustained_call_s(call, kernel_s) == pytest.approx(kernel_s * 2e9 / 1.5e9, rel=0.03)
+    assert gpu.now >= peak_rates.SUSTAINED_S
 
 
 def test_a_gpus_arrays_are_so_large_that_a_copy_takes_a_millisecond() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
 from harness.formatting import printable
+from harness.gpu_clock import lock_advice
+from harness.machine import gpu_states, part
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult
@@ -122,8 +124,11 @@ _MUCH_THROTTLED = 0.05
 _MOST = 6
 
 
-def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
-    """What to know about the cases that have numbers. The cases that a sentence concerns share the sentence."""
+def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | None = None) -> list[str]:
+    """What to know about the cases that have numbers. The cases that a sentence concerns share the sentence.
+
+    `machine` is the run's machine.json.
+    """
     return [
         *_bimodal(lines),
         *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
@@ -132,7 +137,7 @@ def report_cautions(lines: Sequence[CaseResult]) -> list[str]:
         *_host_bound(lines),
         *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
         *_preparing(lines),
-        *_lowered_clock(lines),
+        *(_lowered_clock(lines) or _free_clock(lines, machine or {})),
     ]
 
 
@@ -245,6 +250,15 @@ def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
             f"because power or heat lowered the GPU's clock rate. Lock it below that: sudo nvidia-smi -lgc {rate}."
         )
     return text
+
+
+def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+    """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
+    rates = [line.sm_clock_mhz for line in lines if line.device.startswith("cuda") and line.sm_clock_mhz]
+    told = [one.get("text", "") for one in part(machine, "calibration").get("advice", ())]
+    state = next(iter(gpu_states(machine).values()), {})
+    advice = lock_advice(state, rates) if rates and not any("nvidia-smi -lgc" in text for text in told) else None
+    return [f"clock rate: {advice}"] if advice else []
 
 
 def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:

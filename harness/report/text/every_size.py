@@ -37,6 +37,9 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
         f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
         "TFLOP/s" if is_tera else "GFLOP/s": speed,
         "Share of the machine's peak": lambda line: "" if line.of_peak is None else formatting.share(line.of_peak),
+        "Share of the peak under load, at sustained_s": lambda line: (
+            "" if line.sustained_of_peak is None else formatting.share(line.sustained_of_peak)
+        ),
         "Error, relative to float64 (RMS)": lambda line: "" if (e := error_of(line)) is None else f"{e:.1e}",
         "Error over that of the plain layer": lambda line: (
             "" if line.error_ratio is None else formatting.three(line.error_ratio)
