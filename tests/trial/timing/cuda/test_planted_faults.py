@@ -66,7 +66,7 @@ def events_have_no_timing(patch: Patch) -> None:
     patch.setattr(TorchDevice, "mark", mark)
 
 
-def hot_calls_are_averaged(patch: Patch) -> None:
+def samples_are_averaged(patch: Patch) -> None:
     patch.setattr(cuda_sampling, "median", fmean)
 
 
@@ -200,9 +200,17 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
     (events_are_on_another_stream, HELD, (5e-3,)),
     (events_have_no_timing, HELD, (5e-3,)),
     (
-        hot_calls_are_averaged,
+        samples_are_averaged,
         contract.test_a_hot_time_is_that_of_the_usual_call_if_another_process_had_the_gpu_once,
         (),
+    ),
+    *(
+        (
+            samples_are_averaged,
+            contract.test_one_disturbed_sample_does_not_decide_whether_a_call_is_host_bound,
+            (way,),
+        )
+        for way in ("hot", "free")
     ),
     (
         host_bound_is_judged_by_cold_calls,

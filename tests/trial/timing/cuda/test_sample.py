@@ -81,6 +81,34 @@ def test_a_hot_time_is_that_of_the_usual_call_if_another_process_had_the_gpu_onc
     assert sampling.hot(0.02, 50e-6, 100e-6, 100) == pytest.approx(usual.hot_s)
 
 
+@pytest.mark.parametrize("way", ["hot", "free"])
+def test_one_disturbed_sample_does_not_decide_whether_a_call_is_host_bound(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    gpu = SimGpu()
+    device, original = gpu.device(monkeypatch), getattr(Sampling, way)
+    usual, neighbour = gpu.layer(10 if way == "hot" else 3000, 2e-6, 30e-6), gpu.layer(1, 0.1)
+    left: list[int] = []
+
+    def call() -> None:
+        usual()
+        if left:
+            left[0] -= 1
+            if left[0] == 0:
+                neighbour()
+
+    def sampled_with_a_neighbour(self: Sampling, *given: Any) -> Any:
+        left[:] = [2]  # the first hot call is before the events
+        return original(self, *given)
+
+    monkeypatch.setattr(Sampling, way, sampled_with_a_neighbour)
+    device.lacks["capture"] = "graphs would replace the free samples"
+    _, extras = sample_cuda(call, BUDGET_S, device, gpu.time)
+    assert left[0] < 0, "a sample was disturbed"
+    assert extras["gpu_time_by"] == ("held" if way == "hot" else None)
+    assert extras["host_bound"] is True
+
+
 @pytest.mark.parametrize("kernel_s", [2e-6, 50e-6])
 def test_a_call_of_thousands_of_launches_is_timed_as_a_graph(monkeypatch: pytest.MonkeyPatch, kernel_s: float) -> None:
     gpu = SimGpu()

@@ -1,19 +1,26 @@
-"""Timed trials on the simulated GPU whose calls are captured as graphs."""
+"""Trials on the simulated GPU, without the commands around them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cuda.commands import STEADY, on_simulated_gpu
 
 pytestmark = pytest.mark.slow
+# As `operations.WORKSPACE_BYTES`, which a process without a GPU cannot import.
+WORKSPACE_BYTES = 2**20
+
+
+def told(which: str, cwd: Path) -> dict[str, Any]:
+    ended = on_simulated_gpu("-m", "simulated_cuda.trials", which, cwd=cwd, settings=STEADY)
+    assert ended.status == 0, ended.err
+    return json.loads(ended.out)
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    ended = on_simulated_gpu("-m", "simulated_cuda.graphs", cwd=tmp_path_factory.mktemp("graphs"), settings=STEADY)
-    assert ended.status == 0, ended.err
-    return json.loads(ended.out)
+    return told("timed", tmp_path_factory.mktemp("timed"))
 
 
 @pytest.mark.parametrize("mode", ["train", "backward"])
@@ -27,3 +34,10 @@ def test_a_layer_with_dropout_that_cannot_be_captured_is_called_on_and_the_reaso
     assert found["graph_note"].endswith("RuntimeError: CUDA error: operation not permitted when stream is capturing")
     assert (found["gpu_time_by"], found["host_bound"]) == (None, True)
     assert len(found["samples_s"]) > 50
+
+
+def test_the_peak_is_without_the_workspaces_that_cublas_makes_for_each_thread_and_keeps(tmp_path: Path) -> None:
+    found = told("peaks", tmp_path)
+    assert 0 < found["reported"] < WORKSPACE_BYTES
+    # The second one is of autograd's thread.
+    assert found["first"] == found["reported"] + 2 * WORKSPACE_BYTES

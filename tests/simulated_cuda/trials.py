@@ -1,0 +1,50 @@
+"""Trials in one process with a simulated GPU. Prints what they found.
+
+HARNESS_SIMULATED_CUDA=… PYTHONPATH=tests/simulated_cuda/startup:tests:. python -m simulated_cuda.trials timed|peaks
+"""
+
+import json
+import sys
+from typing import Any
+
+from torch import Tensor, nn
+
+from harness.sweep_axes import Case
+from harness.trial.metrics.collect import allocator_peak, collect_metrics
+from harness.trial.timing.timed_trial import measure_time
+from harness.trial.workload import build
+
+SIZES: dict[str, Any] = {"seq_len": 16, "d_model": 16, "num_heads": 2, "device": "cuda"}
+CASES = {
+    "backward": Case("rnn.elman", mode="backward", launch="graph", **SIZES),
+    "train": Case("attention.naive", mode="train", launch="graph", **SIZES),
+    "waits": Case("simulated_cuda.trials:DropsAndWaits", **SIZES),
+}
+
+
+class DropsAndWaits(nn.Module):
+    """Dropout, then a wait for the GPU, with which a call can be neither held nor captured."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (b, n, d) to (b, n, d)."""
+        y = self.project(nn.functional.dropout(x, 0.5, training=True))
+        return y if y.isfinite().all() else x
+
+
+def timed() -> dict[str, dict[str, Any]]:
+    """The rows of timed trials whose calls are captured as graphs."""
+    return {name: measure_time(case, 0, 0.02, check=False) for name, case in CASES.items()}
+
+
+def peaks() -> dict[str, int]:
+    """The peak memory of a call: of the first one in the process, and as the harness reports it."""
+    first = allocator_peak(build(CASES["train"], 0).call, "cuda")[0]
+    return {"first": first, "reported": collect_metrics(CASES["train"], 0)["peak_bytes"]}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"timed": timed, "peaks": peaks}[sys.argv[1]]()))
