@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.compose import compose
+
 SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "cuda"
 SKIPPED = "SKIPPED [1] tests/bench/bench_do_bench.py:50: could not import 'triton.testing'\n1 skipped in 0.04s"
 
@@ -41,6 +43,20 @@ def test_the_gate_without_a_planted_slow_down_is_left(tmp_path: Path) -> None:
     assert last.endswith("left: gate (skipped: no planted slow-down: HARNESS_BENCH_PLANTED=0)")
     status, last, done = ended(tmp_path, "gate", says="1 passed in 9.00s", rehearse="")
     assert (status, done) == (0, ["gate"])
+
+
+def of_command(command: str, axis: str) -> list[int]:
+    """The values of an axis in a sweep's command."""
+    return list(compose(command.partition(" sweep ")[2].split()).axes[axis])
+
+
+def test_the_ladder_has_sizes_that_keep_a_gpu_busy_but_for_a_rehearsal(tmp_path: Path) -> None:
+    for rehearse in ("", "1"):
+        ended(tmp_path, "ladder", says="done", rehearse=rehearse)
+        command = (tmp_path / "runs" / "ladder.command").read_text().strip()
+        (tmp_path / "runs" / "ladder.done").unlink()
+        sizes = [of_command(command, axis) for axis in ("seq_len", "d_model", "batch_size")]
+        assert sizes == ([[16, 32], [16], [1]] if rehearse else [[512, 1024, 2048, 4096, 8192], [1024], [4]])
 
 
 def test_a_part_that_fails_is_left_and_is_the_exit_status(tmp_path: Path) -> None:
