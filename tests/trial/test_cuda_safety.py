@@ -28,14 +28,24 @@ from harness.trial.workload import Unsupported
 
 PROBE = """
 import sys
+import traceback
 import torch
 import torch.cuda
 
 def touched(*_, **__):
+    traceback.print_stack()
     raise SystemExit("CUDA was touched by an import")
 
-torch.cuda._lazy_init = touched
-torch.cuda.init = touched
+# Each of these may call cuInit, after which a fork has no CUDA.
+for module, names in {
+    torch.cuda: ("_lazy_init", "init", "is_available", "device_count", "current_device", "get_device_capability"),
+    torch.accelerator: ("is_available", "device_count", "current_accelerator"),
+    torch: ("get_device_module",),
+    torch._C: ("_get_accelerator", "_accelerator_getAccelerator"),
+}.items():
+    for name in names:
+        if hasattr(module, name):
+            setattr(module, name, touched)
 from harness import layer_lookup
 from harness.machine import keep_gpus_initialised
 from harness.trial import compilation, fork_server, trial_kinds
