@@ -290,6 +290,11 @@ def _facts(case: Case, seed: int) -> dict[str, Any]:
 
 
 def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Take interleaved samples. Raises Unsupported where every launch waits, as a timed trial's device does."""
+    if case.device == "cuda" and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+        raise workload.Unsupported(
+            "CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'"
+        )
     return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
 
 

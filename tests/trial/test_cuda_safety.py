@@ -17,7 +17,8 @@ from trial.timing.cuda.simulated_gpu import SimGpu
 from harness.cli.verify_calibrate import _VERIFY_DEFAULTS, _config
 from harness.config.compose import compose
 from harness.machine import keep_gpus_initialised
-from harness.trial import compilation, fork_server
+from harness.sweep_axes import Case
+from harness.trial import compilation, fork_server, trial_kinds
 from harness.trial.device import uncounted
 from harness.trial.environment import gpu_state
 from harness.trial.metrics import collect
@@ -179,6 +180,9 @@ def test_launches_that_wait_are_refused_with_what_to_type(monkeypatch: pytest.Mo
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     with pytest.raises(Unsupported, match="'unset CUDA_LAUNCH_BLOCKING'"):
         TorchDevice()
+    case = Case("rnn.torch", 8, 8, 1, device="cuda")
+    with pytest.raises(Unsupported, match="'unset CUDA_LAUNCH_BLOCKING'"):
+        trial_kinds.HANDLERS["turns"]({}, case)
 
 
 def test_the_length_of_a_turn_is_chosen_by_calls_in_a_row_and_not_by_the_wait_after_one() -> None:

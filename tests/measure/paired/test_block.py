@@ -116,6 +116,19 @@ def test_a_side_that_fails_is_named_and_nobody_is_left_waiting(at: str) -> None:
             assert (one.log[-1:] == ["abandon"]) is begun
 
 
+def test_a_side_for_which_memory_does_not_suffice_twice_says_that_both_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = Pretended()
+
+    def no_room() -> float:
+        raise TurnTrialFailed(TrialOutcome("oom", "CUDA out of memory"))
+
+    monkeypatch.setattr(full, "wait_until_warm", no_room)
+    with pytest.raises(BlockFailed, match="head: oom: CUDA out of memory; both sides are in memory at once"):
+        block(Pretended(), full)
+
+
 def test_a_side_that_ends_badly_is_no_block() -> None:
     with pytest.raises(BlockFailed, match="base: error: compiled again"):
         block(Pretended(fails_at="end"), Pretended())
