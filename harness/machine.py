@@ -221,9 +221,21 @@ def kind_of_machine(machine: Mapping[str, Any]) -> dict[str, str]:
         "threads": cpu.get("usable"),
         "instructions": torch.get("cpu_capability"),
         "gpu": torch.get("gpu"),
+        "gpu_settings": _gpu_settings(machine),
         "python": machine.get("python"),
     }
     return {name: str(value) for name, value in known.items() if value is not None}
+
+
+def _gpu_settings(machine: Mapping[str, Any]) -> str | None:
+    """The drivers and power limits of the GPUs, as text; None if unknown."""
+    found = dict.fromkeys(
+        f"{name} {_shown(state[key])}{unit}"
+        for key, (name, unit) in _DECISIVE_OF_GPU.items()
+        for state in gpu_states(machine).values()
+        if state.get(key) is not None
+    )
+    return ", ".join(found) or None
 
 
 def part(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:

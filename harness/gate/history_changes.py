@@ -215,7 +215,7 @@ def time_series(history: History) -> list[TimeSeries]:
 
 def machine_text(commit: CommitLine) -> str:
     """The kind of machine, as far as times depend on it."""
-    forms = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "gpu": "{}"}
+    forms = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "gpu": "{}", "gpu_settings": "{}"}
     return ", ".join(form.format(commit.machine[name]) for name, form in forms.items() if name in commit.machine)
 
 
