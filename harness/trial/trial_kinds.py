@@ -185,8 +185,10 @@ def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The state of each CUDA device that torch sees, by UUID. `index` is its number among them."""
-    states = {}
+    """The state of each NVIDIA GPU that torch sees, by UUID. `index` is its number among them."""
+    states: dict[str, dict[str, Any]] = {}
+    if device.is_rocm():
+        return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
         addresses = environment.addresses(torch.cuda.get_device_properties(index))
         states[uuid or str(index)] = {"index": index, "name": name, **environment.gpu_state(addresses)}

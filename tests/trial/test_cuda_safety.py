@@ -18,7 +18,7 @@ from harness.cli.verify_calibrate import _VERIFY_DEFAULTS, _config
 from harness.config.compose import compose
 from harness.machine import keep_gpus_initialised
 from harness.sweep_axes import Case
-from harness.trial import compilation, fork_server, trial_kinds
+from harness.trial import compilation, device, fork_server, trial_kinds
 from harness.trial.device import uncounted
 from harness.trial.environment import gpu_state
 from harness.trial.metrics import collect
@@ -234,6 +234,28 @@ def test_the_machine_is_described_with_what_decides_how_fast_a_gpu_is() -> None:
         "ecc_mode": 1,
         "mig_mode": None,
     }
+
+
+def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [("NVIDIA A100", "b2"), ("NVIDIA A100 MIG 1g.5gb", "GPU-c3"), ("NVIDIA A100", "a1")]
+    properties = [SimpleNamespace(name=name, uuid=uuid) for name, uuid in seen]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: properties[index].name)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
+    monkeypatch.setattr(trial_kinds.environment, "gpu_state", lambda where: {"asked": where[0][1]})
+    of_cuda = device.devices()["cuda"]
+    assert of_cuda["uuids"] == ["GPU-b2", "MIG-c3", "GPU-a1"]
+    states = trial_kinds._gpu_states(of_cuda)
+    # NVML is asked for the whole GPU before its slice.
+    assert [(uuid, one["index"], one["asked"]) for uuid, one in states.items()] == [
+        ("GPU-b2", 0, "GPU-b2"),
+        ("MIG-c3", 1, "GPU-c3"),
+        ("GPU-a1", 2, "GPU-a1"),
+    ]
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    assert device.devices()["cuda"]["uuids"] == [None, None, None]
+    assert trial_kinds._gpu_states(of_cuda) == {}
 
 
 def test_the_driver_is_kept_loaded_between_trials(monkeypatch: pytest.MonkeyPatch) -> None:
