@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness import __version__, export_function_script, export_layer_script, formatting
+from harness import __version__, export_function_script, export_layer_script, formatting, own_axes
 from harness.analysis.complete_lines import with_ratio_to
 from harness.errors import UsageError, did_you_mean
 from harness.export_formats import Exported
@@ -82,7 +82,11 @@ def _fits(line: CaseResult, word: str) -> bool:
     if not equals or word == line.options:
         return word == line.impl or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
-    return str(getattr(line, axis)) == value if axis in AXES else _option(word) in line.options.split("+")
+    return str(getattr(line, axis)) == value if axis in AXES else _option(word) in _options(line).split("+")
+
+
+def _options(line: CaseResult) -> str:
+    return own_axes.stated_options(line.own_axes, line.options)
 
 
 def _option(word: str) -> str:
@@ -90,7 +94,7 @@ def _option(word: str) -> str:
 
 
 def _check_keys(words: Iterable[str], lines: Iterable[CaseResult]) -> None:
-    options = list(dict.fromkeys(name for line in lines for name in options_of(line.options)))
+    options = list(dict.fromkeys(name for line in lines for name in options_of(_options(line))))
     for word in words:
         name = _option(word).partition("=")[0]
         if "=" in word and present_axis(name) not in AXES and name not in options:

@@ -3,7 +3,8 @@
 A name is that of a registered layer, or the user's own as `module:Class` or `path/to/a.py:Class`.
 
 A claim is a formula in n, d and h, shown as written and evaluated exactly. It may also contain the letter of any other
-size that a layer's constructor takes. The value at a case replaces that letter.
+size that a layer's constructor takes. The value at a case replaces that letter. The letters of axes that the layer
+declares stay (`harness.own_axes`).
 
 `work` counts the FLOPs of a forward pass over one sequence, `work_train` those of forward and backward. For one token,
 with n in all, the claim is `work_decode`. A multiply-add is 2, and elementwise work is not counted.
@@ -27,10 +28,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from harness import own_axes
 from harness.errors import UsageError, did_you_mean
-from harness.layer_options import NO_OPTIONS, options_of
+from harness.layer_options import NO_OPTIONS
 from harness.layer_source import find_classes
-from harness.polynomial import Polynomial, constant, parse
+from harness.polynomial import Polynomial, constant, own_letter, parse
 from harness.sweep_axes import AXES, LETTERS, SETTINGS, Case
 from impls.registry import IMPLS, Impl
 
@@ -354,7 +356,8 @@ def _values_of_letters(
 ) -> dict[str, Polynomial]:
     """What to replace each letter of a setting by: its value, or the layer's own size for the default value.
 
-    The own size of a user's layer is its constructor's default, if that is a number.
+    The own size of a user's layer is its constructor's default, if that is a number. The letters of its own axes stay
+    if their values are sizes.
     """
     values = {}
     for letter, axis in _SETTING_LETTERS.items():
@@ -363,36 +366,10 @@ def _values_of_letters(
             own = constant(number)
         value = getattr(at, axis.name, axis.default)
         values[letter] = own if value == axis.default else constant(value)
-    return values | {letter: constant(value) for letter, value in own_letters(layer_class, at).items()}
-
-
-def own_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
-    """The axes that a layer declares, with their letters and defaults: `axes = {"window": ("w", 128)}`.
-
-    Raises UsageError for anything else, and for a letter that has another meaning.
-    """
-    stated = getattr(layer_class, "axes", {})
-    example = "it must be {'window': ('w', 128)}, a letter and a default for each"
-    if not isinstance(stated, Mapping):
-        raise UsageError(f"axes is {stated!r}: {example}")
-    found: dict[str, tuple[str, Any]] = {}
-    for name, one in stated.items():
-        if not (isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)):
-            raise UsageError(f"axes['{name}'] is {one!r}: {example}")
-        letter, taken = one[0], [*LETTERS, "D", "t", *(letter for letter, _ in found.values())]
-        if len(letter) != 1 or not letter.isalpha() or letter in taken:
-            raise UsageError(
-                f"axes['{name}'] has the letter '{letter}': give a single one, and none of {', '.join(taken)}"
-            )
-        found[str(name)] = letter, one[1]
-    return found
-
-
-def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:
-    """The values of the letters of a layer's own axes, at a case or setting, or else their defaults."""
-    given = options_of(getattr(at, "options", NO_OPTIONS))
-    values = {letter: given.get(name, default) for name, (letter, default) in own_axes(layer_class).items()}
-    return {letter: Fraction(value) for letter, value in values.items() if type(value) in (int, float)}
+    sizes = dict(own_axes.own_size(own_axes.axes_text(layer_class), getattr(at, "options", NO_OPTIONS)))
+    for letter, value in own_axes.own_letters(layer_class, at).items():
+        values[letter] = own_letter(letter) if letter in sizes else constant(value)
+    return values
 
 
 def _default_of(layer_class: type | None, name: str) -> int:

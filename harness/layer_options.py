@@ -6,7 +6,7 @@ sorted, so equal options are equal texts.
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -46,6 +46,14 @@ def _value(text: str) -> Any:
     return text
 
 
+def value_text(value: Any) -> str | None:
+    """A value as an option's text, the same for equal values; None for one that no option can be."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    is_text = isinstance(value, str) and re.fullmatch(r"[\w.:/-]+", value) and _value(value) == value
+    return str(value) if is_text or isinstance(value, int | float) else None
+
+
 def sorted_options(text: str) -> str:
     """The text with its names in order. Raises UsageError for a text that is no options."""
     options_of(text)
@@ -81,7 +89,7 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     return [*kept, f"options=[{','.join(map(repr, distinct))}]" if is_quoted else f"options={','.join(distinct)}"]
 
 
-def check_taken(options: Iterable[str], of_layer: Mapping[str, Sequence[str]]) -> None:
+def check_taken(options: Iterable[str], of_layer: Mapping[str, Collection[str]]) -> None:
     """Raise UsageError with the layers that lack one of the options. `of_layer` are the options of each layer."""
     for name in options:
         lacking = [impl for impl, known in of_layer.items() if name not in known]

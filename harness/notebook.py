@@ -12,6 +12,7 @@ from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.crossovers import crossovers_table, layers_without_heads
+from harness.analysis.laws_table import laws_table
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
 from harness.key_value_options import present_keywords
@@ -46,7 +47,7 @@ class Run(StoredRun):
     @cached_property
     def laws(self) -> "pd.DataFrame":
         """`laws.csv`: the cost models of each layer's time, memory, FLOPs and sequential depth."""
-        return fitted_laws.laws_table(self.findings.laws)
+        return laws_table(self.findings.laws)
 
     @cached_property
     def claims(self) -> "pd.DataFrame":
@@ -196,7 +197,7 @@ def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
 
     `table` needs a column `seq_len` and one cost (`time_s`, `peak_bytes`, `flops`, …). Other columns of `summary.csv`
     are used if present. Raises UsageError if `table` is not of this form."""
-    return fitted_laws.laws_table(fitted_laws.fit_laws(lines_of_table(table)))
+    return laws_table(fitted_laws.fit_laws(lines_of_table(table)))
 
 
 def plots_of(table: "pd.DataFrame") -> Plots:

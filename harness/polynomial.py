@@ -165,6 +165,16 @@ class Polynomial:
                 total += Polynomial({replace(term, n=power): times * value})
         return total
 
+    def at(self, own: OwnSize) -> "Polynomial":
+        """The same sum at a size along a layer's own axes, whose letters it no longer has."""
+        total, values = Polynomial({}), {letter: Fraction(value) for letter, value in own}
+        for term, value in self.coefficients.items():
+            letters = [(letter, power) for letter, power in term.own if letter not in values]
+            for letter, power in term.own:
+                value *= values.get(letter, 1) ** power
+            total += Polynomial({replace(term, own=tuple(letters)): value})
+        return total if any(term.own for term in self.terms) else self
+
     def part(self, term: Term) -> "Polynomial":
         """One term of the sum, with its coefficient."""
         return Polynomial({term: self.coefficients[term]})
@@ -184,7 +194,15 @@ def constant(value: Number) -> Polynomial:
     return Polynomial({Term(): value})
 
 
-def letter(symbol: str) -> Polynomial:
+def _inverse(of: Polynomial) -> Polynomial | None:
+    """One over a polynomial; None if it is 0, or a sum."""
+    if len(of.terms) != 1 or not all(of.coefficients.values()):
+        return None
+    ((term, value),) = of.coefficients.items()
+    return Polynomial({Term.of({name: -power for name, power in term.powers.items()}): 1 / Fraction(value)})
+
+
+def own_letter(symbol: str) -> Polynomial:
     """Return the polynomial that is a letter of a layer's own axis."""
     return Polynomial({Term.of({symbol: 1}): 1})
 
@@ -204,13 +222,13 @@ _READ["/h"] = Polynomial({Term(h=-1): 1})
 
 
 @cache
-def _patterns(letters: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """The patterns of a product with its sign, and of one factor in it, with these letters."""
+def _patterns(letters: str, divisors: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The patterns of a product with its sign, and of one factor in it, with these letters, some of them divisors."""
     power = r"(?:\s*(?:\^|\*\*)\s*[1-4]|[²³⁴])?"
     symbol = rf"log n|[{letters}]{power}"
     times = r"\s*(?:\*(?!\*)|·)\s*"
     product = rf"(?:[0-9]+|{symbol})(?:{times}(?:[0-9]+|{symbol})|(?<!log n)\s*(?:{symbol}))*"
-    signed = rf"\s*([+−-]?)\s*({product}(?:\s*/\s*h{power})?)\s*"
+    signed = rf"\s*([+−-]?)\s*({product}(?:\s*/\s*[{divisors}]{power})*)\s*"
     return re.compile(signed), re.compile(rf"([0-9]+)|(log n|/?)\s*([{letters}]?)({power})")
 
 
@@ -219,14 +237,17 @@ def parse(text: str, letters: Mapping[str, Polynomial] | None = None) -> Polynom
 
     Factors are whole numbers, `log n`, and n, d and h to powers (`d²`, `d^2`, `d**2`). A product may end in `/h`. Its
     factors are adjacent, or separated by a space, `*` or `·`. A multiplication sign is required before a number, and
-    before any factor that follows `log n`. Formulas in `letters` replace further letters.
+    before any factor that follows `log n`. Formulas in `letters` replace further letters, and a product may end in them
+    as in `/h`, if they are one term.
 
     The result is written as `text`. If `text` repeats a term or contains such letters, it is written as its sum.
     Raises UsageError for an unparsable formula.
     """
     symbols = _READ | dict(letters or {})
+    divisors = {letter: over for letter, value in (letters or {}).items() if (over := _inverse(value))}
+    symbols |= {f"/{letter}": over for letter, over in divisors.items()}
     names = "".join(("n", "d", "h", *(letters or ())))
-    signed, factor = _patterns(names)
+    signed, factor = _patterns(names, "".join(("h", *divisors)))
     total, products, place = Polynomial({}), 0, 0
     while place < len(text.rstrip()) or not products:
         found = signed.match(text, place)

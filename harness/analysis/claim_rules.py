@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, product
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from harness import formatting
+from harness import formatting, own_axes
 from harness.fit.integer_laws import exact_law, exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes
-from harness.polynomial import Polynomial, Term, constant
+from harness.polynomial import OwnSize, Polynomial, Term, constant
 from harness.results.columns import CaseResult
 from harness.sequence_lengths import NESTED, PACKED, claimed_flops
 from harness.sweep_axes import SIZES, device_kind
@@ -33,7 +34,7 @@ RESOLUTION = 0.1
 # With a wider interval than this (±0.25), an exponent could be that of another order.
 WIDEST = 0.5
 
-Size = tuple[int, int, int]  # n, d, h
+Size = tuple[int, int, int, int, OwnSize]  # n, d, h, one sequence, and along the layer's own axes
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,11 @@ def sizes_factor_two_apart(sizes: Iterable[int]) -> list[int]:
 
 def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
     """Return d log claim / d log axis at a size, and its range over the free constants."""
-    n, d, h = size
-    at = SimpleNamespace(n=n, d=d, h=float(h), b=1, log=math.log2(max(n, 2)))
+    n, d, h, b, own = size
+    at = SimpleNamespace(n=n, d=d, h=float(h), b=b, log=math.log2(max(n, 2)), own=dict(own))
     terms = _growing_terms(claim)
     values = np.array([float(claim.coefficients.get(term, 1) * term(at)) for term in terms])
-    powers = np.array([getattr(term, axis) for term in terms])
+    powers = np.array([term.power(axis) for term in terms])
     # The exponent is a ratio of sums that are linear in the constants, so its extremes lie at the corners.
     side = math.sqrt(FREE_FACTOR)
     free = np.array([[1.0] * len(terms), *product((1 / side, side), repeat=len(terms))])
@@ -77,16 +78,22 @@ def _growing_terms(of: Polynomial) -> list[Term]:
 
 
 def size_of(line: CaseResult) -> Size:
-    """Return the (n, d, h) of a line."""
-    return line.seq_len, line.d_model, line.num_heads
+    """Return the size of one sequence of a line."""
+    return line.seq_len, line.d_model, line.num_heads, 1, line.own_size
+
+
+def _letters(line: CaseResult) -> dict[str, Any]:
+    """The sizes of a line by letter."""
+    return {**{letter: getattr(line, name) for letter, name in SIZES.items()}, **dict(line.own_size)}
 
 
 def _along(lines: Iterable[CaseResult], axis: str) -> list[dict[int, CaseResult]]:
     """The lines by their size along an axis, in ascending order, for each combination of the other sizes."""
-    groups: dict[tuple[int, ...], dict[int, CaseResult]] = {}
+    groups: dict[tuple[Any, ...], dict[int, CaseResult]] = {}
     for line in lines:
-        others = tuple(getattr(line, name) for other, name in SIZES.items() if other != axis)
-        groups.setdefault(others, {})[getattr(line, SIZES[axis])] = line
+        sizes = _letters(line)
+        if axis in sizes:
+            groups.setdefault(tuple(sizes[other] for other in sizes if other != axis), {})[sizes[axis]] = line
     return [dict(sorted(found.items())) for found in groups.values()]
 
 
@@ -140,7 +147,7 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
         return Judgement(measured, UNDETERMINED, "no case that was counted claims anything")
     for line, claimed in claiming:
         if not _supports(line, claimed):
-            which = f"n = {line.seq_len}, d = {line.d_model}, h = {line.num_heads}"
+            which = ", ".join(f"{letter} = {value:g}" for letter, value in _letters(line).items() if letter != "b")
             if is_masked(line):
                 # Some layers compute a masked pass in another way, such as parallel linear attention.
                 text = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} at {which}"
@@ -177,7 +184,7 @@ def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
     lengths = [line.seq_len] * line.batch_size
     if line.lengths_as in (PACKED, NESTED) and line.sequence_lengths is not None:
         lengths = list(map(int, line.sequence_lengths.split(",")))
-    return claimed_flops(claim, lengths, line.d_model, line.num_heads)
+    return claimed_flops(claim.at(line.own_size), lengths, line.d_model, line.num_heads)
 
 
 def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
@@ -306,38 +313,41 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         return Judgement("", UNDETERMINED, "its peak memory is not known: it allocates memory outside torch")
     if not known:
         return Judgement("", UNDETERMINED, "its peak memory is not known")
-    along = {axis: found for axis in "ndh" if (found := _exponents(known, axis, claim))}
+    own = own_axes.varying([line.own_size for line in known])
+    along = {axis: found for axis in (*"ndh", *own) if (found := _exponents(known, axis, claim))}
     if not along:
         return Judgement("", UNDETERMINED, "no size was varied by a factor of two")
-    bounds = _growths(_growing_terms(claim), max(line.seq_len for line in known))
-    sizes = Sizes.of((*size_of(line), line.batch_size) for line in known)
+    bounds = _growths(_growing_terms(claim), max(line.seq_len for line in known), own)
+    sizes = Sizes.of(line.size for line in known)
     law = exact_pieces(sizes, [line.peak_bytes or 0 for line in known])
     if law is not None and law.determined and {*law.varied} <= {*along, "b"}:
         terms = _growing_terms(law.polynomial)
-        faster = [term for term in terms if not _is_within(_growths([term], sizes.n.max())[0], bounds)]
+        faster = [term for term in terms if not _is_within(_growths([term], sizes.n.max(), own)[0], bounds)]
         measured, verdict = f"{law} bytes", REFUTED if faster else CONFIRMED
         reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
     else:
         measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
-        verdict, reason = _compare_exponents(along, bounds)
+        verdict, reason = _compare_exponents(along, bounds, own)
+    claimed = ("n", "d", "h", *dict.fromkeys(letter for term in claim.terms for letter, _ in term.own))
     unvaried = [
-        f"{axis} was not varied by a factor of two" for axis in "ndh" if claim.growth(axis)[0] and axis not in along
+        f"{axis} was not varied by a factor of two" for axis in claimed if claim.growth(axis)[0] and axis not in along
     ]
     if unvaried and verdict != REFUTED:
         verdict, reason = UNDETERMINED, "; ".join([*unvaried, reason])
     return Judgement(measured, verdict, f"{reason}; {_words_text(known, claim)}")
 
 
-def _growths(terms: Iterable[Term], n: float) -> Floats:
-    """The exponents of terms at `n` along n, along d, and along h and d together, shape (terms, 3).
+def _growths(terms: Iterable[Term], n: float, own: Sequence[str]) -> Floats:
+    """The exponents of terms at `n`, along n, along d, along h and d together, and along `own` letters.
 
-    These three bound the growth of a term, because 1 ≤ h ≤ d.
+    The first three bound the growth of a term, because 1 ≤ h ≤ d.
     """
-    return np.array([(term.n + term.log / math.log(max(n, 2)), term.d, term.d + term.h) for term in terms])
+    log = math.log(max(n, 2))
+    return np.array([(term.n + term.log / log, term.d, term.d + term.h, *map(term.power, own)) for term in terms])
 
 
 def _is_within(growth: Floats, bounds: Floats, tolerance: float = 1e-9) -> bool:
-    """Whether a growth, shape (3,), is at most that of some sum of the terms with these bounds, shape (terms, 3).
+    """Whether a growth is at most that of some sum of the terms with these bounds, as `_growths` returns both.
 
     The growth of a sum is a weighted mean of the growths of its terms. All means of two terms are tried.
     """
@@ -346,18 +356,18 @@ def _is_within(growth: Floats, bounds: Floats, tolerance: float = 1e-9) -> bool:
     return any((mean >= growth - tolerance).all(axis=1).any() for mean in means)
 
 
-def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats) -> tuple[str, str]:
+def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, own: Sequence[str]) -> tuple[str, str]:
     """The verdict on a claim with these bounds and the reason, from the measured exponents along each axis.
 
     A single step, such as a workspace, is not growth: some stretches of sizes do not contain it.
     """
-    n, d, h = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in "ndh")
-    growths = np.stack([n, d, d + h], axis=1)
+    n, d, h, *others = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in (*"ndh", *own))
+    growths = np.stack([n, d, d + h, *others], axis=1)
     text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
         return CONFIRMED, text
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
-    faster = [axis for axis, is_faster in zip("ndh", is_faster, strict=True) if is_faster]
+    faster = [axis for axis, is_faster in zip((*"ndh", *own), is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
     if steady:
         return REFUTED, f"{text}: with {steady[0]} it grows faster than the claim"
@@ -382,7 +392,7 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
     if not series:
         return []
     ends = max(series, key=lambda ends: (claim(*size_of(ends[-1])), size_of(ends[-1])))
-    at, costs = np.log([(getattr(line, SIZES[axis]), line.peak_bytes or 1) for line in ends]).T
+    at, costs = np.log([(_letters(line)[axis], line.peak_bytes or 1) for line in ends]).T
     half = max((i for i in range(len(ends) - 2) if 2 * at[i] <= at[0] + at[-1]), default=0)
     pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
     return [float((costs[j] - costs[i]) / (at[j] - at[i])) for i, j in pairs]

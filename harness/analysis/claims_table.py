@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from harness import own_axes
 from harness.analysis import claim_rules
 from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_text, size_of
 from harness.analysis.fitted_laws import FittedLaw, series_groups
@@ -93,7 +94,7 @@ def _judge_layer(
 ) -> Iterator[tuple[str, str, Judgement]]:
     """Yield (quantity, claim as text, judgement) for each claim of one layer in one setting."""
     stated = claims_of(lines)
-    read, unreadable = _read(stated)
+    read, unreadable = _read(stated, own_axes.letters_of_texts(line.own_axes for line in lines))
     judges = {"memory": claim_rules.judge_memory, "depth": claim_rules.judge_depth, "path": claim_rules.judge_path}
     judge_work = partial(claim_rules.judge_work, law=of_work.law if of_work else None)
     if lines[0].kv_len:  # claims cover only self-attention over one length, not a source of another length
@@ -116,12 +117,12 @@ def _judge_layer(
         yield "time", claimed, _soften_if_masked(lines, one)
 
 
-def _read(stated: Mapping[str, str]) -> tuple[dict[str, Polynomial], dict[str, str]]:
-    """The parsed claims, and the reasons why others cannot be parsed. Rows may have been edited."""
+def _read(stated: Mapping[str, str], letters: Mapping[str, Polynomial]) -> tuple[dict[str, Polynomial], dict[str, str]]:
+    """The parsed claims, in further letters too, and why others cannot be parsed. Rows may have been edited."""
     read, unreadable = {}, {}
     for name, text in stated.items():
         try:
-            read[name] = parse(text)
+            read[name] = parse(text, letters)
         except UsageError as error:
             unreadable[name] = str(error)
     return read, unreadable
@@ -151,7 +152,7 @@ def judge_time(
     claimed = f"n^{expected.value:.2f} {where}"
     if fitted is None or not timed:
         return claimed, Judgement("", UNDETERMINED, "it has no law of time" if timed else "it was not timed")
-    found = exponent_of(fitted.law, "n", *size_of(at), at.batch_size)
+    found = exponent_of(fitted.law, "n", *at.size)
     if found is None:
         return claimed, Judgement("", UNDETERMINED, "n was not varied")
     measured = f"n^{exponent_text(found)}"

@@ -4,10 +4,11 @@ measured times → suspects and bounds from physics → times with the cost mode
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness import own_axes
 from harness.analysis.crossovers import layers_without_heads, ratio_at
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import Roof, roof_of, roofs, with_possible_times, with_suspects
@@ -20,13 +21,23 @@ from harness.sweep_axes import Case
 def complete_lines(
     lines: Sequence[CaseResult], machine: Mapping[str, Any], baseline: str | None = None
 ) -> list[CaseResult]:
-    """The lines of a run with all derived columns. `machine` is the run's machine.json.
+    """The lines of a run with all derived columns, and sizes along own axes stated where they vary.
+
+    `machine` is the run's machine.json.
 
     Raises UsageError if the run has no layer named `baseline`.
     """
     bounded = with_possible_times(with_suspects(lines, roofs(machine)), roofs(machine))
     found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), machine)
-    return with_ratios(found, baseline) if baseline else found
+    return with_stated_sizes(with_ratios(found, baseline) if baseline else found)
+
+
+def with_stated_sizes(lines: Iterable[CaseResult]) -> list[CaseResult]:
+    """The lines, whose options state the sizes along own axes if any of these varies: for readers, not as keys."""
+    held = list(lines)
+    if not own_axes.varied_axes(held):
+        return held
+    return [replace(line, options=own_axes.stated_options(line.own_axes, line.options)) for line in held]
 
 
 def with_speeds(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[CaseResult]:

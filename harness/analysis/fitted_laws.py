@@ -1,4 +1,4 @@
-"""The results of a run as series of costs over n, d, h and b, and the law of each series.
+"""The results of a run as series of costs over n, d, h, b and a layer's own axes, and the law of each series.
 
 A law has fitted terms, says how sure they are, and predicts the costs at other sizes.
 """
@@ -6,29 +6,28 @@ A law has fitted terms, says how sure they are, and predicts the costs at other 
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from harness import own_axes
 from harness.fit.integer_laws import exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, relative_errors_of, shrunken_errors
 from harness.fit.page_faults import PageFaults, page_faults
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
-from harness.polynomial import AXES, Term
+from harness.polynomial import AXES, OwnSize, Term
 from harness.results.columns import CaseResult
 from harness.stats.interval import low_quantile
-from harness.sweep_axes import MAPPED_FROM_BYTES, SETTINGS, SIZES, Setting
-
-if TYPE_CHECKING:
-    import pandas as pd
+from harness.sweep_axes import MAPPED_FROM_BYTES, SIZES, Setting
 
 # METRICS get a law in `laws.csv`. COUNTS are exact, and their terms are those expected of a layer's time.
 METRICS = ("time", "memory", "flops", "depth")
 COUNTS = ("flops", "depth", "ops", "traffic")
+Size = tuple[int, int, int, int, OwnSize]  # n, d, h, b, and along the layer's own axes
 _COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "ops", "traffic": "min_bytes"}
 
 
@@ -46,18 +45,20 @@ class Point:
     value: float
     lo: float
     hi: float
+    own: OwnSize = ()
 
     @property
-    def size(self) -> tuple[int, int, int, int]:
-        """The size as (n, d, h, b)."""
-        return self.n, self.d, self.h, self.b
+    def size(self) -> Size:
+        """The size as (n, d, h, b, own)."""
+        return self.n, self.d, self.h, self.b, self.own
 
 
 @dataclass(frozen=True)
 class Series:
     """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations.
 
-    The cost of the page faults of times is in `faults`, None if it is not known.
+    The cost of the page faults of times is in `faults`, None if it is not known. The layer's own axes have the `names`,
+    by letter.
     """
 
     impl: str
@@ -65,6 +66,7 @@ class Series:
     metric: str
     points: tuple[Point, ...]
     faults: PageFaults | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sizes(self) -> Sizes:
@@ -90,10 +92,10 @@ class Series:
 
 
 def series_groups(lines: Iterable[CaseResult]) -> dict[tuple[str, Setting], list[CaseResult]]:
-    """Group the lines by layer and setting, in the order of the lines."""
+    """Group the lines by layer and the setting of their series, in the order of the lines."""
     found: dict[tuple[str, Setting], list[CaseResult]] = {}
     for line in lines:
-        found.setdefault((line.impl, Setting.of(line)), []).append(line)
+        found.setdefault((line.impl, line.series), []).append(line)
     return found
 
 
@@ -108,20 +110,21 @@ def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
         return None
     points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
     faults = page_faults_of(held) if metric == "time" else None
-    return Series(held[0].impl, Setting.of(held[0]), metric, tuple(points), faults) if points else None
+    names = own_axes.names_of_letters(line.own_axes for line in held)
+    return Series(held[0].impl, held[0].series, metric, tuple(points), faults, names) if points else None
 
 
 def point_of(line: CaseResult, metric: str) -> Point | None:
     """Return the line's cost in one metric; None if it was not measured."""
-    size = (line.seq_len, line.d_model, line.num_heads, line.batch_size)
+    n, d, h, b, own = line.size
     if metric != "time":
         value = getattr(line, _COLUMNS[metric])
-        return Point(*size, value, value, value) if value is not None else None
+        return Point(n, d, h, b, value, value, value, own) if value is not None else None
     if line.time_s is None:
         return None
     if line.time_lo_s is None or line.time_hi_s is None:
-        return Point(*size, line.time_s, 0.0, math.inf)
-    return Point(*size, line.time_s, line.time_lo_s, line.time_hi_s)
+        return Point(n, d, h, b, line.time_s, 0.0, math.inf, own)
+    return Point(n, d, h, b, line.time_s, line.time_lo_s, line.time_hi_s, own)
 
 
 def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
@@ -134,7 +137,7 @@ def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
         return None
     prices = np.sort([line.page_fault_s or 0.0 for line in known])
     return page_faults(
-        Sizes.of((line.seq_len, line.d_model, line.num_heads, line.batch_size) for line in known),
+        Sizes.of(line.size for line in known),
         [dict(json.loads(line.block_sizes or "[]")) for line in known],
         [line.mapped_bytes or 0 for line in known],
         (float(low_quantile(prices)), float(prices.std() / prices.mean()) / math.sqrt(len(prices))),
@@ -169,7 +172,8 @@ class Prediction:
 class FittedLaw:
     """The law of one series.
 
-    Both `exponent_n` and `exponent_d` are scaling exponents at the largest size, None if the axis did not vary. The
+    Both `exponent_n` and `exponent_d` are scaling exponents at the largest size, None if the axis did not vary. Those
+    along the layer's own axes that varied are `own_exponents`, by letter. The
     terms of the layer's exact counts are `expected`. The prediction check predicts the largest n from a quarter of it
     and below. Its median relative error is `holdout_error`, None if the check was not possible.
     """
@@ -180,22 +184,25 @@ class FittedLaw:
     exponent_n: Range | None
     exponent_d: Range | None
     holdout_error: float | None = None
+    own_exponents: Mapping[str, Range] = field(default_factory=dict)
 
-    def predict(self, n: int, d: int, h: int, b: int) -> Prediction:
+    def predict(self, n: int, d: int, h: int, b: int, own: OwnSize = ()) -> Prediction:
         """Return the cost at a size.
 
         This is the measured cost if exactly this size was measured. Otherwise it is the prediction, but no less than
         the lower bound of any smaller size. Raises ValueError with the reason if the law cannot predict the size. One
         such size differs along an axis of which only one value was measured.
         """
+        size: Size = n, d, h, b, own
         for point in self.series.points:
-            if point.size == (n, d, h, b):
+            if point.size == size:
                 return Prediction(point.value, point.lo, point.hi, measured=True)
-        position = self._position((n, d, h, b))
-        found = [piece.predict(n, d, h, b) for piece in self._pieces if piece.after < position < piece.until]
+        position = self._position(size)
+        found = [piece.predict(*size) for piece in self._pieces if piece.after < position < piece.until]
         one = found[0] if len(found) == 1 else _either(*found)
-        # More heads share the same width and may cost less: only sizes with the same number of heads count.
-        smaller = (point for point in self._rising if point.n <= n and point.d <= d and point.h == h and point.b <= b)
+        # More heads share the same width and may cost less, as may larger blocks: only sizes with the same ones count.
+        alike = (point for point in self._rising if (point.h, point.own) == (h, own))
+        smaller = (point for point in alike if point.n <= n and point.d <= d and point.b <= b)
         least = max((point.lo for point in smaller), default=0.0)
         return replace(one, value=max(one.value, least), lo=max(one.lo, least), hi=max(one.hi, least))
 
@@ -216,17 +223,18 @@ class FittedLaw:
             pieces.append(_Piece(self, points, after, until))
         return pieces
 
-    def _position(self, size: tuple[int, int, int, int]) -> float:
+    def _position(self, size: Size) -> float:
         return float(self.law.position(Sizes.of([size]))[0])
 
     @cached_property
     def _rising(self) -> list[Point]:
         """The points beyond the largest n that cost more than a larger size. Up to there, costs may fall."""
         points = self.series.points
-        sizes, ends = np.array([point.size for point in points]), np.array([point.hi for point in points])
+        sizes, ends = np.array([point.size[:4] for point in points]), np.array([point.hi for point in points])
         fell = 0.0
         for point, size in zip(points, sizes, strict=True):
-            larger = (sizes >= size).all(axis=1) & (sizes[:, AXES.index("h")] == point.h)
+            alike = np.array([(other.h, other.own) == (point.h, point.own) for other in points])
+            larger = (sizes >= size).all(axis=1) & alike
             if (ends[larger] < point.lo).any():
                 fell = max(fell, point.n)
         return [point for point in points if point.n > fell]
@@ -260,19 +268,34 @@ class _Piece:
 
     def predict(self, *size: Any) -> Prediction:
         predict = self._predictor
-        values = dict(zip(AXES, zip(*(point.size for point in self.points), strict=True), strict=True))
+        names = self.fitted.series.names
         # No law can predict the cost along an axis of which one value was measured.
         fixed = [
-            f"{SIZES[axis]}={wanted} was requested and only {SIZES[axis]}={values[axis][0]:g} measured"
-            for axis, wanted in zip(AXES, size, strict=True)
-            if {wanted} != set(values[axis]) and len(set(values[axis])) == 1
+            f"{_name(axis, names)}={wanted:g} was requested and only {_name(axis, names)}={measured[0]:g} measured"
+            for axis, wanted in _by_axis(size).items()
+            if len(measured := _measured_values(self.points, axis)) == 1 and measured != [wanted]
         ]
         if fixed:
             raise ValueError("; ".join(fixed))
         predicted = predict(*size)
         if predicted.value <= 0:
             raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
-        return Prediction(predicted.value, predicted.lo, predicted.hi, False, _warnings(self.points, predict, *size))
+        warnings = _warnings(self.points, predict, size, names)
+        return Prediction(predicted.value, predicted.lo, predicted.hi, False, warnings)
+
+
+def _by_axis(size: Size) -> dict[str, float]:
+    """The values of a size by letter."""
+    return {**dict(zip(AXES, size[:4], strict=True)), **dict(size[4])}
+
+
+def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
+    return sorted({_by_axis(point.size)[axis] for point in points})
+
+
+def _name(axis: str, names: Mapping[str, str]) -> str:
+    """The key by which a size along an axis is given."""
+    return SIZES[axis] if axis in SIZES else f"layer.{names[axis]}"
 
 
 def _either(below: Prediction, above: Prediction) -> Prediction:
@@ -286,26 +309,26 @@ def _either(below: Prediction, above: Prediction) -> Prediction:
     )
 
 
-def _warnings(points: Sequence[Point], predict: Predictor, *size: float) -> tuple[str, ...]:
+def _warnings(points: Sequence[Point], predict: Predictor, size: Size, names: Mapping[str, str]) -> tuple[str, ...]:
     warnings = []
-    wanted = dict(zip(AXES, size, strict=True))
+    wanted = _by_axis(size)
     for axis, highest in predict.highest.items():
         factor = max(wanted[axis] / highest, predict.lowest[axis] / wanted[axis])
         if math.log2(factor) >= FAR:
             warnings.append(
-                f"far outside what was measured: {SIZES[axis]}={wanted[axis]:g} is {factor:.3g} times beyond "
+                f"far outside what was measured: {_name(axis, names)}={wanted[axis]:g} is {factor:.3g} times beyond "
                 f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
             )
-        values = sorted({point.size[AXES.index(axis)] for point in points})
+        values = _measured_values(points, axis)
         if factor > 1 and len(values) == 2 and (axis != "n" or predict.law.determined):
             low, high = values
             warnings.append(
-                f"the cost model is fitted to two values of {SIZES[axis]} ({low:g} and {high:g}), so growth beyond "
-                "them is uncertain: measure a third"
+                f"the cost model is fitted to two values of {_name(axis, names)} ({low:g} and {high:g}), so growth "
+                "beyond them is uncertain: measure a third"
             )
     if not predict.law.determined:
         # If several axes vary, another axis than n may leave the law undetermined.
-        more = _further_warnings(points, wanted["n"]) if set(predict.highest) == {"n"} else ""
+        more = _further_warnings(points, size[0]) if set(predict.highest) == {"n"} else ""
         warnings.append(f"the law is undetermined: {predict.law.reason}{more}")
     return tuple(warnings)
 
@@ -337,19 +360,22 @@ def laws_of_layer(lines: Sequence[CaseResult]) -> Iterator[FittedLaw]:
         if found:
             one, law = found
             size = one.largest.size
-            yield FittedLaw(one, law, expected, exponent_of(law, "n", *size), exponent_of(law, "d", *size))
+            along = {axis: exponent_of(law, axis, *size) for axis in ("n", "d", *one.names)}
+            own = {axis: known for axis in one.names if (known := along[axis])}
+            yield FittedLaw(one, law, expected, along["n"], along["d"], own_exponents=own)
 
 
 def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
     """The expected terms of a layer's time: a constant and each term of its exact counts.
 
     Counts leave out elementwise work. A product of n²·d FLOPs leaves n² scores per head, which the softmax processes.
-    A term in n² is therefore expected too.
+    A term in n² is therefore expected too, and one in n·w for n·w·d FLOPs in a window w.
     """
     if not exact:
         return ()
     counted = [term for law in exact for term in law.terms if term.h >= 0]
-    scores = [Term(term.n, term.log, h=int(heads), b=term.b) for term in counted if (term.n, term.d) == (2, 1)]
+    pairs = [term for term in counted if term.d == 1 and term.n + sum(power for _, power in term.own) == 2]
+    scores = [Term(term.n, term.log, h=int(heads), b=term.b, own=term.own) for term in pairs]
     return tuple(dict.fromkeys([Term(), *counted, *scores]))
 
 
@@ -377,49 +403,3 @@ def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     found = predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
     # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
     return replace(found, drift=0.0) if law.exact and one.metric in COUNTS else found
-
-
-def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
-    """Return the laws as a tidy DataFrame: `laws.csv`."""
-    import pandas as pd
-
-    return pd.DataFrame([_row(fitted) for fitted in laws], columns=list(COLUMNS))
-
-
-_FIRST = ("mode", "dtype", "device", "mask")
-COLUMNS = (
-    *("impl", *_FIRST, "metric", "law", "terms"),
-    *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
-    *("cv_error", "holdout_error", "determined"),
-    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max"),
-    *(name for name in SETTINGS if name not in _FIRST),
-)
-
-
-def _row(fitted: FittedLaw) -> dict[str, Any]:
-    one, law = fitted.series, fitted.law
-    sizes = [point.n for point in one.points]
-    # JSON has no infinity, so an unbounded end is null.
-    terms = {
-        str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi if c.hi < math.inf else None} for c in law.coefficients
-    }
-    return {
-        **one.setting.as_dict(),
-        **{name: getattr(law, name) for name in ("cv_error", "determined", "exact")},
-        "impl": one.impl,
-        "metric": one.metric,
-        "law": str(law),
-        "terms": json.dumps(terms, ensure_ascii=False),
-        **_ends("exponent_n", fitted.exponent_n),
-        **_ends("exponent_d", fitted.exponent_d),
-        "holdout_error": fitted.holdout_error,
-        "reason": law.reason or None,
-        "breaks": json.dumps([b.n for b in law.breaks]) if law.breaks else None,
-        "points": len(one.points),
-        "seq_len_min": min(sizes),
-        "seq_len_max": max(sizes),
-    }
-
-
-def _ends(name: str, found: Range | None) -> dict[str, float]:
-    return {name: found.value, f"{name}_lo": found.lo, f"{name}_hi": found.hi} if found else {}

@@ -5,39 +5,51 @@ A prediction has a 95 % interval and warnings. The recommended layer is the fast
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at
-from harness.analysis.fitted_laws import FittedLaw, Prediction, laws_of_layer, point_of, series_groups, series_of
+from harness.analysis.fitted_laws import (
+    FittedLaw,
+    Prediction,
+    Series,
+    Size,
+    laws_of_layer,
+    point_of,
+    series_groups,
+    series_of,
+)
 from harness.errors import UsageError
 from harness.fit.laws import Range
 from harness.layer_lookup import near_layer
+from harness.layer_options import NO_OPTIONS, options_of
+from harness.polynomial import OwnSize
 from harness.results.columns import CaseResult
 from harness.stats.interval import NORMAL
 from harness.sweep_axes import SETTINGS, Setting, setting_text
 
-Size = tuple[int, int, int, int]  # n, d, h, b
-
 
 @dataclass(frozen=True)
 class SizeRequest:
-    """A size, and the setting in which to predict there."""
+    """A size (n, d, h, b), the setting in which to predict there, and values of layers' own axes by name."""
 
-    size: Size
+    size: tuple[int, int, int, int]
     setting: Setting
+    own: Mapping[str, float] = field(default_factory=dict)
 
-    def of_layer(self, impl: str, without_heads: Collection[str]) -> Size:
+    def of_layer(self, series: Series, without_heads: Collection[str]) -> Size:
         """The size of one layer. A layer without heads was measured with one head, and is predicted with one."""
         n, d, h, b = self.size
-        return n, d, 1 if impl in without_heads else h, b
+        own = tuple(sorted((letter, self.own[name]) for letter, name in series.names.items()))
+        return n, d, 1 if series.impl in without_heads else h, b, own
 
     def __str__(self) -> str:
         n, d, h, b = self.size
-        return f"n = {n}, d = {d}, h = {h}, batch {b} ({setting_text(self.setting.as_dict())})"
+        own = "".join(f", {name} = {value:g}" for name, value in self.own.items())
+        return f"n = {n}, d = {d}, h = {h}{own}, batch {b} ({setting_text(self.setting.as_dict())})"
 
 
 def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: object) -> list[SizeRequest]:
@@ -51,7 +63,8 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     timed = [law.series for law in laws if law.series.metric == "time"]
     if not timed:
         raise UsageError(f"{run} has no times to predict from")
-    setting = _setting(run, [series.setting for series in timed], given)
+    wanted, options = _own_values(given["options"], timed)
+    setting = _setting(run, [series.setting for series in timed], {**given, "options": options})
     there = [series for series in timed if series.setting == setting]
     if given.get("impl"):  # the sizes of other layers do not matter
         there = [series for series in there if series.impl in given["impl"]] or there
@@ -63,13 +76,39 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     if d % h:
         raise UsageError(f"d_model={d} is not divisible by num_heads={h}")
     b = _given_value("batch_size", given, {point.b for point in points})
-    return [SizeRequest((n, d, h, b), setting) for n in given["seq_len"]]
+    known: dict[str, set[float]] = {}
+    for series in there:
+        for point in series.points:
+            for letter, value in point.own:
+                known.setdefault(series.names[letter], set()).add(value)
+    own = {name: _one_value(f"layer.{name}", wanted.get(name), values) for name, values in known.items()}
+    return [SizeRequest((n, d, h, b), setting, own) for n in given["seq_len"]]
+
+
+def _own_values(options: str | None, timed: Sequence[Series]) -> tuple[dict[str, float], str | None]:
+    """The given values of axes that are sizes of the layers, by name, and the other options; None if none is given.
+
+    Raises UsageError for a value that is no size.
+    """
+    if options is None:
+        return {}, None
+    names = {name for series in timed for name in series.names.values()}
+    given = {name: value for name, value in options_of(options).items() if name in names}
+    for name, value in given.items():
+        if type(value) not in (int, float) or value <= 0:
+            raise UsageError(f"layer.{name}={value} is no size: give a number above 0")
+    parts = options.split("+") if options != NO_OPTIONS else []
+    return given, "+".join(part for part in parts if part.partition("=")[0] not in given) or None
 
 
 def _given_value(name: str, given: Mapping[str, Any], known: Collection[int]) -> int:
     """The given value, or the only value in the run. Raises UsageError if the run has several."""
-    if given[name] is not None:
-        return int(given[name])
+    return int(_one_value(name, given[name], known))
+
+
+def _one_value(name: str, given: float | None, known: Collection[float]) -> float:
+    if given is not None:
+        return given
     if len(known) > 1:
         values = sorted(known)
         raise UsageError(f"the run has {name}={','.join(map(str, values))}: choose one, such as {name}={values[0]}")
@@ -128,7 +167,7 @@ def predict_each(
     for law in laws:
         impl = law.series.impl
         try:
-            found.append((law, law.predict(*where.of_layer(impl, without_heads))))
+            found.append((law, law.predict(*where.of_layer(law.series, without_heads))))
         except ValueError as error:
             unknown[f"{impl}: {error}"] = None
     return found, list(unknown)
@@ -155,6 +194,7 @@ class HeldOut:
     lo: float
     hi: float
     measured: float
+    own: OwnSize = ()
 
     @property
     def error(self) -> float:
@@ -207,7 +247,7 @@ def _hold_out_layer(lines: Sequence[CaseResult]) -> list[HeldOut]:
             except ValueError:  # no prediction, for a width measured only at the largest n, for example
                 continue
             costs = (predicted.value, predicted.lo, predicted.hi, point.value)
-            found.append(HeldOut(one.impl, one.setting, one.metric, *point.size, one.largest.n, *costs))
+            found.append(HeldOut(one.impl, one.setting, one.metric, *point.size[:4], one.largest.n, *costs, point.own))
     return found
 
 
@@ -284,17 +324,19 @@ def recommend(
     """
     of_run = list(lines)
     without = layers_without_heads(of_run)
-    left_out = _suspects(of_run, where.setting) | _failed(of_run, where, without)
+    fitted = [law for law in laws if law.series.setting == where.setting]
+    series = {law.series.impl: law.series for law in fitted}
+    sizes = {impl: where.of_layer(one, without) for impl, one in series.items()}
+    left_out = _suspects(of_run, where.setting) | _failed(of_run, where.setting, sizes)
     in_law = [line for line in of_run if line.time_in_law_s is not None]
-    measured = {(line.impl, Setting.of(line), _size(line)): line.best_known_time for line in in_law}
+    measured = {(line.impl, line.series, line.size): line.best_known_time for line in in_law}
     by_impl: dict[str, dict[str, FittedLaw]] = {}
-    for law in laws:
-        if law.series.setting == where.setting:
-            by_impl.setdefault(law.series.impl, {})[law.series.metric] = law
+    for law in fitted:
+        by_impl.setdefault(law.series.impl, {})[law.series.metric] = law
     candidates, unknown = [], list(left_out.items())
     for impl, own in by_impl.items():
         if "time" in own and impl not in left_out:
-            size = where.of_layer(impl, without)
+            size = sizes[impl]
             try:
                 bytes_ = own["memory"].predict(*size) if "memory" in own else None
                 time = own["time"].predict(*size)
@@ -318,27 +360,21 @@ def recommend(
     return Recommendation(*found, probabilities_of_least(costs), Range(*ratio_at(0, second, first).ratio))
 
 
-def _size(line: CaseResult) -> Size:
-    return line.seq_len, line.d_model, line.num_heads, line.batch_size
-
-
 def _suspects(lines: Iterable[CaseResult], setting: Setting) -> dict[str, str]:
     """The layers with a time that cannot be right in this setting. Their laws are fitted to such times."""
     return {
         line.impl: f"its time at n={line.seq_len} d={line.d_model} is suspect: {line.suspect}"
         for line in lines
-        if line.suspect and Setting.of(line) == setting
+        if line.suspect and line.series == setting
     }
 
 
-def _failed(lines: Iterable[CaseResult], where: SizeRequest, without_heads: Collection[str]) -> dict[str, str]:
-    """The failures at this size, by layer."""
+def _failed(lines: Iterable[CaseResult], setting: Setting, sizes: Mapping[str, Size]) -> dict[str, str]:
+    """The failures at the size of each layer."""
     return {
         line.impl: f"{line.status} there" + (f": {line.reason}" if line.reason else "")
         for line in lines
-        if line.status != "ok"
-        and Setting.of(line) == where.setting
-        and _size(line) == where.of_layer(line.impl, without_heads)
+        if line.status != "ok" and line.series == setting and line.size == sizes.get(line.impl)
     }
 
 

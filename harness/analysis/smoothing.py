@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.analysis.fitted_laws import FittedLaw, Point
+from harness.analysis.fitted_laws import FittedLaw, Point, Size
 from harness.fit.laws import Floats, Law, Sizes, design
 from harness.results.columns import CaseResult
 from harness.stats.interval import NORMAL
@@ -104,7 +104,7 @@ def smooth_points(law: Law, points: Sequence[Point]) -> Smoothed | None:
 
 def with_times_in_law(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[CaseResult]:
     """Return the lines with `time_in_law_s` and its interval, where a law of `laws` says something about the time."""
-    known: dict[tuple[str, Setting, tuple[int, int, int, int]], tuple[float, float, float]] = {}
+    known: dict[tuple[str, Setting, Size], tuple[float, float, float]] = {}
     for fitted in laws:
         if fitted.series.metric == "time":
             for law, points in fitted.pieces_with_laws():
@@ -112,15 +112,12 @@ def with_times_in_law(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) ->
                     known[fitted.series.impl, fitted.series.setting, size] = cost
     found = []
     for line in lines:
-        size = line.seq_len, line.d_model, line.num_heads, line.batch_size
-        time, lo, hi = known.get((line.impl, Setting.of(line), size)) or (None, None, None)
+        time, lo, hi = known.get((line.impl, line.series, line.size)) or (None, None, None)
         found.append(replace(line, time_in_law_s=time, time_in_law_lo_s=lo, time_in_law_hi_s=hi))
     return found
 
 
-def _intervals(
-    law: Law, points: Sequence[Point]
-) -> Iterable[tuple[tuple[int, int, int, int], tuple[float, float, float]]]:
+def _intervals(law: Law, points: Sequence[Point]) -> Iterable[tuple[Size, tuple[float, float, float]]]:
     """The size, smoothed time and interval of each point that borrows from the law."""
     smoothed = smooth_points(law, points)
     if smoothed is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from harness import own_axes
 from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, judge_depth, judge_path
 from harness.analysis.claims_table import OWN_FORMULA, ClaimVerdict
 from harness.analysis.fitted_laws import FittedLaw, series_groups
@@ -224,7 +225,7 @@ class _Seen:
         """
         of_family = _OF_FAMILY.get(family)
         claimed = [
-            parse(one.claimed)
+            self._claimed(impl, one)
             for (name, _, quantity), one in self._verdicts.items()
             if name == impl and quantity in ("work", "work_train") and one.verdict == CONFIRMED
             if one.claimed != OWN_FORMULA
@@ -294,8 +295,13 @@ class _Seen:
         one = self._verdicts.get((impl, setting, quantity))
         exact = setting.mask == "none" or setting.mode == "decode"  # a confirmed claim may exceed the count if masked
         if one is not None and one.verdict == CONFIRMED and one.claimed != OWN_FORMULA and exact:
-            return parse(one.claimed)
+            return self._claimed(impl, one)
         law = self._laws[impl, setting].law if (impl, setting) in self._laws else None
         if law is None or law.breaks or "d" not in law.varied or not (law.exact and law.determined):
             return None
-        return law.polynomial
+        return law.polynomial.at(self._lines[impl, setting][0].own_size)
+
+    def _claimed(self, impl: str, one: ClaimVerdict) -> Polynomial:
+        """The claim as a polynomial, at the first measured size along the layer's own axes."""
+        line = self._lines[impl, one.setting][0]
+        return parse(one.claimed, own_axes.letters_of_texts([line.own_axes])).at(line.own_size)

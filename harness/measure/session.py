@@ -7,7 +7,6 @@
 The output directory holds a new run, a run to continue, or a run that replaces one set aside.
 """
 
-import itertools
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,11 +26,11 @@ from harness.config.compose import differences
 from harness.config.schema import HERE
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
-from harness.layer_options import check_taken, options_of
 from harness.machine import ENVIRONMENTS, changed_gpu_settings, describe_machine, unlike, versions_text, with_gpus_of
 from harness.measure.executor import Executor, describe_impl
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.fork_client import OF_DRIVER, Runtime
+from harness.measure.own_options import OwnOptions
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise
@@ -74,6 +73,7 @@ class Session:
     def __init__(self, executor: Executor, precision: Precision, seed: int, devices: Sequence[str] = ()) -> None:
         self.executor, self.precision, self.seed, self.devices = executor, precision, seed, devices
         self.traits: dict[str, Traits] = {}
+        self.own_options = OwnOptions(executor)
 
     @classmethod
     def of(cls, config: SweepConfig, compile_cache: Path | None = None, runtime: Runtime = OF_DRIVER) -> "Session":
@@ -118,22 +118,8 @@ class Session:
         """The cases of the configured grid. All its layers are described first."""
         for impl in config.axes["impl"]:
             self.describe(impl)
-        self._check_options(config)
-        return list(grid(config.axes, self.has_heads, config.points))
-
-    def _check_options(self, config: SweepConfig) -> None:
-        """Raise UsageError with the layers that lack an option that the cases name."""
-        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
-        wanted = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
-        if not wanted:
-            return
-        of_layer: dict[str, list[str]] = {}
-        for impl, env in itertools.product(config.axes["impl"], self.executor.environments):
-            found = self.executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=env))
-            known = found.values.get("options") if found.ok else None
-            if known is not None:  # it can be imported, and does not take any keyword
-                of_layer[impl] = known
-        check_taken(wanted, of_layer)
+        self.own_options.check(config)
+        return self.own_options.usual(grid(config.axes, self.has_heads, config.points))
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""

@@ -4,10 +4,11 @@ import errno
 from dataclasses import replace
 from pathlib import Path
 
-from harness.analysis import crossovers, fitted_laws, published_claims
+from harness.analysis import crossovers, published_claims
 from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
+from harness.analysis.laws_table import laws_table
 from harness.errors import UsageError
 from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots
@@ -66,7 +67,7 @@ def _tables(contents: Contents) -> dict[str, str]:
     found = contents.findings
     texts = {
         "summary.csv": to_csv(table(contents.lines), "%.6g"),
-        "laws.csv": to_csv(fitted_laws.laws_table(found.laws), "%.6g"),
+        "laws.csv": to_csv(laws_table(found.laws), "%.6g"),
         "claims.csv": to_csv(claims_table(found.verdicts)),
         "crossovers.csv": to_csv(crossovers.crossovers_table(found.crossovers), "%.6g"),
     }

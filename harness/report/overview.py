@@ -131,7 +131,7 @@ def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> Cos
     axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
     if axis is None:
         return None
-    own = {line.impl: laws.get((line.impl, Setting.of(line), metric)) for line in panel.lines}
+    own = {line.impl: laws.get((line.impl, line.series, metric)) for line in panel.lines}
     fitted = {impl: law for impl, law in own.items() if law is not None}
     shown = [curve.impl for curve in curves]
     if metric == "depth":
@@ -156,7 +156,8 @@ def _law_exponents(
     for one in (fitted[curve.impl] for curve in curves if curve.n[-1] == n and curve.impl in fitted):
         if one.law.determined:
             heads = panel.num_heads if any(point.h == panel.num_heads for point in one.series.points) else 1
-            exponent = exponent_of(one.law, "n", n, panel.d_model, heads, batch)
+            own = next(line.own_size for line in panel.lines if line.impl == one.series.impl)
+            exponent = exponent_of(one.law, "n", n, panel.d_model, heads, batch, own)
             if exponent is not None:
                 found[one.series.impl] = exponent
     return found

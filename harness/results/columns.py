@@ -7,13 +7,15 @@ the gate's counts, the facts of the pytest plugin, and docs/reference/columns.md
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from harness import own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.former_names import FORMER, STATUSES
-from harness.sweep_axes import AXES, DEFAULTS, Case
+from harness.polynomial import OwnSize
+from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 
 
 @dataclass(frozen=True)
@@ -237,14 +239,33 @@ class CaseResult(Case):
     padding_share: float | None = _fact("the share of the tokens passed to the layer that is padding", "1", exact=False)
     sequence_lengths: str | None = _fact("the length of each sequence, separated by commas")
 
+    own_axes: str | None = _fact(
+        "the axes that your own layer declares, each with its letter in cost models and its default, as JSON"
+    )
+
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
         return {name: getattr(self, name) for name in AXES}
 
     @property
     def case(self) -> Case:
-        """The case alone."""
-        return Case(**self.as_dict())
+        """The case alone, without sizes along own axes that are the default."""
+        return Case(**{**self.as_dict(), "options": own_axes.usual_options(self.own_axes, self.options)})
+
+    @property
+    def own_size(self) -> OwnSize:
+        """The sizes along the layer's own axes, by letter."""
+        return own_axes.own_size(self.own_axes, self.options)
+
+    @property
+    def size(self) -> tuple[int, int, int, int, OwnSize]:
+        """The size in a cost model: n, d, h, b, and along the layer's own axes."""
+        return self.seq_len, self.d_model, self.num_heads, self.batch_size, self.own_size
+
+    @property
+    def series(self) -> Setting:
+        """The setting of the cases that share a cost model with this one: sizes along own axes are none of it."""
+        return Setting.of(self)._replace(options=own_axes.other_options(self.own_axes, self.options))
 
     @property
     def best_known_time(self) -> tuple[float, float, float] | None:
@@ -274,6 +295,7 @@ _STANDS_BEFORE = {
     **dict.fromkeys(("mask", "padding_fraction", "kv_len"), "host"),
     "num_kv_heads": "probe_s",
     "env": "prepare_s",
+    **dict.fromkeys(("options", "inputs", "cache", "launch", "lengths"), "own_axes"),
 }
 
 
@@ -318,13 +340,20 @@ WHOLE: frozenset[str] = frozenset(name for name, column in COLUMNS.items() if co
 
 
 def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
-    """The lines as a tidy DataFrame. Columns of whole numbers stay integers, even with missing values."""
+    """The lines as a tidy DataFrame. Columns of whole numbers stay integers, even with missing values.
+
+    Axes of layers' own that vary have columns of their own names, after all others.
+    """
     import pandas as pd  # imported here to keep a sweep that only counts its cases fast
 
+    lines = list(lines)
     cells = dict(zip(COLUMNS, zip(*map(attrgetter(*COLUMNS), lines), strict=True), strict=False))
+    own = [own_axes.sizes_by_name(line.own_axes, line.options) for line in lines]
+    for name in own_axes.varied_axes(lines):
+        cells[f"layer.{name}" if name in COLUMNS else name] = tuple(sizes.get(name) for sizes in own)
     # Without an explicit dtype, pandas would turn counts with gaps into floats and round large numbers.
     whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE if name in cells}
-    return pd.DataFrame({**cells, **whole}, columns=list(COLUMNS)).convert_dtypes()
+    return pd.DataFrame({**cells, **whole}, columns=list(dict.fromkeys((*COLUMNS, *cells)))).convert_dtypes()
 
 
 # Default values of columns that the table lacks.
@@ -363,7 +392,15 @@ def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> lis
         if line.case in found:
             raise UsageError(f"several rows are of {line.case}: choose by the table's other columns first")
         found[line.case] = line
-    return list(found.values())
+    return with_own_axes(found.values())
+
+
+def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
+    """The lines, with the last known `own_axes` of each layer: a case whose facts failed has none itself."""
+    held = list(lines)
+    known = {line.impl: line.own_axes for line in held if line.own_axes}
+    wanted = ((line, known.get(line.impl)) for line in held)
+    return [line if line.own_axes == text else replace(line, own_axes=text) for line, text in wanted]
 
 
 def _under_present_names(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.results.accumulate_rows import RunAccumulator, read_run
-from harness.results.columns import COLUMNS, CaseResult, Column
+from harness.results.columns import COLUMNS, CaseResult, Column, with_own_axes
 from harness.results.row import FACTS, KINDS, RECORD
 from harness.results.row_files import NAMED
 from harness.stats import noise_prior
@@ -268,7 +268,9 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
             timed[index] = dict(zip(columns, cells, strict=True))
     counts = trials.counts.tolist()
     order = sorted(range(len(cases)), key=list(accumulated.cases).__getitem__)
-    return [_line(accumulated, index, cases[index], counts[index], timed.get(index, {})) for index in order]
+    return with_own_axes(
+        _line(accumulated, index, cases[index], counts[index], timed.get(index, {})) for index in order
+    )
 
 
 def _distances_to_ends(

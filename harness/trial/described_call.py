@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness import layer_lookup
+from harness import layer_lookup, own_axes
 from harness.sweep_axes import Case
 from harness.trial import layer_inputs, layer_protocol, verify, workload
 from harness.trial.function_layer import FunctionLayer
@@ -134,7 +134,7 @@ def _sizes(layer_class: Any, name: str, shape: tuple[str, ...], cases: tuple[Cas
     """The shape at each of the cases."""
     found = []
     for case in cases:
-        own: Mapping[str, Any] = layer_lookup.own_letters(layer_class, case)
+        own: Mapping[str, Any] = own_axes.own_letters(layer_class, case)
         found.append(list(layer_inputs.size_at(name, shape, case, layer_protocol.kv_len(layer_class, case), own)))
     return found
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, get_args
 
 from torch import Tensor, nn
 
-from harness import layer_lookup
+from harness import own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.trial import packed_sequences
 from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
@@ -124,7 +124,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         for one in _nameable(signature)
         if one.default is not one.empty and one.name not in passed and not packed_sequences.is_longest(one.name)
     ]
-    taken += [one for one in dict.fromkeys([*layer_lookup.own_axes(made), *options]) if one not in taken]
+    taken += [one for one in dict.fromkeys([*own_axes.declared_axes(made), *options]) if one not in taken]
     kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=0) for one in taken]
     made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
     return made
@@ -241,7 +241,7 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
 def _own_letters(function: Any) -> list[str]:
     stated = attribute(function, "axes")
     holder = type("Declared", (), {} if stated is _MISSING else {"axes": stated})
-    return [letter for letter, _ in layer_lookup.own_axes(holder).values()]
+    return [letter for letter, _ in own_axes.declared_axes(holder).values()]
 
 
 def _annotated(parameter: inspect.Parameter) -> str:
@@ -311,7 +311,7 @@ def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | Non
     """
     if reference is _MISSING:
         # With a window, say, it is not softmax attention over all tokens.
-        reference = softmax_attention if layer_class.layout and not layer_lookup.own_axes(layer_class) else None
+        reference = softmax_attention if layer_class.layout and not own_axes.declared_axes(layer_class) else None
     return None if reference is None else class_of(reference, layer_class.__module__, layer_class)
 
 

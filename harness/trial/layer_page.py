@@ -4,7 +4,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from harness import layer_lookup
+from harness import layer_lookup, own_axes
 from harness.layer_source import equation_of
 from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial import layer_protocol, verify
@@ -62,12 +62,12 @@ def _parameter(one: inspect.Parameter) -> str:
 
 
 def _axes(layer_class: Any) -> list[list[Any]]:
-    declared = layer_lookup.own_axes(layer_class)
+    declared = own_axes.declared_axes(layer_class)
     # The class of a function has its own constructor.
     shown = layer_class.forward if issubclass(layer_class, FunctionLayer) else layer_class
     parameters = inspect.signature(shown).parameters
     found: list[list[Any]] = []
-    for name in layer_protocol.option_names(layer_class):
+    for name in own_axes.usual_values(layer_class):
         letter, default = declared.get(name) or ("", parameters[name].default)
         found.append([name, letter, default if isinstance(default, int | float | str | None) else repr(default)])
     return found

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness import layer_lookup
+from harness import own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.layer_options import options_of
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
@@ -138,7 +138,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     for name in _OF_LAYER:
         if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
             return f"its constructor takes no {name}"
-    known = option_names(layer_class)
+    known = own_axes.usual_values(layer_class)
     for name in options_of(case.options):
         if name not in known and (not takes(layer_class, name) or name in AXES):
             return f"it takes no option '{name}'{did_you_mean(name, known)}"
@@ -268,16 +268,9 @@ def size_options(layer_class: Any, case: Case) -> dict[str, Any]:
     Those left to the layer are left out, unless it declares a default for them.
     """
     sizes = {name: getattr(case, name) for name in _OF_LAYER if takes(layer_class, name) and _is_given(name, case)}
-    declared = {name: default for name, (_, default) in layer_lookup.own_axes(layer_class).items()}
+    declared = {name: default for name, (_, default) in own_axes.declared_axes(layer_class).items()}
     options = {**declared, **options_of(case.options)}
     return sizes | {name: value for name, value in options.items() if takes(layer_class, name)}
-
-
-def option_names(layer_class: Any) -> list[str]:
-    """The names of a layer's own axes: those that it declares, and its constructor's keywords with a default."""
-    parameters = inspect.signature(layer_class).parameters.values()
-    keywords = [one.name for one in parameters if one.default is not one.empty and one.name not in AXES]
-    return list(dict.fromkeys([*layer_lookup.own_axes(layer_class), *keywords]))
 
 
 def _is_given(name: str, case: Case) -> bool:

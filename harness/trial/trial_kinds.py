@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from harness import background_process, gpus, layer_files, layer_lookup
+from harness import background_process, gpus, layer_files, layer_lookup, own_axes
 from harness.errors import UsageError
 from harness.sweep_axes import Case, device_kind
 from harness.trial import (
@@ -90,7 +90,8 @@ def describe_layer(case: Case) -> dict[str, Any]:
 
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
       the constructor.
-    - `options`: the names of the layer's own axes. None if its constructor takes any keyword.
+    - `options`: the layer's own axes with their defaults, as `own_axes.usual_values` returns them. None if its
+      constructor takes any keyword.
     - `import_s`: seconds that importing the layer's module takes.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `refused`: what is wrong with the layer's claims or its reference, or None.
@@ -121,9 +122,9 @@ def describe_layer(case: Case) -> dict[str, Any]:
     }
 
 
-def _options(layer_class: Any, refused: str | None) -> list[str] | None:
+def _options(layer_class: Any, refused: str | None) -> dict[str, str | None] | None:
     takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
-    return None if refused or takes_any else layer_protocol.option_names(layer_class)
+    return None if refused or takes_any else own_axes.usual_values(layer_class)
 
 
 def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness import layer_lookup
+from harness import layer_lookup, own_axes
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
 from harness.trial import layer_inputs, layer_protocol, packed_sequences, sandbox
@@ -262,7 +262,7 @@ def build(
         _copy_weights(weights, layer)
     if inputs is None:
         source_len = layer_protocol.kv_len(layer_class, case)
-        own = layer_lookup.own_letters(layer_class, case)
+        own = own_axes.own_letters(layer_class, case)
         inputs = [layer_inputs.draw(one, case, source_len, own) for one in described]
     free = [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_free]
     if case.mode in ("forward", "decode"):
@@ -313,7 +313,7 @@ def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
 def output_shape(layer: Any, case: Case) -> tuple[int, ...]:
     """The shape that the output must have."""
     dims = layer_protocol.output_dims(layer, case)
-    own = layer_lookup.own_letters(layer, case)
+    own = own_axes.own_letters(layer, case)
     return layer_inputs.size_at("output", dims, case, layer_protocol.kv_len(layer, case), own)
 
 

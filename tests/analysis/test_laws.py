@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from rows import SIZES, lines, usual_lines
 
-from harness.analysis.fitted_laws import COLUMNS, FittedLaw, fit_laws, laws_table, page_faults_of
+from harness.analysis.fitted_laws import FittedLaw, fit_laws, page_faults_of
+from harness.analysis.laws_table import COLUMNS, laws_table
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 

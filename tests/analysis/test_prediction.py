@@ -24,7 +24,7 @@ def test_between_and_beyond_the_sizes_measured_the_law_is_followed() -> None:
 
 def test_what_was_measured_is_its_own_prediction() -> None:
     said = law().predict(2048, 256, 8, 1)
-    point = next(p for p in law().series.points if p.size == (2048, 256, 8, 1))
+    point = next(p for p in law().series.points if p.size == (2048, 256, 8, 1, ()))
     assert said.measured
     assert (said.value, said.lo, said.hi) == (point.value, point.lo, point.hi)
 

@@ -52,7 +52,7 @@ def recommended(
 ) -> Recommendation:
     said = {"time": times, "memory": memories or dict.fromkeys(times, within(1e6, 0.1))}
 
-    def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Prediction:
+    def predict(one: FittedLaw, n: int, d: int, h: int, b: int, own: object) -> Prediction:
         return said[one.series.metric][one.series.impl]
 
     return recommend(LINES, laws(), WHERE, limit, predict)
@@ -139,20 +139,20 @@ def test_an_impl_whose_memory_is_not_known_passes_no_limit() -> None:
 
 
 def test_without_a_limit_an_impl_without_a_law_of_memory_is_left_in() -> None:
-    found = recommend(LINES, laws(("time",)), WHERE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
+    found = recommend(LINES, laws(("time",)), WHERE, None, lambda one, *size: TIMES[one.series.impl])
     assert len(found.ranked) == 3
     assert {one.memory for one in found.ranked} == {None}
 
 
 def test_one_alone_is_the_only_one() -> None:
-    found = recommend(LINES, laws()[:2], WHERE, None, lambda one, n, d, h, b: TIMES[one.series.impl])
+    found = recommend(LINES, laws()[:2], WHERE, None, lambda one, *size: TIMES[one.series.impl])
     assert (len(found.ranked), found.share, found.how_sure) == (1, None, "the only one")
 
 
 def test_a_layer_without_heads_is_asked_for_at_its_one() -> None:
     asked: dict[str, int] = {}
 
-    def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Prediction:
+    def predict(one: FittedLaw, n: int, d: int, h: int, b: int, own: object) -> Prediction:
         asked[one.series.impl] = h
         return TIMES[one.series.impl]
 
@@ -161,7 +161,7 @@ def test_a_layer_without_heads_is_asked_for_at_its_one() -> None:
 
 
 def test_an_impl_of_which_nothing_can_be_said_is_named_with_the_reason() -> None:
-    def predict(one: FittedLaw, n: int, d: int, h: int, b: int) -> Prediction:
+    def predict(one: FittedLaw, n: int, d: int, h: int, b: int, own: object) -> Prediction:
         if one.series.impl == RNN:
             raise ValueError("batch_size=4 was requested and only batch_size=1 measured")
         return TIMES[one.series.impl]

@@ -5,23 +5,32 @@ from itertools import product
 import numpy as np
 import pytest
 
+from harness.errors import UsageError
 from harness.fit.fit_law import fit_law
 from harness.fit.integer_laws import exact_law
 from harness.fit.laws import Sizes, candidate_terms, exponent_of
 from harness.fit.page_faults import memory_block_laws
 from harness.fit.piecewise import predictor
-from harness.polynomial import Polynomial, Term, letter, parse
+from harness.polynomial import Polynomial, Term, constant, own_letter, parse
 
 NW, ND2, NWD = Term.of({"n": 1, "w": 1}), Term(n=1, d=2), Term.of({"n": 1, "d": 1, "w": 1})
 WINDOWS = [(n, 64, 4, 1, (("w", w),)) for n, w in product((256, 512, 1024, 2048), (32, 64, 128))]
 
 
 def test_terms_with_own_letters_are_read_written_and_evaluated() -> None:
-    claim = parse("8nd² + 4nwd", {"w": letter("w")})
+    claim = parse("8nd² + 4nwd", {"w": own_letter("w")})
     assert claim == Polynomial({ND2: 8, NWD: 4})
     assert str(claim) == "8nd² + 4nwd"
     assert claim(10, 2, own=(("w", 3),)) == 8 * 10 * 4 + 4 * 10 * 3 * 2
     assert str(Term.of({"n": 1, "d": 2, "c": -1})) == "n·d²/c"
+
+
+def test_a_claim_may_divide_by_an_own_letter() -> None:
+    claim = parse("2nd²/c + 4ncd", {"c": own_letter("c")})
+    assert claim(16, 2, own=(("c", 4),)) == 2 * 4 * 4 + 4 * 16 * 4 * 2
+    assert parse("8n/g", {"g": constant(4)})(12, 1) == 24
+    with pytest.raises(UsageError, match="cannot be read"):
+        parse("8n/g", {"g": constant(0)})
 
 
 @pytest.mark.parametrize("axis", ["n", "d", "w"])

@@ -1,5 +1,6 @@
 """Axes that a layer has of its own: `layer.window=64,256`, and letters of its own in claims and shapes."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 from own_layer.test_own_layer import QUICK, harness
 
-from harness import layer_lookup
+from harness import layer_lookup, own_axes
 from harness.cli.commands import main
 from harness.config.compose import compose
 from harness.errors import UsageError
@@ -104,7 +105,7 @@ def test_the_constructor_of_a_class_takes_options_too(options: str, r: int) -> N
 @pytest.mark.parametrize("stated", [{"window": "w"}, {"window": ("n", 4)}, {"window": ("ww", 4)}, 3])
 def test_axes_that_are_not_letters_with_defaults_are_a_mistake(stated: Any) -> None:
     with pytest.raises(UsageError, match=r"axes"):
-        layer_lookup.own_axes(type("Layer", (), {"axes": stated}))
+        own_axes.declared_axes(type("Layer", (), {"axes": stated}))
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +116,34 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-_SWEPT = [f"impl={REPEATS}", "seq_len=16,32,64", "d_model=16", "layer.times=2,3", "mode=forward", *QUICK]
+_SWEPT = [f"impl={REPEATS}", "seq_len=16,32,64", "d_model=16", "layer.times=2,3,5", "mode=forward", *QUICK]
 
 
 def test_a_sweep_along_an_axis_of_its_own_has_a_column_and_confirmed_claims(swept: Path) -> None:
     table = pd.read_csv(swept / "out" / "summary.csv")
-    assert set(zip(table.seq_len, table.options, table.flops, strict=True)) == {
-        (n, f"times={r}", 2 * n * r * 256) for n in (16, 32, 64) for r in (2, 3)
+    assert set(zip(table.seq_len, table.options, table.times, table.flops, strict=True)) == {
+        (n, f"times={r}", r, 2 * n * r * 256) for n in (16, 32, 64) for r in (2, 3, 5)
     }
     claims = pd.read_csv(swept / "out" / "claims.csv").query("quantity == 'work'")
-    assert dict(zip(claims.options, claims.verdict, strict=True)) == {"times=2": "confirmed", "times=3": "confirmed"}
+    assert list(zip(claims.claimed, claims.verdict, claims.reason, strict=True)) == [
+        ("2nrd²", "confirmed", "to the last digit in 9 cases")
+    ]
+
+
+def test_its_cost_models_are_in_its_letter(swept: Path) -> None:
+    laws = pd.read_csv(swept / "out" / "laws.csv").set_index("metric")
+    assert laws.law["flops"] == "512 n·r"
+    assert json.loads(laws.own_exponents["flops"]) == {"r": {"value": 1.0, "lo": 1.0, "hi": 1.0}}
+
+
+def test_the_default_given_is_the_case_without_it(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [f"impl={REPEATS}", "seq_len=16", "d_model=16", "num_heads=1", "--dry-run", "-v"]
+    keys = []
+    for given in ([], ["layer.times=2"], ["options=none,times=2"]):
+        main(["sweep", *sizes, *given])
+        keys.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("impl=")])
+    assert keys[0] == keys[1] == keys[2]
+    assert len(keys[0]) == 1
 
 
 def test_titles_name_the_options_where_they_vary(swept: Path) -> None:
@@ -134,11 +153,12 @@ def test_titles_name_the_options_where_they_vary(swept: Path) -> None:
 
 
 def test_a_run_along_an_axis_of_its_own_is_continued(swept: Path) -> None:
-    assert "out: continued; 6 of 6 cases have rows" in harness(swept, "sweep", *_SWEPT)
+    assert "out: continued; 9 of 9 cases have rows" in harness(swept, "sweep", *_SWEPT)
 
 
-def test_a_prediction_and_a_script_are_of_one_value(swept: Path) -> None:
-    assert "times=3" in harness(swept, "predict", "out", "seq_len=128", "layer.times=3")
+def test_a_prediction_is_at_any_value_and_a_script_is_of_a_measured_one(swept: Path) -> None:
+    assert "65,536 " in harness(swept, "predict", "out", "seq_len=128", "layer.times=1").replace("FLOPs", "")
+    assert "times = 7, batch 1" in harness(swept, "recommend", "out", "seq_len=128", "layer.times=7")
     harness(swept, "export", "out", "--case", "times=3 n=32", "--format", "script", "-o", "script.py")
     assert "times=3)" in (swept / "script.py").read_text()
 

@@ -198,9 +198,8 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
 
 
 def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
-    fitted = laws.get((line.impl, Setting.of(line), "time"))
-    size = "n", line.seq_len, line.d_model, line.num_heads, line.batch_size
-    exponent = exponent_of(fitted.law, *size) if fitted and fitted.law.determined else None
+    fitted = laws.get((line.impl, line.series, "time"))
+    exponent = exponent_of(fitted.law, "n", *line.size) if fitted and fitted.law.determined else None
     speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
     ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
     return (

@@ -3,7 +3,7 @@
 from json import dumps  # bound before a layer may replace it
 from typing import Any
 
-from harness import layer_lookup
+from harness import layer_lookup, own_axes
 from harness.sequence_lengths import PADDED, as_text, claimed_flops, real_lengths
 from harness.sweep_axes import Case
 from harness.trial.packed_sequences import passed_as
@@ -21,11 +21,14 @@ def claimed_work(case: Case) -> dict[str, Any]:
     formula = layer_lookup.work_of(of_it, case.mode)
     # With a source, the work depends on two lengths, but claims know only one.
     formula = None if case.kv_len else formula
+    text = own_axes.axes_text(layer)
+    formula = formula.at(own_axes.own_size(text, case.options)) if formula else None
     is_padded = passed_as(layer, case) in (None, PADDED)
     lengths = [case.seq_len] * case.batch_size if is_padded else real_lengths(case, case.seq_len)
     work = claimed_flops(formula, lengths, case.d_model, case.num_heads) if formula else None
     stated = {name: str(claim) for name, claim in of_it.items()}
-    return {"flops_claimed": work, "claims": dumps(stated, ensure_ascii=False) if own and stated else None}
+    claims = dumps(stated, ensure_ascii=False) if own and stated else None
+    return {"flops_claimed": work, "claims": claims, "own_axes": text}
 
 
 def lengths_facts(case: Case) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+"""Axes that a layer declares, each with a letter and a default: `axes = {"window": ("w", 128)}`.
+
+Results keep them as a text beside each case. So the letters and their values are known without the layer: cost models
+and claims are in these letters, and cases that differ in them alone are one series.
+"""
+
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from harness.errors import UsageError
+from harness.layer_options import NO_OPTIONS, options_of, value_text
+from harness.polynomial import OwnSize, Polynomial, own_letter
+from harness.sweep_axes import AXES, LETTERS
+
+
+def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
+    """The axes that a layer declares, with their letters and defaults.
+
+    Raises UsageError for anything else, and for a letter that has another meaning.
+    """
+    stated = getattr(layer_class, "axes", {})
+    example = "it must be {'window': ('w', 128)}, a letter and a default for each"
+    if not isinstance(stated, Mapping):
+        raise UsageError(f"axes is {stated!r}: {example}")
+    found: dict[str, tuple[str, Any]] = {}
+    for name, one in stated.items():
+        if not (isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)):
+            raise UsageError(f"axes['{name}'] is {one!r}: {example}")
+        letter, taken = one[0], [*LETTERS, "D", "t", *(letter for letter, _ in found.values())]
+        if len(letter) != 1 or not letter.isalpha() or letter in taken:
+            raise UsageError(
+                f"axes['{name}'] has the letter '{letter}': give a single one, and none of {', '.join(taken)}"
+            )
+        found[str(name)] = letter, one[1]
+    return found
+
+
+def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:
+    """The values of the letters of a layer's own axes, at a case or setting, or else their defaults."""
+    given = options_of(getattr(at, "options", NO_OPTIONS))
+    values = {letter: given.get(name, default) for name, (letter, default) in declared_axes(layer_class).items()}
+    return {letter: Fraction(value) for letter, value in values.items() if type(value) in (int, float)}
+
+
+def usual_values(layer_class: Any) -> dict[str, str | None]:
+    """The names of a layer's own axes with their defaults as texts; None for a default that no option can be.
+
+    They are those that the layer declares, and its constructor's keywords with a default.
+    """
+    parameters = inspect.signature(layer_class).parameters.values()
+    found = {one.name: one.default for one in parameters if one.default is not one.empty and one.name not in AXES}
+    found |= {name: default for name, (_, default) in declared_axes(layer_class).items()}
+    return {name: value_text(default) for name, default in found.items()}
+
+
+def without_defaults(options: str, usual: Mapping[str, str | None]) -> str:
+    """The options without those that have their default: `window=128` is the usual case if 128 is the default."""
+    given = options_of(options)
+    return _joined(
+        part
+        for (name, value), part in zip(given.items(), options.split("+"), strict=False)
+        if usual.get(name) is None or value_text(value) != usual[name]
+    )
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "+".join(parts) or NO_OPTIONS
+
+
+def axes_text(layer_class: Any) -> str | None:
+    """The declared axes that are sizes, as results keep them: `{"window": ["w", 128]}`; None without any."""
+    sizes = {name: one for name, one in declared_axes(layer_class).items() if _is_size(one[1])}
+    return json.dumps(sizes, ensure_ascii=False) if sizes else None
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) in (int, float) and value > 0
+
+
+@cache
+def axes_of_text(text: str | None) -> Mapping[str, tuple[str, float]]:
+    """The axes in a text that `axes_text` wrote, by name. A text edited by hand that is none has no axes."""
+    try:
+        stated = json.loads(text or "{}")
+        found = {name: (str(letter), value) for name, (letter, value) in stated.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+    return {name: one for name, one in found.items() if len(one[0]) == 1 and _is_size(one[1])}
+
+
+@cache
+def own_size(text: str | None, options: str) -> OwnSize:
+    """The value of each letter in the text, at these options; without those whose value is no size."""
+    given = options_of(options)
+    values = {letter: given.get(name, default) for name, (letter, default) in axes_of_text(text).items()}
+    return tuple(sorted((letter, value) for letter, value in values.items() if _is_size(value)))
+
+
+@cache
+def other_options(text: str | None, options: str) -> str:
+    """The options that are no size along an axis in the text."""
+    letters, sizes = axes_of_text(text), dict(own_size(text, options))
+    parts = zip(options_of(options), options.split("+"), strict=False)
+    return _joined(part for name, part in parts if name not in letters or letters[name][0] not in sizes)
+
+
+def sizes_by_name(text: str | None, options: str) -> dict[str, float]:
+    """The value along each axis in the text, by name."""
+    sizes = dict(own_size(text, options))
+    return {name: sizes[letter] for name, (letter, _) in axes_of_text(text).items() if letter in sizes}
+
+
+@cache
+def stated_options(text: str | None, options: str) -> str:
+    """The options with the size along each axis in the text, whether or not that is the default."""
+    others = other_options(text, options)
+    parts = [f"{name}={value}" for name, value in sizes_by_name(text, options).items()]
+    return _joined(sorted([*([] if others == NO_OPTIONS else others.split("+")), *parts]))
+
+
+@cache
+def usual_options(text: str | None, options: str) -> str:
+    """The options without sizes that are the default along an axis in the text."""
+    return without_defaults(options, {name: value_text(default) for name, (_, default) in axes_of_text(text).items()})
+
+
+def varied_axes(lines: Iterable[Any]) -> list[str]:
+    """The names of axes that take more than one value in these lines, which have `own_axes` and `options`."""
+    held = list(lines)
+    letters = varying(own_size(line.own_axes, line.options) for line in held)
+    names = names_of_letters(line.own_axes for line in held)
+    return sorted(names[letter] for letter in letters)
+
+
+def letters_of_texts(texts: Iterable[str | None]) -> dict[str, Polynomial]:
+    """The letters in these texts, for `parse`."""
+    return {letter: own_letter(letter) for letter in names_of_letters(texts)}
+
+
+def names_of_letters(texts: Iterable[str | None]) -> dict[str, str]:
+    """The name of the axis of each letter, in these texts."""
+    return {letter: name for text in texts for name, (letter, _) in axes_of_text(text).items()}
+
+
+def varying(sizes: Iterable[OwnSize]) -> tuple[str, ...]:
+    """The letters that take more than one value."""
+    values: dict[str, set[float]] = {}
+    for one in sizes:
+        for letter, value in one:
+            values.setdefault(letter, set()).add(value)
+    return tuple(letter for letter, found in values.items() if len(found) > 1)
