@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis import fitted_laws, published_claims
-from harness.analysis.analyse import Analysis, analyse
+from harness.analysis.analyse import Analysis, analyse, laws_table
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.crossovers import crossovers_table, layers_without_heads
-from harness.analysis.laws_table import laws_table
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
 from harness.key_value_options import present_keywords

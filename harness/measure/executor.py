@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import psutil
 
 from harness import gpus, layer_lookup
 from harness.background_process import interpreter_of
+from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
+from harness.layer_options import NO_OPTIONS, check_taken, options_of
 from harness.machine import keep_gpus_initialised
 from harness.measure.compile_policy import CompilePolicy
 from harness.measure.fork_client import (
@@ -31,6 +34,7 @@ from harness.measure.fork_client import (
     TurnTrialFailed,
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
+from harness.own_axes import without_defaults
 from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 
 # Share of the free memory that stays free if the user sets no limit.
@@ -310,3 +314,39 @@ def _describe_within(environment: str, impl: str, executor: Executor) -> Traits:
         where = "" if tuple(executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
         raise UsageError(f"{where}impl '{impl}': {refused}")
     return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
+
+
+class OwnOptions:
+    """Asks the processes of a session about the options of layers, each layer once in each environment."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._known: dict[tuple[str, str], dict[str, str | None] | None] = {}
+
+    def of(self, impl: str, env: str) -> dict[str, str | None] | None:
+        """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
+        if (impl, env) not in self._known:
+            found = self._executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=env))
+            self._known[impl, env] = found.values.get("options") if found.ok else None
+        return self._known[impl, env]
+
+    def check(self, config: SweepConfig) -> None:
+        """Raise UsageError with the layers that lack an option that the cases name."""
+        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
+        wanted = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
+        if not wanted:
+            return
+        of_layer: dict[str, dict[str, str | None]] = {}
+        for impl, env in product(config.axes["impl"], self._executor.environments):
+            known = self.of(impl, env)
+            if known is not None:
+                of_layer[impl] = known
+        check_taken(wanted, of_layer)
+
+    def usual(self, cases: Iterable[Case]) -> list[Case]:
+        """The different cases, without options that have their default: with those, a case is the usual one."""
+        found: dict[Case, None] = {}
+        for case in cases:
+            usual = self.of(case.impl, case.env) if case.options != NO_OPTIONS else None
+            found[replace(case, options=without_defaults(case.options, usual)) if usual else case] = None
+        return list(found)

@@ -27,10 +27,9 @@ from harness.config.schema import HERE
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
 from harness.machine import ENVIRONMENTS, changed_gpu_settings, describe_machine, unlike, versions_text, with_gpus_of
-from harness.measure.executor import Executor, describe_impl
+from harness.measure.executor import Executor, OwnOptions, describe_impl
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.fork_client import OF_DRIVER, Runtime
-from harness.measure.own_options import OwnOptions
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher, read_resume_state
 from harness.results import row_files, run_directory, summarise

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rows import SIZES, lines, usual_lines
 
+from harness.analysis.analyse import LAW_COLUMNS, laws_table
 from harness.analysis.fitted_laws import FittedLaw, fit_laws, page_faults_of
-from harness.analysis.laws_table import COLUMNS, laws_table
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 
@@ -111,10 +111,10 @@ def test_a_planted_change_of_kernel_is_a_break() -> None:
 def test_the_table_has_the_columns_that_are_promised_and_terms_with_their_intervals(laws: list[FittedLaw]) -> None:
     table = laws_table(laws)
     assert list(table.columns[: len(LISTED)]) == LISTED
-    assert tuple(table.columns) == COLUMNS
+    assert tuple(table.columns) == LAW_COLUMNS
     terms = json.loads(table.loc[(table.impl == "rnn.torch") & (table.metric == "flops"), "terms"].item())
     assert terms == {"n·d²": {"value": 4.0, "lo": 4.0, "hi": 4.0}}
-    assert list(laws_table([]).columns) == list(COLUMNS)
+    assert list(laws_table([]).columns) == list(LAW_COLUMNS)
 
 
 def test_page_faults_have_a_price_only_where_one_was_measured() -> None:
