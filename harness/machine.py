@@ -221,13 +221,13 @@ def kind_of_machine(machine: Mapping[str, Any]) -> dict[str, str]:
         "threads": cpu.get("usable"),
         "instructions": torch.get("cpu_capability"),
         "gpu": torch.get("gpu"),
-        "gpu_settings": _gpu_settings(machine),
+        "gpu_settings": gpu_settings(machine),
         "python": machine.get("python"),
     }
     return {name: str(value) for name, value in known.items() if value is not None}
 
 
-def _gpu_settings(machine: Mapping[str, Any]) -> str | None:
+def gpu_settings(machine: Mapping[str, Any]) -> str | None:
     """The drivers and power limits of the GPUs, as text; None if unknown."""
     found = dict.fromkeys(
         f"{name} {_shown(state[key])}{unit}"

@@ -13,7 +13,7 @@ from harness.config.compose import as_list
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN, Launcher
 from harness.errors import UsageError
-from harness.machine import ENVIRONMENTS, part
+from harness.machine import ENVIRONMENTS, gpu_settings, part
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES
 
@@ -167,6 +167,7 @@ def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
         "host": machine.get("host"),
         "processor": f"{cpu.get('model') or ''}{cores}",
         "GPU": torch.get("gpu"),
+        "GPU settings": gpu_settings(machine) or "",
         "memory": formatting.size(machine["memory_bytes"]) if machine.get("memory_bytes") else "",
         "system": ", ".join(str(machine[name]) for name in ("kernel", "libc") if machine.get(name)),
         "Python": machine.get("python") if not environments else "",

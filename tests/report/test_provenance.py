@@ -40,6 +40,11 @@ def test_what_is_not_known_of_a_machine_is_not_told() -> None:
     }
 
 
+def test_a_gpu_is_told_with_its_driver_and_power_limit() -> None:
+    gpu = {"gpu": "H100", "gpu_states": {"GPU-1": {"driver": "570.86", "power_limit_w": 700.0}}}
+    assert provenance_facts({"torch": gpu}) == {"GPU": "H100", "GPU settings": "driver 570.86, power limit 700 W"}
+
+
 def test_calibration_says_its_verdict_and_advice_or_why_there_is_none() -> None:
     made = {"verdict": "usable with care", "advice": [{"level": "care", "text": "Close the browser."}]}
     assert calibration({"calibration": made}) == ["Calibration: usable with care.", "Close the browser."]
