@@ -206,6 +206,7 @@ def _functions() -> dict[str, Any]:
         "default_stream": lambda device=None: Stream(number=0),
         "CUDAGraph": CUDAGraph,
         "graph": _Capture,
+        "graph_pool_handle": lambda: (0, 1),
         "is_current_stream_capturing": lambda: begin().recording is not None,
         "memory_stats": lambda device=None: _memory(),
         "reset_peak_memory_stats": _reset_peak,
@@ -225,4 +226,7 @@ def install() -> None:
     for name, stand_in in _functions().items():
         setattr(torch.cuda, name, stand_in)
     torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = torch.cuda.nvtx.mark = lambda *given: 0
+    private: Any = torch._C
+    private._cuda_endAllocateToPool = lambda device, pool: begin().end_allocation()
+    private._cuda_releasePool = lambda device, pool: None
     _OnGpu().__enter__()

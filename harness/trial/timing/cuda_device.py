@@ -1,5 +1,6 @@
 """Torch's current CUDA or ROCm device as the sampler sees it (`harness.trial.timing.device_contract`)."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,8 +71,6 @@ class TorchDevice:
 
     def __init__(self) -> None:
         self.lacks: dict[str, str] = {}
-        # Torch's allocator keeps a pointer to a graph whose capture could not end.
-        self._failed: list[Any] = []
         self.flush_bytes = FLUSH_FACTOR * self._look()
         # float32, because torch reads it at the memory's bandwidth, which it does not do for single bytes.
         self._buffer = torch.zeros(max(2, self.flush_bytes // 4), device=self.kind)
@@ -164,7 +163,7 @@ class TorchDevice:
         """
         gpu = self._module
         graph, stream, before = getattr(gpu, _GRAPHS[self.kind])(), gpu.Stream(), gpu.current_stream()
-        failure: Exception | None = None
+        pool, failure = gpu.graph_pool_handle(), None
         stream.wait_stream(before)
         try:
             with gpu.stream(stream):
@@ -173,7 +172,7 @@ class TorchDevice:
                     captured()
             before.wait_stream(stream)
             gpu.synchronize()
-            with gpu.graph(graph, stream=stream):
+            with gpu.graph(graph, pool=pool, stream=stream):
                 try:
                     kept = captured()
                 except Exception as error:
@@ -181,18 +180,23 @@ class TorchDevice:
                     raise
         except Exception as error:
             gpu.set_stream(before)  # torch stays on the capture's stream if the capture cannot end
-            self._forget(graph)
+            self._forget(graph, pool)
             raise _first(failure or error) from None
         return _Replay(graph, captured, kept)
 
-    def _forget(self, graph: Any) -> None:
-        """Leave a capture that failed. Up to torch 2.12, its random numbers would otherwise stay in the capture."""
-        self._failed.append(graph)
+    def _forget(self, graph: Any, pool: Any) -> None:
+        """Leave a capture that failed, so that torch can draw random numbers, free memory and capture again."""
         graph.reset()
-        generator = self._module.default_generators[self._module.current_device()]
-        # A copy of the state has the same seed and offset, and takes part in no capture.
+        device = self._module.current_device()
+        # Up to torch 2.12, random numbers stay in the capture. A copy of their state takes part in none.
+        generator = self._module.default_generators[device]
         generator.graphsafe_set_state(generator.clone_state())
-        self._module.empty_cache()
+        # Up to torch 2.11, the allocator stays in it too. Newer versions end this themselves, and not a second time.
+        names = [f"_{self.kind}_{end}" for end in ("endAllocateToPool", "endAllocateCurrentStreamToPool")]
+        end = next(getattr(torch._C, name) for name in names if hasattr(torch._C, name))
+        with contextlib.suppress(RuntimeError):
+            end(device, pool)
+            getattr(torch._C, f"_{self.kind}_releasePool")(device, pool)
 
     def _square(self, size: int) -> Any:
         """A square matrix in half precision."""

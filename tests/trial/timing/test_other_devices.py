@@ -23,7 +23,7 @@ def on(gpu: SimGpu, patch: pytest.MonkeyPatch, kind: str) -> TorchDevice:
     names = ("Event", "synchronize")
     if kind == "xpu":
         names += ("Stream", "current_stream", "set_stream", "stream", "graph", "is_bf16_supported")
-        names += ("default_generators", "current_device", "empty_cache")
+        names += ("default_generators", "current_device", "graph_pool_handle")
     functions = {name: getattr(simulated.cuda, name) for name in names}
     if kind == "xpu":
         functions["XPUGraph"] = simulated.cuda.CUDAGraph

@@ -75,7 +75,7 @@ def simulated_torch(gpu: SimGpu) -> Any:
         gpu.stream = before  # not after an exception: torch forgets it if a capture fails
 
     @contextlib.contextmanager
-    def capture(graph: Graph, stream: Any) -> Iterator[None]:
+    def capture(graph: Graph, pool: tuple[int, int], stream: Any) -> Iterator[None]:
         with on_stream(stream):
             gpu.begin_capture(graph.kernels)
             try:
@@ -100,8 +100,12 @@ def simulated_torch(gpu: SimGpu) -> Any:
         stream=on_stream,
         graph=capture,
         default_generators=[gpu.generator],
-        empty_cache=lambda: None,
+        graph_pool_handle=lambda: (0, 1),
     )
+    ends = {f"_{kind}_endAllocateToPool": lambda device, pool: gpu.end_allocation() for kind in ("cuda", "xpu")}
+    private = SimpleNamespace(**ends, _cuda_releasePool=lambda device, pool: None)
     arrays = {"ones": lambda *shape, dtype, device: zeros(shape[0], device=device), "empty_like": lambda like: like}
     dtypes = {"bfloat16": "bfloat16", "float16": "float16"}
-    return SimpleNamespace(cuda=cuda, zeros=zeros, sum=total, mm=mm, no_grad=contextlib.nullcontext, **arrays, **dtypes)
+    return SimpleNamespace(
+        cuda=cuda, zeros=zeros, sum=total, mm=mm, no_grad=contextlib.nullcontext, _C=private, **arrays, **dtypes
+    )

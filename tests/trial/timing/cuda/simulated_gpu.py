@@ -201,7 +201,7 @@ class SimGpu:
         self.waits = 0
         self.reserved_bytes = 0
         self.recording: list[Kernel] | None = None
-        self.generator, self._invalid = SimGenerator(self), False
+        self.generator, self._invalid, self._allocates_to_graph = SimGenerator(self), False, False
         self._queue: deque[float] = deque()
         self._loaded: set[str] = set()
         self._written: dict[str, tuple[int, float]] = {}  # of each array: the stream that wrote it last, and until when
@@ -271,14 +271,22 @@ class SimGpu:
 
     def begin_capture(self, kernels: list[Kernel]) -> None:
         """Record what is launched in place of launching it."""
-        self.recording, self._invalid, self.generator.capturing = kernels, False, True
+        if self._allocates_to_graph:  # torch empties its cache before a capture
+            raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+        self.recording, self._invalid, self.generator.capturing, self._allocates_to_graph = kernels, False, True, True
 
     def end_capture(self) -> None:
-        """End the capture. Raises RuntimeError if it has failed; the generator then does not know of its end."""
+        """End the capture. Raises RuntimeError if it has failed. Generator and allocator then do not know of it."""
         self.recording = None
         if self._invalid:
             raise RuntimeError(f"CUDA error: {_AFTER_FAILURE}")
-        self.generator.capturing = False
+        self.generator.capturing = self._allocates_to_graph = False
+
+    def end_allocation(self) -> None:
+        """The allocator ends to take memory from a graph's pool."""
+        if not self._allocates_to_graph:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        self._allocates_to_graph = False
 
     def _refuse(self, why: str) -> None:
         self._invalid = True

@@ -94,6 +94,15 @@ def raises_its_own(gpu: SimGpu) -> None:
         raise ValueError("no such size") from None
 
 
+def test_another_call_can_be_captured_after_a_capture_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
+    device, call = gpu.device(monkeypatch), gpu.layer(3, 20e-6)
+    with pytest.raises(RuntimeError, match="not permitted"):
+        device.capture(gpu.sync)
+    device.capture(call)()
+    device.sync()
+
+
 @pytest.mark.parametrize(
     ("call", "why"),
     [

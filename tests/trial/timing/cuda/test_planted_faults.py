@@ -148,8 +148,8 @@ def the_stream_of_a_failed_capture_stays(patch: Patch) -> None:
     patch.setattr(TorchDevice, "capture", capture)
 
 
-def random_numbers_stay_in_a_failed_capture(patch: Patch) -> None:
-    patch.setattr(TorchDevice, "_forget", lambda self, graph: graph.reset())
+def a_failed_capture_is_only_reset(patch: Patch) -> None:
+    patch.setattr(TorchDevice, "_forget", lambda self, graph, pool: graph.reset())
 
 
 def a_backward_pass_is_captured_with_its_old_forward_pass(patch: Patch) -> None:
@@ -259,8 +259,13 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
         (),
     ),
     (
-        random_numbers_stay_in_a_failed_capture,
+        a_failed_capture_is_only_reset,
         capturing.test_random_numbers_can_be_drawn_after_a_capture_that_failed,
+        (),
+    ),
+    (
+        a_failed_capture_is_only_reset,
+        capturing.test_another_call_can_be_captured_after_a_capture_that_failed,
         (),
     ),
     (
