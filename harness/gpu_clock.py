@@ -36,7 +36,7 @@ def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> 
     seen = f" It was {min(rates_mhz):.0f} to {max(rates_mhz):.0f} MHz in the trials." if rates_mhz else ""
     free = "is not locked" if rates_mhz else "is not locked, unless you have done so"
     upper = f" up to {highest} MHz" if highest else ""
-    cost, rate = "", "MHZ, with the base rate that 'nvidia-smi -q -d CLOCK' shows"
+    cost, rate = "", "MHZ, three quarters of the highest rate that 'nvidia-smi -q -d CLOCK' shows"
     if highest and base:
         cost, rate = f", which makes layers that compute up to {100 * (highest / base - 1):.0f} % slower", str(base)
     return (

@@ -16,7 +16,7 @@ H100 = {"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980, "default_sm_
         ({**H100, "default_sm_clock_mhz": 1590}, "sudo nvidia-smi -lgc 1590."),
         ({**H100, "application_sm_clock_mhz": 1500}, "sudo nvidia-smi -lgc 1500."),
         ({"sm_clock_max_mhz": 1410}, "sudo nvidia-smi -lgc 1050."),
-        ({"sm_clock_max_mhz": None}, "sudo nvidia-smi -lgc MHZ, with the base rate"),
+        ({"sm_clock_max_mhz": None}, "sudo nvidia-smi -lgc MHZ, three quarters of the highest rate"),
     ],
 )
 def test_a_clock_that_is_not_known_to_be_locked_gets_the_command_at_its_base_rate(

@@ -20,7 +20,7 @@ from harness.machine import keep_gpus_initialised
 from harness.sweep_axes import Case
 from harness.trial import compilation, device, fork_server, trial_kinds
 from harness.trial.device import uncounted
-from harness.trial.environment import gpu_state
+from harness.trial.environment import _GPU_STATE, gpu_state
 from harness.trial.metrics import collect
 from harness.trial.timing.cuda_device import TorchDevice
 from harness.trial.timing.timed_trial import pipelined_call_s
@@ -234,6 +234,12 @@ def test_the_machine_is_described_with_what_decides_how_fast_a_gpu_is() -> None:
         "ecc_mode": 1,
         "mig_mode": None,
     }
+
+
+def test_the_real_bindings_know_all_that_a_state_consists_of() -> None:
+    import pynvml
+
+    assert all(hasattr(pynvml, name) for asked in _GPU_STATE.values() for name in asked)
 
 
 def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkeypatch: pytest.MonkeyPatch) -> None:
