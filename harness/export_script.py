@@ -18,7 +18,7 @@ from harness.machine import part
 from harness.measure.executor import Executor
 from harness.results.columns import CaseResult
 from harness.results.stored_run import StoredRun
-from harness.sweep_axes import AXES, DEFAULTS, LETTERS, Case, present_axis
+from harness.sweep_axes import AXES, DEFAULTS, EQUAL, LETTERS, Case, present_axis
 from impls.registry import IMPLS
 
 # What two cases of one script may differ in: the rest of the script is of both.
@@ -133,6 +133,8 @@ def _check(lines: Sequence[CaseResult]) -> None:
             raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {differing[0]}")
         if first.case == other.case:
             raise UsageError("both cases are the same one: a script compares two layers")
+    if first.lengths != EQUAL:
+        raise UsageError("a script has sequences of one length: export a case with lengths=equal")
     if first.mask == "padding":
         raise UsageError("a script has no padded batch: export a case with mask=none or mask=causal")
     for line in lines:

@@ -229,8 +229,10 @@ def load_reference(name: str) -> type | None:
         # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
         if of_function and layer.layout and found.reference == IMPLS["sdpa.naive"].reference:
             return _reference_of_function(layer, importlib.import_module(_SOFTMAX).softmax_attention)
-        if of_function:
+        if of_function and isinstance(_find(found.reference), type):
             raise UsageError(f"reference = '{layer.reference}' is a layer: a function's is a function, or 'sdpa.naive'")
+        if of_function:
+            return _reference_of_function(layer, _find(found.reference))
         return _load(found.reference)
     if isinstance(found, str) and is_foreign(found):
         try:

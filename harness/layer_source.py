@@ -25,7 +25,8 @@ _RETURNS = re.compile(r"Return (why|None\b).*?(\.\s+|\.?$)", re.DOTALL)
 class LayerSource:
     """A class in the source: its place, its equation if a docstring has one, and its methods' parameters.
 
-    `flags` are the class attributes that are True. `limits` is what the docstring of `supports` tells.
+    `flags` are the class attributes that are True. `limits` is what the docstring of `supports` tells. A function
+    counts as the method `forward`, and has no others.
     """
 
     place: str
@@ -37,6 +38,8 @@ class LayerSource:
     @property
     def modes(self) -> list[str]:
         """The modes that its methods allow."""
+        if "decodes" in self.flags:
+            return ["decode"]
         decodes = {"start", "step"} <= self.parameters.keys()
         return ["forward", "train", "backward", *(["decode"] if decodes else [])]
 
@@ -44,20 +47,25 @@ class LayerSource:
     def masks(self) -> list[str]:
         """The masks that its methods allow, without a source."""
         takes, causal = self.parameters.get("forward", ()), "causal" in self.flags
+        hides = causal or "attn_mask" in takes or "decodes" in self.flags
         found = ["none"]
-        found += ["causal"] if causal or "attn_mask" in takes or "is_causal" in takes else []
-        return found + (["padding"] if causal or "attn_mask" in takes else [])
+        found += ["causal"] if hides or "is_causal" in takes else []
+        return found + (["padding"] if hides or "cu_seqlens" in takes else [])
 
     def takes(self, name: str) -> bool:
         """Whether the layer takes this size: a source for `kv_len`, or a parameter of the constructor."""
         if name == "kv_len":
             return "source" in self.parameters.get("forward", ())
+        if self.parameters.keys() == {"forward"}:
+            return name == "num_kv_heads"
         return name in self.parameters.get("__init__", ())
 
 
 def read_layer_source(target: str) -> LayerSource:
-    """The source of `module:Class`, a layer of ours."""
+    """The source of `module:Class` or `module:function`, a layer of ours."""
     module, _, name = target.partition(":")
+    if name in _module(module).functions:
+        return _function_source(_module(module), name)
     # A class that several bases share comes after all of them, as in Python's order of method resolution.
     chain = list(dict.fromkeys(reversed(list(_classes(module, name)))))[::-1]
     methods: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
@@ -76,6 +84,21 @@ def read_layer_source(target: str) -> LayerSource:
         parameters={name: _parameters(method) for name, method in methods.items()},
         flags=frozenset(name for name, value in flags.items() if value is True),
         limits=_limits(methods, flags, module),
+    )
+
+
+def _function_source(module: "_Module", name: str) -> LayerSource:
+    """The source of a function. Statements such as `name.decodes = True` below it describe it."""
+    function, stated = module.functions[name], module.attributes.get(name, {})
+    docstrings = ast.get_docstring(function) or "", module.docstring
+    supports = stated.get("supports")
+    methods = {"supports": module.functions[supports.id]} if isinstance(supports, ast.Name) else {}
+    return LayerSource(
+        place=f"{module.file}:{function.lineno}",
+        equation=next(filter(None, map(equation_of, docstrings)), ""),
+        parameters={"forward": _parameters(function)},
+        flags=frozenset(one for one, value in stated.items() if getattr(value, "value", None) is True),
+        limits=_limits(methods, {}, module.file),
     )
 
 
@@ -115,6 +138,9 @@ class _Module:
     file: str
     docstring: str
     classes: dict[str, ast.ClassDef]
+    functions: dict[str, ast.FunctionDef]
+    # What statements such as `function.supports = …` assign, by the function's name.
+    attributes: dict[str, dict[str, ast.expr]]
     # The module that each imported name comes from.
     imported: dict[str, str]
 
@@ -129,6 +155,8 @@ def _module(name: str) -> _Module:
         file="/".join(Path(spec.origin).parts[-len(name.split(".")) :]),
         docstring=ast.get_docstring(tree) or "",
         classes={node.name: node for node in tree.body if isinstance(node, ast.ClassDef)},
+        functions={node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)},
+        attributes=_attributes(tree),
         imported={
             alias.name: node.module
             for node in tree.body
@@ -136,6 +164,16 @@ def _module(name: str) -> _Module:
             for alias in node.names
         },
     )
+
+
+def _attributes(tree: ast.Module) -> dict[str, dict[str, ast.expr]]:
+    found: dict[str, dict[str, ast.expr]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    found.setdefault(target.value.id, {})[target.attr] = node.value
+    return found
 
 
 def _classes(module: str, name: str) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from harness.sweep_axes import EQUAL, Case
 
 ZIPF = "zipf"
 # How lengths reach a layer.
-PADDED, PACKED, NESTED = "padded", "packed", "nested"
+PADDED, PACKED = "padded", "packed"
 
 
 def check_lengths(lengths: str) -> None:
@@ -81,6 +81,11 @@ def real_lengths(case: Case, length: int) -> list[int]:
     half = min(share, 1 - share) if b > 1 else 0.0
     shares = [share + half * (2 * i / max(b - 1, 1) - 1) for i in range(b)]
     return [min(length, _at_least_1(length * each)) for each in shares]
+
+
+def is_summed(lengths_as: str | None) -> bool:
+    """Whether the work of a call is that of real tokens: a layer that gets a padded batch computes on padding too."""
+    return lengths_as not in (None, PADDED)
 
 
 def as_text(lengths: Sequence[int]) -> str:

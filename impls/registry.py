@@ -10,7 +10,7 @@ from impls.conv.entries import CONV
 from impls.impl import Impl
 from impls.linear.entries import LINEAR_TIME
 from impls.rnn.entries import COMPILED_RNN, RNN
-from impls.sdpa.entries import SDPA
+from impls.sdpa.entries import SDPA, UNEQUAL_LENGTHS
 
 __all__ = ["IMPLS", "Impl"]
 
@@ -19,7 +19,7 @@ IMPLS: dict[str, Impl] = {
     for entries in (
         *(RNN, COMPILED_RNN),
         *(ATTENTION, COMPILED_ATTENTION, UNCACHED, SPARSE_AND_LATENT, LINEAR, LINEAR_TIME, SDPA),
-        *(CONV, ADAPTERS, TRANSFORMERS, BLOCKS, STACKS),
+        *(UNEQUAL_LENGTHS, CONV, ADAPTERS, TRANSFORMERS, BLOCKS, STACKS),
     )
     for impl in entries
 }

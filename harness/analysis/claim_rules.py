@@ -19,7 +19,7 @@ from harness.fit.integer_laws import exact_law, exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes
 from harness.polynomial import OwnSize, Polynomial, Term, constant
 from harness.results.columns import CaseResult
-from harness.sequence_lengths import NESTED, PACKED, claimed_flops
+from harness.sequence_lengths import claimed_flops, is_summed
 from harness.sweep_axes import SIZES, device_kind
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
@@ -167,7 +167,7 @@ def is_masked(line: CaseResult) -> bool:
 
     Packed sequences hold no padding to hide.
     """
-    is_packed = line.mask == "padding" and line.lengths_as in (PACKED, NESTED)
+    is_packed = line.mask == "padding" and is_summed(line.lengths_as)
     return line.mask != "none" and line.mode != "decode" and not is_packed
 
 
@@ -182,7 +182,7 @@ def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
     if claim is None:
         return line.flops_claimed
     lengths = [line.seq_len] * line.batch_size
-    if line.lengths_as in (PACKED, NESTED) and line.sequence_lengths is not None:
+    if is_summed(line.lengths_as) and line.sequence_lengths is not None:
         lengths = list(map(int, line.sequence_lengths.split(",")))
     return claimed_flops(claim.at(line.own_size), lengths, line.d_model, line.num_heads)
 

@@ -232,8 +232,8 @@ class CaseResult(Case):
         "1024 tokens and the last 16` or `last token`; `facts_unknown` says why none were"
     )
     lengths_as: str | None = _fact(
-        "how sequences of unequal lengths reach the layer: `padded`, `packed` or `nested`; empty if all have n tokens "
-        "and the layer packs none"
+        "how sequences of unequal lengths reach the layer: `padded`, `packed`, `nested` or `paged`; empty if all have "
+        "n tokens and the layer packs none"
     )
     real_tokens: int | None = _fact("the tokens of the batch without padding", "token", exact=False)
     padding_share: float | None = _fact("the share of the tokens passed to the layer that is padding", "1", exact=False)

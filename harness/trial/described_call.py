@@ -14,6 +14,7 @@ from harness.sweep_axes import Case
 from harness.trial import layer_inputs, layer_protocol, verify, workload
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
+from harness.trial.packed_sequences import knows_lengths
 from harness.trial.workload import Unsupported
 from impls.blocks import blocks
 
@@ -41,6 +42,8 @@ def describe_call(case: Case) -> dict[str, Any]:
     limit, of_gradients = verify.limits(case, layer_class, has_reference=reference is not None)
     small = layer_protocol.case_to_verify(layer_class, case.small())
     limits = {"tolerance": limit, "gradient_tolerance": of_gradients, "small_len": small.seq_len}
+    if knows_lengths(layer_class):
+        raise Unsupported("it takes the lengths of sequences, and a script has none")
     if issubclass(layer_class, FunctionLayer):
         return _function_call(case, small, layer_class, reference) | limits
     return {

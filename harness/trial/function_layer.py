@@ -33,7 +33,7 @@ _UNCOMPILED = "_torchdynamo_orig_callable"
 # Attributes that have the same meaning as those of a class, and those that are found by name if called.
 _ATTRIBUTES = (
     *("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks", "axes"),
-    "lengths_as",
+    *("lengths_as", "decodes"),
 )
 _METHODS = ("supports", "prepare")
 _MISSING = object()
@@ -51,6 +51,8 @@ class FunctionLayer(nn.Module):
     # Inputs after these are passed by name.
     positional: ClassVar[int]
     layout: ClassVar[str]
+    # Whether a call is one token of each sequence.
+    decodes: ClassVar[bool] = False
 
     def __init__(self, d_model: int, num_heads: int = 1, num_kv_heads: int = 0, **options: Any) -> None:
         super().__init__()
@@ -317,5 +319,6 @@ def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | Non
 
 def is_usual_reference(layer_class: Any, reference: type) -> bool:
     """Whether the function states no reference, and is therefore compared with softmax attention."""
-    stated = getattr(layer_class, "reference", None)
-    return issubclass(reference, FunctionLayer) and stated is _MISSING
+    if not issubclass(reference, FunctionLayer) or getattr(layer_class, "reference", None) is not _MISSING:
+        return False
+    return inspect.unwrap(reference.function) is softmax_attention

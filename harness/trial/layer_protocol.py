@@ -34,7 +34,7 @@ from harness.layer_options import options_of
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
 from harness.synonyms import MEANT
 from harness.trial.layer_inputs import Input
-from harness.trial.packed_sequences import is_packed
+from harness.trial.packed_sequences import is_packed, knows_lengths
 
 # A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024
@@ -150,12 +150,16 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):
         takes_source = any("m" in one.shape for one in layer_class.inputs)
-        if case.mode == "decode" and not layer_class.layout:
+        decodes = layer_class.decodes
+        if decodes and case.mode != "decode":
+            return "it decodes one token of each sequence: give mode=decode"
+        if case.mode == "decode" and not (layer_class.layout or decodes):
             return "it is a function of whole sequences, which decodes no token"
-        if case.mode == "decode" and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
+        is_told = accepts(layer_class, "attn_mask") or knows_lengths(layer_class)
+        if case.mode == "decode" and case.mask == "padding" and not is_told:
             return "it takes no attn_mask, to hide the padding with"
         if case.mode == "decode":
-            return None
+            return "its inputs hold no source" if has_source and not takes_source else None
     if case.mode == "decode":
         width = input_width(layer_class)
         if width != 1:
@@ -176,7 +180,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
     if has_source or case.mask == "none" or accepts(layer_class, "attn_mask"):
         return None
-    if case.mask == "padding" and is_packed(layer_class):
+    if case.mask == "padding" and knows_lengths(layer_class):
         return None
     if case.mask == "padding":
         return "its forward takes no attn_mask, and it has no causal = True"
@@ -195,7 +199,8 @@ def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str 
         return "its source has sequences of one length: give lengths=equal"
     if case.mode == "decode" and not is_function(layer_class):
         return "its step decodes sequences of one length: give lengths=equal"
-    if is_function(layer_class) and case.mode != "decode" and not {"b", "n"} <= set(layer_class.output):
+    whole = case.mode != "decode" and is_function(layer_class) and not layer_class.decodes
+    if whole and not {"b", "n"} <= set(layer_class.output):
         return "its inputs have no batch of sequences: describe them with b and n, or with t for all tokens"
     return None
 

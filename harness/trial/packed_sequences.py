@@ -18,7 +18,7 @@ from torch import Tensor
 
 from harness.sequence_lengths import PACKED, PADDED, real_lengths
 from harness.sweep_axes import Case
-from harness.trial.layer_inputs import CUMULATIVE, Input, letters_of
+from harness.trial.layer_inputs import CUMULATIVE, LENGTHS, Input, letters_of
 
 LAYOUT = "thd"  # as TransformerEngine calls it
 _CUMULATIVE = re.compile(r"cu_?seq\w*")
@@ -46,8 +46,18 @@ def cumulative_inputs(parameters: Iterable[str]) -> tuple[Input, ...]:
 
 
 def is_packed(layer: Any) -> bool:
-    """Whether a layer, or its class, takes packed sequences: a shape of its inputs has the letter t."""
-    return hasattr(layer, "positional") and "t" in letters_of(layer.inputs)
+    """Whether a layer, or its class, takes packed sequences: a shape of its inputs has the letter t.
+
+    Decoding has one token of each sequence, and packs nothing.
+    """
+    is_function = hasattr(layer, "positional")
+    return is_function and "t" in letters_of(layer.inputs) and not layer.decodes
+
+
+def knows_lengths(layer: Any) -> bool:
+    """Whether a layer needs no mask to hide padding: it gets packed sequences, or the lengths themselves."""
+    is_function = hasattr(layer, "positional")
+    return is_packed(layer) or (is_function and any(one.fill == LENGTHS for one in layer.inputs))
 
 
 def is_packed_attention(inputs: Sequence[Input]) -> bool:

@@ -115,7 +115,7 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
         keywords[causal] = True
     elif case.mask == "causal":
         keywords["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
-    elif case.mask == "padding" and not packed_sequences.is_packed(layer):
+    elif case.mask == "padding" and not packed_sequences.knows_lengths(layer):
         keywords["attn_mask"] = real_tokens(case, keys)[:, None, None].to(case.device)
     return keywords
 

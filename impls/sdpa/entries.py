@@ -42,3 +42,54 @@ SDPA = (
         kind="self-attention",
     ),
 )
+
+# Functions of packed sequences, and of a paged cache.
+UNEQUAL_LENGTHS = (
+    Impl(
+        "sdpa.varlen",
+        "impls.sdpa.packed:varlen",
+        _REFERENCE,
+        "packed sequences, a call of the kernel for each",
+        work="4n²d",
+        work_train="14n²d",
+        memory="nd",
+        depth="1",
+        path="1",
+    ),
+    Impl(
+        "sdpa.nested",
+        "impls.sdpa.packed:nested",
+        _REFERENCE,
+        "packed sequences as a nested tensor of torch, whose operations cannot be counted",
+        memory="hn² + nd",
+        depth="1",
+        path="1",
+    ),
+    Impl(
+        "sdpa.document_mask",
+        "impls.sdpa.packed:document_mask",
+        _REFERENCE,
+        "packed sequences as one, with a mask between them",
+        memory="n² + nd",
+        depth="1",
+        path="1",
+    ),
+    Impl(
+        "sdpa.document_mask.flex",
+        "impls.sdpa.packed:flex_document_mask",
+        _REFERENCE,
+        "the same by FlexAttention, which skips blocks of two sequences",
+        memory="nd",
+        depth="1",
+        path="1",
+        compiled=True,
+    ),
+    Impl(
+        "sdpa.paged",
+        "impls.sdpa.paged:paged",
+        "impls.sdpa.paged:paged_reference",
+        "one token against a paged cache with a block table",
+        work_decode="4nd",
+        memory="nd",
+    ),
+)

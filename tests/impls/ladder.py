@@ -12,6 +12,7 @@ from harness.sweep_axes import Case
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.workload import build_layer
 from impls.registry import IMPLS
+from impls.sdpa.entries import UNEQUAL_LENGTHS
 
 # Compiling takes seconds each: the compiled layers have tests of their own.
 EAGER = [name for name, impl in IMPLS.items() if not impl.compiled]
@@ -56,7 +57,9 @@ def can(name: str, **more: Any) -> bool:
 # Those that run on any CPU; the others need a GPU, or somebody's package.
 HERE = [name for name in EAGER if can(name)]
 BLOCKS = [name for name in HERE if IMPLS[name].family in _AROUND_A_LAYER]
-LAYERS = [name for name in HERE if name not in BLOCKS]
+# They take q, k, v and lengths, and have tests of their own: sdpa/test_unequal_lengths.py.
+FUNCTIONS = [impl.name for impl in UNEQUAL_LENGTHS]
+LAYERS = [name for name in HERE if name not in (*BLOCKS, *FUNCTIONS)]
 # Every layer, and a block of each kind: their mathematics are tested mask by mask.
 VARIED = [*LAYERS, *BLOCK_OF_EACH_KIND]
 OTHER_BLOCKS = [name for name in BLOCKS if name not in VARIED]

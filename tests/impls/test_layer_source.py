@@ -1,9 +1,10 @@
 """What a layer's source is read to allow is what the layer allows."""
 
-import importlib
+import inspect
 
 import pytest
 
+from harness import layer_lookup
 from harness.cli.list import described
 from harness.layer_source import read_layer_source
 from harness.sweep_axes import MASKS, MODES, Case
@@ -13,14 +14,15 @@ from impls.registry import IMPLS
 
 @pytest.mark.parametrize("name", IMPLS)
 def test_modes_masks_and_sizes_are_those_of_the_class(name: str) -> None:
-    place, _, of_class = IMPLS[name].target.partition(":")
-    layer_class = getattr(importlib.import_module(place), of_class)
+    layer_class = layer_lookup.load_class(name)
+    signature = {"__signature__": inspect.signature(layer_class)}
     # What depends on the device, the dtype and the sizes is said by `supports`, which the source's page quotes.
-    layer_class = type(of_class, (layer_class,), {"supports": None})
+    layer_class = type(layer_class.__name__, (layer_class,), {"supports": None, **signature})
     source = read_layer_source(IMPLS[name].target)
 
     def allows(**changed: object) -> bool:
         at = {"kv_len": 64} if changed.pop("kv_len", 0) else {}
+        changed = {"mode": source.modes[0], **changed}
         return unsupported_reason(layer_class, Case(name, 64, 64, 4, **at, **changed)) is None  # type: ignore[arg-type]
 
     assert source.modes == [mode for mode in MODES if allows(mode=mode)]

@@ -4,7 +4,7 @@ from json import dumps  # bound before a layer may replace it
 from typing import Any
 
 from harness import layer_lookup, own_axes
-from harness.sequence_lengths import PADDED, as_text, claimed_flops, real_lengths
+from harness.sequence_lengths import as_text, claimed_flops, is_summed, real_lengths
 from harness.sweep_axes import Case
 from harness.trial.packed_sequences import passed_as
 
@@ -23,8 +23,8 @@ def claimed_work(case: Case) -> dict[str, Any]:
     formula = None if case.kv_len else formula
     text = own_axes.axes_text(layer)
     formula = formula.at(own_axes.own_size(text, case.options)) if formula else None
-    is_padded = passed_as(layer, case) in (None, PADDED)
-    lengths = [case.seq_len] * case.batch_size if is_padded else real_lengths(case, case.seq_len)
+    summed = is_summed(passed_as(layer, case))
+    lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
     work = claimed_flops(formula, lengths, case.d_model, case.num_heads) if formula else None
     stated = {name: str(claim) for name, claim in of_it.items()}
     claims = dumps(stated, ensure_ascii=False) if own and stated else None
@@ -37,7 +37,7 @@ def lengths_facts(case: Case) -> dict[str, Any]:
     if way is None:
         return dict.fromkeys(("lengths_as", "real_tokens", "padding_share", "sequence_lengths"))
     lengths = real_lengths(case, case.seq_len)
-    passed = case.batch_size * case.seq_len if way == PADDED else sum(lengths)
+    passed = sum(lengths) if is_summed(way) else case.batch_size * case.seq_len
     return {
         "lengths_as": way,
         "real_tokens": sum(lengths),

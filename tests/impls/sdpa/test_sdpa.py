@@ -17,7 +17,7 @@ from impls.registry import IMPLS
 from impls.sdpa.layers import FlashSdpa, FusedSdpa, NaiveSdpa
 
 ALL = (NaiveSdpa, FusedSdpa, FlashSdpa)
-NAMES = [name for name, impl in IMPLS.items() if impl.family == "sdpa" and not impl.package]
+NAMES = [name for name, impl in IMPLS.items() if impl.target.startswith("impls.sdpa.layers:")]
 FLASH_KERNEL = "aten::_scaled_dot_product_flash_attention_for_cpu"
 B, N, D, H = 2, 7, 12, 3
 
