@@ -24,7 +24,7 @@ from typing import Any
 
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.timing import sampler
-from harness.trial.timing.cuda_sampling import Clock, Held, Sampling
+from harness.trial.timing.cuda_sampling import MISSES_ONCE_HELD, Clock, Held, Sampling
 from harness.trial.timing.device_contract import Device
 from harness.trial.timing.sampler import Samples, rounded
 
@@ -94,7 +94,7 @@ def sample_cuda(
         if "spin" not in device.lacks:
             sampling.spin_s = _pair_s(device, lambda: device.spin(1))
         if is_graph:
-            sampling.launch_s = _graph_launch_s(replace(sampling, renew=_nothing))
+            sampling.launch_s, sampling.misses = _graph_launch_s(replace(sampling, renew=_nothing)), MISSES_ONCE_HELD
         sample_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
         begin = clock()
         held = sampling.held(budget_s, sample_s)
@@ -174,7 +174,7 @@ def _as_graph(
         why = " ".join(str(error).split())[:200]
         text = f"no room for a CUDA graph: {why}"
         return None, Held(), text if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}: {why}"
-    graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling))
+    graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling), misses=MISSES_ONCE_HELD)
     # The host launches a graph of thousands of kernels in milliseconds, and the first time uploads it.
     found = graph.held(budget_s, graph.rehearse())
     return graph, found, None if found.enough else "the replay of its CUDA graph could not be held"

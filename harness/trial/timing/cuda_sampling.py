@@ -23,7 +23,7 @@ from harness.trial.timing.sampler import MIN_SAMPLES, Samples, rounded
 HOLD_MARGIN = 1.5
 LONGEST_HOLD_S = 1.0
 # After `MISSES` batches in a row without a held sample, a call counts as one that cannot be held. A call that was held
-# before has probably met a busy host, and gets `MISSES_ONCE_HELD` batches.
+# before has probably met a busy host, and gets `MISSES_ONCE_HELD` batches. So does a graph, as nothing is left to try.
 MISSES = 2
 MISSES_ONCE_HELD = 6
 # An estimate of the host's time besides samples. Once a batch, it enqueues the hold and wakes up from the last wait.
@@ -115,7 +115,8 @@ class Sampling:
     """The ways to sample one call on one device. Before each sample, `renew` enqueues a change of the input.
 
     The cache is then as `Case.cache` says. An empty pair of events reads `clock_s`, one around a spin of a single cycle
-    `spin_s`. The GPU begins each call `launch_s` later than it begins a kernel.
+    `spin_s`. The GPU begins each call `launch_s` later than it begins a kernel. After `misses` batches in a row without
+    a held sample, the call counts as one that cannot be held.
     """
 
     call: Callable[[], Any]
@@ -126,6 +127,7 @@ class Sampling:
     spin_s: float = 0.0
     launch_s: float = 0.0
     cache: str = "cold"
+    misses: int = MISSES
 
     def warm_up(self, share_s: float, into: Samples) -> float:
         """Take untimed samples until steady or out of time. Return the host's seconds to enqueue one.
@@ -220,7 +222,7 @@ class Sampling:
             held.most = max(held.most, len(good))
             if not good:
                 misses, count = misses + 1, 1
-                if misses == (MISSES_ONCE_HELD if held.gpu_s else MISSES):
+                if misses == (MISSES_ONCE_HELD if held.gpu_s else self.misses):
                     break
                 continue
             misses = 0

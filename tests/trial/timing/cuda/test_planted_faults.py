@@ -111,6 +111,10 @@ def the_host_pays_for_one_launch_of_a_graph(patch: Patch) -> None:
     patch.setattr(Sampling, "rehearse", lambda self: 50e-6)
 
 
+def a_graph_is_given_up_like_a_call(patch: Patch) -> None:
+    patch.setattr(cuda, "MISSES_ONCE_HELD", cuda_sampling.MISSES)
+
+
 def warm_up_is_of_calls_alone(patch: Patch) -> None:
     def enqueuing_s(self: Sampling) -> float:
         begin = self.clock()
@@ -240,7 +244,15 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
     (
         the_host_pays_for_one_launch_of_a_graph,
         contract.test_a_graph_whose_launch_takes_the_host_milliseconds_is_held,
-        ("eager", 2000),
+        ("eager", 10_000),
+    ),
+    *(
+        (
+            a_graph_is_given_up_like_a_call,
+            contract.test_a_graph_is_held_though_its_launch_takes_longer_while_the_queue_is_held,
+            (launch,),
+        )
+        for launch in ("eager", "graph")
     ),
     (warm_up_is_of_calls_alone, contract.test_what_changes_the_input_is_loaded_before_the_first_sample, ()),
     (

@@ -283,6 +283,25 @@ def test_a_graph_whose_launch_takes_the_host_milliseconds_is_held(
     assert median(samples.samples_s) == pytest.approx(call.cold_s, rel=0.01)
 
 
+@pytest.mark.parametrize("launch", ["eager", "graph"])
+def test_a_graph_is_held_though_its_launch_takes_longer_while_the_queue_is_held(
+    monkeypatch: pytest.MonkeyPatch, launch: str
+) -> None:
+    gpu = SimGpu(**{**USUAL, "graph_node_s": 0.5e-6})
+    gpu.gauge.is_open = False
+    call, device, original = gpu.layer(4000, 6e-6), gpu.device(monkeypatch), gpu.replay
+
+    def replay(kernels: list[Kernel]) -> None:
+        gpu.now += 20e-3 * (gpu.doing() == "spin")
+        original(kernels)
+
+    monkeypatch.setattr(gpu, "replay", replay)
+    timed = device.capture(call) if launch == "graph" else call
+    samples, extras = sample_cuda(timed, 0.02, device, gpu.time, is_graph=launch == "graph")
+    assert extras["gpu_time_by"] == "graph"
+    assert median(samples.samples_s) == pytest.approx(call.cold_s, rel=0.01)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_graphs_time_does_not_depend_on_the_few_launches_by_which_its_launch_is_subtracted(
     monkeypatch: pytest.MonkeyPatch, seed: int
