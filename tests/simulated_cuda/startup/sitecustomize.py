@@ -54,10 +54,24 @@ def _repeat_calls(workload: ModuleType) -> None:
     torch_cuda.repeat_calls(workload)
 
 
+def _fork_servers(fork_client: ModuleType) -> None:
+    import subprocess
+    from types import SimpleNamespace
+
+    from forked_servers import Origin
+
+    fork_client.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": Origin().begin})  # type: ignore[attr-defined]
+
+
 def _start() -> None:
     tests = str(Path(__file__).resolve().parents[2])
     sys.path.append(tests)  # a worker replaces its path later, when all of this is imported
-    sys.meta_path[:0] = [_After("torch", _install), _After("harness.trial.workload", _repeat_calls)]
+    sys.meta_path[:0] = [
+        _After("torch", _install),
+        _After("harness.trial.workload", _repeat_calls),
+        # A comparison starts some forty fork servers, each of which would import torch.
+        _After("harness.measure.fork_client", _fork_servers),
+    ]
     from simulated_cuda import nvml, process
 
     # Functions that are imported by name are bound once. So the clock is replaced before anything else is imported.
