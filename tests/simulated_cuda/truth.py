@@ -46,9 +46,9 @@ def true_s(case: Case) -> dict[str, float]:
     buffer.zero_()
     buffer.sum()
     found["clean_s"] = took_s()
-    gpu.recording = kernels
+    gpu.begin_capture(kernels)
     work.call()
-    gpu.recording = None
+    gpu.end_capture()
     buffer.zero_()
     return {**found, "graph_s": took_s(lambda: gpu.replay(kernels)) - gpu.graph_launch_s}
 

@@ -18,10 +18,13 @@ class Coverage:
     trials: float
 
 
-def coverage(draw: Draw, scale: float, limits: Precision, repeats: int, seed: int = 0) -> Coverage:
-    """Of `repeats` measurements that stop as a sweep does."""
+def coverage(
+    draw: Draw, scale: float, limits: Precision, repeats: int, seed: int = 0, truth: float | None = None
+) -> Coverage:
+    """Of `repeats` measurements that stop as a sweep does. The true value is that of many draws, unless `truth` is."""
     rng = np.random.default_rng(seed)
-    truth = float(np.quantile(draw(rng, (100_000, 4), scale), LEVEL))
+    if truth is None:
+        truth = float(np.quantile(draw(rng, (100_000, 4), scale), LEVEL))
     rounds = limits.max_rounds
     logs = draw(rng, (repeats, rounds), scale)
     narrow = np.zeros((repeats, rounds), dtype=bool)

@@ -1,0 +1,24 @@
+"""A published setting with device=cuda, on a simulated GPU of which the true costs are known."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from simulated_cuda.commands import TWO_ROUNDS, harness, true_costs
+from simulated_cuda.test_compare import GPU
+
+from harness.sweep_axes import AXES, Case
+
+pytestmark = pytest.mark.slow
+SMALL = ("paper=vaswani2017_table1", "scale=cpu", "seq_len=16,32", "d_model=16", "num_heads=2", "device=cuda")
+
+
+def test_every_layer_of_a_published_table_has_its_true_time_to_within_a_hundredth(tmp_path: Path) -> None:
+    ended = harness("sweep", *SMALL, *TWO_ROUNDS, "out=run", cwd=tmp_path, settings=GPU)
+    assert (ended.status, ended.err) == (0, ""), ended.out
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv")
+    assert len(summary) == 12
+    assert set(summary.status) == {"ok"}
+    lines = [{name: line[name] for name in AXES if pd.notna(line.get(name))} for line in summary.to_dict("records")]
+    true = pd.DataFrame(true_costs(map(Case.from_dict, lines), tmp_path, GPU))
+    assert summary.time_s.to_numpy() == pytest.approx(true.cold_s.to_numpy(), rel=0.01)
