@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_model, model_validator
 
-from harness import file_io, former_names, key_value_options, layer_lookup
+from harness import file_io, former_names, key_value_options, layer_lookup, own_axes
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
 from harness.errors import UsageError, usage_error_about
@@ -56,7 +57,7 @@ class FindingId:
 
 
 def group(case: Case) -> tuple[str, Setting]:
-    """The impl and setting of a case. Cases with the same pair share their cost models and claims."""
+    """The impl and setting of a case of a layer without axes of its own."""
     return case.impl, Setting.of(case)
 
 
@@ -123,6 +124,7 @@ class Facts(FileModel):
     backend: str | None
     output_error: _Error = None
     gradient_error: _Error = None
+    own_axes: str | None = None
 
     @staticmethod
     def of(line: CaseResult) -> "Facts":
@@ -138,18 +140,33 @@ class Facts(FileModel):
 
     def as_dict(self) -> dict[str, Any]:
         """The facts by column, in the order of the file."""
-        errors = {name: error for name in ERRORS if (error := getattr(self, name)) is not None}
-        return self.model_dump(exclude={"backend", *ERRORS}) | {"backend": self.backend} | errors
+        optional = {name: known for name in (*ERRORS, "own_axes") if (known := getattr(self, name)) is not None}
+        return self.model_dump(exclude={"backend", *ERRORS, "own_axes"}) | {"backend": self.backend} | optional
+
+
+def _group(case: Case, facts: Facts) -> tuple[str, Setting]:
+    """The impl and setting that name the cost models and claims of a case: sizes along own axes are none of it."""
+    return case.impl, Setting.of(case)._replace(options=own_axes.other_options(facts.own_axes, case.options))
 
 
 _FACTS = create_model("Facts", __base__=Facts, **_COUNTS)
 _End = FiniteFloat | None
 
 
+_SUFFIXES = ("", "_lo", "_hi")
+
+
+def _rounded(found: Range | None) -> list[float | None]:
+    """The exponent and its ends to six digits, since the last ones depend on other libraries. −0.0 becomes 0.0."""
+    ends = (found.value, found.lo, found.hi) if found is not None else (math.inf,) * 3
+    return [round(end, 6) + 0.0 if math.isfinite(end) else None for end in ends]
+
+
 class LawKept(FileModel):
     """A cost model as text, and its exponents at the largest sizes, with their intervals.
 
-    An axis that did not vary has no exponent. An end of an interval that is infinite is None.
+    An axis that did not vary has no exponent. An end of an interval that is infinite is None. `own_exponents` are along
+    the layer's own axes: value, lower and upper end by letter.
     """
 
     law: str
@@ -161,28 +178,41 @@ class LawKept(FileModel):
     exponent_d: _End
     exponent_d_lo: _End
     exponent_d_hi: _End
+    own_exponents: dict[str, Annotated[list[_End], Field(min_length=3, max_length=3)]] = Field(default_factory=dict)
 
     @staticmethod
-    def of(law: str, exact: bool, determined: bool, n: Range | None, d: Range | None) -> "LawKept":
-        """A cost model with its exponents in n and d."""
-        ends = {}
+    def of(
+        law: str,
+        exact: bool,
+        determined: bool,
+        n: Range | None,
+        d: Range | None,
+        own: Mapping[str, Range] = MappingProxyType({}),
+    ) -> "LawKept":
+        """A cost model with its exponents in n, in d, and along the layer's own axes."""
+        ends: dict[str, float | None] = {}
         for axis, found in (("n", n), ("d", d)):
-            for suffix, end in (("", "value"), ("_lo", "lo"), ("_hi", "hi")):
-                value = getattr(found, end) if found is not None else math.inf
-                # Six digits, since the last ones depend on other libraries. −0.0 becomes 0.0.
-                ends[f"exponent_{axis}{suffix}"] = round(value, 6) + 0.0 if math.isfinite(value) else None
-        return LawKept(law=law, exact=exact, determined=determined, **ends)
+            ends |= {f"exponent_{axis}{suffix}": end for suffix, end in zip(_SUFFIXES, _rounded(found), strict=True)}
+        of_own = {axis: _rounded(found) for axis, found in own.items()}
+        return LawKept(law=law, exact=exact, determined=determined, own_exponents=of_own, **ends)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The letters of the axes along which a cost may grow."""
+        return ("n", "d", *self.own_exponents)
 
     def exponent(self, axis: str) -> Range | None:
-        """The exponent in `n` or `d`; None if the axis did not vary."""
-        value, lo, hi = (getattr(self, f"exponent_{axis}{suffix}") for suffix in ("", "_lo", "_hi"))
+        """The exponent along an axis; None if the axis did not vary."""
+        along_own = self.own_exponents.get(axis, (None, None, None))
+        of_size = tuple(getattr(self, f"exponent_{axis}{suffix}", None) for suffix in _SUFFIXES)
+        value, lo, hi = of_size if axis in ("n", "d") else along_own
         if value is None:
             return None
         return Range(value, -math.inf if lo is None else lo, math.inf if hi is None else hi)
 
     @model_validator(mode="after")
     def _lies_between_its_ends(self) -> "LawKept":
-        for axis in ("n", "d"):
+        for axis in self.axes:
             found = self.exponent(axis)
             if found is not None and not found.lo <= found.value <= found.hi:
                 raise ValueError(f"exponent_{axis} does not lie between its ends")
@@ -215,9 +245,13 @@ class Baseline:
     times_s: Mapping[Case, float] = field(default_factory=dict)
     known_bad: tuple[str, ...] = ()
 
+    def group(self, case: Case) -> tuple[str, Setting]:
+        """The impl and setting of the cases that share cost models and claims with this one."""
+        return _group(case, self.cases[case])
+
     def members(self) -> dict[tuple[str, Setting], list[Case]]:
         """The cases by impl and setting. One cost model or claim covers all cases of a group."""
-        return grouped(self.cases, group)
+        return grouped(self.cases, self.group)
 
 
 def baseline_of(
@@ -241,7 +275,7 @@ def baseline_of(
         cases={case: Facts.of(one) for case, one in sorted(cases.items())},
         laws={
             FindingId(one.series.impl, one.series.setting, one.series.metric): LawKept.of(
-                str(one.law), one.law.exact, one.law.determined, one.exponent_n, one.exponent_d
+                str(one.law), one.law.exact, one.law.determined, one.exponent_n, one.exponent_d, one.own_exponents
             )
             for one in laws
         },
@@ -263,7 +297,10 @@ def baseline_text(baseline: Baseline) -> str:
     """The file's text. For two runs of the same code, only the section `timed` can differ."""
 
     def section(held: Mapping[FindingId, LawKept | ClaimKept], of_time: bool) -> dict[str, Any]:
-        return {name.key: held[name].model_dump() for name in sorted(held, key=_order) if name.of_time is of_time}
+        chosen = [name for name in sorted(held, key=_order) if name.of_time is of_time]
+        # A layer without axes of its own has no exponents along them.
+        entries = {name.key: held[name].model_dump().items() for name in chosen}
+        return {key: {name: value for name, value in of_it if value != {}} for key, of_it in entries.items()}
 
     held = {
         "schema": SCHEMA,
@@ -331,7 +368,7 @@ class _File(_Findings):
     def _belongs_together(self) -> "_File":
         if not self.cases:
             raise ValueError("it names no case")
-        groups = set(map(group, self.cases))
+        groups = {_group(case, facts) for case, facts in self.cases.items()}
         for section, of_time in ((self, False), (self.timed, True)):
             for name in (*section.laws, *section.claims):
                 if name.of_time is not of_time:

@@ -9,13 +9,13 @@ import yaml
 from rich.console import Console
 
 import harness
-from harness import formatting, key_value_options, layer_lookup
+from harness import formatting, key_value_options, layer_lookup, own_axes
 from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
 from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
 from harness.gate import check_rules
-from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
+from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.gate.check_rules import Outcome
 from harness.layer_options import with_options
 from harness.measure.outcome import TrialOutcome
@@ -129,7 +129,7 @@ def judge_baseline(
     grown: set[tuple[_Group, str]] = set()
     metrics = {_GATED[column]: metric for column, metric in _METRICS.items()}
     for case in sorted(chosen):
-        of_it = group(case)
+        of_it = was.group(case)
         growth = check_rules.growth(_laws(was, of_it), _laws(now, of_it)) if of_it in whole else {}
         for outcome in judge_case(case, was.cases[case], now.cases.get(case), growth, note, error_factor):
             found.append(outcome)
@@ -155,7 +155,7 @@ def doubtful_cases(was: Baseline, outcomes: Iterable[Outcome]) -> list[Case]:
     These are all cases of every impl and setting whose time seems to have got worse.
     """
     subjects = {outcome.subject for outcome in outcomes if outcome.verdict is Verdict.WORSE and is_of_time(outcome)}
-    return [case for case in was.cases if FindingId(*group(case), TIMED).subject in subjects]
+    return [case for case in was.cases if FindingId(*was.group(case), TIMED).subject in subjects]
 
 
 def with_confirmation(first: Sequence[Outcome], second: Iterable[Outcome]) -> list[Outcome]:
@@ -196,7 +196,7 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
     members, whole = was.members(), _complete(was, now, chosen)
     lacking = {of_it: sum(case not in chosen for case in cases) for of_it, cases in members.items()}
     no_judgement = "so no law or claim is judged."
-    for of_it in {group(case): None for case in sorted(chosen)}:
+    for of_it in {was.group(case): None for case in sorted(chosen)}:
         if lacking[of_it]:
             number, name = len(members[of_it]), FindingId(*of_it, "").subject
             remarks.append(f"{name}: {number - lacking[of_it]} of its {number} cases were chosen, {no_judgement}")
@@ -322,6 +322,13 @@ def _of_head_dim(cases: Sequence[Case], sizes: Collection[int]) -> list[Case]:
     return [case for case in cases if case in chosen or (case.impl not in with_heads and case.d_model in widths)]
 
 
+def _usual(options: str, texts: Iterable[str | None]) -> str:
+    """The options without sizes that are the default along an axis in one of the texts."""
+    for text in dict.fromkeys(texts):
+        options = own_axes.usual_options(text, options)
+    return options
+
+
 def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: object) -> list[Case]:
     """The cases that have one of the requested values on each axis. `place` names their origin in messages.
 
@@ -336,6 +343,8 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
         wanted = key_value_options.flattened(values)
         if axis == "impl":
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
+        if axis == "options" and isinstance(cases, Mapping):  # a default given is the usual case
+            wanted = [_usual(str(value), [facts.own_axes for facts in cases.values()]) for value in wanted]
         known = list(dict.fromkeys(getattr(case, axis) for case in sorted(cases)))
         for value in wanted:
             if value not in known:

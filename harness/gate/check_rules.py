@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
+from harness import own_axes
 from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text, signed_exponent
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
+from harness.layer_options import NO_OPTIONS
 from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import SIZES, Case
 
@@ -66,8 +67,6 @@ PEAK_TOLERANCE = 0.01
 _SLACK = {"memory": RESOLUTION, "flops": 0.005, "depth": 0.005, TIMED: 0.0}
 # Kernels that never write the n × n scores, or the intermediates of a recurrent step, to memory.
 FUSED = ("flash", "efficient", "cudnn", "oneDNN")
-# The letters of the axes whose cost models are compared.
-_JUDGED_AXES = ("n", "d")
 
 Finding = tuple[Verdict, str]  # the verdict and its reason; the reason is empty if the numbers suffice
 
@@ -170,7 +169,7 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
     """
     changes: dict[str, str] = {}
     for metric in was.keys() & now.keys():
-        for axis in _JUDGED_AXES:
+        for axis in was[metric].axes:
             exponents = [law.exponent(axis) for law in (was[metric], now[metric])]
             before, after = (signed_exponent(one.value) if one is not None else "" for one in exponents)
             if before and after and before != after:
@@ -193,7 +192,7 @@ def judge_law(
         yield Outcome(name.subject, f"law of {metric}", Verdict.UNMEASURED, was.law, "", f"{why}{note}")
         return
     vague = [when for law, when in ((was, "in the baseline"), (now, "now")) if metric == TIMED and not law.determined]
-    for axis in _JUDGED_AXES:
+    for axis in was.axes:
         before, after = was.exponent(axis), now.exponent(axis)
         found = judge_exponent(metric, before, after, grown, eased(axis))
         if found is None:
@@ -219,6 +218,17 @@ def judge_claims(
         yield Outcome(name.subject, f"claim of {name.what}", verdict, *texts, f"{why}{note}" if why else "")
 
 
+def _size_along(of: Baseline, case: Case, axis: str) -> tuple[float, Case]:
+    """The size of a case along an axis, and the case without that size."""
+    if axis in SIZES:
+        return getattr(case, SIZES[axis]), case.at(SIZES[axis], 1)
+    text = of.cases[case].own_axes
+    name, sizes = own_axes.names_of_letters([text])[axis], dict(own_axes.own_size(text, case.options))
+    stated = own_axes.stated_options(text, case.options)
+    others = "+".join(part for part in stated.split("+") if part.partition("=")[0] != name)
+    return sizes[axis], replace(case, options=others or NO_OPTIONS)
+
+
 def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str | None, axis: str) -> bool:
     """Whether no cost in the column increased and no step to the next size along `axis` became larger.
 
@@ -229,13 +239,12 @@ def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column:
         return False
     costs: dict[Case, tuple[int, int]] = {}
     rows: dict[Case, list[Case]] = {}
-    smallest: dict[str, Any] = {SIZES[axis]: 1}
-    for case in sorted(cases, key=lambda case: getattr(case, SIZES[axis])):
+    for case in sorted(cases, key=lambda case: _size_along(was, case, axis)[0]):
         before, after = (of.cases[case].count(column) for of in (was, now))
         if before is not None and after is not None:
             costs[case] = before, after
             # All cases that differ only along the axis have the same key.
-            rows.setdefault(replace(case, **smallest), []).append(case)
+            rows.setdefault(_size_along(was, case, axis)[1], []).append(case)
     return all(after <= before for before, after in costs.values()) and all(
         costs[large][1] - costs[small][1] <= costs[large][0] - costs[small][0]
         for row in rows.values()

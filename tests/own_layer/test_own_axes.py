@@ -163,10 +163,17 @@ def test_a_prediction_is_at_any_value_and_a_script_is_of_a_measured_one(swept: P
     assert "times=3)" in (swept / "script.py").read_text()
 
 
-def test_check_judges_the_cases_of_one_value(swept: Path) -> None:
+def test_check_judges_exponents_along_an_axis_of_its_own_and_the_cases_of_one_value(swept: Path) -> None:
     harness(swept, "baseline", "out", "-o", "baseline.json")
-    said = harness(swept, "check", "baseline.json", "layer.times=3", "seq_len=16,32", "--exact")
-    assert "times=3: 2 of its 3 cases were chosen" in said
+    was = json.loads((swept / "baseline.json").read_text())
+    (flops,) = (name for name in was["laws"] if name.endswith("of=flops"))
+    assert was["laws"][flops]["own_exponents"] == {"r": [1.0, 1.0, 1.0]}
+    said = harness(swept, "check", "baseline.json", "layer.times=2", "seq_len=16,32", "--exact")
+    assert "2 of its 9 cases were chosen" in said
+    was["laws"][flops]["own_exponents"] = {"r": [0.5, 0.5, 0.5]}
+    (swept / "slower.json").write_text(json.dumps(was))
+    with pytest.raises(AssertionError, match=r"exponent of flops in r 0\.50 → 1\.00"):
+        harness(swept, "check", "slower.json", "--exact")
 
 
 @pytest.mark.parametrize(
