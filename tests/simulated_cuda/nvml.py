@@ -8,7 +8,6 @@ from typing import Any
 
 from simulated_cuda import process
 
-UUID = "51310000-0000-4000-8000-000000000001"
 QUERY_S = 50e-6
 # The counter of energy is renewed this often, and power is an average over this time.
 RENEWED_S, AVERAGED_S = 0.1, 1.0
@@ -26,10 +25,12 @@ def module() -> ModuleType:
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
         "nvmlSystemGetDriverVersion": lambda: "1.0 (simulated)",
-        "nvmlDeviceGetCount": lambda: 1,
-        "nvmlDeviceGetHandleByIndex": lambda index: UUID,
+        "nvmlDeviceGetCount": lambda: len(process.settings().power_limits_w),
+        "nvmlDeviceGetHandleByIndex": lambda index: sorted(process.settings().power_limits_w)[index],
         "nvmlDeviceGetHandleByUUID": _by_uuid,
         "nvmlDeviceGetHandleByPciBusId": _refuse,
+        "nvmlDeviceGetUUID": "GPU-{}".format,
+        "nvmlDeviceGetPowerManagementLimit": lambda handle: int(1000 * process.settings().power_limits_w[handle]),
     }
     functions = {f"nvmlDeviceGet{name}": _query(answer) for name, answer in _ANSWERS.items()}
     vars(made).update({**constants, **general, **functions, "NVMLError": NVMLError})
@@ -37,7 +38,8 @@ def module() -> ModuleType:
 
 
 def _by_uuid(uuid: str | bytes) -> str:
-    return UUID if process.settings().nvml and uuid in (f"GPU-{UUID}", f"GPU-{UUID}".encode()) else _refuse()
+    named = (uuid.decode() if isinstance(uuid, bytes) else uuid).removeprefix("GPU-")
+    return named if process.settings().nvml and named in process.settings().power_limits_w else _refuse()
 
 
 def _refuse(*arguments: Any) -> Any:
@@ -81,11 +83,9 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "CurrentClocksEventReasons": _reasons,
     "ComputeRunningProcesses": lambda gpu: [SimpleNamespace(pid=os.getpid(), usedGpuMemory=2**28)],
     "GraphicsRunningProcesses": lambda gpu: [],
-    "PowerManagementLimit": lambda gpu: 700_000,
     "PersistenceMode": lambda gpu: 1,
     "EccMode": lambda gpu: [1, 1],
     "MigMode": _refuse,
-    "UUID": lambda gpu: f"GPU-{UUID}",
     "Name": lambda gpu: process.here().settings.name,
     "MemoryBusWidth": lambda gpu: 64,
 }

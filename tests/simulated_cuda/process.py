@@ -16,6 +16,7 @@ from typing import Any
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
 VARIABLE = "HARNESS_SIMULATED_CUDA"
+UUID = "51310000-0000-4000-8000-000000000001"
 # A GPU of today: what its queue, events and launches cost.
 HARDWARE: dict[str, Any] = {
     "launch_s": 3e-6,
@@ -45,6 +46,7 @@ class Settings:
     - `flops_per_s`: the peak of products by dtype, at the boost clock. Other dtypes have the peak of float64.
     - `spread`: the standard deviation between processes of the logarithm of the clock rate.
     - `slower`: the share by which every kernel takes longer.
+    - `power_limits_w`: the power limit of each GPU, by UUID in CUDA's order. NVML has the order of the UUIDs.
     - `nvml`: whether NVML finds the GPU. If not, a trial is spared half a second of calls that are only for its energy.
     """
 
@@ -58,6 +60,7 @@ class Settings:
     spread: float = 0.003
     slower: float = 0.0
     seed: int | None = None
+    power_limits_w: dict[str, float] = field(default_factory=lambda: {UUID: 700.0})
     nvml: bool = True
 
     def made(self) -> SimGpu:
@@ -74,6 +77,14 @@ def settings() -> Settings:
     """The settings that the environment names."""
     text = os.environ.get(VARIABLE) or "{}"
     return Settings(**json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
+
+
+def visible() -> list[str]:
+    """The UUIDs of the GPUs that CUDA_VISIBLE_DEVICES shows to this process, by number or UUID."""
+    every = list(settings().power_limits_w)
+    listed = [entry for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry]
+    named = [every[int(entry)] if entry.isdigit() else entry.removeprefix("GPU-") for entry in listed]
+    return [uuid for uuid in named if uuid in every] if listed else every
 
 
 @dataclass

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from simulated_cuda.commands import STEADY, TWO_ROUNDS, Ended, harness, true_costs
-from simulated_cuda.nvml import UUID
+from simulated_cuda.process import UUID
 
 from harness.sweep_axes import Case
 

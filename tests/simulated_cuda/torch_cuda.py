@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from simulated_cuda import nvml, process
+from simulated_cuda import process
 from simulated_cuda.operations import Costs, Repeated
 from torch.overrides import TorchFunctionMode
 from trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGenerator
@@ -144,7 +144,7 @@ def _properties(device: Any = None) -> Any:
         multi_processor_count=1,
         major=9,
         minor=0,
-        uuid=nvml.UUID,
+        uuid=process.visible()[device if isinstance(device, int) else 0],
         clock_rate=int(gpu.clock.boost_hz / 1e3),
     )
 
@@ -188,7 +188,7 @@ def _functions() -> dict[str, Any]:
         "is_available": lambda: True,
         "is_initialized": process.is_used,
         "init": lambda: begin() and None,
-        "device_count": lambda: 1,
+        "device_count": lambda: len(process.visible()),
         "current_device": lambda: begin() and 0,
         "set_device": lambda device: begin() and None,
         "get_device_properties": _properties,
