@@ -8,9 +8,10 @@ FILE         one length in each line; the first b of them, scaled so that the lo
 The shape of such a batch is the same at every n, so its cost can be compared between sizes.
 """
 
+import hashlib
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -41,6 +42,12 @@ def lengths_of(lengths: str, batch_size: int, longest: int) -> list[int]:
     read = _read(lengths)
     taken = [read[place % len(read)] for place in range(batch_size)]
     return [_at_least_1(length * longest / max(taken)) for length in taken]
+
+
+def digests_of_files(values: Iterable[str]) -> dict[str, str]:
+    """A digest of the lengths in each file among the values of the axis."""
+    files = [one for one in values if one != EQUAL and one.partition(":")[0] != ZIPF]
+    return {one: hashlib.sha256(as_text(_read(one)).encode()).hexdigest()[:12] for one in files}
 
 
 def _at_least_1(length: float) -> int:

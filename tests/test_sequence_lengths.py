@@ -4,7 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
+from harness.config.compose import compose, differences
 from harness.errors import UsageError
 from harness.polynomial import parse
 from harness.sequence_lengths import check_lengths, claimed_flops, lengths_of, real_lengths
@@ -52,3 +54,17 @@ def test_a_claim_for_one_sequence_is_summed_over_the_sequences() -> None:
     assert sorted(real_lengths(case, 8)) == [3, 4, 8]
     assert claimed_flops(parse("8nd² + 4n²d"), [8, 4, 3], 4, 2) == 8 * 15 * 16 + 4 * (64 + 16 + 9) * 4
     assert claimed_flops(parse("4n²d"), real_lengths(replace(case, lengths="equal"), 8), 4, 2) == 3 * 4 * 64 * 4
+
+
+def test_a_run_whose_file_of_lengths_has_changed_since_is_another_run(tmp_path: Path) -> None:
+    file = tmp_path / "lengths.txt"
+
+    def settings(content: str) -> dict[str, object]:
+        file.write_text(content)
+        config: dict[str, object] = yaml.safe_load(compose([f"lengths={file}", "batch_size=2"]).yaml)
+        return config
+
+    before = settings("10\n5\n")
+    assert differences(before, settings("10\n5\n\n")) == []
+    (found,) = differences(before, settings("10\n6\n"))
+    assert found.startswith(f"lengths_files.{file}=")

@@ -9,6 +9,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness import sequence_lengths
 from harness.config import schema
 from harness.config.hydra_adapter import (
     UserFiles,
@@ -138,7 +139,10 @@ def _checked(
             f"grow={found.grow}: none of points{whose} says what goes with a larger {found.grow}: leave grow out, "
             f"or give points=null {sizes}"
         )
-    return replace(found, axes=axes)
+    # A run whose file of lengths has changed since is another run.
+    digests = sequence_lengths.digests_of_files(axes["lengths"])
+    of_files = yaml.safe_dump({"lengths_files": digests}) if digests else ""
+    return replace(found, axes=axes, yaml=found.yaml + of_files, record=found.record + of_files)
 
 
 def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Iterable[str]) -> None:

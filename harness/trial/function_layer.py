@@ -87,6 +87,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     if like is None:
         inputs = _inputs(function, signature, name)
         layout = _layout(function, signature, name) if is_attention(inputs) else ""
+        layout = packed_sequences.LAYOUT if packed_sequences.is_packed_attention(inputs) else layout
     else:
         inputs, layout = like.inputs, like.layout
         if layout and _layout(function, signature, name) != layout:
@@ -209,9 +210,7 @@ def _required(signature: inspect.Signature) -> list[str]:
 
 
 def is_attention(inputs: Sequence[Input]) -> bool:
-    """Whether these are the inputs of attention over heads, as `_inputs` makes them."""
-    if packed_sequences.is_packed_attention(inputs):
-        return True
+    """Whether these are the inputs of attention over heads, as `_inputs` makes them, and not packed."""
     return [one.shape[:1] + one.shape[3:] for one in inputs] == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
 
 
@@ -226,8 +225,10 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
         layout = _layout(function, signature, name)
         shapes = [_LAYOUTS[layout].format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
         found = tuple(Input(one, tuple(shape.split())) for one, shape in zip(tensors, shapes, strict=True))
-        is_packed = layout == packed_sequences.LAYOUT
-        return (*found, *packed_sequences.cumulative_inputs(signature.parameters if is_packed else ()))
+        starts = packed_sequences.cumulative_inputs(signature.parameters)
+        if layout == packed_sequences.LAYOUT and not starts:
+            raise UsageError(f"{name}.layout is 'thd': packed sequences need a parameter cu_seqlens")
+        return (*found, *starts) if layout == packed_sequences.LAYOUT else found
     if needed and all(written.values()):
         return read_inputs(written)
     if len(needed) == 1:

@@ -62,10 +62,8 @@ def knows_lengths(layer: Any) -> bool:
 
 def is_packed_attention(inputs: Sequence[Input]) -> bool:
     """Whether these are q, k and v of packed sequences, and where each sequence begins."""
-    shapes = [one.shape for one in inputs[:3]]
-    return shapes == [("t", "h", "D"), ("t", "g", "D"), ("t", "g", "D")] and all(
-        one.fill == CUMULATIVE for one in inputs[3:]
-    )
+    shapes, fills = [one.shape for one in inputs[:3]], {one.fill for one in inputs[3:]}
+    return shapes == [("t", "h", "D"), ("t", "g", "D"), ("t", "g", "D")] and fills == {CUMULATIVE}
 
 
 def longest_keywords(parameters: Iterable[str], case: Case) -> dict[str, int]:

@@ -60,6 +60,33 @@ described.inputs = {  # type: ignore[attr-defined]
 }
 
 
+def optional(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Any = None, max_seqlen: Any = None) -> Tensor:
+    return varlen(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+
+
+optional.layout = "thd"  # type: ignore[attr-defined]
+
+
+def under_own_names(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> Tensor:
+    longest = int(starts.diff().max())
+    return varlen(q, k, v, starts, starts, longest, longest)
+
+
+under_own_names.inputs = {  # type: ignore[attr-defined]
+    "q": "t h D",
+    "k": "t g D",
+    "v": "t g D",
+    "starts": {"shape": "b+1", "fill": "cumulative lengths"},
+}
+
+
+def without_starts(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return q
+
+
+without_starts.layout = "thd"  # type: ignore[attr-defined]
+
+
 def no_batch(x: Any) -> Any:
     return x * 2
 

@@ -51,6 +51,16 @@ def test_parameters_of_other_names_and_a_reference_for_one_sequence_are_found() 
     assert verify(case_of("by_other_names", mode="train"), seed=0)["against"] == "_plain"
 
 
+@pytest.mark.parametrize("name", ["optional", "under_own_names"])
+def test_packed_sequences_may_be_declared(name: str) -> None:
+    assert verify(case_of(name), seed=0)["against"] == "softmax_attention"
+
+
+def test_packed_sequences_without_their_first_tokens_are_refused() -> None:
+    with pytest.raises(TypeError, match="packed sequences need a parameter cu_seqlens"):
+        layer_lookup.load_class(case_of("without_starts").impl)
+
+
 def test_a_function_whose_sequences_see_each_other_is_incorrect() -> None:
     with pytest.raises(WrongResult, match="compared with softmax attention"):
         verify(case_of("sees_all"), seed=0)
