@@ -5,6 +5,7 @@ Importing this file imports neither that package nor torch.
 
 from impls.impl import Impl
 
+_RECURRENCE = "impls.adapters.fla_operations:Recurrence"
 _SOFTMAX = "impls.attention.reference:AttentionReference"
 _LINEAR = "impls.attention.linear:CausalLinearAttentionReference"
 _PACKED = "impls.sdpa.layers:SdpaReference"
@@ -77,4 +78,64 @@ TRANSFORMERS = (
         package="transformers",
         options={"function": "sdpa"},
     ),
+    Impl(
+        "sdpa.transformers.flex",
+        "impls.adapters.transformers_functions:TransformersFlex",
+        _PACKED,
+        "the same by FlexAttention, as attn_implementation=flex_attention",
+        memory="nd",
+        depth="1",
+        path="1",
+        compiled=True,
+        package="transformers",
+        options={"function": "flex"},
+    ),
+)
+
+
+# Kernels of the `kernels` package.
+HUB_KERNELS = tuple(
+    Impl(
+        f"sdpa.hub.{name}",
+        "impls.adapters.hub_kernels:HubFlashAttention",
+        _PACKED,
+        f"{kernel} of the kernels package",
+        memory="nd",
+        depth="1",
+        path="1",
+        package="kernels",
+        options={"kernel": kernel},
+    )
+    for name, kernel in (("flash2", "flash-attn2"), ("flash3", "flash-attn3"))
+)
+
+
+def _operation(kind: str, form: str, prefix: str, what: str) -> Impl:
+    """The entry of an operation of flash-linear-attention, of which no work is claimed: its kernels hide it."""
+    # The recurrent form of the gated delta rule has no backward pass.
+    forward_only = (kind, form) == ("gated_delta_rule", "recurrent")
+    return Impl(
+        f"fla.{kind}.{form}",
+        f"impls.adapters.fla_operations:{'ForwardOnly' if forward_only else 'FlaOperation'}",
+        _RECURRENCE,
+        f"{what}, {form}, by flash-linear-attention",
+        memory={"chunk": "nd + nd²/h", "parallel": "nd", "recurrent": "nd + d²/h"}[form],
+        compiled=True,
+        package="fla",
+        options={"operation": f"{prefix}_{kind}"},
+        reference_options={"kind": kind},
+    )
+
+
+_FORMS = {"chunk": "chunk", "parallel": "parallel", "recurrent": "fused_recurrent"}
+_KINDS = {
+    "linear_attn": ("linear attention without feature map and division", ("chunk", "recurrent")),
+    "retention": ("retention, a fixed decay for each head", ("chunk", "parallel", "recurrent")),
+    "simple_gla": ("linear attention with a gate for each head", ("chunk", "parallel", "recurrent")),
+    "gla": ("linear attention with a gate for each channel", ("chunk", "recurrent")),
+    "delta_rule": ("the delta rule", ("chunk", "recurrent")),
+    "gated_delta_rule": ("the delta rule with a gate for each head", ("chunk", "recurrent")),
+}
+FLA_OPERATIONS = tuple(
+    _operation(kind, form, _FORMS[form], what) for kind, (what, forms) in _KINDS.items() for form in forms
 )

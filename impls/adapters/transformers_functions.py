@@ -13,15 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from impls.attention.compiled import FlexAttention, flex_block_mask
 from impls.sdpa.layers import PackedInput
 
 
 def function_named(name: str) -> Callable[..., Any]:
-    """Return the function `eager` or `sdpa`. The models share one eager function, which each of them repeats."""
+    """Return the function `eager`, `sdpa` or `flex`. Each model repeats the same eager function."""
     if name == "eager":
         from transformers.models.llama.modeling_llama import eager_attention_forward
 
         return eager_attention_forward
+    if name == "flex":
+        from transformers.integrations.flex_attention import flex_attention_forward
+
+        return flex_attention_forward
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     return sdpa_attention_forward
@@ -59,3 +64,19 @@ class TransformersFunction(PackedInput):
         q, k, v = self.unpack(x)  # (b, h, n, head_dim) each
         heads: Tensor = self.function(self, q, k, v, attn_mask, scaling=self.head_dim**-0.5)[0]  # (b, n, h, head_dim)
         return heads.flatten(2)  # (b, n, d)
+
+
+class TransformersFlex(TransformersFunction):
+    """The function of FlexAttention, which transformers compiles at its first call: (b, n, 3d) -> (b, n, d).
+
+    softmax(mask(Q Kᵀ / √head_dim)) V   block by block, skipping blocks that the mask empties
+    """
+
+    @staticmethod
+    def supports(case: Any) -> str | None:
+        """Return why a case cannot run: what the kernels of `flex_attention` cannot, and without the package."""
+        return FlexAttention.supports(case) or TransformersFunction.supports(case)
+
+    def prepare(self, x: Tensor, attn_mask: Tensor | None = None) -> dict[str, Any]:
+        """Return the block mask, which models make once for all layers."""
+        return {"attn_mask": flex_block_mask(x, False, attn_mask, None)}

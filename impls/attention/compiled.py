@@ -150,27 +150,7 @@ class FlexAttention(AttentionParameters):
 
         `prepare` builds the block mask once, outside the measured time. `forward` then does no mask work.
         """
-        return {"source": source, "block_mask": self.block_mask(x, is_causal, attn_mask, source)}
-
-    def block_mask(self, x: Tensor, is_causal: bool, attn_mask: Tensor | None, source: Tensor | None) -> Any:
-        """Return the block mask: the blocks of 128 queries and 128 keys with unmasked pairs, and these pairs.
-
-        `attn_mask` is boolean and broadcastable to (b, h, n, m). A block mask is built even if nothing is masked.
-        Without one, the CPU kernel treats all keys as one block, and its memory is n².
-        """
-        from torch.nn.attention.flex_attention import create_block_mask
-
-        n, m = x.shape[1], (x if source is None else source).shape[1]
-        if is_causal or attn_mask is None:
-            rule = _before if is_causal else _all
-            return create_block_mask(rule, None, None, n, m, device=str(x.device))
-        # An axis of size 1 is shared by all: its index is always 0.
-        b, h, rows = (int(size > 1) for size in attn_mask.shape[:3])
-
-        def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return attn_mask[batch * b, head * h, query * rows, key]
-
-        return create_block_mask(seen, attn_mask.shape[0], attn_mask.shape[1], n, m, device=str(x.device))
+        return {"source": source, "block_mask": flex_block_mask(x, is_causal, attn_mask, source)}
 
     def forward(
         self,
@@ -181,9 +161,30 @@ class FlexAttention(AttentionParameters):
         block_mask: Any = None,
     ) -> Tensor:
         if block_mask is None:  # `prepare` was not called
-            block_mask = self.block_mask(x, is_causal, attn_mask, source)
+            block_mask = flex_block_mask(x, is_causal, attn_mask, source)
         q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
         return self.merge(self._attend(q, k, v, block_mask=block_mask))  # (b, n, d)
+
+
+def flex_block_mask(x: Tensor, is_causal: bool, attn_mask: Tensor | None, source: Tensor | None) -> Any:
+    """Return the block mask: the blocks of 128 queries and 128 keys with unmasked pairs, and these pairs.
+
+    `attn_mask` is boolean and broadcastable to (b, h, n, m). A block mask is built even if nothing is masked.
+    Without one, the CPU kernel treats all keys as one block, and its memory is n².
+    """
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    n, m = x.shape[1], (x if source is None else source).shape[1]
+    if is_causal or attn_mask is None:
+        rule = _before if is_causal else _all
+        return create_block_mask(rule, None, None, n, m, device=str(x.device))
+    # An axis of size 1 is shared by all: its index is always 0.
+    b, h, rows = (int(size > 1) for size in attn_mask.shape[:3])
+
+    def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return attn_mask[batch * b, head * h, query * rows, key]
+
+    return create_block_mask(seen, attn_mask.shape[0], attn_mask.shape[1], n, m, device=str(x.device))
 
 
 def _all(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
