@@ -15,6 +15,8 @@ from harness.sweep_axes import Case
 TESTS = Path(__file__).resolve().parents[1]
 # Trials differ by less than the tests allow. Without NVML they take a third of the time.
 STEADY: dict[str, Any] = {"clock": {"sustained_hz": None}, "spread": 0.002, "nvml": False}
+# Of the CPU, on which the simulation computes. Beside other jobs, two threads wait ten times as long for each other.
+ONE_THREAD = "threads=1"
 TWO_ROUNDS = ("precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0", "precision.trial_s=0.01")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_cuda.commands import STEADY, TWO_ROUNDS, harness, on_simulated_gpu
+from simulated_cuda.commands import ONE_THREAD, STEADY, TWO_ROUNDS, harness, on_simulated_gpu
 
 PEAKS = {"float64": 1e8, "float32": 5e8, "bfloat16": 1e11, "float16": 1e11}
 GPU: dict[str, Any] = {
@@ -14,7 +14,7 @@ GPU: dict[str, Any] = {
     "memory_bytes": 2**27,
     "hardware": {"lazy_s": 0.5, "bytes_per_s": 2e8},  # the first call of each kernel takes longer than the budget
 }
-GRID = ("impl=attention.fused", "seq_len=16", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda")
+GRID = ("impl=attention.fused", "seq_len=16", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda", ONE_THREAD)
 
 
 @pytest.mark.slow

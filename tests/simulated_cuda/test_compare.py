@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from simulated_cuda.commands import STEADY, harness, true_costs
+from simulated_cuda.commands import ONE_THREAD, STEADY, harness, true_costs
 
 from harness.sweep_axes import Case
 
 CASE = Case("attention.naive", 32, 16, 2, device="cuda")
-GRID = ("impl=attention.naive", "seq_len=32", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda")
+GRID = ("impl=attention.naive", "seq_len=32", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda", ONE_THREAD)
 # A call takes 1.4 ms. So a turn of 2 ms has few calls, each of whose kernels takes the simulation as long as any other.
 GPU: dict[str, Any] = {
     **STEADY,

@@ -4,13 +4,21 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from simulated_cuda.commands import TWO_ROUNDS, harness, true_costs
+from simulated_cuda.commands import ONE_THREAD, TWO_ROUNDS, harness, true_costs
 from simulated_cuda.test_compare import GPU
 
 from harness.sweep_axes import AXES, Case
 
 pytestmark = pytest.mark.slow
-SMALL = ("paper=vaswani2017_table1", "scale=cpu", "seq_len=16,32", "d_model=16", "num_heads=2", "device=cuda")
+SMALL = (
+    "paper=vaswani2017_table1",
+    "scale=cpu",
+    "seq_len=16,32",
+    "d_model=16",
+    "num_heads=2",
+    "device=cuda",
+    ONE_THREAD,
+)
 
 
 def test_every_layer_of_a_published_table_has_its_true_time_to_within_a_hundredth(tmp_path: Path) -> None:

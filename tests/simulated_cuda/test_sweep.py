@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from simulated_cuda.commands import STEADY, TWO_ROUNDS, Ended, harness, true_costs
+from simulated_cuda.commands import ONE_THREAD, STEADY, TWO_ROUNDS, Ended, harness, true_costs
 from simulated_cuda.process import UUID
 
 from harness.sweep_axes import Case
@@ -22,6 +22,7 @@ GRID = (
     "num_heads=2",
     "batch_size=1",
     "device=cuda",
+    ONE_THREAD,
 )
 
 
