@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult, input_width, tolerance
+from harness.trial.layer_protocol import WrongResult, input_width, inputs_of, is_function, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
 
 
@@ -105,6 +105,9 @@ def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
     be one of `train`. Sequences of a batch must not see one another. Raises Unsupported as `build` does, and
     WrongResult if a gradient is not finite.
     """
+    layer_class = layer_lookup.load_class(case.impl)
+    if is_function(layer_class) and len(inputs_of(layer_class, case)) > 1:
+        raise Unsupported("it is a function of several inputs, and gradients are taken of a single one, (b, n, d)")
     at_once = min(case.d_model, _MOST_AT_ONCE)
     work = build(replace(case, batch_size=at_once), seed)
     work.layer.eval()  # without dropout

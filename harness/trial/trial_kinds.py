@@ -216,7 +216,9 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-_NO_KERNEL = re.compile(r"no available kernel|no viable backend|not implemented for '", re.I)
+_NO_KERNEL = re.compile(
+    r"no available kernel|no viable backend|not implemented for '|could not run 'aten::\S+ with arguments from", re.I
+)
 
 
 def run_trial(request: dict[str, Any]) -> dict[str, Any]:

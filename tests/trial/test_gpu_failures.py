@@ -54,7 +54,12 @@ def test_a_kernel_too_large_for_the_gpu_is_unsupported_and_no_lack_of_memory(err
 
 
 @pytest.mark.parametrize(
-    "said", ["No available kernel. Aborting execution.", "\"logcumsumexp_cuda\" not implemented for 'Half'"]
+    "said",
+    [
+        "No available kernel. Aborting execution.",
+        "\"logcumsumexp_cuda\" not implemented for 'Half'",
+        "Could not run 'aten::_flash_attention_forward' with arguments from the 'CPU' backend.",
+    ],
 )
 def test_a_kernel_that_is_not_there_is_unsupported(said: str) -> None:
     assert outcome_of_exception(RuntimeError(said)) == {"status": "unsupported", "reason": said}

@@ -20,7 +20,7 @@ from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel
 from harness.report.text.every_size import tables_by_size
 from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES, SETTINGS, Setting
+from harness.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 
 METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "FLOPs", "depth": "sequential depth"}
 # A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`.
@@ -175,7 +175,8 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
     speed = "TFLOP/s" if is_tera else "GFLOP/s"
     widths = {line.head_dim for line in at_n} - {None}
     head_dim = f"head_dim {widths.pop()}" if len(widths) == 1 else ""
-    columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", "ratio": "n", "peak\nmemory": "n optional"}
+    columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", "ratio": "n", "lengths": "optional"}
+    columns["peak\nmemory"] = "n optional"
     ranked = [line for line in at_n if line.time_s and not line.suspect]
     whole = next((line for line in ranked if baseline in (line.impl, "")), None)
     close = {line.impl for line in close_to(whole, at_n)} if whole else set()
@@ -194,7 +195,7 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
             "GB/s": "at least, by the least traffic",
         },
     )
-    return table.without_empty("exponent", "GB/s", "of peak")
+    return table.without_empty("lengths", "exponent", "GB/s", "of peak")
 
 
 def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
@@ -211,12 +212,20 @@ def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, 
         else ""
         if ratio is None
         else f"{'~' * is_close}{formatting.three(ratio)}",
+        _lengths(line),
         _memory(line),
         "" if speed is None else formatting.three(speed),
         "" if not exponent else f"{exponent.value:.2f}",
         "" if line.gb_per_s is None else formatting.three(line.gb_per_s),
         "" if line.of_peak is None else formatting.share(line.of_peak),
     )
+
+
+def _lengths(line: CaseResult) -> str:
+    """How unequal lengths reach the layer, `packed` or the share of padding; empty for sequences of one length."""
+    if line.lengths_as is None or line.lengths == EQUAL:
+        return ""
+    return f"{formatting.share(line.padding_share)} padding" if line.padding_share else line.lengths_as
 
 
 def _interval(line: CaseResult) -> str:

@@ -84,6 +84,11 @@ def test_a_layer_that_takes_no_mask_is_asked_without() -> None:
     torch.testing.assert_close(norms("TakesNoMask", mask="none"), torch.full((12,), 8**0.5 / 12).double())
 
 
+def test_a_function_of_several_inputs_is_refused() -> None:
+    with pytest.raises(Unsupported, match="it is a function of several inputs"):
+        gradient_reach(Case("sdpa.varlen", 12, 8, 2, mode="train"), seed=0)
+
+
 def test_a_gradient_that_is_no_number_is_wrong() -> None:
     with pytest.raises(WrongResult, match="not finite"):
         norms("Explodes")
