@@ -7,7 +7,7 @@ import pytest
 from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.trial.timing.cuda_sampling import CLOCK_CYCLES, LARGEST_BATCH, Free, Held, Sampling
-from harness.trial.timing.sampler import MIN_SAMPLES
+from harness.trial.timing.sampler import LEAST_CALL_S, MIN_SAMPLES
 
 BUDGET_S = 0.1
 
@@ -35,6 +35,27 @@ def test_a_held_sample_is_the_gpus_time_alone_however_slow_the_host(held: Callab
     assert seen.gpu_s == pytest.approx([20e-6] * len(seen.gpu_s))
     assert seen.host_s == pytest.approx([300e-6] * len(seen.host_s))
     assert seen.taken == len(seen.gpu_s)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_work_on_a_stream_of_the_layers_own_counts_if_the_present_stream_waits_for_it(
+    held: Callable[..., Held], joined: bool
+) -> None:
+    gpu = SimGpu()
+    present, own = gpu.stream, 7
+    work = gpu.layer(1, kernel_s=100e-6)
+
+    def call() -> None:
+        if joined:
+            gpu.join(own, present)
+        gpu.stream = own
+        work()
+        gpu.stream = present
+        if joined:
+            gpu.join(present, own)
+
+    seconds = held(gpu, call).gpu_s
+    assert seconds == pytest.approx([work.hot_s if joined else LEAST_CALL_S] * len(seconds), abs=1e-9)
 
 
 def test_one_wait_serves_many_samples(held: Callable[..., Held]) -> None:
