@@ -348,9 +348,9 @@ def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
     return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
 
 
-def formula_at(text: str, at: Case) -> Polynomial:
-    """The formula, as in a claim, at a case. Raises UsageError if it cannot be read."""
-    return parse(text, _values_of_letters(at, getattr(IMPLS.get(at.impl), "own_sizes", {})))
+def formula_at(text: str, at: Case, letters: Mapping[str, Polynomial] | None = None) -> Polynomial:
+    """The formula, as in a claim, at a case, with further letters. Raises UsageError if it cannot be read."""
+    return parse(text, {**_values_of_letters(at, getattr(IMPLS.get(at.impl), "own_sizes", {})), **(letters or {})})
 
 
 def _values_of_letters(

@@ -122,6 +122,12 @@ def stated_options(text: str | None, options: str) -> str:
     return _joined(sorted([*([] if others == NO_OPTIONS else others.split("+")), *parts]))
 
 
+def at_size(text: str | None, options: str, name: str, value: float) -> str:
+    """The options with another size along an axis in the text, without sizes that are the default."""
+    parts = [part for part in options.split("+") if part.partition("=")[0] != name and part != NO_OPTIONS]
+    return usual_options(text, _joined(sorted([*parts, f"{name}={value}"])))
+
+
 @cache
 def usual_options(text: str | None, options: str) -> str:
     """The options without sizes that are the default along an axis in the text."""

@@ -272,7 +272,7 @@ class _Piece:
         # No law can predict the cost along an axis of which one value was measured.
         fixed = [
             f"{_name(axis, names)}={wanted:g} was requested and only {_name(axis, names)}={measured[0]:g} measured"
-            for axis, wanted in _by_axis(size).items()
+            for axis, wanted in sizes_by_letter(size).items()
             if len(measured := _measured_values(self.points, axis)) == 1 and measured != [wanted]
         ]
         if fixed:
@@ -284,13 +284,13 @@ class _Piece:
         return Prediction(predicted.value, predicted.lo, predicted.hi, False, warnings)
 
 
-def _by_axis(size: Size) -> dict[str, float]:
+def sizes_by_letter(size: Size) -> dict[str, float]:
     """The values of a size by letter."""
     return {**dict(zip(AXES, size[:4], strict=True)), **dict(size[4])}
 
 
 def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
-    return sorted({_by_axis(point.size)[axis] for point in points})
+    return sorted({sizes_by_letter(point.size)[axis] for point in points})
 
 
 def _name(axis: str, names: Mapping[str, str]) -> str:
@@ -311,7 +311,7 @@ def _either(below: Prediction, above: Prediction) -> Prediction:
 
 def _warnings(points: Sequence[Point], predict: Predictor, size: Size, names: Mapping[str, str]) -> tuple[str, ...]:
     warnings = []
-    wanted = _by_axis(size)
+    wanted = sizes_by_letter(size)
     for axis, highest in predict.highest.items():
         factor = max(wanted[axis] / highest, predict.lowest[axis] / wanted[axis])
         if math.log2(factor) >= FAR:

@@ -321,13 +321,22 @@ class OwnOptions:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._known: dict[tuple[str, str], dict[str, str | None] | None] = {}
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}
 
     def of(self, impl: str, env: str) -> dict[str, str | None] | None:
         """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
+        options: dict[str, str | None] | None = self._described(impl, env).get("options")
+        return options
+
+    def axes_text(self, impl: str) -> str | None:
+        """The sizes among the layer's own axes, as `own_axes.axes_text` returns them; None without any."""
+        text: str | None = self._described(impl, OWN_ENVIRONMENT).get("own_axes")
+        return text
+
+    def _described(self, impl: str, env: str) -> dict[str, Any]:
         if (impl, env) not in self._known:
             found = self._executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=env))
-            self._known[impl, env] = found.values.get("options") if found.ok else None
+            self._known[impl, env] = dict(found.values) if found.ok else {}
         return self._known[impl, env]
 
     def check(self, config: SweepConfig) -> None:

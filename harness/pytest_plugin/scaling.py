@@ -10,14 +10,22 @@ from typing import Any, TypeVar
 
 import pytest
 
-from harness import formatting, layer_lookup
+from harness import formatting, layer_lookup, own_axes
 from harness.analysis.claim_rules import exponent_text
-from harness.analysis.fitted_laws import FittedLaw, law_of, laws_of_layer, point_of, predictor_of, series_of
+from harness.analysis.fitted_laws import (
+    FittedLaw,
+    Size,
+    law_of,
+    laws_of_layer,
+    point_of,
+    predictor_of,
+    series_of,
+    sizes_by_letter,
+)
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Law, Range, exponent_of
 from harness.polynomial import leading
 from harness.pytest_plugin.shared_measurements import (
-    OVER,
     PytestSession,
     Request,
     one_case,
@@ -161,9 +169,9 @@ class Quantity:
         If several sizes vary, the keys are tuples of all of them.
         """
         varied = self._source.request.varied or (self._source.request.axis,)
-        places = [list(OVER).index(name) for name in varied]
-        measured = self._measured().items()
-        return {by[places[0]] if len(places) == 1 else tuple(by[i] for i in places): value for by, value in measured}
+        letters = [self._source.request.letters[name] for name in varied]
+        found = {tuple(sizes_by_letter(by)[one] for one in letters): value for by, value in self._measured().items()}
+        return {by[0]: value for by, value in found.items()} if len(letters) == 1 else dict(found)
 
     @property
     def exponent(self) -> Exponent:
@@ -201,7 +209,8 @@ class Quantity:
         """
         case = _fail_on_error(lambda: self._source.request.at(sizes))
         if self._metric == "time":
-            at, found = (case.seq_len, case.d_model, case.num_heads, case.batch_size), self._found()
+            own = own_axes.own_size(self._source.request.own_axes, case.options)
+            at, found = (case.seq_len, case.d_model, case.num_heads, case.batch_size, own), self._found()
             if at in self._measured():
                 return self._measured()[at]
             return predictor_of(found.series, found.law, found.expected)(*at).value
@@ -214,10 +223,12 @@ class Quantity:
     def follows(self, formula: str) -> bool:
         """Whether every value equals a formula in n, d, h and g exactly, for example `8nd² + 4n²d`.
 
-        The formula gives the value per sequence.
+        The formula gives the value per sequence. It may have the letters of the layer's own axes if one of them varies.
         """
-        polynomial = _fail_on_error(lambda: layer_lookup.formula_at(formula, self._source.request.cases[0]))
-        return all(value == polynomial(n, d, h) * b for (n, d, h, b), value in self._measured().items())
+        request = self._source.request
+        letters = own_axes.letters_of_texts([request.own_axes])
+        polynomial = _fail_on_error(lambda: layer_lookup.formula_at(formula, request.cases[0], letters))
+        return all(value == polynomial(n, d, h, 1, own) * b for (n, d, h, b, own), value in self._measured().items())
 
     def decide(self, holds: Callable[[float], bool]) -> bool:
         """Whether `holds` is true of the exponent.
@@ -285,9 +296,9 @@ class Quantity:
             self._source.tell(self._metric, self._text(self._known))
         return self._known
 
-    def _measured(self) -> dict[tuple[int, int, int, int], float]:
-        """The measured values by (n, d, h, b)."""
-        return {(p.n, p.d, p.h, p.b): p.value for p in self._found().series.points}
+    def _measured(self) -> dict[Size, float]:
+        """The measured values by size."""
+        return {point.size: point.value for point in self._found().series.points}
 
     def _exponent_of(self, found: FittedLaw) -> Range | None:
         """None if the axis takes one value."""
@@ -318,11 +329,16 @@ class Scaling:
     ) -> "ScalingLaw":
         """How the layer grows along `axis`: `seq_len`, `d_model`, `num_heads` or `batch_size`, at the sizes `over`.
 
+        The axis may be one that the layer declares, such as `window`.
         `layer` is a class or a name: `attention.fused`, `module:Class`. `axes` are the other axes, as on the command
         line. Sizes may have several values, and the cost model is then in each of them. The others, such as `mode`
         or `dtype`, have one value. The `precision` of times is `quick`, `standard` or `strict`.
         """
-        request = _fail_on_error(lambda: read_request(layer, axis, over, precision, axes, self._measuring.has_heads))
+        request = _fail_on_error(
+            lambda: read_request(
+                layer, axis, over, precision, axes, self._measuring.has_heads, self._measuring.axes_text
+            )
+        )
         return ScalingLaw(request, self._measuring, self._no_time)
 
     def __repr__(self) -> str:

@@ -17,12 +17,14 @@ from typing import Any
 
 import yaml
 
+from harness import own_axes
 from harness.case_grid import grid
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
 from harness.key_value_options import check_axes, present_keywords
 from harness.layer_lookup import Traits
+from harness.layer_options import NO_OPTIONS
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session
@@ -61,6 +63,10 @@ class PytestSession:
     def has_heads(self, impl: str) -> bool:
         """Whether the layer has heads. Raises UsageError as `traits` does."""
         return self.traits(impl).has_heads
+
+    def axes_text(self, impl: str) -> str | None:
+        """The layer's own axes that are sizes, as `own_axes.axes_text` returns them."""
+        return self._session_for().own_options.axes_text(impl)
 
     def has_gpu(self, kind: str) -> bool:
         """Whether torch sees a device of this kind, such as `cuda`."""
@@ -247,50 +253,73 @@ _PRECISIONS = ("quick", "standard", "strict")
 class Request:
     """The cases that a test needs.
 
-    All `cases` differ only in sizes. The cost model is fitted along `axis`. Messages name the layer `layer`.
+    All `cases` differ only in sizes. The cost model is fitted along `axis`, which may be one of the layer's `own_axes`.
+    Messages name the layer `layer`.
     """
 
     layer: str
     axis: str
     cases: tuple[Case, ...]
     precision: Precision
+    own_axes: str | None = None
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """The letter of each axis in formulas."""
+        own = {name: letter for name, (letter, _) in own_axes.axes_of_text(self.own_axes).items()}
+        return {**{name: AXES[name].letter for name in OVER}, **own}
 
     @property
     def letter(self) -> str:
         """The axis as a letter in formulas."""
-        return AXES[self.axis].letter
+        return self.letters[self.axis]
+
+    def sizes_of(self, case: Case) -> dict[str, Any]:
+        """The sizes of a case by the name of the axis."""
+        of_all = {name: getattr(case, name) for name in OVER}
+        return {**of_all, **own_axes.sizes_by_name(self.own_axes, case.options)}
+
+    def with_size(self, case: Case, axis: str, size: Any) -> Case:
+        """The case with another size along an axis."""
+        if axis in OVER:
+            return case.at(axis, size)
+        return replace(case, options=own_axes.at_size(self.own_axes, case.options, axis, size))
 
     @property
     def sizes(self) -> list[int]:
         """The different sizes along the axis, in ascending order."""
-        return sorted({getattr(case, self.axis) for case in self.cases})
+        return sorted({self.sizes_of(case)[self.axis] for case in self.cases})
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """The sizes that take several values."""
-        return tuple(name for name in OVER if len({getattr(case, name) for case in self.cases}) > 1)
+        """The axes along which sizes take several values."""
+        every = [self.sizes_of(case) for case in self.cases]
+        return tuple(name for name in self.letters if len({sizes[name] for sizes in every}) > 1)
 
     def between(self) -> list[Case]:
         """The cases halfway between neighbours along the axis."""
         middles: dict[int, Any] = {low: (low + high) // 2 for low, high in pairwise(self.sizes)}
-        lower = [case for case in self.cases if getattr(case, self.axis) in middles]
-        found = dict.fromkeys(replace(case, **{self.axis: middles[getattr(case, self.axis)]}) for case in lower)
+        lower = [(case, size) for case in self.cases if (size := self.sizes_of(case)[self.axis]) in middles]
+        found = dict.fromkeys(self.with_size(case, self.axis, middles[size]) for case, size in lower)
         return [case for case in found if case not in self.cases]
 
     def at(self, sizes: Mapping[str, Any]) -> Case:
         """The case at these sizes. Raises UsageError for an unknown or invalid size, or a missing one that varies."""
-        unknown = sizes.keys() - OVER.keys()
+        unknown = sizes.keys() - self.letters.keys()
         if unknown:
             name = min(unknown)
-            raise UsageError(f"at({name}=…): there is no such size{did_you_mean(name, OVER)}")
+            raise UsageError(f"at({name}=…): there is no such size{did_you_mean(name, self.letters)}")
         missing = [name for name in self.varied if name not in sizes]
         if missing:
             raise UsageError(f"at(…): say {' and '.join(f'{name}=…' for name in missing)}")
-        checked = check_axes({**self.cases[0].as_dict(), **sizes, "impl": self.cases[0].impl})
-        at = {name: checked[name] for name in sizes}
+        case = self.cases[0]
+        for name in sizes.keys() - OVER.keys():
+            case = self.with_size(case, name, sizes[name])
+        checked = check_axes({**case.as_dict(), **{name: sizes[name] for name in sizes if name in OVER}})
+        at = {name: checked[name] for name in sizes if name in OVER}
         if any(len(values) != 1 for values in at.values()):
             raise UsageError("at(…) takes one value of each size")
-        return replace(self.cases[0], **{name: values[0] for name, values in at.items()})
+        return replace(case, **{name: values[0] for name, values in at.items()})
 
 
 def read_request(
@@ -300,18 +329,32 @@ def read_request(
     precision: str,
     given: Mapping[str, Any],
     has_heads: Callable[[str], bool],
+    axes_text: Callable[[str], str | None],
 ) -> Request:
     """The cases that a test's `scaling(layer, axis, over, …)` means. `has_heads(impl)` says whether an impl has heads.
 
-    Raises UsageError if an argument is invalid.
+    `axes_text(impl)` are the layer's own axes that are sizes: the axis may be one of them. Raises UsageError if an
+    argument is invalid.
     """
-    if axis not in OVER:
-        raise UsageError(f"axis={axis!r}: a law is along {', '.join(OVER)}{did_you_mean(str(axis), OVER)}")
+    text = axes_text(impl_name_of(layer)) if axis not in OVER else None
+    own = own_axes.axes_of_text(text)
+    if axis not in (*OVER, *own):
+        known = (*OVER, *own)
+        raise UsageError(f"axis={axis!r}: a law is along {', '.join(known)}{did_you_mean(str(axis), known)}")
     if axis in given:
         raise UsageError(f"{axis} is the axis: its sizes are over=…")
+    if over is None and axis in own:
+        raise UsageError(f"{axis} has no usual sizes: give over=…")
     sizes = OVER[axis] if over is None else tuple(over)
-    axes = _axes(layer, {**given, axis: sizes})
-    several = [name for name, values in axes.items() if len(values) > 1 and name not in OVER]
+    if axis in own:
+        others = str(given.get("options", NO_OPTIONS))
+        given = {**given, "options": [own_axes.at_size(text, others, axis, size) for size in sizes]}
+    axes = _axes(layer, given if axis in own else {**given, axis: sizes})
+    several = [
+        name
+        for name, values in axes.items()
+        if len(values) > 1 and name not in OVER and not (own and name == "options")
+    ]
     if several:
         raise UsageError(f"{several[0]} takes one value here: ask once for each")
     return Request(
@@ -319,6 +362,7 @@ def read_request(
         axis,
         tuple(sorted(grid(axes, has_heads))),
         precision_named(precision),
+        text,
     )
 
 

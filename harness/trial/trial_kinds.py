@@ -91,7 +91,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
       the constructor.
     - `options`: the layer's own axes with their defaults, as `own_axes.usual_values` returns them. None if its
-      constructor takes any keyword.
+      constructor takes any keyword. `own_axes`: those that it declares, as `own_axes.axes_text` returns them.
     - `import_s`: seconds that importing the layer's module takes.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `refused`: what is wrong with the layer's claims or its reference, or None.
@@ -115,6 +115,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
         "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
         "compiled": bool(getattr(layer_class, "compiled", False)),
         "options": _options(layer_class, refused),
+        "own_axes": None if refused else own_axes.axes_text(layer_class),
         "refused": refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
         "files": layer_files.files_of_class(layer_class),

@@ -32,3 +32,35 @@ def test_default_sweep(tmp_path: Path) -> None:
         f"mean {1e3 * statistics.mean(own):.1f} ms (to be reached: at most 30); "
         f"warm-up beside it: median {1e3 * statistics.median(row['warmup_s'] for row in timed):.1f} ms"
     )
+
+
+_REPEATS = Path(__file__).parents[1] / "own_layer" / "repeats.py"
+# As many cases of the same average cost, each verified by itself: lengths, an own axis, and an option without a letter.
+_AXES = {
+    "16 lengths": ("seq_len=" + ",".join(map(str, range(16, 257, 16))), "layer.times=8"),
+    "16 values of an own axis": ("seq_len=128", "layer.times=" + ",".join(map(str, range(1, 17)))),
+    "16 values of an option": ("seq_len=128", "layer.times=1", "layer.rounds=" + ",".join(map(str, range(1, 17)))),
+}
+_QUICK = ("precision.trial_s=0.01", "precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0")
+
+
+def test_an_axis_of_its_own_adds_little_to_the_wall_time(tmp_path: Path) -> None:
+    walls: dict[str, list[float]] = {name: [] for name in _AXES}
+    for again in range(3):
+        for name, axes in _AXES.items():
+            out = tmp_path / f"{name}{again}"
+            command = ["sweep", f"impl={_REPEATS}:Repeats", "d_model=128", "num_heads=1", "threads=1", "--no-plots"]
+            began = time.monotonic()
+            done = subprocess.run(
+                [sys.executable, "-m", "harness", *command, *_QUICK, *axes, f"out={out}"], capture_output=True
+            )
+            walls[name].append(time.monotonic() - began)
+            assert done.returncode == 0, done.stderr.decode()
+            rows = [json.loads(line) for path in (out / "rows").iterdir() for line in path.read_text().splitlines()]
+            trials = Counter(row["purpose"] for row in rows)
+            seconds = {one: sum(row["wall_s"] for row in rows if row["purpose"] == one) for one in trials}
+            parts = ", ".join(f"{number} {one} {seconds[one]:.1f} s" for one, number in trials.items())
+            print(f"{name}: {walls[name][-1]:.1f} s: {parts}")
+    medians = {name: statistics.median(found) for name, found in walls.items()}
+    lengths, own, option = medians.values()
+    print(f"own axis over lengths {own / lengths:.3f}, over an option {own / option:.3f} (to be reached: at most 1.05)")

@@ -1,5 +1,7 @@
 """What a test may ask of a layer of its own: exact facts, at a size and as laws."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from pytest_plugin.layers import Attention, Averaging, Broken, Outer, Steps
@@ -8,6 +10,7 @@ from syrupy import SnapshotAssertion
 from harness.pytest_plugin.scaling import LayerFactsOf, Scaling
 
 OVER = (16, 32, 64)
+REPEATS = f"{Path(__file__).parents[1] / 'own_layer' / 'repeats.py'}:Repeats"
 
 
 def test_work_and_memory_are_asserted_exactly(scaling: Scaling) -> None:
@@ -39,6 +42,20 @@ def test_a_law_may_be_along_another_axis_and_in_several(scaling: Scaling) -> Non
     assert both.flops.values[32, 16] == both.flops.at(seq_len=32, d_model=16)
     with pytest.raises(pytest.fail.Exception, match="say d_model="):
         both.flops.at(seq_len=32)
+
+
+def test_a_law_may_be_along_an_axis_of_the_layers_own(scaling: Scaling) -> None:
+    law = scaling(REPEATS, axis="times", over=(2, 3, 5), seq_len=16, d_model=8)
+    assert law.flops.law == "2,048 r"
+    assert law.flops.is_linear
+    assert law.flops.exponent == 1
+    assert law.flops.values == {2: 4096, 3: 6144, 5: 10240}
+    assert law.flops.follows("2nrd²")
+    assert law.flops.at(times=7) == 2 * 16 * 7 * 64
+    with pytest.raises(pytest.fail.Exception, match="times has no usual sizes: give over=…"):
+        scaling(REPEATS, axis="times")
+    with pytest.raises(pytest.fail.Exception, match="did you mean 'times'"):
+        scaling(REPEATS, axis="tims", over=(2, 3))
 
 
 def test_counts_that_no_exact_law_gives_are_judged_by_their_exponent(scaling: Scaling) -> None:
