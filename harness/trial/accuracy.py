@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.sweep_axes import Case
-from harness.trial import layer_protocol, verify, workload
+from harness.trial import layer_protocol, packed_sequences, verify, workload
 from harness.trial.device import to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
@@ -188,12 +188,12 @@ def _part(
     """Which outputs to compare. Raises TooSlow if all of them are too many, and there is no cheaper way."""
     n, by_rows, dim = case.seq_len, _computes_rows(reference), 1
     if layer_protocol.is_function(work.layer):
-        tokens = work.described[0].dimension("n")  # there are none in a single step
+        tokens = work.described[0].dimension("n", "t")  # there are none in a single step
         if tokens is None or not by_rows:
             if not is_affordable and (flops or 0) > _MOST_FLOPS:
                 raise TooSlow
             return _All
-        dim = tokens
+        n, dim = work.x.shape[tokens], tokens
     decodes = case.mode == "decode"
     if not by_rows and not is_affordable and n > _FEW:
         first = _affordable(case, reference, inputs, None if decodes else flops)
@@ -312,6 +312,9 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
         return verify.expected_output(module, replace(case, seq_len=part.first), [part.of(inputs[0])])
     if part.rows is None or not _computes_rows(module):
         return part.of(verify.expected_output(module, case, inputs))
+    if packed_sequences.is_packed(module):
+        q, (k, v, starts) = part.of(inputs[0]), inputs[1:4]
+        return packed_sequences.of_rows(softmax_attention, part.rows, q, k, v, starts, case.mask == "causal")
     source = inputs[1] if len(inputs) > 1 and not is_function else None
     if case.mask == "causal" and not layer_protocol.kv_len(module, case) and not layer_protocol.is_causal(module):
         place = torch.arange(case.seq_len, device=case.device)

@@ -98,3 +98,21 @@ def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..
         return torch.cat(found)  # (t, h, D)
 
     return call
+
+
+def of_rows(
+    attention: Callable[..., Tensor], rows: Tensor, q: Tensor, k: Tensor, v: Tensor, starts: Tensor, is_causal: bool
+) -> Tensor:
+    """The outputs of some tokens alone: `rows` (r,) in ascending order, and their queries (r, h, D) -> (r, h, D).
+
+    `attention` takes (b, h, n, D) and a mask.
+    """
+    found = []
+    for first, end in pairwise(starts.tolist()):
+        inside = (rows >= first) & (rows < end)
+        if not inside.any():
+            continue
+        given = (one.transpose(0, 1)[None] for one in (q[inside], k[first:end], v[first:end]))
+        mask = torch.arange(first, end, device=rows.device) <= rows[inside, None] if is_causal else None
+        found.append(attention(*given, attn_mask=mask)[0].transpose(0, 1))
+    return torch.cat(found)

@@ -12,10 +12,11 @@ from harness import layer_lookup
 from harness.case_grid import collapsed
 from harness.sweep_axes import Case
 from harness.trial.accuracy import measure_accuracy
+from harness.trial.described_call import describe_call
 from harness.trial.layer_protocol import WrongResult, unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.trial.workload import Unsupported, build
 
 FILE = Path(__file__).parent / "packed.py"
 
@@ -81,6 +82,27 @@ def test_flops_of_packed_sequences_are_the_claim_summed_over_them(mode: str, fac
     assert [facts[name] for name in ("lengths_as", "real_tokens", "padding_share")] == ["packed", 44, 0.0]
     assert sorted(map(int, facts["sequence_lengths"].split(","))) == [8, 12, 24]
     assert (facts["facts_unknown"], facts["accuracy_by"]) == ([], "all tokens, softmax_attention")
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_errors_at_the_timed_size_are_those_of_64_tokens_of_any_sequences(mode: str, mask: str) -> None:
+    facts = collect_metrics(case_of("varlen", seq_len=70, mode=mode, mask=mask, num_kv_heads=2), 0, measure_accuracy)
+    assert (facts["facts_unknown"], facts["accuracy_by"]) == ([], "64 rows, softmax_attention")
+    assert facts["output_error"] < 1e-6
+    assert 0.5 < facts["error_ratio"] < 2
+
+
+def test_tokens_that_are_wrong_at_the_timed_size_alone_are_found() -> None:
+    case = case_of("forgets_the_end", seq_len=400)
+    verify(case.small(), seed=0)
+    with pytest.raises(WrongResult, match=r"at n = 400 \(64 rows\)"):
+        collect_metrics(case, 0, measure_accuracy)
+
+
+def test_a_script_cannot_hold_packed_sequences() -> None:
+    with pytest.raises(Unsupported, match="it takes the lengths of sequences, and a script has none"):
+        describe_call(case_of("varlen", lengths="equal"))
 
 
 @pytest.mark.parametrize("mask", ["none", "causal"])
