@@ -19,8 +19,7 @@ _LARGEST = 2**20
 _ORIGIN = """
 import array, gc, json, os, signal, socket, sys
 gc.disable()
-import torch
-
+{prepare}
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children are reaped at once: no wait() follows
 connection = socket.socket(fileno=int(sys.argv[1]))
 while True:
@@ -48,9 +47,13 @@ while True:
 
 
 class Origin:
-    """The process from which fork servers are forked, started on first use. `begin` replaces `subprocess.Popen`."""
+    """The process from which fork servers are forked, started on first use. `begin` replaces `subprocess.Popen`.
 
-    def __init__(self) -> None:
+    It runs `prepare` first. The fork servers have what that imports, whatever path they are given.
+    """
+
+    def __init__(self, prepare: str = "import torch") -> None:
+        self._prepare = prepare
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(
@@ -70,7 +73,8 @@ class Origin:
         if self._process is None:
             self._connection, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
             with theirs:
-                origin = [sys.executable, "-c", _ORIGIN.format(largest=_LARGEST), str(theirs.fileno())]
+                program_of_origin = _ORIGIN.format(largest=_LARGEST, prepare=self._prepare)
+                origin = [sys.executable, "-c", program_of_origin, str(theirs.fileno())]
                 self._process = subprocess.Popen(origin, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         asked = {"program": program, "arguments": arguments, "cwd": os.getcwd(), "environ": dict(env)}
         socket.send_fds(self._connection, [json.dumps(asked).encode()], [1, 2, *pass_fds])

@@ -54,13 +54,22 @@ def _repeat_calls(workload: ModuleType) -> None:
     torch_cuda.repeat_calls(workload)
 
 
+# All fork servers of a simulated command have the same layers.
+_PREPARE = """
+from harness import layer_lookup
+from harness.trial import fork_server
+for name in layer_lookup.names():
+    layer_lookup.load_class(name)
+"""
+
+
 def _fork_servers(fork_client: ModuleType) -> None:
     import subprocess
     from types import SimpleNamespace
 
     from forked_servers import Origin
 
-    fork_client.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": Origin().begin})  # type: ignore[attr-defined]
+    fork_client.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": Origin(_PREPARE).begin})  # type: ignore[attr-defined]
 
 
 def _start() -> None:
@@ -69,7 +78,7 @@ def _start() -> None:
     sys.meta_path[:0] = [
         _After("torch", _install),
         _After("harness.trial.workload", _repeat_calls),
-        # A comparison starts some forty fork servers, each of which would import torch.
+        # A comparison starts some forty fork servers, each of which would import torch and all layers.
         _After("harness.measure.fork_client", _fork_servers),
     ]
     from simulated_cuda import nvml, process
