@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from harness import formatting
+from harness import formatting, own_axes
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.report.document import grouped
@@ -70,13 +70,20 @@ def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None
     of_axis = dict(zip(SETTING_AXES, zip(*groups, strict=True), strict=False))
     varying = [axis for axis, values in of_axis.items() if len(set(values)) > 1]
     found = []
-    for values, members in sorted(groups.items()):
+    for values, members in sorted(groups.items(), key=lambda item: list(map(_in_order, item[0]))):
         at = dict(zip(SETTING_AXES, values, strict=True))
         # Safe in a file name: `train_threads2`. The name of its axis precedes a number. An environment may be a path.
         name = "_".join(f"{axis}{at[axis]}" if isinstance(at[axis], int | float) else str(at[axis]) for axis in varying)
         name = re.sub(r"[^\w.+-]", "-", name)
         found.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without)), looks))
     return found
+
+
+def _in_order(value: Any) -> Any:
+    """A sort key by which `window=64` comes before `window=128`."""
+    if not isinstance(value, str):
+        return value
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", value)]
 
 
 def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> list[Panel]:
@@ -91,6 +98,47 @@ def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> list[Panel
             members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
             result.append(Panel(d, h, tuple(members)))
     return result
+
+
+@dataclass(frozen=True)
+class OwnAxisPanel:
+    """The timed lines of one layer that differ in n and along `axis`, one of its own.
+
+    The title has all other values.
+    """
+
+    axis: str
+    impl: str
+    title: str
+    lines: tuple[CaseResult, ...]
+
+    def value(self, line: CaseResult) -> float:
+        """The value of a line along the axis."""
+        return own_axes.sizes_by_name(line.own_axes, line.options)[self.axis]
+
+
+def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
+    """A panel for each axis of a layer's own that varies, and for each setting and size beside n."""
+    timed = [line for line in lines if line.time_s is not None]
+    found = []
+    for axis in own_axes.varied_axes(timed):
+        groups = grouped(
+            (line for line in timed if axis in own_axes.axes_of_text(line.own_axes)), partial(_beside, axis=axis)
+        )
+        for (impl, setting, batch_size, d, h, others), members in groups.items():
+            at = setting_text({"batch_size": batch_size, **setting.as_dict()})
+            sizes = ", ".join((f"d = {d}", f"h = {h}", *(f"{name} = {value:g}" for name, value in others), at))
+            panel = OwnAxisPanel(axis, impl, sizes, tuple(members))
+            if len({panel.value(line) for line in members}) > 1:
+                found.append(panel)
+    return found
+
+
+def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:
+    """The layer, the setting and all sizes of a line except n and the one along an axis."""
+    sizes = own_axes.sizes_by_name(line.own_axes, line.options)
+    others = tuple(sorted((name, value) for name, value in sizes.items() if name != axis))
+    return line.impl, line.series, line.batch_size, line.d_model, line.num_heads, others
 
 
 def readable_setting(setting: PanelSetting, most: int = MOST_SHOWN) -> PanelSetting:

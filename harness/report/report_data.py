@@ -13,11 +13,13 @@ from harness.analysis.analyse import Analysis
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import points_above_roof
 from harness.formatting import code, counted
+from harness.layer_options import NO_OPTIONS
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
 from harness.report.figure_panels import by_facet, panel_settings, too_wide
 from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, costs
+from harness.report.text.every_size import tables_over_own_axes
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS
 
@@ -40,6 +42,7 @@ class Contents:
     - `about`: the run in a few words. `machine`: facts about the machine, by name.
     - `settings`, `crossovers`, `points`: the panels, and the findings of each facet
     - `overviews`: time, memory and sequential depth of each setting at a glance
+    - `over_own_axes`: tables of times over axes of layers' own that vary
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
     - `quality`: how good the measurement was
     - `held_out`: how well cost models predict. `published`: a paper's section, or None.
@@ -69,6 +72,7 @@ class Contents:
         self.points = by_facet(findings.roof_points, without)
         self.overviews = overviews(self.settings, findings.laws, self.crossovers)
         self.answers = costs.answers(self.settings, self.crossovers, findings.laws, baseline)
+        self.over_own_axes = tables_over_own_axes(lines)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)
         self.held_out = costs.held_out_sentences(findings.held_out)
@@ -90,7 +94,10 @@ def show_answer(contents: Contents, console: Console) -> None:
     """Print the run in a few words, how good the measurement was, a table for each setting, and a few sentences."""
     about = " · ".join(text for text in contents.about if not text.startswith("commit"))
     parts: list[Table | str] = [about, *contents.quality, ""]
-    for one in contents.answers:
+    for table in contents.over_own_axes[:_MOST_SETTINGS]:
+        parts += (table, "")
+    # One value of the axis is enough beside such a table.
+    for one in contents.answers[-1:] if contents.over_own_axes else contents.answers:
         parts += (one.table, "")
     if not contents.answers:
         parts += ("Nothing was timed.", "")
@@ -155,7 +162,9 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
         largest = max(panel.lines, key=lambda line: line.seq_len)
         varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
         sizes = f"seq_len={2 * largest.seq_len} d_model={panel.d_model} num_heads={panel.num_heads}"
-        others = [f"{axis}={getattr(largest, axis)}" for axis in varying]
+        others = [f"{axis}={getattr(largest, axis)}" for axis in varying if axis != "options"]
+        if "options" in varying and largest.options != NO_OPTIONS:
+            others += [f"layer.{option}" for option in largest.options.split("+")]
         impls = {line.impl for line in panel.lines if line.time_s}
         command = "recommend" if len(impls) > 1 else "predict"
         lines.append(
@@ -212,6 +221,7 @@ def _short(contents: Contents) -> Iterator[Part]:
     crossings = _crossovers(contents.findings.crossovers)
     joint = Sentence(costs.CROSSOVER_INTERVALS if crossings else "")
     yield Section("Crossovers", [joint, *_listed(crossings, "crossover")])
+    yield Section("Axes of layers' own", contents.over_own_axes[:_MOST_SETTINGS])
     elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
     yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])
     left = _more(len(contents.failures.rows), "failure")

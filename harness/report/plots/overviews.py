@@ -24,11 +24,11 @@ from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
 from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
-from harness.report.layer_looks import Look
+from harness.report.layer_looks import Look, looks_of
 from harness.report.overview import Overview
 from harness.report.plots import style
 from harness.report.plots.cost_overview import cost_overview
-from harness.report.plots.curves import curves, dense_places, write_label
+from harness.report.plots.curves import curves, dense_places, draw_curves, label_ends, write_label
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.results.columns import CaseResult
@@ -325,6 +325,33 @@ def _accuracy_title(places: Mapping[str, tuple[float, float]], n: int) -> str:
     return f"At n = {n}, the errors of {which} layers are alike, about {least:.1e}"
 
 
+# The most n with a curve over a layer's own axis.
+_MOST_CURVES = 6
+
+
+def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
+    """Draw the time of one layer over an axis of its own, with a curve for each of up to six n."""
+    sizes = parts.evenly_spread({line.seq_len for line in panel.lines}, _MOST_CURVES)
+    looks = looks_of(f"n = {n}" for n in sizes)
+    found = []
+    for n in sizes:
+        lines = sorted((line for line in panel.lines if line.seq_len == n), key=panel.value)
+        ends = [parts.TIME.band(line) or (None, None) for line in lines]
+        lo, hi = (list(one) for one in zip(*ends, strict=True))
+        values, times = [panel.value(line) for line in lines], [line.time_s or 0.0 for line in lines]
+        found.append(parts.Curve(f"n = {n}", values, times, lo, hi, [""] * len(lines)))  # type: ignore[arg-type]
+    title = f"{formatting.printable(panel.impl)}: time per call over {panel.axis}"
+    with canvas(*_ROOFLINE, title, panel.title) as figure:
+        axes = figure.subplots()
+        named = sorted({value for curve in found for value in curve.n})
+        log_axis(axes, "x", {**parts.size_axis(named), "ticks": [[value, f"{value:g}"] for value in named]})
+        log_axis(axes, "y", parts.seconds_axis([value for curve in found for value in curve.value]))
+        draw_curves(axes, found, looks)
+        label_ends(axes, {curve.impl: curve for curve in found}, looks, _ROOFLINE[1] - 1)
+        axes.set(xlabel=panel.axis, ylabel=parts.TIME.label)
+    return figure
+
+
 def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
     """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
@@ -344,6 +371,8 @@ def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any
         for name, figure in figures.items():
             if figure is not None:
                 style.save(figure, directory / (f"{name}_{setting.name}" if setting.name else name))
+    for at, panel in enumerate(parts.own_axis_panels(lines), 1):
+        style.save(over_own_axis(panel), directory / f"time_over_{panel.axis}{at if at > 1 else ''}")
 
 
 def draw_overviews(directory: Path, found: Sequence[Overview]) -> None:

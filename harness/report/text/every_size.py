@@ -1,11 +1,11 @@
-"""Tables of what each layer of a panel costs at every n. The other tables show the largest n alone."""
+"""Tables of costs at every n, and over axes of layers' own. The other tables show the largest n alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from harness import formatting
 from harness.report.accuracy_chart import error_of
 from harness.report.document import Table
-from harness.report.figure_panels import Panel
+from harness.report.figure_panels import Panel, own_axis_panels
 from harness.results.columns import CaseResult
 
 
@@ -53,6 +53,20 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
             rows = [(impl, *(found.get((impl, n), "") for n in sizes)) for impl in impls]
             where = f"d={panel.d_model} h={panel.num_heads}, {about}"
             tables.append(Table(columns, rows, title=title, about=where))
+    return tables
+
+
+def tables_over_own_axes(lines: Sequence[CaseResult]) -> list[Table]:
+    """The time of one call over each axis of a layer's own that varies, at every n."""
+    tables = []
+    for panel in own_axis_panels(lines):
+        sizes = sorted({line.seq_len for line in panel.lines})
+        times = {(panel.value(line), line.seq_len): formatting.seconds(line.time_s or 0.0) for line in panel.lines}
+        values = sorted({value for value, _ in times})
+        rows = [(f"{value:g}", *(times.get((value, n), "") for n in sizes)) for value in values]
+        columns = {panel.axis: "n", **{f"n={n}": "n" for n in sizes}}
+        about = f"{formatting.printable(panel.impl)}, {panel.title}"
+        tables.append(Table(columns, rows, title=f"Time of one call over {panel.axis}", about=about))
     return tables
 
 

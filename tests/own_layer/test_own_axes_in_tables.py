@@ -1,0 +1,93 @@
+"""An axis that only its layer declares is in tables, pictures, cost models and claims: no package knows its name."""
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.analysis.claims_table import verdicts
+from harness.analysis.complete_lines import complete_lines
+from harness.analysis.fitted_laws import FittedLaw, fit_laws
+from harness.own_axes import at_size, own_size, stated_options, usual_options
+from harness.report.figure_panels import own_axis_panels, panel_settings
+from harness.report.plots.overviews import over_own_axis
+from harness.report.text.every_size import tables_over_own_axes
+from harness.results.columns import CaseResult, lines_of_records, table
+
+AXES = json.dumps({"page_size": ["p", 16], "window": ["w", 128]})
+CLAIMS = json.dumps({"work": "4nwd", "memory": "nd + nw/p"})
+
+
+def lines(pages: tuple[int, ...] = (8, 16, 32), windows: tuple[int, ...] = (64, 128, 256)) -> list[CaseResult]:
+    """Of a layer in pages p with a window w, whose FLOPs are 4nwd, and whose time grows with them and with pages."""
+    records: list[dict[str, Any]] = []
+    for n, p, w in [(n, p, w) for n in (256, 512, 1024) for p in pages for w in windows]:
+        given = usual_options(AXES, f"page_size={p}+window={w}")
+        time_s = 1e-6 + 1e-9 * n * w + 2e-8 * n / p
+        known = {"impl": "./paged.py:paged", "seq_len": n, "d_model": 64, "num_heads": 1, "options": given}
+        costs = {"time_s": time_s, "flops": 4 * n * w * 64, "flops_claimed": 4 * n * w * 64}
+        records.append({**known, **costs, "own_axes": AXES, "claims": CLAIMS})
+    return lines_of_records(records, bounded=False)
+
+
+def law(metric: str) -> FittedLaw:
+    (found,) = (one for one in fit_laws(lines()) if one.series.metric == metric)
+    return found
+
+
+def test_cost_models_are_in_both_letters() -> None:
+    assert str(law("flops").law) == "256 n·w"
+    assert {"w", "p"} <= set(law("time").own_exponents)
+    time = law("time").predict(2048, 64, 1, 1, (("p", 16), ("w", 512)))
+    assert time.value == pytest.approx(1e-6 + 1e-9 * 2048 * 512, rel=0.1)
+
+
+def test_a_value_that_was_not_varied_cannot_be_predicted_and_its_key_is_named() -> None:
+    (found,) = (one for one in fit_laws(lines(pages=(16,))) if one.series.metric == "flops")
+    with pytest.raises(ValueError, match=r"layer.page_size=32 was requested and only layer.page_size=16 measured"):
+        found.predict(512, 64, 1, 1, (("p", 32), ("w", 64)))
+
+
+def test_a_claim_in_the_letters_is_one_verdict_for_all_values() -> None:
+    (work,) = (one for one in verdicts(lines(), fit_laws(lines())) if one.quantity == "work")
+    assert (work.claimed, work.verdict, work.reason) == ("4nwd", "confirmed", "to the last digit in 27 cases")
+
+
+def test_tables_have_a_column_for_each_axis_that_varies() -> None:
+    both, one = table(lines()), table(lines(pages=(16,)))
+    assert set(zip(both.page_size, both.window, strict=True)) == {(p, w) for p in (8, 16, 32) for w in (64, 128, 256)}
+    assert "page_size" not in one.columns
+    assert sorted(set(one.window)) == [64, 128, 256]
+
+
+def test_the_report_has_a_table_and_a_picture_over_each_axis() -> None:
+    held = lines(pages=(16,))
+    (shown,) = tables_over_own_axes(held)
+    assert shown.title == "Time of one call over window"
+    assert [row[0] for row in shown.rows] == ["64", "128", "256"]
+    assert list(shown.columns) == ["window", "n=256", "n=512", "n=1024"]
+    (panel,) = own_axis_panels(held)
+    axes = over_own_axis(panel).axes[0]
+    assert axes.get_xlabel() == "window"
+    assert [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 3] == [[64, 128, 256]] * 3
+    assert tables_over_own_axes(lines(pages=(16,), windows=(64,))) == []
+
+
+def test_settings_name_the_default_where_it_varies_and_are_in_the_order_of_its_values() -> None:
+    titles = [one.title for one in panel_settings(complete_lines(lines(pages=(8, 16, 128)), {}))]
+    assert [title.split(", ")[1:3] for title in titles[::3]] == [[f"page_size={p}", "window=64"] for p in (8, 16, 128)]
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "usual"),
+    [
+        ("none", (("p", 16), ("w", 128)), "none"),
+        ("window=128", (("p", 16), ("w", 128)), "none"),
+        ("bias=true+page_size=16+window=64", (("p", 16), ("w", 64)), "bias=true+window=64"),
+    ],
+)
+def test_options_are_sizes_by_letter_and_usual_without_defaults(options: str, size: Any, usual: str) -> None:
+    assert own_size(AXES, options) == size
+    assert usual_options(AXES, options) == usual
+    assert own_size(AXES, stated_options(AXES, options)) == size
+    assert at_size(AXES, options, "window", 128) == usual.replace("+window=64", "")
