@@ -28,6 +28,10 @@ def test_a_part_whose_tests_pass_is_done(tmp_path: Path) -> None:
     assert last.endswith("left: nothing")
 
 
+def test_a_part_that_tells_of_no_test_is_left(tmp_path: Path) -> None:
+    assert ended(tmp_path, "clock", says="")[1].endswith("left: clock (skipped: no test has run)")
+
+
 @pytest.mark.parametrize(("rehearse", "expected"), [("1", 0), ("", 1)])
 def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(
     tmp_path: Path, rehearse: str, expected: int

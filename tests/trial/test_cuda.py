@@ -27,13 +27,6 @@ EXTRAS = FACTS | {
 }
 
 
-class WarmCache(TorchDevice):
-    """Leaves the cache as it is."""
-
-    def flush_l2(self, clean: bool = False) -> None:
-        pass
-
-
 def timed(call: Callable[[], Any], device: TorchDevice | None = None) -> tuple[float, dict[str, Any]]:
     """The median sample of a tenth of a second, and the extras."""
     samples, extras = sample_cuda(call, 0.1, device or TorchDevice())
@@ -150,9 +143,9 @@ def test_after_a_flush_what_was_in_the_cache_is_read_at_the_memorys_bandwidth_at
     def call() -> None:
         torch.sum(x, dim=0, out=out)
 
+    # That a warm cache is faster is a statement of the contract (`timing/cuda/test_contract.py`), of a smaller array: a
+    # cache of two halves may hold no more than half of its bytes.
     cold_s, extras = timed(call, device)
-    warm_s, _ = timed(call, WarmCache())
-    assert warm_s < (extras["clean_gpu_s"] if clean else cold_s)
     seconds = extras["clean_gpu_s"] if clean else cold_s
     assert l2_bytes / 2 / seconds < physical_bandwidth(device), "a part of it was still in the cache"
 
