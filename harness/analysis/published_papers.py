@@ -94,6 +94,11 @@ def _peak(unit: float) -> Callable[[CaseResult], Known | None]:
     return lambda line: _exact(line.peak_bytes, line.weights_bytes, line.inputs_bytes, unit=unit)
 
 
+def _error(line: CaseResult) -> Known | None:
+    """The relative error of the output, which repeats exactly on one machine."""
+    return None if line.output_error is None else (line.output_error,) * 3
+
+
 QUANTITIES = {
     "time_ms": Quantity("time of a call", "ms", _milliseconds),
     "memory_MiB": Quantity(_PEAK, "MiB", _peak(2**20)),
@@ -101,6 +106,7 @@ QUANTITIES = {
     "attention_tflops": Quantity("4n²d a pass over the time", "TFLOP/s", _attention_tflops),
     "calls_per_s": Quantity("calls a second", "1/s", lambda line: _per_second(line, 1.0)),
     "work": Quantity("work", "FLOPs", lambda line: _exact(line.flops)),
+    "output_error": Quantity("relative error of the output", "", _error),
     "depth": Quantity("sequential operations", "", lambda line: _exact(line.depth)),
 }
 

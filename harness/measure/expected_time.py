@@ -15,6 +15,7 @@ from harness import layer_lookup
 from harness.case_grid import kinds_of
 from harness.config import Precision
 from harness.formatting import duration
+from harness.measure import reference_time
 from harness.measure.executor import Executor
 from harness.stats.estimate import fewest
 from harness.sweep_axes import Case
@@ -317,12 +318,12 @@ class ExpectedTime:
 
     def _facts_s(self, case: Case) -> float:
         counting = self._known(case)[0].ops * _COUNTED_OPERATION_S
-        once = _FACTS_S + _compile_s(case) + counting
+        once = _FACTS_S + _compile_s(case) + counting + reference_time.accuracy_s(case)
         return once + min(self._precision.timeout_s, _FACTS_CALLS * self.call_s(case))
 
     def _verify_s(self, case: Case) -> float:
         counting = self._known(case)[0].ops * _VERIFIED_OPERATION_S
-        once = _VERIFY_S + _compile_s(case) + counting
+        once = _VERIFY_S + _compile_s(case) + counting + reference_time.verification_s(case)
         return once + min(self._precision.timeout_s, _VERIFY_CALLS * self.call_s(case))
 
 

@@ -44,7 +44,11 @@ def test_counts_are_exact() -> None:
     assert QUANTITIES["depth"].of(LINE) == (3, 3, 3)
 
 
+def test_an_error_is_the_one_at_the_timed_size() -> None:
+    assert QUANTITIES["output_error"].of(replace(LINE, output_error=2e-4)) == (2e-4, 2e-4, 2e-4)
+
+
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_what_was_not_measured_is_no_number(name: str) -> None:
-    bare = replace(LINE, time_s=None, peak_bytes=None, flops=None, depth=None, status="oom")
+    bare = replace(LINE, time_s=None, peak_bytes=None, flops=None, depth=None, output_error=None, status="oom")
     assert QUANTITIES[name].of(bare) is None

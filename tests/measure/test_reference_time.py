@@ -1,0 +1,68 @@
+"""The time that references are expected to take: their operations are counted, and none is forgotten."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness import layer_lookup
+from harness.config import compose
+from harness.measure.expected_time import ExpectedTime
+from harness.measure.reference_time import ALL_PAIRS, OPS_A_TOKEN, accuracy_s, verification_s
+from harness.sweep_axes import Case
+from impls.registry import IMPLS
+
+
+class _Count(TorchDispatchMode):
+    number = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.number += 1
+        return function(*args, **(kwargs or {}))
+
+
+def operations(reference: str, n: int) -> int:
+    module = layer_lookup.load_class(reference)
+    taken = {"num_heads": 2} if "num_heads" in inspect.signature(module).parameters else {}
+    layer = module(d_model=8, **taken).double()
+    with _Count() as counter, torch.no_grad():
+        layer(torch.randn(1, n, 8, dtype=torch.float64))
+    return counter.number
+
+
+@pytest.mark.parametrize("reference", OPS_A_TOKEN)
+def test_a_reference_that_loops_has_so_many_operations_a_token(reference: str) -> None:
+    assert operations(reference, 32) - operations(reference, 16) == 16 * OPS_A_TOKEN[reference]
+
+
+def test_no_reference_that_takes_long_is_forgotten() -> None:
+    slow = {
+        impl.reference for impl in IMPLS.values() if not impl.package and impl.family in ("rnn", "attention", "linear")
+    }
+    slow = {one for one in slow if "rows" not in inspect.signature(layer_lookup.load_class(one).forward).parameters}
+    assert slow == {*OPS_A_TOKEN, *ALL_PAIRS}
+
+
+def test_the_time_grows_with_the_tokens_up_to_the_operations_that_a_reference_may_take() -> None:
+    case = Case("linear.rwkv7.chunked", 256, 64, 2)
+    assert accuracy_s(replace(case, seq_len=1024)) == pytest.approx(2.5 * accuracy_s(case))  # 256 of the plain layer
+    assert accuracy_s(replace(case, seq_len=4096)) == accuracy_s(replace(case, seq_len=1024))
+    assert verification_s(replace(case, seq_len=4096)) == verification_s(case)
+    assert accuracy_s(replace(case, mode="train")) == pytest.approx(3 * accuracy_s(case))
+
+
+def test_all_pairs_of_tokens_cost_n_squared_and_rows_nothing() -> None:
+    case = Case("attention.block_sparse", 1024, 64, 2)
+    assert accuracy_s(replace(case, seq_len=2048)) == pytest.approx(4 * accuracy_s(case))
+    assert accuracy_s(replace(case, seq_len=2**17)) == 20.0  # a reference is given up after ten seconds
+    assert accuracy_s(replace(case, impl="attention.fused")) == 0.0
+    assert accuracy_s(replace(case, impl="their:Layer")) == 0.0
+
+
+def test_the_expected_time_of_a_sweep_contains_its_references() -> None:
+    expected = ExpectedTime(compose([]).precision)
+    case = Case("linear.rwkv7.chunked", 1024, 64, 2)
+    assert expected.facts_s(case) > accuracy_s(case) > 0.1
+    assert expected.verify_s(case) > verification_s(case) > 0.1
