@@ -31,8 +31,7 @@ from harness.trial import (
     workload,
 )
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
-from harness.trial.layer_page import describe_page
+from harness.trial.described_call import describe_call, describe_page
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
