@@ -182,7 +182,9 @@ def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
     if claim is None:
         return line.flops_claimed
     lengths = [line.seq_len] * line.batch_size
-    if is_summed(line.lengths_as) and line.sequence_lengths is not None:
+    if is_summed(line.lengths_as):
+        if line.sequence_lengths is None:
+            return line.flops_claimed
         lengths = list(map(int, line.sequence_lengths.split(",")))
     return claimed_flops(claim.at(line.own_size), lengths, line.d_model, line.num_heads)
 

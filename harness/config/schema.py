@@ -17,7 +17,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
 from harness.former_names import present_status
 from harness.key_value_options import SettingError, bytes_in, flattened
-from harness.sweep_axes import AXES, DEFAULTS, FAILURES, GROWING, OF_GPUS, SETTINGS, present_axis
+from harness.sweep_axes import AXES, DEFAULTS, EQUAL, FAILURES, GROWING, OF_GPUS, SETTINGS, present_axis
 
 HERE, SLURM, PROCESSES = "here", "slurm", "processes"
 # With less memory, the process of a layer would not reach its first line.
@@ -324,10 +324,13 @@ def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any
 
 
 def check_lengths_settings(axes: Mapping[str, Sequence[Any]]) -> None:
-    """Raise UsageError for unequal lengths that no case would have, because a batch holds one sequence."""
-    if set(axes["lengths"]) != {DEFAULTS["lengths"]} and set(axes["batch_size"]) == {1}:
-        text = _is_set("lengths", axes)
+    """Raise UsageError for unequal lengths, or a fraction of padding beside them, that no case would have."""
+    text = _is_set("lengths", axes)
+    if set(axes["lengths"]) != {EQUAL} and set(axes["batch_size"]) == {1}:
         raise UsageError(f"{text}: a batch of one sequence has one length: give batch_size=8 too, or leave it out")
+    if EQUAL not in axes["lengths"] and any(axes["padding_fraction"]):
+        fraction = _is_set("padding_fraction", axes)
+        raise UsageError(f"{fraction} is of equal lengths: {text} sets the padding; leave one of them out")
 
 
 def check_gpu_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:

@@ -51,6 +51,23 @@ def test_work_is_judged_to_the_last_digit(snapshot: SnapshotAssertion) -> None:
     assert told == snapshot
 
 
+def test_work_of_packed_sequences_is_judged_by_the_sum_over_their_lengths() -> None:
+    def packed(share: int, **changed: object) -> ClaimVerdict:
+        """Two sequences of n and n/2 tokens, whose count is `share` n²d."""
+        usual = measured("sdpa.varlen", lambda n, d, h: n * n * d * share // 2, lengths="zipf", mask="padding")
+        told = [
+            replace(line, lengths_as="packed", sequence_lengths=f"{line.seq_len},{line.seq_len // 2}") for line in usual
+        ]
+        return verdict("work", [replace(line, **changed) for line in told])  # type: ignore[arg-type]
+
+    assert packed(5).verdict == CONFIRMED
+    assert packed(5).reason == "to the last digit in 24 cases"
+    assert packed(8).verdict == REFUTED
+    assert packed(8, lengths_as="padded").verdict == CONFIRMED
+    # Without the lengths, only what the trial found itself is known.
+    assert packed(5, sequence_lengths=None).verdict == UNDETERMINED
+
+
 def test_work_of_other_modes_is_judged_by_the_claim_of_that_mode(snapshot: SnapshotAssertion) -> None:
     def token(cost: Cost) -> ClaimVerdict:
         return verdict("work_decode", measured("attention.fused", cost, mode="decode", mask="causal"))

@@ -104,6 +104,7 @@ def test_a_memory_limit_has_a_unit_or_is_in_bytes(text: str, number: int) -> Non
 
 WRONG = [
     *("lengths=zipff batch_size=2", "lengths=zipf", "lengths=zipf:x batch_size=2"),
+    "lengths=zipf batch_size=2 mask=padding padding_fraction=0.5",
     *("mask=diagonal", "padding_fraction=1", "padding_fraction=-0.5", "kv_len=-1", "mode=decoding"),
     *("seqlen=64", "precision.targt=1", "impl=atention.fused", "impl=glob(nothing.*)", "seq_len=0"),
     *("seq_len=-1", "seq_len=abc", "seq_len=1e99", "seq_len=true", "seq_len=1.5", "seq_len=null"),

@@ -23,7 +23,7 @@ def varlen(
     found = []
     for first, end in pairwise(cu_seqlens_k.tolist()):
         parts = (one[first:end].transpose(0, 1)[None] for one in (q, k, v))
-        found.append(sdpa(*parts, is_causal=causal)[0].transpose(0, 1))
+        found.append(sdpa(*parts, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])[0].transpose(0, 1))
     return torch.cat(found)
 
 

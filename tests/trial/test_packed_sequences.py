@@ -19,6 +19,7 @@ from harness.trial.verify import verify
 from harness.trial.workload import Unsupported, build
 
 FILE = Path(__file__).parent / "packed.py"
+FUNCTIONS = Path(__file__).parents[1] / "own_layer" / "functions.py"
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +139,10 @@ def test_what_cannot_take_unequal_lengths_is_refused_in_one_sentence(name: str, 
     found = unsupported_reason(layer_lookup.load_class(case.impl), case)
     assert found is not None
     assert found.startswith(reason)
+
+
+def test_a_function_that_takes_a_mask_decodes_against_caches_of_unequal_lengths() -> None:
+    case = replace(case_of("varlen", mode="decode"), impl=f"{FUNCTIONS}:grouped")
+    assert verify(case, seed=0)["against"] == "softmax_attention"
+    refused = unsupported_reason(layer_lookup.load_class(f"{FUNCTIONS}:attention"), case)
+    assert refused == "it takes no attn_mask, to hide the padding with"
