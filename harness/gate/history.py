@@ -143,7 +143,8 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
         else:
             opened.layers[impl] = ABSENT
     axes = {**config.axes, "impl": tuple(has_heads)}
-    opened.cases = list(grid(axes, has_heads.__getitem__, config.points)) if has_heads else []
+    every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
+    opened.cases = opened.session.own_options.usual(every)
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
@@ -189,7 +190,9 @@ def _facts(opened: _OpenCommit) -> dict[Case, MeasuredCase]:
                 counted = executor.ask("facts", case)
                 status, reason = counted.status, str(counted.reason)
                 if counted.ok:
-                    found[case] = MeasuredCase(facts={name: counted.values.get(name) for name in FACT_NAMES})
+                    facts = {name: counted.values.get(name) for name in FACT_NAMES}
+                    own = {"own_axes": text} if (text := counted.values.get("own_axes")) else {}
+                    found[case] = MeasuredCase(facts=facts | own)
                     continue
             found[case] = MeasuredCase(reason=f"{status}: {reason}")
     return {case: found[case] for case in opened.cases}
@@ -201,8 +204,9 @@ def _models(cases: Mapping[Case, MeasuredCase]) -> dict[str, CostModel]:
     found = {}
     for one in fit_laws(lines_of_records(records, bounded=False)):
         exponent = one.exponent_n
+        own = {axis: round(along.value, 6) + 0.0 for axis, along in one.own_exponents.items()}
         found[FindingId(one.series.impl, one.series.setting, one.series.metric).key] = CostModel(
-            law=str(one.law), exponent_n=None if exponent is None else round(exponent.value, 6) + 0.0
+            law=str(one.law), exponent_n=None if exponent is None else round(exponent.value, 6) + 0.0, own_exponents=own
         )
     return found
 

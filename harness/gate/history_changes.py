@@ -148,9 +148,14 @@ def fact_text(name: str, value: int | str) -> str:
     return formatting.size(value) if name == "peak_bytes" else formatting.count(value)
 
 
-def _model_text(value: tuple[str, float | None]) -> str:
-    law, exponent = value
-    return law if exponent is None else f"{law}, exponent {exponent:.3g}"
+# A cost model as text, and its exponents by axis.
+_Model = tuple[str, dict[str, float]]
+
+
+def _model_text(value: _Model) -> str:
+    law, exponents = value
+    along = (f"exponent {'' if axis == 'n' else f'in {axis} '}{one:.3g}" for axis, one in exponents.items())
+    return ", ".join((law, *along))
 
 
 @cache
@@ -178,9 +183,9 @@ def _layer(impl: str, commit: CommitLine) -> str | None:
     return MEASURED if any(impl_of(key) == impl for key in commit.cases) else None
 
 
-def _model(key: str, commit: CommitLine) -> tuple[str, float | None] | None:
+def _model(key: str, commit: CommitLine) -> _Model | None:
     model = commit.models.get(key)
-    return None if model is None else (model.law, model.exponent_n)
+    return None if model is None else (model.law, model.exponents)
 
 
 def _judge_fact(name: str, was: Any, now: Any) -> Verdict:
@@ -196,10 +201,12 @@ def _judge_status(was: str, now: str) -> Verdict:
     return Verdict.BETTER if now == MEASURED else Verdict.WORSE
 
 
-def _judge_model(was: tuple[str, float | None], now: tuple[str, float | None]) -> Verdict:
-    if was[1] is None or now[1] is None or abs(now[1] - was[1]) <= _EXPONENT_SLACK:
-        return Verdict.EQUIVALENT
-    return Verdict.WORSE if now[1] > was[1] else Verdict.BETTER
+def _judge_model(was: _Model, now: _Model) -> Verdict:
+    """Judge by the exponents along all axes that both have: one that rose is worse, whatever the others did."""
+    changes = [now[1][axis] - before for axis, before in was[1].items() if axis in now[1]]
+    if any(change > _EXPONENT_SLACK for change in changes):
+        return Verdict.WORSE
+    return Verdict.BETTER if any(change < -_EXPONENT_SLACK for change in changes) else Verdict.EQUIVALENT
 
 
 def time_series(history: History) -> list[TimeSeries]:

@@ -90,10 +90,19 @@ class MeasuredCase(OpenModel):
 
 
 class CostModel(OpenModel):
-    """A cost model of exact counts, and its scaling exponent at the largest length; None if n did not vary."""
+    """A cost model of exact counts, and its scaling exponent at the largest length; None if n did not vary.
+
+    `own_exponents` are along the layer's own axes that varied, by letter.
+    """
 
     law: str
     exponent_n: FiniteFloat | None
+    own_exponents: dict[str, FiniteFloat] = Field(default_factory=dict)
+
+    @property
+    def exponents(self) -> dict[str, float]:
+        """The exponents along n and the layer's own axes."""
+        return ({} if self.exponent_n is None else {"n": self.exponent_n}) | self.own_exponents
 
 
 class _Line(OpenModel):

@@ -63,6 +63,14 @@ def test_an_exponent_that_rises_is_worse() -> None:
     assert (change.now, change.verdict) == ("8nd² + n², exponent 1.5", Verdict.WORSE)
 
 
+def test_an_exponent_along_an_own_axis_that_rises_is_worse() -> None:
+    def models(w: float) -> dict[str, CostModel]:
+        return {key: CostModel(law="4nwd", exponent_n=1.0, own_exponents={"w": w}) for key in commit(0).models}
+
+    (change,) = fact_changes(history(commit(0, models=models(1.0)), commit(1, models=models(2.0))))
+    assert (change.now, change.verdict) == ("4nwd, exponent 1, exponent in w 2", Verdict.WORSE)
+
+
 def test_a_step_is_a_candidate_until_both_commits_are_directly_compared() -> None:
     lines = stepping({6: 0.08})
     (change,) = steps(history(*lines))
