@@ -98,7 +98,7 @@ def test_up_to_ten_layers_of_any_families_have_ten_colours() -> None:
 def test_layers_of_one_family_share_a_colour_only_if_the_family_has_more_than_the_palette() -> None:
     every = looks_of(layer_lookup.names())
     rnn = [look.colour for impl, look in every.items() if impl.startswith("rnn.")]
-    conv = [look.colour for impl, look in every.items() if impl.startswith("sdpa.")]
+    conv = [look.colour for impl, look in every.items() if impl.startswith("conv.")]
     assert len(set(rnn)) == 10
     assert len(set(conv)) == len(conv)
 
