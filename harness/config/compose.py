@@ -128,7 +128,7 @@ def _checked(
         raise UsageError(schema.no_value(min(missing)))
     schema.check_mask_settings(typed, axes)
     schema.check_gpu_settings(typed, axes)
-    schema.check_lengths_settings(axes)
+    schema.check_lengths_settings(typed, axes)
     if found.baseline is not None and found.baseline not in axes["impl"]:
         raise UsageError(f"baseline={found.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
     if points and found.grow in points[0]:

@@ -323,12 +323,12 @@ def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any
             raise UsageError(f"{text}: with mode=decode a token {why}: give {instead}, or leave mask out")
 
 
-def check_lengths_settings(axes: Mapping[str, Sequence[Any]]) -> None:
-    """Raise UsageError for unequal lengths, or a fraction of padding beside them, that no case would have."""
+def check_lengths_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+    """Raise UsageError for unequal lengths, or an explicit fraction of padding beside them, that no case would have."""
     text = _is_set("lengths", axes)
     if set(axes["lengths"]) != {EQUAL} and set(axes["batch_size"]) == {1}:
         raise UsageError(f"{text}: a batch of one sequence has one length: give batch_size=8 too, or leave it out")
-    if EQUAL not in axes["lengths"] and any(axes["padding_fraction"]):
+    if EQUAL not in axes["lengths"] and "padding_fraction" in chosen and any(axes["padding_fraction"]):
         fraction = _is_set("padding_fraction", axes)
         raise UsageError(f"{fraction} is of equal lengths: {text} sets the padding; leave one of them out")
 
