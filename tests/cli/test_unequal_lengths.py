@@ -54,7 +54,9 @@ def test_a_sweep_of_equal_and_unequal_lengths_has_a_table_of_each_and_judges_cla
     assert (unequal.real_tokens == 48 + 24 + 16).all()
     assert unequal.padding_share["sdpa.fused"] == pytest.approx(1 - 88 / 144)
     assert unequal.flops["sdpa.varlen"] == 4 * (48**2 + 24**2 + 16**2) * 16
-    assert unequal.tokens_per_s["sdpa.fused"] == pytest.approx(88 / unequal.time_s["sdpa.fused"])
+    assert unequal.tokens_per_s["sdpa.fused"] == pytest.approx(
+        88 / unequal.time_s["sdpa.fused"], rel=1e-4
+    )  # of six digits
     claims = pd.read_csv("run/claims.csv")
     work = claims[claims.quantity == "work"]
     assert len(work) == 8
