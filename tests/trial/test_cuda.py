@@ -42,6 +42,8 @@ def on_gpu() -> Iterator[Executor]:
 
 # Layers that have no other mode.
 ONLY_DECODE = ("sdpa.paged",)
+# Layers whose calls ask the GPU for lengths, so that they can be neither held nor captured.
+MAY_WAIT = ("sdpa.nested",)
 
 
 def case_of(impl: str) -> Case:
@@ -58,7 +60,8 @@ def test_a_layer_is_verified_weighed_and_timed_on_the_gpu(on_gpu: Executor, impl
             pytest.skip(outcome.reason)
         assert outcome.status == "ok", outcome.reason
     assert outcome.values["probe_s"] > 0
-    assert outcome.values["gpu_time_by"] in ("held", "graph")
+    if impl not in MAY_WAIT or outcome.values["graph_note"] is None:
+        assert outcome.values["gpu_time_by"] in ("held", "graph")
 
 
 def test_memory_beyond_the_gpus_is_out_of_memory(on_gpu: Executor) -> None:
