@@ -11,6 +11,7 @@ from harness.analysis.complete_lines import complete_lines
 from harness.errors import UsageError
 from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots
+from harness.report.figure_panels import drawn_settings
 from harness.report.html.page import page
 from harness.report.provenance import provenance_of
 from harness.report.report_data import Contents, report_markdown
@@ -42,7 +43,8 @@ def build(
         findings = analyse(stored.lines, stored.machine, stored.config)
         contents = Contents(stored.lines, findings, provenance, stored.notices, baseline or "")
         if drawing:
-            drawing.add_overviews(directory / PLOTS, contents.overviews)
+            drawn = {one.name for one in drawn_settings(contents.settings)}
+            drawing.add_overviews(directory / PLOTS, [one for one in contents.overviews if one.name in drawn])
         texts = {"report.html": page(contents), "report.md": report_markdown(contents), **_tables(contents)}
         for name, text in texts.items():
             write_atomically(directory / name, text)

@@ -134,6 +134,15 @@ def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
     return found
 
 
+def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
+    """The settings to draw: of those that differ along layers' own axes alone, the last. An `OwnAxisPanel` has all."""
+
+    def apart(one: PanelSetting) -> frozenset[Any]:
+        return frozenset((line.impl, line.batch_size, line.series) for panel in one.panels for line in panel.lines)
+
+    return [alike[-1] for alike in grouped(settings, apart).values()]
+
+
 def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:
     """The layer, the setting and all sizes of a line except n and the one along an axis."""
     sizes = own_axes.sizes_by_name(line.own_axes, line.options)

@@ -1,6 +1,7 @@
 """An axis that only its layer declares is in tables, pictures, cost models and claims: no package knows its name."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from harness.analysis.claims_table import verdicts
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
 from harness.own_axes import at_size, own_size, stated_options, usual_options
-from harness.report.figure_panels import own_axis_panels, panel_settings
+from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
 from harness.report.plots.overviews import over_own_axis
 from harness.report.text.every_size import tables_over_own_axes
 from harness.results.columns import CaseResult, lines_of_records, table
@@ -71,6 +72,15 @@ def test_the_report_has_a_table_and_a_picture_over_each_axis() -> None:
     assert axes.get_xlabel() == "window"
     assert [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 3] == [[64, 128, 256]] * 3
     assert tables_over_own_axes(lines(pages=(16,), windows=(64,))) == []
+
+
+def test_one_value_of_each_axis_is_drawn_over_n() -> None:
+    settings = panel_settings(complete_lines(lines(), {}))
+    assert len(settings) == 9
+    (drawn,) = drawn_settings(settings)
+    assert "page_size=32, window=256" in drawn.title
+    apart = panel_settings([replace(line, threads=2) if line.seq_len == 512 else line for line in lines()])
+    assert len(drawn_settings(apart)) == 2
 
 
 def test_settings_name_the_default_where_it_varies_and_are_in_the_order_of_its_values() -> None:

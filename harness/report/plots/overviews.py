@@ -357,7 +357,7 @@ def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any
     directory.mkdir(exist_ok=True)
     known = roofs(machine)
     points = roof_points(lines, known)
-    for whole in parts.panel_settings(lines):
+    for whole in parts.drawn_settings(parts.panel_settings(lines)):
         setting = parts.readable_setting(whole)
         figures = {
             "ladder": ladder(whole),
