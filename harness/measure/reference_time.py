@@ -22,17 +22,11 @@ OPS_A_TOKEN = {
     "impls.linear.reference:MLSTMReference": 61,
     "impls.linear.reference:RWKV7Reference": 156,
 }
-# References that compute all pairs of tokens.
-ALL_PAIRS = (
-    "impls.attention.global_window:GlobalWindowReference",
-    "impls.attention.block_sparse:BlockSparseReference",
-    "impls.attention.latent:LatentReference",
-)
-# Seconds for an operation of a few numbers, and for a score of one head, in float64 on a quiet CPU.
-_OPERATION_S, _PAIR_S = 2.2e-6, 8e-8
-# As in `harness.trial.accuracy`: the operations and seconds that a reference may take, and the tokens that the plain
-# layer computes beside a loop.
-_MOST_OPS, _MOST_S, _FEW = 200_000, 10.0, 256
+# Seconds for an operation of a few numbers in float64, on a quiet CPU.
+_OPERATION_S = 2.2e-6
+# As in `harness.trial.accuracy`: the operations that a reference may take, and the tokens that the plain layer computes
+# beside a loop.
+_MOST_OPS, _FEW = 200_000, 256
 # Verification compares the outputs for two inputs.
 _VERIFIED = 2
 
@@ -40,7 +34,7 @@ _VERIFIED = 2
 def verification_s(case: Case) -> float:
     """Seconds that the reference takes while the small case of `case` is verified."""
     small = case.small()
-    return _VERIFIED * (_loop_s(small, small.seq_len) + _pairs_s(small))
+    return _VERIFIED * _loop_s(small, small.seq_len)
 
 
 def accuracy_s(case: Case) -> float:
@@ -51,18 +45,12 @@ def accuracy_s(case: Case) -> float:
     most = _MOST_OPS / ops if ops else math.inf
     tokens = n if n <= max(most, _FEW) else 2 ** int(math.log2(most))
     beside = min(tokens, _FEW) if case.mode == "forward" else tokens
-    return _loop_s(case, tokens + beside) + 2 * min(_MOST_S, _pairs_s(case))
+    return _loop_s(case, tokens + beside)
 
 
 def _loop_s(case: Case, tokens: int) -> float:
     reference = IMPLS[case.impl].reference if case.impl in IMPLS else ""
     return _OPERATION_S * _passes(case) * OPS_A_TOKEN.get(reference, 0) * tokens
-
-
-def _pairs_s(case: Case) -> float:
-    if case.impl not in IMPLS or IMPLS[case.impl].reference not in ALL_PAIRS:
-        return 0.0
-    return _PAIR_S * _passes(case) * case.batch_size * case.num_heads * case.seq_len**2
 
 
 def _passes(case: Case) -> int:

@@ -131,8 +131,14 @@ class BlockSparseReference(AttentionReference):
         super().__init__(d_model, num_heads)
         self.block = block
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        of_token = [i // self.block for i in range(x.shape[1])]
-        random = {i: random_blocks(i) for i in set(of_token)}
-        pairs = [[abs(i - j) <= 1 or 0 in (i, j) or j in random[i] for j in of_token] for i in of_token]
-        return super().forward(x, of_pairs(torch.tensor(pairs, device=x.device), attn_mask, x.shape[0]))
+    def forward(  # type: ignore[override]
+        self, x: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None
+    ) -> Tensor:
+        j = torch.arange(x.shape[1], device=x.device)
+        i = (j if rows is None else rows)[:, None]
+        of_i, of_j = i // self.block, j // self.block
+        count = -(-x.shape[1] // self.block)
+        random = [[j in blocks for j in range(count)] for blocks in map(random_blocks, range(count))]
+        near = ((of_i - of_j).abs() <= 1) | (torch.minimum(of_i, of_j) == 0)  # (n, n)
+        pairs = near | torch.tensor(random, device=x.device)[of_i, of_j]
+        return super().forward(x, of_pairs(pairs, i == j, attn_mask, x.shape[0]), rows=rows)

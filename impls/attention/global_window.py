@@ -134,14 +134,16 @@ class GlobalWindowReference(AttentionReference):
         super().__init__(d_model, num_heads)
         self.reach, self.global_tokens = reach, global_tokens
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        n = x.shape[1]
-        pairs = [[abs(i - j) <= self.reach or min(i, j) < self.global_tokens for j in range(n)] for i in range(n)]
-        return super().forward(x, of_pairs(torch.tensor(pairs, device=x.device), attn_mask, x.shape[0]))
+    def forward(  # type: ignore[override]
+        self, x: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None
+    ) -> Tensor:
+        j = torch.arange(x.shape[1], device=x.device)
+        i = (j if rows is None else rows)[:, None]
+        pairs = ((i - j).abs() <= self.reach) | (torch.minimum(i, j) < self.global_tokens)  # (n, n)
+        return super().forward(x, of_pairs(pairs, i == j, attn_mask, x.shape[0]), rows=rows)
 
 
-def of_pairs(pairs: Tensor, attn_mask: Tensor | None, batch_size: int) -> Tensor:
-    """Return the mask (b, 1 or h, n, n) of the pairs (n, n) that `attn_mask` leaves. A token always sees itself."""
-    itself = torch.eye(len(pairs), dtype=torch.bool, device=pairs.device)
+def of_pairs(pairs: Tensor, itself: Tensor, attn_mask: Tensor | None, batch_size: int) -> Tensor:
+    """Return the mask (b, 1 or h, n, n) of the `pairs` (n, n) that `attn_mask` leaves, and of a token with `itself`."""
     left = pairs[None, None] if attn_mask is None else pairs & (attn_mask | itself)
     return left.expand(batch_size, -1, -1, -1)

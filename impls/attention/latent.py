@@ -89,18 +89,24 @@ def rotated(x: Tensor, position: int) -> Tensor:
 
 
 class LatentReference(LatentAttention):
-    """Reference of latent attention, pair by pair, RoPE as a product of complex numbers: (b, n, d) -> (b, n, d)."""
+    """Reference of latent attention, pair by pair, RoPE as a product of complex numbers: (b, n, d) -> (b, n, d).
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    With `rows`, it returns the outputs of these queries only.
+    """
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         h, e, rope, d = self.num_heads, self.head_dim, self.rope, x.shape[-1]
-        q = torch.einsum("bnd,ed->bne", x, self.q_proj.weight).unflatten(-1, (h, e + rope))  # (b, n, h, e + rope)
+        at = torch.arange(x.shape[1], device=x.device) if rows is None else rows
+        q = torch.einsum("bnd,ed->bne", x[:, at], self.q_proj.weight).unflatten(
+            -1, (h, e + rope)
+        )  # (b, n, h, e + rope)
         w_c, w_r = self.down_proj.weight.split([self.latent, rope])
         latents = torch.einsum("bnd,ld->bnl", x, w_c)
         k = torch.einsum("bnl,hel->bnhe", latents, self.up_proj.weight[:d].view(h, e, -1))
         v = torch.einsum("bnl,hel->bnhe", latents, self.up_proj.weight[d:].view(h, e, -1))
         i = torch.arange(rope // 2).to(x)
         turns = torch.exp(1j * torch.arange(x.shape[1]).to(x)[:, None] * 10000 ** (-2 * i / rope))  # (n, rope / 2)
-        of_queries = _as_complex(q[..., e:]) * turns[:, None]  # (b, n, h, rope / 2)
+        of_queries = _as_complex(q[..., e:]) * turns[at, None]  # (b, n, h, rope / 2)
         of_keys = _as_complex(torch.einsum("bnd,rd->bnr", x, w_r)) * turns  # (b, n, rope / 2)
         by_content = torch.einsum("bihe,bjhe->bhij", q[..., :e], k)
         by_position = torch.einsum("bihr,bjr->bhij", of_queries, of_keys.conj()).real

@@ -85,7 +85,15 @@ def test_such_a_layer_gets_no_facts_from_a_trial_and_so_no_time(runner: Executor
 
 
 def test_the_rows_of_a_reference_are_those_of_all_its_outputs() -> None:
-    for impl in ("attention.naive", "attention.window", "attention.linear.parallel", "sdpa.naive", "encoder.naive"):
+    sparse = ("attention.window", "attention.window.global", "attention.block_sparse")
+    for impl in (
+        *sparse,
+        "attention.naive",
+        "attention.latent",
+        "attention.linear.parallel",
+        "sdpa.naive",
+        "encoder.naive",
+    ):
         case = Case(impl, 24, 16, 2, mask="none" if "linear" in impl else "causal")
         work = build(case, seed=0)
         reference, _ = verify.reference_of(case, work.layer)
