@@ -117,7 +117,7 @@ class ForwardOnly(FlaOperation):
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Return why a case cannot run: it trains, or as above. None if nothing prevents it."""
+        """Return why a case cannot run, or None if nothing prevents it. The operation has no backward pass."""
         if case.mode in ("train", "backward"):
             return "the package has no backward pass of this operation"
         return FlaOperation.supports(case)

@@ -74,7 +74,7 @@ class TransformersFlex(TransformersFunction):
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Return why a case cannot run: what the kernels of `flex_attention` cannot, and without the package."""
+        """Return why a case cannot run, or None if nothing prevents it. The CPU's kernel has no backward pass."""
         return FlexAttention.supports(case) or TransformersFunction.supports(case)
 
     def prepare(self, x: Tensor, attn_mask: Tensor | None = None) -> dict[str, Any]:
