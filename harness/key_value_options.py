@@ -20,7 +20,7 @@ from harness import background_process, layer_lookup, sequence_lengths
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.former_names import FORMER, complement, present
-from harness.layer_options import sorted_options, with_options
+from harness.layer_options import point_with_options, sorted_options, with_options
 from harness.sweep_axes import AXES, LETTERS
 from harness.synonyms import VALUES, our_point_values, our_values, whole_numbers
 
@@ -318,7 +318,8 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
         if not isinstance(given, list) or not all(isinstance(point, dict) and point for point in given) or not given:
             raise UsageError(f"points takes a list of points, in quotes: '{_POINTS}'")
         points = [
-            {str(axis): _point_value(str(axis), value) for axis, value in long_names(point).items()} for point in given
+            {str(axis): _point_value(str(axis), value) for axis, value in long_names(point_with_options(point)).items()}
+            for point in given
         ]
         named = points[0].keys()
         for point in points:

@@ -89,6 +89,21 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     return [*kept, f"options=[{','.join(map(repr, distinct))}]" if is_quoted else f"options={','.join(distinct)}"]
 
 
+def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
+    """A point, with its options `layer.NAME` as one of the axis `options`.
+
+    Raises UsageError for options that are given in both ways.
+    """
+    found = {str(key): value for key, value in point.items()}
+    of_layer = {key: found.pop(key) for key in list(found) if key.startswith(_PREFIX)}
+    if not of_layer:
+        return found
+    if "options" in found:
+        raise UsageError(f"options=… and {max(of_layer)}=… are the same axis: give one of them")
+    parts = (f"{key.removeprefix(_PREFIX)}={value_text(value)}" for key, value in of_layer.items())
+    return {**found, "options": sorted_options("+".join(parts))}
+
+
 def check_taken(options: Iterable[str], of_layer: Mapping[str, Collection[str]]) -> None:
     """Raise UsageError with the layers that lack one of the options. `of_layer` are the options of each layer."""
     for name in options:

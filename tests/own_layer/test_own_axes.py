@@ -65,6 +65,17 @@ def test_options_that_cannot_be_read_are_a_mistake_in_words(given: list[str], sa
         compose([*USUAL, *given], for_sweep=True)
 
 
+def test_points_have_options_of_their_own() -> None:
+    points = "points=[{seq_len:16,layer.window:64,layer.bias:true},{seq_len:32,layer.window:128,layer.bias:false}]"
+    sizes = ["impl=attention.fused", "d_model=16", "num_heads=1"]
+    assert compose([*sizes, points], for_sweep=True).points == (
+        {"seq_len": 16, "options": "bias=true+window=64"},
+        {"seq_len": 32, "options": "bias=false+window=128"},
+    )
+    with pytest.raises(UsageError, match="are the same axis"):
+        compose([*sizes, "points=[{seq_len:16,layer.window:64,options:none}]"], for_sweep=True)
+
+
 def test_values_are_numbers_truth_values_and_words() -> None:
     assert options_of("a=1+b=0.5+c=true+d=null+e=fast") == {"a": 1, "b": 0.5, "c": True, "d": None, "e": "fast"}
     assert sorted_options("b=1+a=2") == "a=2+b=1"
