@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from compilers import needs_cxx
 from torch import Tensor
 
 from harness import layer_lookup
@@ -120,14 +119,6 @@ def test_paged_decoding_reads_the_pages_of_its_table() -> None:
 def test_paged_decoding_is_refused_in_another_mode() -> None:
     assert refused(case_of("sdpa.paged")) == "it decodes one token of each sequence: give mode=decode"
     assert refused(case_of("sdpa.paged", mode="decode", kv_len=5, lengths="equal")) == "its inputs hold no source"
-
-
-@pytest.mark.slow
-@needs_cxx
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_a_compiled_document_mask_is_softmax_attention_of_each_sequence() -> None:
-    case = case_of("sdpa.document_mask.flex", seq_len=160, mask="causal")
-    assert verify(case, seed=0)["against"] == "softmax_attention"
 
 
 def test_lengths_of_zipf_reach_a_packed_layer_in_their_order() -> None:
