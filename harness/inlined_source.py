@@ -160,7 +160,7 @@ class _Inliner:
             if not (directory / "__init__.py").is_file():
                 break
             names.insert(0, directory.name)
-        return self.modules.get(place) or self._opened(".".join(names), file, False, place)
+        return self.modules.get(str(file)) or self._opened(".".join(names), file, False, str(file))
 
     def _opened(self, name: str, file: Path, is_ours: bool, key: str = "") -> ParsedModule:
         module = self.modules[key or name] = ParsedModule(name, file, is_ours)

@@ -89,6 +89,17 @@ def wrong(q, k, v):
     return 1.01 * softmax(q, k, v)
 
 
+def twice(q, k, v):
+    return softmax(q, k, v) + softmax(q, k, v)
+
+
+def doubled(q, k, v):
+    return 2 * softmax(q, k, v)
+
+
+doubled.reference = twice
+
+
 def masked(q, k, v, attn_mask=None):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
 
@@ -182,6 +193,7 @@ KINDS = {
     "a function decodes": [function("softmax", mode="decode", mask="causal", batch_size=2)],
     "keys of a source": [function("masked", kv_len=30, num_kv_heads=2)],
     "described inputs": [function("decay", mode="train", dtype="bfloat16")],
+    "a function and its reference in a file": [replace(FUSED, impl="./functions.py:doubled")],
     "two values of an option": [function("windowed", options=f"window={one}") for one in (3, 5)],
     "a GPU, a function": [function("softmax", device="cuda", dtype="bfloat16")],
     "a module": [Case("mine_one:Alone", 20, 16, 1, mode="train")],
@@ -286,6 +298,7 @@ def test_a_script_of_a_function_calls_it_by_its_name_and_is_short(scripts: dict[
     assert '"functions:softmax": lambda q, k, v: partial(softmax, q, k, v),' in text
     assert ".layout = " not in scripts["two layouts"]
     assert "windowed" not in text
+    assert scripts["a function and its reference in a file"].count("def softmax") == 1
     assert "added.prepare = _prepare" in scripts["a mask in a function's own form"]
     frame = text.partition("N, DTYPE, DEVICE")[2]
     assert len([line for line in frame.splitlines() if line]) <= 32
