@@ -104,6 +104,11 @@ def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
     return {**found, "options": sorted_options("+".join(parts))}
 
 
+def typed(options: str) -> str:
+    """The options as they are typed: `layer.page_size=16 layer.window=64`."""
+    return " ".join(f"{_PREFIX}{part}" for part in options.split("+")) if options != NO_OPTIONS else "options=none"
+
+
 def check_taken(options: Iterable[str], of_layer: Mapping[str, Collection[str]]) -> None:
     """Raise UsageError with the layers that lack one of the options. `of_layer` are the options of each layer."""
     for name in options:

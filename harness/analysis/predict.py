@@ -25,7 +25,7 @@ from harness.analysis.fitted_laws import (
 from harness.errors import UsageError
 from harness.fit.laws import Range
 from harness.layer_lookup import near_layer
-from harness.layer_options import NO_OPTIONS, options_of
+from harness.layer_options import NO_OPTIONS, options_of, typed
 from harness.polynomial import OwnSize
 from harness.results.columns import CaseResult
 from harness.stats.interval import NORMAL
@@ -127,6 +127,9 @@ def _setting(run: object, known: Iterable[Setting], given: Mapping[str, Any]) ->
         values = sorted({str(getattr(setting, name)) for setting in left})
         if name in wanted:
             left = [setting for setting in left if _is_value(getattr(setting, name), wanted[name])]
+            if not left and name == "options":
+                has = ", ".join(map(typed, values))
+                raise UsageError(f"{run} has no times for {typed(wanted[name])}; it has {has}")
             if not left:
                 has = f"it has {name}={','.join(values)}"
                 raise UsageError(f"{run} has no times for {name}={wanted[name]}; {has}")

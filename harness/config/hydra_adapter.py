@@ -226,7 +226,9 @@ def split(
             if override.is_delete():
                 raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
         if override is None or (name not in keys and name not in groups):
-            raise UsageError(f"unknown key '{name}'{nearest(name, [*keys, *groups])}")
+            instead = nearest(name, [*keys, *groups])
+            of_layer = f"; a keyword of the layer is layer.{name}=…" if "; known: impl" in instead else ""
+            raise UsageError(f"unknown key '{name}'{instead}{of_layer}")
         if override.is_sweep_override() and name not in AXES and name not in LISTS:
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
         if name in AXES or name not in groups:

@@ -120,6 +120,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         "__module__": function.__module__ if inspect.isfunction(function) else module,
     }
     made = type(name, (FunctionLayer,), members)
+    _check_axes(name, made, signature, letters)
     taken = ["d_model", *(["num_heads"] if members["has_heads"] else []), *(["num_kv_heads"] if "g" in letters else [])]
     passed = {*(one.name for one in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
     options = [
@@ -131,6 +132,16 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=0) for one in taken]
     made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
     return made
+
+
+def _check_axes(name: str, made: type[FunctionLayer], signature: inspect.Signature, letters: set[str]) -> None:
+    """Raise UsageError for a declared axis that is neither a parameter of the function nor a size of its inputs."""
+    if any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values()):
+        return
+    for axis, (letter, _) in own_axes.declared_axes(made).items():
+        if axis not in signature.parameters and letter not in letters:
+            meant = did_you_mean(axis, [one.name for one in _nameable(signature)])
+            raise UsageError(f"{name}.axes has '{axis}', but {name} has no parameter '{axis}'{meant}")
 
 
 def attribute(function: Any, name: str) -> Any:
@@ -313,8 +324,7 @@ def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | Non
     Without a reference, attention is compared with `softmax_attention`.
     """
     if reference is _MISSING:
-        # With a window, say, it is not softmax attention over all tokens.
-        reference = softmax_attention if layer_class.layout and not own_axes.declared_axes(layer_class) else None
+        reference = softmax_attention if layer_class.layout else None
     return None if reference is None else class_of(reference, layer_class.__module__, layer_class)
 
 

@@ -114,7 +114,8 @@ def check_second_input(
     try:
         check_error("its output", got, wanted, limit)
     except WrongResult as error:
-        raise WrongResult(f"with a second input {error}: does it keep anything of the first?") from None
+        kept = "its prepare may use shapes and masks, not values" if hasattr(work.layer, "prepare") else ""
+        raise WrongResult(f"with a second input {error}: {kept or 'does it keep anything of the first?'}") from None
 
 
 def _another(first: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.layer_options import options_of
+from harness.own_axes import declared_axes
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, workload
 from harness.trial.device import reference_device, to_float64
@@ -255,8 +256,16 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     real = workload.counted_tokens(work.layer, case)
     # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
-    what = "output" if against != softmax_attention.__name__ else "output, compared with softmax attention,"
-    result["output_error"] = check_error(what, got, wanted, limit)
+    try:
+        result["output_error"] = check_error("output", got, wanted, limit)
+    except WrongResult as error:
+        if against != softmax_attention.__name__:
+            raise
+        name = case.impl.rpartition(":")[2]
+        raise WrongResult(
+            f"{error}, compared with softmax attention. If {name} computes something else, write "
+            f"{name}.reference = another function, or None"
+        ) from None
     if trains:
         assert work.gradient is not None
         work.forget()
@@ -300,9 +309,10 @@ def project_reference(case: Case, seed: int) -> dict[str, Any]:
 def reference_class_of(case: Case, layer_class: type) -> type | None:
     """The class that defines what the layer must compute in this case; None if only itself in float64 does."""
     found = layer_lookup.load_reference(case.impl)
-    # An option may change what a function computes.
-    by_option = found is not None and options_of(case.options) and is_usual_reference(layer_class, found)
-    return None if by_option else found
+    if found is None or not is_usual_reference(layer_class, found):
+        return found
+    # An option may change what a function computes. Whoever declares it as an axis can declare a reference as well.
+    return None if options_of(case.options).keys() - declared_axes(layer_class).keys() else found
 
 
 def reference_of(case: Case, layer: nn.Module) -> tuple[nn.Module, str]:

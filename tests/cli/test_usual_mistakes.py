@@ -75,7 +75,7 @@ def test_keys_outside_of_sweeps_take_the_same_words() -> None:
         ("impl=glob(attn.*)", "impl=glob(attn.*): no impl matches; did you mean 'impl=attention.*'?"),
         ("impl=attn.*", "impl=attn.*: no impl matches; did you mean 'impl=attention.*'?"),
         ("impl=rnm*", "impl=rnm*: no impl matches; did you mean 'impl=rnn.*'?"),
-        ("impl=zzz.*", "impl=zzz.*: no impl matches; known: rnn.*, attention.*, linear.*, sdpa.*, conv.*, encoder.*"),
+        ("impl=zzz.*", "impl=zzz.*: no impl matches; known: rnn.*, attention.*, linear.*, sdpa.*, conv.*, fla.*"),
         (
             "seq_len=range(64,128",
             "cannot read 'seq_len=range(64,128': a ')' is missing; put the whole option in quotes",

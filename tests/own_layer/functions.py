@@ -36,6 +36,13 @@ def unscaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.transpose(-1, -2)).softmax(-1) @ v
 
 
+def unscaled_in_blocks(q: Tensor, k: Tensor, v: Tensor, block: int = 4) -> Tensor:
+    return unscaled(q, k, v)
+
+
+unscaled_in_blocks.axes = {"block": ("c", 4)}
+
+
 def transposed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attention(q, k, v).transpose(1, 2)
 
@@ -125,3 +132,10 @@ def expanded(x: Tensor, states: Tensor) -> Tensor:
 
 expanded.axes = {"d_state": ("s", 3)}
 expanded.inputs = {"x": "b n d", "states": "b n d s"}
+
+
+def misspelt(q: Tensor, k: Tensor, v: Tensor, window: int = 4) -> Tensor:
+    return attention(q, k, v)
+
+
+misspelt.axes = {"windw": ("w", 4)}

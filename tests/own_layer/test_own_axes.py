@@ -119,6 +119,11 @@ def test_axes_that_are_not_letters_with_defaults_are_a_mistake(stated: Any) -> N
         own_axes.declared_axes(type("Layer", (), {"axes": stated}))
 
 
+def test_an_axis_that_is_no_parameter_is_a_mistake() -> None:
+    with pytest.raises(TypeError, match=r"has no parameter 'windw'; did you mean 'window'\?"):
+        layer_lookup.load_class(case_of("misspelt").impl)
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a run along an axis that its layer declares."""
