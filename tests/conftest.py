@@ -1,15 +1,14 @@
 """Fixtures that tests of several packages share."""
 
 import gc
+import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from forked_servers import Origin
+from forked_servers import WITH_LAYERS, Origin
 from screens.text_file import TextFile
 from syrupy import SnapshotAssertion
 
@@ -22,6 +21,9 @@ from harness.sweep_axes import Case
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
+# `sitecustomize` of the simulated GPU does the same where pytest does not import the harness by itself.
+if os.environ.get("HARNESS_SIMULATED_CUDA"):
+    fork_client.subprocess = Origin(WITH_LAYERS).subprocess()
 
 _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
@@ -117,10 +119,9 @@ def origin() -> Iterator[Origin]:
 @pytest.fixture(scope="module")
 def forked_servers(origin: Origin) -> Iterator[None]:
     """Fork the fork servers of this process from `origin` instead of starting them. For tests of their use."""
-    stand_in = SimpleNamespace(**vars(subprocess) | {"Popen": origin.begin})
     with pytest.MonkeyPatch.context() as patch:
         if sys.platform == "linux":
-            patch.setattr(fork_client, "subprocess", stand_in)
+            patch.setattr(fork_client, "subprocess", origin.subprocess())
         yield
 
 

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 
 _LARGEST = 2**20
 _ORIGIN = """
@@ -43,6 +44,15 @@ while True:
     for descriptor in descriptors:
         os.close(descriptor)
     connection.sendall(array.array("i", [pid]).tobytes())
+"""
+
+
+# Has the origin import all layers, too: for fork servers that have the same ones.
+WITH_LAYERS = """
+from harness import layer_lookup
+from harness.trial import fork_server
+for name in layer_lookup.names():
+    layer_lookup.load_class(name)
 """
 
 
@@ -80,6 +90,10 @@ class Origin:
         socket.send_fds(self._connection, [json.dumps(asked).encode()], [1, 2, *pass_fds])
         (pid,) = array.array("i", self._connection.recv(4))
         return Forked(pid)
+
+    def subprocess(self) -> SimpleNamespace:
+        """What `harness.measure.fork_client` is to have in place of the module `subprocess`."""
+        return SimpleNamespace(**vars(subprocess) | {"Popen": self.begin})
 
     def close(self) -> None:
         if self._process is not None:

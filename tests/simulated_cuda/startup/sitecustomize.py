@@ -54,22 +54,10 @@ def _repeat_calls(workload: ModuleType) -> None:
     torch_cuda.repeat_calls(workload)
 
 
-# All fork servers of a simulated command have the same layers.
-_PREPARE = """
-from harness import layer_lookup
-from harness.trial import fork_server
-for name in layer_lookup.names():
-    layer_lookup.load_class(name)
-"""
-
-
 def _fork_servers(fork_client: ModuleType) -> None:
-    import subprocess
-    from types import SimpleNamespace
+    from forked_servers import WITH_LAYERS, Origin
 
-    from forked_servers import Origin
-
-    fork_client.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": Origin(_PREPARE).begin})  # type: ignore[attr-defined]
+    fork_client.subprocess = Origin(WITH_LAYERS).subprocess()  # type: ignore[attr-defined]
 
 
 def _start() -> None:
