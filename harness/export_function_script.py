@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.export_layer_script import Script, check_loop, drawn, mask_function, process_settings, quoted, timing
+from harness.export_layer_script import Script, check_loop, drawn, listed, mask_function, process_settings, timing
 
+# What a function returns, or the first of several tensors.
+_FIRST = "y[0] if isinstance(y, (tuple, list)) else y"
 # Names that this part uses.
 NAMES = ("first", "SWAPPED", "partial")
 _LOCAL = ("n", "name", "dtype", "given", "leaves", "gradient", "forward", "y")
@@ -67,8 +69,9 @@ def _settings(script: Script) -> str:
         lines.append(f'    "{name}": lambda {", ".join([*["n"] * masked, *variables])}: partial({bound}),')
     lines.append("}")
     if others := _in_the_other_layout(script):
-        lines.append(f"SWAPPED = ({', '.join(map(quoted, others))},)  # tokens and heads are in the other order")
-    lines += ["", "", "def first(output):", "    return output[0] if isinstance(output, (tuple, list)) else output"]
+        lines.append(f"SWAPPED = {listed(others)}  # tokens and heads are in the other order")
+    if script.trains:
+        lines += ["", "", "def first(y):", f"    return {_FIRST}"]
     return "\n".join(lines + mask_function() * masked)
 
 
@@ -89,9 +92,14 @@ def _call_of(script: Script) -> str:
         "    torch.manual_seed(1)  # the same inputs in every dtype",
     ]
     names = _variables(script)
-    for name, one in zip(names, script.first["inputs"], strict=True):
-        lines += _drawn(script, name, one)
-    lines.append(f"    given = [{', '.join(names)}]")
+    alike, *more = (_drawn(script, "", one) for one in script.first["inputs"])
+    if len(alike) == 1 and more and all(one == alike for one in more):
+        value = alike[0].partition(" = ")[2]
+        lines.append(f"    given = [{value} for _ in range({len(names)})]")
+    else:
+        for name, one in zip(names, script.first["inputs"], strict=True):
+            lines += _drawn(script, name, one)
+        lines.append(f"    given = [{', '.join(names)}]")
     others = _in_the_other_layout(script)
     if others:
         lines += ["    if name in SWAPPED:", "        given = [one.transpose(1, 2).contiguous() for one in given]"]
@@ -157,16 +165,20 @@ def _shape(script: Script, sizes: Sequence[Sequence[int]]) -> str:
 
 def _results(script: Script) -> str:
     """The results of a call as one vector, and the check that compares them with the truth in float64."""
-    swap = ".transpose(1, 2)" if _in_the_other_layout(script) else ""
-    kept = "[one for one in call() if one is not None]" if script.trains else "[first(call())]"
-    lines = [
-        "def results(name, n, dtype=DTYPE):",
-        "    call = call_of(name, n, dtype)",
-        "    torch.manual_seed(2)  # of dropout",
-        f"    kept = {kept}",
-        *[f"    kept = [one{swap} for one in kept] if name in SWAPPED else kept"] * bool(swap),
-        "    return torch.cat([one.detach().double().flatten() for one in kept])",
-        "",
-        "",
-    ]
+    swaps = bool(_in_the_other_layout(script))
+    lines = ["def results(name, n, dtype=DTYPE):"]
+    if script.trains:
+        lines += [
+            "    kept = [one.detach().double() for one in call_of(name, n, dtype)() if one is not None]",
+            *["    kept = [one.transpose(1, 2) for one in kept] if name in SWAPPED else kept"] * swaps,
+            "    return torch.cat([one.flatten() for one in kept])",
+        ]
+    else:
+        lines += [
+            "    y = call_of(name, n, dtype)()",
+            f"    y = {_FIRST}",
+            *["    y = y.transpose(1, 2) if name in SWAPPED else y"] * swaps,
+            "    return y.double().flatten()",
+        ]
+    lines += ["", ""]
     return "\n".join([*lines, *check_loop(script, "results({})")])

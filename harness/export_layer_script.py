@@ -1,13 +1,13 @@
 """The part of an exported script that builds, checks and times layers, as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.inlined_source import InlinedSource
 from harness.sweep_axes import Case
 
-# The name of the side that is the reference.
+# The name of the side that is the reference; those of a side alone are `reference of NAME`.
 REFERENCE = "reference"
 # Names that this part uses.
 NAMES = ("B", "D", "KEYWORDS", "WEIGHTS", "LAYERS")
@@ -20,15 +20,14 @@ class Script:
     - `case`, `names`: one of its cases, which have the same sizes, and the name of each side.
     - `built`: each side by its name, and the reference if the script has it, as `describe_call` describes them.
     - `described`: the whole answers of `describe_call`, one for each side.
-    - `share`: whether all sides compute the same, with the same weights. `judge`: whether the reference judges them.
+    - `truths`: for each side, the name of what is right in float64: a reference or a side in `built`.
     """
 
     case: Case
     names: Sequence[str]
     built: Mapping[str, Mapping[str, Any]]
     source: InlinedSource
-    share: bool
-    judge: bool
+    truths: Mapping[str, str]
     described: Sequence[Mapping[str, Any]]
 
     @property
@@ -42,14 +41,14 @@ class Script:
         return self.case.mode in ("train", "backward")
 
     @property
-    def truth(self) -> str:
-        """An expression for the name of the side that is right in float64."""
-        return quoted(REFERENCE if self.judge else self.names[0]) if self.share else "name"
+    def share(self) -> bool:
+        """Whether all that is built computes the same, with the same weights."""
+        return len(self.built) > 1 and len(set(self.truths.values())) == 1
 
     @property
-    def against(self) -> str:
-        """What each side is compared with, in words."""
-        return "a reference" if self.judge else "the first" if self.share else "itself"
+    def has_reference(self) -> bool:
+        """Whether a reference is built beside the sides."""
+        return len(self.built) > len(self.names)
 
     @property
     def small_n(self) -> int:
@@ -104,8 +103,10 @@ def _settings(script: Script) -> str:
             keywords = ", ".join(f'"{key}": {value}' for key, value in words.items())
             lines.append(f'    "{name}": lambda {given}: {{{keywords}}},')
         lines.append("}")
-    if script.share and len(built) > 1:
-        lines.append(f'WEIGHTS = SIDES["{next(iter(built))}"]().state_dict()  # of both sides')
+    if script.share:
+        lines.append(f"WEIGHTS = SIDES[{quoted(script.names[0])}]().state_dict()  # of both sides")
+    elif script.has_reference:
+        lines.append(f"WEIGHTS = {{name: SIDES[name]().state_dict() for name in {listed(script.names)}}}")
     if any("causal" in one["keywords"].values() for one in built.values()):
         lines += mask_function()
     return "\n".join(lines)
@@ -131,11 +132,8 @@ def _call_of(script: Script) -> str:
     lines = [
         "def call_of(name, n, dtype=DTYPE):",
         "    torch.manual_seed(0)  # the same weights and input in every dtype",
-        *(
-            ["    layer = SIDES[name]()", "    layer.load_state_dict(WEIGHTS)"]
-            if script.share and len(built) > 1
-            else ["    layer = SIDES[name]()"]
-        ),
+        "    layer = SIDES[name]()",
+        *_loaded(script),
         f"    layer = layer.to(DEVICE, DTYPE).to(dtype).{'train' if script.trains else 'eval'}()",
         "    torch.manual_seed(1)",
         *drawn("x", f"B, n, {width}", case, f".to(DEVICE, DTYPE).to(dtype){leaf}"),
@@ -156,6 +154,14 @@ def _call_of(script: Script) -> str:
             "    gradient = torch.randn(B, n, D).to(DEVICE, DTYPE).to(dtype)",
         ]
     return "\n".join([*lines, *_bodies(script, call)])
+
+
+def _loaded(script: Script) -> list[str]:
+    """The line that gives a side and its reference the same weights."""
+    if not script.share and not script.has_reference:
+        return []
+    weights = "WEIGHTS" if script.share else f'WEIGHTS[name.removeprefix("{REFERENCE} of ")]'
+    return [f"    layer.load_state_dict({weights})"]
 
 
 def _bodies(script: Script, call: str) -> Sequence[str]:
@@ -186,8 +192,11 @@ def _bodies(script: Script, call: str) -> Sequence[str]:
     one_by_one = ["    for x_t in x[:, :-1].unbind(1):", "        _, state = layer.step(x_t, state)"]
     return [
         *(
-            [f'    if name == "{REFERENCE}":  # all tokens at once', f"        return lambda: {at_once}[:, -1]"]
-            if script.judge
+            [
+                f'    if name.startswith("{REFERENCE}"):  # all tokens at once',
+                f"        return lambda: {at_once}[:, -1]",
+            ]
+            if script.has_reference
             else []
         ),
         f"    state = {start}",
@@ -219,14 +228,35 @@ def _checks(script: Script) -> str:
 def check_loop(script: Script, made: str) -> list[str]:
     """The loop of the check. `made` is the expression for a result, with the arguments of `call_of` left open."""
     n, limit = script.small_n, f"{script.limit:.1e}"
+    truth, words = _truth(script)
     return [
-        f"for name in ({', '.join(map(quoted, script.names))},):  # against {script.against} in float64",
-        f"    want = {made.format(f'{script.truth}, {n}, torch.float64')}",
+        f"for name in {listed(script.names)}:",
+        f"    want = {made.format(f'{truth}, {n}, torch.float64')}",
         f"    got = {made.format(f'name, {n}')}",
         "    error = ((got - want).norm() / want.norm()).item()",
-        f'    print(f"{{name}}: off by {{error:.1e}} of the norm at n = {n}, where rounding explains {limit}")',
+        f'    print(f"{{name}}: off by {{error:.1e}} of the norm of {words} in float64 at n = {n}; rounding: {limit}")',
         f"    assert error <= {script.limit:.3g}",
     ]
+
+
+def _truth(script: Script) -> tuple[str, str]:
+    """An expression for what is right in float64 for the side `name`, and the words for it."""
+    truths = script.truths
+    if script.share:
+        return quoted(truths[script.names[0]]), "the reference" if script.has_reference else "the first side"
+    own = f'f"{REFERENCE} of {{name}}"'
+    is_alone = [truth == name for name, truth in truths.items()]
+    if not any(is_alone):
+        return own, "its reference"
+    if all(is_alone):
+        return "name", "itself"
+    alone = script.names[is_alone.index(True)]
+    return f"name if name == {quoted(alone)} else {own}", f"{{'itself' if name == '{alone}' else 'its reference'}}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names as a list of Python."""
+    return f"[{', '.join(map(quoted, names))}]"
 
 
 def quoted(text: str) -> str:
@@ -236,10 +266,9 @@ def quoted(text: str) -> str:
 
 def timing(script: Script) -> str:
     """The timer: five turns of each side, and their ratio."""
-    of_names = f"({', '.join(map(quoted, script.names))},)"
     threads = script.case.threads
     lines = [
-        f"calls = {{name: call_of(name, N) for name in {of_names}}}",
+        f"calls = {{name: call_of(name, N) for name in {listed(script.names)}}}",
         f'timers = [Timer("call()", globals={{"call": one}}, num_threads={threads}) for one in calls.values()]',
         "turns = [[timer.blocked_autorange(min_run_time=0.2).median for timer in timers] for _ in range(5)]",
         "for name, times in zip(calls, zip(*turns)):",

@@ -5,6 +5,7 @@ The script needs torch alone, and whatever packages a layer imports itself. A co
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness import __version__, export_function_script, export_layer_script, formatting, own_axes
@@ -106,10 +107,10 @@ def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[st
 
     The name of a case leaves defaults out.
     """
-    names = (present_axis(_option(word).partition("=")[0]) for word in words)
+    names = (present_axis(_option(word).partition("=")[0]) for word in words if "=" in word)
     given = {name if name in AXES else "options" for name in names}
     varied = [axis for axis in AXES if len({getattr(one, axis) for one in others}) > 1 and axis not in given]
-    return all(getattr(line, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)
+    return all(getattr(line.case, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)
 
 
 def _is_value(word: str) -> bool:
@@ -160,40 +161,60 @@ def _notices(lines: Sequence[CaseResult]) -> list[str]:
 
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> str:
     case = lines[0].case
-    references = [one["reference"] for one in described]
-    share = references[0] is not None and all(one == references[0] for one in references)
-    # Kernels of a GPU or of a package have no float64. Elsewhere the first of two sides in float64 judges both.
-    is_kernel = case.device == "cuda" or (case.impl in IMPLS and IMPLS[case.impl].package)
-    judge = share and (len(lines) == 1 or bool(is_kernel))
-    names = _side_names([line.case for line in lines])
+    names = _side_names(lines)
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
-    if judge:
-        built[REFERENCE] = references[0]
+    truths = _truths(case, dict(zip(names, (one["reference"] for one in described), strict=True)), built)
     inputs = described[0]["inputs"]
     body: Any = export_layer_script if inputs is None else export_function_script
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
     taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
     source = inline(list(dict.fromkeys(targets)), {"forward", "prepare", *_METHODS.get(case.mode, ())}, taken)
-    script = Script(case, names, built, source, share, judge, described)
+    script = Script(case, names, built, source, truths, described)
     imports = _imports(source, ["from functools import partial"] * (inputs is not None))
     parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
     return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
-def _side_names(cases: Sequence[Case]) -> list[str]:
-    impls = [case.impl for case in cases]
+def _truths(case: Case, references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, str]:
+    """The name of what is right in float64 for each side: a reference, which is added to `built`, or a side.
+
+    A side without a reference is compared with itself.
+    """
+    first, *others = references.values()
+    if first is None or any(one != first for one in others):
+        own = {name: f"{REFERENCE} of {name}" for name, one in references.items() if one is not None}
+        built.update({own[name]: references[name] for name in own})
+        return {name: own.get(name, name) for name in references}
+    # Kernels of a GPU or of a package have no float64. Elsewhere the first of two sides in float64 judges both.
+    is_kernel = case.device == "cuda" or (case.impl in IMPLS and IMPLS[case.impl].package)
+    if others and not is_kernel:
+        return dict.fromkeys(references, next(iter(references)))
+    built[REFERENCE] = first
+    return dict.fromkeys(references, REFERENCE)
+
+
+def _side_names(lines: Sequence[CaseResult]) -> list[str]:
+    """The layer of each side, or the layer and what differs: `layer h=4 window=64`."""
+    impls = [line.impl for line in lines]
     if len(set(impls)) == len(impls):
         return impls
-    words = [f" h={case.num_heads}" for case in cases] if cases[0].num_heads != cases[1].num_heads else ["", ""]
-    words = [one + f" {case.options}" * (case.options != NO_OPTIONS) for one, case in zip(words, cases, strict=True)]
-    return [case.impl + one for one, case in zip(words, cases, strict=True)]
+    words = [[f"h={line.num_heads}", f"g={line.num_kv_heads}", *_options(line).split("+")] for line in lines]
+    common = {*words[0]}.intersection(*words) | {NO_OPTIONS}
+    return [" ".join([impls[0], *(word for word in one if word not in common)]) for one in words]
+
+
+def _case_names(lines: Sequence[CaseResult]) -> list[str]:
+    """The names of the cases. Where their options differ, they contain defaults too."""
+    differ = len({line.options for line in lines}) > 1
+    return [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
 
 
 def _header(stored: StoredRun, lines: Sequence[CaseResult], source: InlinedSource) -> str:
     packages = source.packages
     needs = "torch alone" if not packages else "torch, " + ", ".join(packages)
-    title = " and ".join(str(line.case) for line in lines)
+    names = _case_names(lines)
+    title = " and ".join(names)
     machine = stored.machine
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
     versions = [
@@ -205,7 +226,7 @@ def _header(stored: StoredRun, lines: Sequence[CaseResult], source: InlinedSourc
         str(machine.get("kernel") or ""),
     ]
     comments = [
-        *map(_measured, lines),
+        *map(_measured, names, lines),
         *_ratio(lines),
         f"By attn-harness {__version__}: {', '.join(filter(None, versions))}.",
         "This script measures worse than that: one process, so one layout of memory; no rounds in random order, no",
@@ -215,8 +236,8 @@ def _header(stored: StoredRun, lines: Sequence[CaseResult], source: InlinedSourc
     return "\n".join([f'"""{quoted}. Needs {needs}."""', "", *(f"# {line}" for line in comments)])
 
 
-def _measured(line: CaseResult) -> str:
-    """What the run found of the case, in a line."""
+def _measured(name: str, line: CaseResult) -> str:
+    """What the run found of the case with this name, in a line."""
     figures = []
     if line.status != "ok":
         figures.append(f"{line.status}: {formatting.printable(line.reason or '')}")
@@ -229,7 +250,7 @@ def _measured(line: CaseResult) -> str:
     figures += [f"{line.flops:,} FLOPs"] if line.flops is not None else []
     figures += [f"peak {formatting.size(line.peak_bytes)}"] if line.peak_bytes is not None else []
     figures += [line.backend] if line.backend else []
-    return f"{line.case}: {', '.join(figures) or 'not measured'}"
+    return f"{name}: {', '.join(figures) or 'not measured'}"
 
 
 def _ratio(lines: Sequence[CaseResult]) -> list[str]:
