@@ -246,9 +246,11 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
         return (Input(needed[0], ("b", "n", "d")),)
     taken = ", ".join(needed) or "no required parameter"
     example = ", ".join(f"'{one}': 'b n d'" for one in needed or ["x"])
+    others = needed[3:] if [one[:1].lower() for one in needed[:3]] == [*_ATTENTION] else needed[1:]
+    or_default = f"; or give {' and '.join(others)} a default" if others else ""
     raise UsageError(
         f"{name}({taken}) is neither f(q, k, v) nor f(x): describe what it takes, as {name}.inputs = {{{example}}}, "
-        "with b, n, h, d, and D = d/h"
+        f"with b, n, h, d, and D = d/h{or_default}"
     )
 
 

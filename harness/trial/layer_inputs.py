@@ -47,9 +47,9 @@ class Input:
 
     - `shape`: a formula for each dimension. `dtype`: empty for the dtype of the case.
     - `grad`: whether a gradient is computed for it in `train` and `backward`.
-    - `fill`: how its values are drawn: `normal`, `positive`, `log-uniform` from 0.001 to 0.1, or a function of the
-      shape such as `torch.rand`. `lengths` are the tokens of each sequence, and `cumulative lengths` the first token of
-      each, with their number at the end.
+    - `fill`: how its values are drawn: `normal`, `positive`, `log-uniform` from 0.001 to 0.1, or a function that is
+      called as `fill(*shape)`, such as `torch.rand`. `lengths` are the tokens of each sequence, `cumulative lengths`
+      the first token of each, with their number at the end.
     """
 
     name: str
@@ -94,6 +94,11 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
     if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"inputs['{name}'] has the unknown dtype {dtype!r}")
     has_gradient = not dtype or getattr(torch, dtype).is_floating_point
+    if not has_gradient and fill == "normal" and not getattr(torch, dtype).is_complex:
+        raise UsageError(
+            f"inputs['{name}'] is {dtype} and needs a 'fill', such as lambda *shape: torch.randint(0, 9, shape): "
+            "normal values are no whole numbers"
+        )
     return Input(
         name, read_shape(name, known["shape"], own), dtype, has_gradient and bool(known.get("grad", True)), fill
     )
@@ -162,11 +167,26 @@ def draw(one: Input, case: Case, source_len: int = 0, own: Mapping[str, int | Fr
     shape = size_at(one.name, one.shape, case, source_len, own)
     if one.fill in _OF_LENGTHS:
         values = _of_lengths(one, shape, real_lengths(case, case.seq_len))
+    elif callable(one.fill):
+        values = _filled(one.name, one.fill, shape)
     else:
-        values = (one.fill if callable(one.fill) else _FILLS[one.fill])(*shape)
+        values = _FILLS[one.fill](*shape)
     if case.inputs == "outliers" and one.fill == "normal":
         values[..., ::_OUTLIER_EVERY] *= _OUTLIER_FACTOR
     return values.to(case.device, getattr(torch, one.dtype or case.dtype))
+
+
+def _filled(name: str, fill: Callable[..., Any], shape: tuple[int, ...]) -> Tensor:
+    """The values of a user's function. Raises UsageError if it fails or returns something else."""
+    called = f"the fill of '{name}', called as fill({', '.join(map(str, shape))}),"
+    try:
+        values = fill(*shape)
+    except Exception as error:
+        raise UsageError(f"{called} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(values, Tensor) or values.shape != shape:
+        found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise UsageError(f"{called} returned {found}: it must return a tensor of this shape")
+    return values
 
 
 def _of_lengths(one: Input, shape: tuple[int, ...], lengths: list[int]) -> Tensor:

@@ -183,10 +183,13 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     if case.mask == "padding" and knows_lengths(layer_class):
         return None
     if case.mask == "padding":
+        if is_function(layer_class):
+            return "it takes neither attn_mask nor cu_seqlens, and it has no causal = True"
         return "its forward takes no attn_mask, and it has no causal = True"
     if causal_keyword(layer_class):
         return None
-    return "its forward takes neither is_causal nor attn_mask, and it has no causal = True"
+    taker = "it" if is_function(layer_class) else "its forward"
+    return f"{taker} takes neither is_causal nor attn_mask, and it has no causal = True"
 
 
 def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str | None:

@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.sweep_axes import Case
 from harness.trial.accuracy import measure_accuracy
 from harness.trial.function_layer import class_of
-from harness.trial.layer_inputs import read_inputs
+from harness.trial.layer_inputs import draw, read_inputs
 from harness.trial.layer_protocol import WrongResult, unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.trial_kinds import describe_layer
@@ -58,7 +58,7 @@ def test_keys_and_values_may_have_fewer_heads_and_a_length_of_their_own() -> Non
 def test_padding_reaches_a_function_that_takes_a_mask() -> None:
     verify(case_of("grouped", mode="train", mask="padding", padding_fraction=0.25), seed=0)
     refused = unsupported_reason(layer_lookup.load_class(case_of("attention").impl), case_of("x", mask="padding"))
-    assert refused == "its forward takes no attn_mask, and it has no causal = True"
+    assert refused == "it takes neither attn_mask nor cu_seqlens, and it has no causal = True"
 
 
 @pytest.mark.parametrize(("mode", "times"), [("forward", 4), ("train", 12)])
@@ -122,6 +122,19 @@ def test_described_inputs_are_drawn_and_get_gradients(mode: str) -> None:
     assert (result["against"], "gradient_error" in result) == ("itself in float64", mode != "forward")
 
 
+@pytest.mark.parametrize(
+    ("fill", "said"),
+    [
+        (lambda shape: torch.rand(shape), r"fill of 'x', called as fill\(2, 12\), failed: TypeError: .* 2 were given"),
+        (lambda *shape: torch.rand(3), r"returned \(3,\): it must return a tensor of this shape"),
+        (lambda *shape: 0.5, "returned float: it must"),
+    ],
+)
+def test_a_fill_that_fails_is_named_with_its_input(fill: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        draw(read_inputs({"x": {"shape": "b n", "fill": fill}})[0], case_of("x"))
+
+
 def test_cumulative_lengths_are_whole_numbers_without_a_gradient() -> None:
     case = case_of("packed_mean", num_heads=1, mode="train")
     assert build(case, seed=0).inputs[1].tolist() == [0, 12, 24]
@@ -137,6 +150,7 @@ def test_heads_matter_if_a_shape_has_them() -> None:
     ("name", "said"),
     [
         ("unknown", r"unknown\(a, b\) is neither f\(q, k, v\) nor f\(x\): describe .* unknown.inputs = {'a': 'b n d'"),
+        ("without_default", "with b, n, h, d, and D = d/h; or give window a default"),
         ("rescaled", "rescaled has no parameter 'scales', which its inputs name; did you mean 'scale'?"),
     ],
 )
@@ -153,6 +167,10 @@ def test_inputs_that_are_not_known_are_a_mistake_in_words(name: str, said: str) 
         ({"x": {"shape": "b n d", "fil": "normal"}}, "unknown key 'fil'; did you mean 'fill'"),
         ({"x": {"shape": "b n d", "fill": "positiv"}}, "unknown fill 'positiv'; did you mean 'positive'"),
         ({"x": {"shape": "b n d", "dtype": "float31"}}, "unknown dtype 'float31'"),
+        (
+            {"x": {"shape": "b n", "dtype": "int64"}},
+            r"is int64 and needs a 'fill', such as lambda \*shape: torch",
+        ),
         ({"x": 3}, "give its shape"),
     ],
 )

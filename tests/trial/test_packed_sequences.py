@@ -128,7 +128,7 @@ def test_a_batch_of_equal_lengths_has_no_facts_of_lengths() -> None:
     [
         ("varlen", {"mode": "decode"}, "it takes packed sequences as a whole, and decodes no token"),
         ("varlen", {"kv_len": 5}, "packed sequences attend to themselves, and not to a source: leave kv_len out"),
-        ("sees_all", {"mask": "causal"}, "its forward takes neither is_causal nor attn_mask, and it has no causal"),
+        ("sees_all", {"mask": "causal"}, "it takes neither is_causal nor attn_mask, and it has no causal"),
         ("no_batch", {}, "its inputs have no batch of sequences: describe them with b and n, or with t for all tokens"),
         ("rnn.gru", {"mode": "decode"}, "its step decodes sequences of one length: give lengths=equal"),
         ("attention.fused", {"kv_len": 5}, "its source has sequences of one length: give lengths=equal"),

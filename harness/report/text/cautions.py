@@ -12,6 +12,7 @@ from harness import formatting
 from harness.analysis.claim_rules import is_masked
 from harness.formatting import printable
 from harness.gpu_clock import lock_advice
+from harness.layer_options import NO_OPTIONS
 from harness.machine import gpu_states, part
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
@@ -155,11 +156,15 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
         for kind in filter(found.get, found):
             kinds.setdefault(kind, []).append(line)
     text = [
-        f"{len(alike)} case{'s' if len(alike) > 1 else ''} {kind} ({_cases(alike[:1])})"
+        f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{_why_suspect(kind, alike[0])})"
         for kind, alike in kinds.items()
     ]
     text += ["speeds above the machine's peak"] if above_roof else []
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
+
+
+def _why_suspect(kind: str, line: CaseResult) -> str:
+    return f": {printable(line.suspect or '')}" if kind == "suspect" else ""
 
 
 def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
@@ -287,7 +292,13 @@ def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
 def _cases(lines: Sequence[CaseResult]) -> str:
     """The first case and how many more."""
     first, more = lines[0], f" and {formatting.counted(len(lines) - 1, 'more case')}" if len(lines) > 1 else ""
-    return f"{first.impl} n={first.seq_len} d={first.d_model} h={first.num_heads}{more}"
+    return f"{first.impl} {_sizes(first)}{more}"
+
+
+def _sizes(line: CaseResult) -> str:
+    """The sizes and the options of a case. A report's lines state each axis of a layer's own that varies."""
+    options = "" if line.options == NO_OPTIONS else f" {line.options}"
+    return f"n={line.seq_len} d={line.d_model} h={line.num_heads}{options}"
 
 
 # The most cases to name among those that failed alike.
@@ -306,7 +317,7 @@ def failures_table(lines: Iterable[CaseResult]) -> Table:
 
 
 def _named(lines: Sequence[CaseResult]) -> str:
-    named = [f"n={line.seq_len} d={line.d_model} h={line.num_heads} {line.mode}" for line in lines[:_MOST_NAMED]]
+    named = [f"{_sizes(line)} {line.mode}" for line in lines[:_MOST_NAMED]]
     more = len(lines) - len(named)
     return ", ".join(named) + (f" and {formatting.counted(more, 'more case')}" if more else "")
 

@@ -8,7 +8,7 @@ from rows import usual_lines
 
 from harness.analysis.crossovers import Crossover
 from harness.report.figure_panels import panel_settings
-from harness.report.text.cautions import report_cautions
+from harness.report.text.cautions import caution_summary, report_cautions
 from harness.report.text.costs import COST_TEXTS, answers, possible_crossings
 
 FOUND = some_findings([])
@@ -53,6 +53,14 @@ def test_a_suspect_case_has_no_rank_and_its_reason_is_told() -> None:
     assert str(answer.table.rows[-1][0]).startswith(fastest)
     assert str(answer.table.rows[-1][3]) == "suspect"
     assert any(text.startswith("suspect, without a rank: ") and "too fast" in text for text in report_cautions(lines))
+    assert ": too fast). See report.md." in caution_summary(lines, [])
+
+
+def test_a_caution_names_the_options_of_its_case() -> None:
+    line = replace(usual_lines()[0], bimodal=True, options="window=32")
+    name = f"{line.impl} n={line.seq_len} d={line.d_model} h={line.num_heads} window=32"
+    assert report_cautions([line])[0].startswith(f"bimodal: {name}: ")
+    assert f"1 case bimodal ({name})" in caution_summary([line], [])
 
 
 def test_a_layer_that_prepares_pays_off_after_some_calls() -> None:
