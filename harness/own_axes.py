@@ -115,11 +115,11 @@ def sizes_by_name(text: str | None, options: str) -> dict[str, float]:
 
 
 @cache
-def stated_options(text: str | None, options: str) -> str:
-    """The options with the size along each axis in the text, whether or not that is the default."""
-    others = other_options(text, options)
-    parts = [f"{name}={value}" for name, value in sizes_by_name(text, options).items()]
-    return _joined(sorted([*([] if others == NO_OPTIONS else others.split("+")), *parts]))
+def stated_options(text: str | None, options: str, names: frozenset[str] | None = None) -> str:
+    """The options with the size along each axis in the text, or of these names, whether or not it is the default."""
+    sizes = {name: size for name, size in sizes_by_name(text, options).items() if names is None or name in names}
+    kept = [part for part in options.split("+") if part != NO_OPTIONS and part.partition("=")[0] not in sizes]
+    return _joined(sorted([*kept, *(f"{name}={size}" for name, size in sizes.items())]))
 
 
 def at_size(text: str | None, options: str, name: str, value: float) -> str:
@@ -134,12 +134,21 @@ def usual_options(text: str | None, options: str) -> str:
     return without_defaults(options, {name: value_text(default) for name, (_, default) in axes_of_text(text).items()})
 
 
+def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
+    """The names of the axes along which each layer takes more than one value, by `impl`.
+
+    The lines have `impl`, `own_axes` and `options`. Two layers with one value each do not vary.
+    """
+    values: dict[str, dict[str, set[float]]] = {}
+    for line in lines:
+        for name, value in sizes_by_name(line.own_axes, line.options).items():
+            values.setdefault(line.impl, {}).setdefault(name, set()).add(value)
+    return {impl: frozenset(name for name in of if len(of[name]) > 1) for impl, of in values.items()}
+
+
 def varied_axes(lines: Iterable[Any]) -> list[str]:
-    """The names of axes that take more than one value in these lines, which have `own_axes` and `options`."""
-    held = list(lines)
-    letters = varying(own_size(line.own_axes, line.options) for line in held)
-    names = names_of_letters(line.own_axes for line in held)
-    return sorted(names[letter] for letter in letters)
+    """The names of the axes along which some layer takes more than one value."""
+    return sorted(frozenset().union(*varied_of_layers(lines).values()))
 
 
 def letters_of_texts(texts: Iterable[str | None]) -> dict[str, Polynomial]:

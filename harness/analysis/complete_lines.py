@@ -33,11 +33,11 @@ def complete_lines(
 
 
 def with_stated_sizes(lines: Iterable[CaseResult]) -> list[CaseResult]:
-    """The lines, whose options state the sizes along own axes if any of these varies: for readers, not as keys."""
+    """The lines, whose options state the sizes along the own axes that vary of a layer: for readers, not as keys."""
     held = list(lines)
-    if not own_axes.varied_axes(held):
-        return held
-    return [replace(line, options=own_axes.stated_options(line.own_axes, line.options)) for line in held]
+    varied = own_axes.varied_of_layers(held)
+    stated = (own_axes.stated_options(one.own_axes, one.options, varied.get(one.impl, frozenset())) for one in held)
+    return [one if one.options == text else replace(one, options=text) for one, text in zip(held, stated, strict=True)]
 
 
 def with_speeds(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[CaseResult]:

@@ -60,7 +60,8 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     """
     if given["seq_len"] is None:
         raise UsageError("seq_len is missing: give seq_len=…, or several: seq_len=1024,4096")
-    timed = [law.series for law in laws if law.series.metric == "time"]
+    held = [law.series for law in laws]
+    timed = [series for series in held if series.metric == "time"]
     if not timed:
         raise UsageError(f"{run} has no times to predict from")
     wanted, options = _own_values(given["options"], timed)
@@ -77,8 +78,9 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
         raise UsageError(f"d_model={d} is not divisible by num_heads={h}")
     b = _given_value("batch_size", given, {point.b for point in points})
     known: dict[str, set[float]] = {}
-    for series in there:
-        for point in series.points:
+    impls = given.get("impl") or {series.impl for series in held}
+    for series in held:  # a layer without any time has counts along axes of its own
+        for point in series.points if series.setting == setting and series.impl in impls else ():
             for letter, value in point.own:
                 known.setdefault(series.names[letter], set()).add(value)
     own = {name: _one_value(f"layer.{name}", wanted.get(name), values) for name, values in known.items()}
@@ -97,8 +99,9 @@ def _own_values(options: str | None, timed: Sequence[Series]) -> tuple[dict[str,
     for name, value in given.items():
         if type(value) not in (int, float) or value <= 0:
             raise UsageError(f"layer.{name}={value} is no size: give a number above 0")
-    parts = options.split("+") if options != NO_OPTIONS else []
-    return given, "+".join(part for part in parts if part.partition("=")[0] not in given) or None
+    others = "+".join(part for part in options.split("+") if part.partition("=")[0] not in given)
+    has_none = any(series.setting.options == NO_OPTIONS for series in timed)
+    return given, others or (NO_OPTIONS if has_none else None)
 
 
 def _given_value(name: str, given: Mapping[str, Any], known: Collection[int]) -> int:

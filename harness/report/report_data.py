@@ -15,7 +15,7 @@ from harness.analysis.roofline import points_above_roof
 from harness.formatting import code, counted
 from harness.layer_options import NO_OPTIONS
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
-from harness.report.figure_panels import by_facet, panel_settings, too_wide
+from harness.report.figure_panels import by_facet, drawn_settings, panel_settings, too_wide
 from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, costs
@@ -96,9 +96,13 @@ def show_answer(contents: Contents, console: Console) -> None:
     parts: list[Table | str] = [about, *contents.quality, ""]
     for table in contents.over_own_axes[:_MOST_SETTINGS]:
         parts += (table, "")
+    if (left := len(contents.over_own_axes) - _MOST_SETTINGS) > 0:
+        parts += (f"… and {counted(left, 'more table')} over axes of layers' own: see report.html.", "")
     # One value of the axis is enough beside such a table.
-    for one in contents.answers[-1:] if contents.over_own_axes else contents.answers:
-        parts += (one.table, "")
+    drawn = {setting.title for setting in drawn_settings(contents.settings)}
+    for one in contents.answers:
+        if one.title in drawn:
+            parts += (one.table, "")
     if not contents.answers:
         parts += ("Nothing was timed.", "")
     show([*parts, *_sentences(contents, console.width)], console)

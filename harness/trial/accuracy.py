@@ -153,7 +153,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
     errors = _errors(own, wanted, real)
-    beside, of_plain, compared = errors, None, part.name
+    beside, of_plain, compared = list(errors), None, part.name
     if part.first is not None and (at_end := _errors_at_the_end(work, case, inputs[0], y)) is not None:
         errors[:2] = (max(pair) for pair in zip(errors, at_end, strict=False))
         compared = f"{part.name} and the last {_LAST}"
@@ -261,7 +261,9 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
             y_t, state = workload.step_once(twin, x_t.clone(), state)
             steps.append(y_t.clone())
         got = work.forward() if y is None else y
-    return _errors(_Side(got[:, -_LAST:], {}), _Side(torch.stack(steps, 1), {}), None)
+    wanted = torch.stack(steps, dim=1)
+    check_finite(wanted, None, case.seq_len)
+    return _errors(_Side(got[:, -_LAST:], {}), _Side(wanted, {}), None)
 
 
 def _own(work: Workload, case: Case, seed: int, part: _Part) -> _Side:

@@ -9,7 +9,9 @@ import pytest
 from harness.analysis.claims_table import verdicts
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.own_axes import at_size, own_size, stated_options, usual_options
+from harness.analysis.predict import sizes_requested
+from harness.errors import UsageError
+from harness.own_axes import at_size, own_size, stated_options, usual_options, varied_axes
 from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
 from harness.report.plots.overviews import over_own_axis
 from harness.report.text.every_size import tables_over_own_axes
@@ -101,3 +103,34 @@ def test_options_are_sizes_by_letter_and_usual_without_defaults(options: str, si
     assert usual_options(AXES, options) == usual
     assert own_size(AXES, stated_options(AXES, options)) == size
     assert at_size(AXES, options, "window", 128) == usual.replace("+window=64", "")
+
+
+def test_layers_with_one_value_each_of_a_letter_stay_in_one_setting() -> None:
+    others = json.dumps({"window": ["w", 64]})
+    held = [
+        replace(line, impl=impl, own_axes=text, options="none")
+        for impl, text in (("./paged.py:paged", AXES), ("./other.py:other", others))
+        for line in lines(pages=(16,), windows=(128,))
+    ]
+    assert varied_axes(held) == []
+    assert {line.options for line in complete_lines(held, {})} == {"none"}
+    (setting,) = panel_settings(complete_lines([*held, *with_windows()], {}))[:1]
+    assert {line.impl for panel in setting.panels for line in panel.lines} >= {"./paged.py:paged", "./other.py:other"}
+
+
+def with_windows() -> list[CaseResult]:
+    """Of a third layer, whose window varies."""
+    return [replace(line, impl="./third.py:third") for line in lines(pages=(16,))]
+
+
+def test_usual_options_can_be_chosen_where_a_run_has_others_too() -> None:
+    held = [
+        replace(line, own_axes=None, options=options)
+        for line in lines((16,), (128,))
+        for options in ("none", "bias=true")
+    ]
+    given = {"seq_len": [2048], "d_model": None, "num_heads": None, "batch_size": None, "options": "none"}
+    (size,) = sizes_requested(given, fit_laws(held), "run")
+    assert size.setting.options == "none"
+    with pytest.raises(UsageError, match="choose one"):
+        sizes_requested({**given, "options": None}, fit_laws(held), "run")
