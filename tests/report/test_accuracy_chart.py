@@ -58,6 +58,21 @@ def test_the_plot_names_its_layers_and_the_most_accurate_one() -> None:
     assert {text.get_text() for text in axes.texts} >= ERRORS.keys()
 
 
+def test_of_many_layers_those_on_the_front_and_the_fastest_of_each_family_are_named() -> None:
+    fast = [line for line in some_lines() if line.impl == "rnn.torch" and line.time_s]
+    lines = [
+        replace(
+            one, impl=f"{family}.{i}", family=family, time_s=(i + 1 + later) * (one.time_s or 1.0), output_error=error
+        )
+        for family, later, error in (("rnn", 0, 2e-7), ("attention", 9, 3e-7))
+        for i in range(8)
+        for one in fast
+    ]
+    figure = accuracy(panel_settings(lines)[0])
+    assert figure is not None
+    assert {text.get_text() for text in figure.axes[0].texts if "." in text.get_text()} == {"rnn.0", "attention.0"}
+
+
 def test_errors_that_are_alike_name_no_most_accurate_layer() -> None:
     figure = accuracy(with_errors({**ERRORS, "rnn.torch": 1.2e-7}))
     assert figure is not None

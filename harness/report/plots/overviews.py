@@ -21,7 +21,7 @@ from harness import formatting, layer_lookup
 from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
-from harness.report.accuracy_chart import accuracy_chart
+from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
 from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
 from harness.report.layer_looks import Look, looks_of
@@ -297,18 +297,42 @@ def accuracy(setting: PanelSetting) -> Figure | None:
         return None
     at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in chart["curves"] if one["n"][-1] == chart["n"]}
     title = _accuracy_title(at_n, chart["n"])
-    captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"
-    with canvas(*_ROOFLINE, title, "; ".join((*captions, f"grey: the Pareto front at n = {chart['n']}"))) as figure:
+    named = _named(panel, at_n)
+    captions = [f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"]
+    captions.append(f"grey line: the Pareto front at n = {chart['n']}")
+    if len(named) < len(chart["curves"]):
+        captions.append(f"{len(named)} of {len(chart['curves'])} layers named: the front, and the fastest of families")
+    with canvas(*_ROOFLINE, title, "; ".join(captions)) as figure:
         axes = figure.subplots()
         for which in ("x", "y"):
             log_axis(axes, which, chart[which])
         axes.plot(chart["front"]["x"], chart["front"]["y"], color=GUIDE, lw=2, alpha=0.6)
         curves = {
-            one["impl"]: {**one, "lo": [None] * len(one["n"]), "hi": [None] * len(one["n"])} for one in chart["curves"]
+            one["impl"]: {**one, "lo": [None] * len(one["n"]), "hi": [None] * len(one["n"])}
+            for one in chart["curves"]
+            if one["impl"] in named
         }
+        for one in chart["curves"]:
+            if one["impl"] not in named:
+                axes.plot(one["x"], one["y"], ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
         _draw_under_roof(axes, curves, setting.looks, chart["front"])
         axes.set(xlabel="time per call", ylabel="error (RMS, relative to float64)")
     return figure
+
+
+# More layers than this are not all named in one picture.
+_MOST_NAMED = 12
+
+
+def _named(panel: parts.Panel, at_n: Mapping[str, tuple[float, float]]) -> set[str]:
+    """The layers to name: all, or those on the front and the fastest of each family. `at_n`: (time, error) of each."""
+    names = {line.impl for line in panel.lines}
+    if len(names) <= _MOST_NAMED:
+        return names
+    families = {line.impl: line.family for line in panel.lines}
+    fastest = {families[impl]: impl for impl in sorted(at_n, key=lambda impl: -at_n[impl][0])}
+    front = pareto_front(at_n.values())
+    return {*fastest.values(), *(impl for impl, place in at_n.items() if place in front)}
 
 
 # Errors up to this ratio are alike: they depend on the random input and on the order of sums.
