@@ -36,13 +36,15 @@ def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> 
     seen = f" It was {min(rates_mhz):.0f} to {max(rates_mhz):.0f} MHz in the trials." if rates_mhz else ""
     free = "is not locked" if rates_mhz else "is not locked, unless you have done so"
     upper = f" up to {highest} MHz" if highest else ""
-    cost, rate = "", "MHZ, three quarters of the highest rate that 'nvidia-smi -q -d CLOCK' shows"
+    cost, rate = "", "MHZ"
+    meant = ", where MHZ is three quarters of the highest rate in 'nvidia-smi -q -d CLOCK'"
     if highest and base:
-        cost, rate = f", which makes layers that compute up to {100 * (highest / base - 1):.0f} % slower", str(base)
+        cost, rate = f", which makes compute-bound layers up to {100 * (highest / base - 1):.0f} % slower", str(base)
+        meant = ""
     return (
         f"The GPU's clock rate {free}: it changes{upper} with power and temperature.{seen} To compare runs within a "
-        f"few per cent, lock it near its base rate{cost}: sudo nvidia-smi -lgc {rate}. "
-        "To undo it: sudo nvidia-smi -rgc."
+        f"few per cent, lock it near its base rate{cost}: 'sudo nvidia-smi -lgc {rate}'{meant}. "
+        "To undo it: 'sudo nvidia-smi -rgc'."
     )
 
 

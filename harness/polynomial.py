@@ -272,5 +272,5 @@ def _malformed(text: str, place: int, names: str) -> UsageError:
     letters = ", ".join(names)
     return UsageError(
         f"claim '{text}' is no sum of terms in n, d and h, as 8nd² + 4n²d is{where}; it takes whole numbers, {letters} "
-        f"and log n, {grammar}. A layer declares further letters in `axes`"
+        f"and log n, {grammar}. To use another letter, declare it: axes = {{'window': ('w', 128)}}"
     )

@@ -41,6 +41,20 @@ def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(
     assert last.endswith("left: clock (skipped: could not import 'triton.testing')")
 
 
+def test_a_test_that_was_skipped_is_run_again(tmp_path: Path) -> None:
+    says = "tests/test_a.py::test_one PASSED [50%]\ntests/test_b.py::test_two SKIPPED (no GPU) [100%]"
+    ended(tmp_path, "tests", says=f"{says}\n1 passed, 1 skipped in 2.00s", status=0)
+    assert (tmp_path / "runs" / "tests.passed").read_text().split() == ["tests/test_a.py::test_one"]
+
+
+def test_tests_that_are_all_skipped_are_left_at_every_call(tmp_path: Path) -> None:
+    says = f"tests/test_b.py::test_two SKIPPED (no GPU) [100%]\n{SKIPPED}"
+    for _ in range(2):
+        status, last, done = ended(tmp_path, "tests", says=says, rehearse="")
+        assert (status, done) == (1, [])
+        assert "left: tests (skipped: " in last
+
+
 def test_the_gate_without_a_planted_slow_down_is_left(tmp_path: Path) -> None:
     status, last, done = ended(tmp_path, "gate", says="1 passed in 9.00s")
     assert (status, done) == (0, [])

@@ -12,11 +12,11 @@ H100 = {"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980, "default_sm_
 @pytest.mark.parametrize(
     ("state", "command"),
     [
-        (H100, "sudo nvidia-smi -lgc 1485."),  # the application clock is the highest rate
-        ({**H100, "default_sm_clock_mhz": 1590}, "sudo nvidia-smi -lgc 1590."),
-        ({**H100, "application_sm_clock_mhz": 1500}, "sudo nvidia-smi -lgc 1500."),
-        ({"sm_clock_max_mhz": 1410}, "sudo nvidia-smi -lgc 1050."),
-        ({"sm_clock_max_mhz": None}, "sudo nvidia-smi -lgc MHZ, three quarters of the highest rate"),
+        (H100, "'sudo nvidia-smi -lgc 1485'."),  # the application clock is the highest rate
+        ({**H100, "default_sm_clock_mhz": 1590}, "'sudo nvidia-smi -lgc 1590'."),
+        ({**H100, "application_sm_clock_mhz": 1500}, "'sudo nvidia-smi -lgc 1500'."),
+        ({"sm_clock_max_mhz": 1410}, "'sudo nvidia-smi -lgc 1050'."),
+        ({"sm_clock_max_mhz": None}, "'sudo nvidia-smi -lgc MHZ', where MHZ is three quarters of the highest rate"),
     ],
 )
 def test_a_clock_that_is_not_known_to_be_locked_gets_the_command_at_its_base_rate(
@@ -25,12 +25,12 @@ def test_a_clock_that_is_not_known_to_be_locked_gets_the_command_at_its_base_rat
     advice = lock_advice(state)
     assert command in advice
     assert "unless you have done so" in advice
-    assert "sudo nvidia-smi -rgc" in advice
+    assert "'sudo nvidia-smi -rgc'." in advice
 
 
 def test_the_advice_says_what_it_costs_and_what_the_trials_saw() -> None:
     advice = lock_advice(H100, [1980, 1755, 1830])
-    assert "layers that compute up to 33 % slower" in advice
+    assert "which makes compute-bound layers up to 33 % slower" in advice
     assert "is not locked: it changes up to 1980 MHz" in advice
     assert "It was 1755 to 1980 MHz in the trials." in advice
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.config.compose import compose
 from harness.errors import UsageError
-from harness.gate.history_changes import machine_text
+from harness.gate.history_changes import machine_texts
 from harness.machine import changed_gpu_settings, gpu_state_of, kind_of_machine, unlike, with_gpus_of
 from harness.measure.session import OutputDirectory
 from harness.results import run_directory
@@ -53,7 +53,7 @@ def test_a_history_keeps_the_times_under_another_power_limit_apart() -> None:
     kinds = [kind_of_machine(machine(a={}, b={"power_limit_w": limit_w})) for limit_w in (700.0, 500.0)]
     assert kinds[0]["gpu_settings"] == "driver 570.86, power limit 700 W"
     assert kinds[1]["gpu_settings"] == "driver 570.86, power limit 700 W, power limit 500 W"
-    texts = [machine_text(SimpleNamespace(machine=kind)) for kind in kinds]
+    texts = machine_texts([SimpleNamespace(machine=kind) for kind in kinds])
     assert texts[0] == "a CPU, 2 CPUs, H100, driver 570.86, power limit 700 W"
     assert texts[0] != texts[1]
     assert "gpu_settings" not in kind_of_machine(machine())
@@ -122,6 +122,9 @@ def test_a_sweep_goes_on_with_other_settings_and_says_so_and_not_with_another_po
     run_directory.create(tmp_path / "run", config.record, machine(a={}))
     target = OutputDirectory.of(config)
     target.check_machine(machine(a={"ecc_mode": 0}))
-    assert "GPU ECC mode 1 before and 0 now: times may differ" in capsys.readouterr().err
+    assert (
+        "GPU ECC mode 1 before and 0 now: times may differ from those of the run. To start anew, give another out="
+        in capsys.readouterr().err
+    )
     with pytest.raises(UsageError, match=r"another machine \(GPU power limit 700 W before and 500 W now\)"):
         target.check_machine(machine(a={"power_limit_w": 500.0}))

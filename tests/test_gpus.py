@@ -226,6 +226,22 @@ def test_an_executor_has_the_gpu_to_itself_while_a_trial_runs_and_not_between_tr
     assert not gpus._held
 
 
+@pytest.mark.parametrize(("answers", "known"), [(["killed", "killed"], False), (["killed", "ok"], True)])
+def test_a_machine_trial_that_fails_tells_of_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, answers: list[str], known: bool
+) -> None:
+    seen = {"devices": {"cuda": {"uuids": ["GPU-1"]}}}
+
+    def run(*_: Any) -> TrialOutcome:
+        status = answers.pop(0)
+        return TrialOutcome(status, values=seen if status == "ok" else {})
+
+    monkeypatch.setattr(Executor, "_warm_server", lambda self, which: SimpleNamespace(run=run))
+    Executor(seed=0, trial_s=0.01, timeout_s=1).ask("machine")
+    assert answers == []
+    assert gpus.is_learned("cuda") is known
+
+
 def test_both_ways_to_measure_keep_gpus_initialised_and_have_theirs_to_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

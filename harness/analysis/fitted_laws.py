@@ -172,10 +172,10 @@ class Prediction:
 class FittedLaw:
     """The law of one series.
 
-    Both `exponent_n` and `exponent_d` are scaling exponents at the largest size, None if the axis did not vary. Those
-    along the layer's own axes that varied are `own_exponents`, by letter. The
-    terms of the layer's exact counts are `expected`. The prediction check predicts the largest n from a quarter of it
-    and below. Its median relative error is `holdout_error`, None if the check was not possible.
+    Both `exponent_n` and `exponent_d` are scaling exponents at the largest size, None if the axis did not vary.
+    `own_exponents` are the scaling exponents along the layer's own axes that varied, by letter. The terms of the
+    layer's exact counts are `expected`. The prediction check predicts the largest n from a quarter of it and below. Its
+    median relative error is `holdout_error`, None if the check was not possible.
     """
 
     series: Series

@@ -331,7 +331,7 @@ def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: S
 
 
 def _peaks(like: Case, executor: Executor) -> tuple[dict[str, TrialOutcome], TrialOutcome, dict[str, float]]:
-    """The outcomes of the best rounds: FLOP/s by dtype, and the bandwidth. The third result is sustained FLOP/s.
+    """Return the best outcome of `flops` by dtype, the best of `bandwidth`, and the sustained FLOP/s by dtype.
 
     A measurement that failed in any round counts as failed. Only the last round measures sustained rates.
     """

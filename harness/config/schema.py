@@ -327,7 +327,7 @@ def check_lengths_settings(chosen: Collection[str], axes: Mapping[str, Sequence[
     """Raise UsageError for unequal lengths, or an explicit fraction of padding beside them, that no case would have."""
     text = _is_set("lengths", axes)
     if set(axes["lengths"]) != {EQUAL} and set(axes["batch_size"]) == {1}:
-        raise UsageError(f"{text}: a batch of one sequence has one length: give batch_size=8 too, or leave it out")
+        raise UsageError(f"{text}: a batch of one sequence has one length: give batch_size=8 too, or leave lengths out")
     if EQUAL not in axes["lengths"] and "padding_fraction" in chosen and any(axes["padding_fraction"]):
         fraction = _is_set("padding_fraction", axes)
         raise UsageError(f"{fraction} is of equal lengths: {text} sets the padding; leave one of them out")

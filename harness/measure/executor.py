@@ -161,7 +161,7 @@ class Executor:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
         outcome = replace(outcome, wall_s=round(time.monotonic() - began, 6))
-        if purpose == "machine":
+        if purpose == "machine" and outcome.status == "ok":
             self._learn_gpus(outcome)
         if case is not None:
             self.learn(purpose, case, outcome)

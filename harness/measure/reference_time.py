@@ -24,8 +24,8 @@ OPS_A_TOKEN = {
 }
 # Seconds for an operation of a few numbers in float64, on a quiet CPU.
 _OPERATION_S = 2.2e-6
-# As in `harness.trial.accuracy`: the operations that a reference may take, and the tokens that the plain layer computes
-# beside a loop.
+# The operations that a reference may take, and the tokens that the plain layer computes beside a loop. Repeated here
+# because `harness.trial.accuracy` imports torch; the test compares both.
 _MOST_OPS, _FEW = 200_000, 256
 # Verification compares the outputs for two inputs.
 _VERIFIED = 2

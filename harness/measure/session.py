@@ -308,7 +308,11 @@ class OutputDirectory:
         for before in run_directory.machines(self.path).values() if self.continues and not self.is_elsewhere else ():
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
             for difference in changed_gpu_settings(before, machine):
-                print(f"harness: out={self.path}: {difference}: times may differ", file=sys.stderr)
+                print(
+                    f"harness: out={self.path}: {difference}: times may differ from those of the run. "
+                    "To start anew, give another out=",
+                    file=sys.stderr,
+                )
 
     def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
         """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.

@@ -68,7 +68,10 @@ def _mixed_machines(
                     "cost models, exponents and comparisons mix the times of both"
                 )
             if differing := _in_the_present(changed_gpu_settings(hosts[first], hosts[other])):
-                yield f"{name + ': ' if name else ''}{first} and {other} have other settings ({differing})"
+                yield (
+                    f"{name + ': ' if name else ''}{first} and {other} have different GPU settings ({differing}): "
+                    "compare their times with care"
+                )
 
 
 def gpu_notices(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -36,7 +36,7 @@ def is_longest(parameter: str) -> bool:
 
 
 def is_of_lengths(parameter: str) -> bool:
-    """Whether a parameter of this name takes either."""
+    """Whether a parameter of this name takes cumulative lengths or the longest length."""
     return is_cumulative(parameter) or is_longest(parameter)
 
 

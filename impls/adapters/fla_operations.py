@@ -94,7 +94,9 @@ class FlaOperation(PackedGates):
         self.function = getattr(importlib.import_module(f"fla.ops.{self.operation.module}"), operation)
         head_first = inspect.signature(self.function).parameters.get("head_first")
         if head_first is not None and head_first.default is True:
-            raise RuntimeError("this release of flash-linear-attention takes heads first: pip install -U it")
+            raise RuntimeError(
+                "this release of flash-linear-attention takes heads first: pip install -U flash-linear-attention"
+            )
 
     @staticmethod
     def supports(case: Any) -> str | None:

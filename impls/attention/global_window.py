@@ -139,11 +139,14 @@ class GlobalWindowReference(AttentionReference):
     ) -> Tensor:
         j = torch.arange(x.shape[1], device=x.device)
         i = (j if rows is None else rows)[:, None]
-        pairs = ((i - j).abs() <= self.reach) | (torch.minimum(i, j) < self.global_tokens)  # (n, n)
+        pairs = ((i - j).abs() <= self.reach) | (torch.minimum(i, j) < self.global_tokens)  # (r, n)
         return super().forward(x, of_pairs(pairs, i == j, attn_mask, x.shape[0]), rows=rows)
 
 
 def of_pairs(pairs: Tensor, itself: Tensor, attn_mask: Tensor | None, batch_size: int) -> Tensor:
-    """Return the mask (b, 1 or h, n, n) of the `pairs` (n, n) that `attn_mask` leaves, and of a token with `itself`."""
+    """Return the mask (b, 1 or h, r, n) of the `pairs` (r, n) that `attn_mask` leaves.
+
+    `itself` (r, n) marks a token's pair with itself, which is always kept.
+    """
     left = pairs[None, None] if attn_mask is None else pairs & (attn_mask | itself)
     return left.expand(batch_size, -1, -1, -1)

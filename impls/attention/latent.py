@@ -89,9 +89,9 @@ def rotated(x: Tensor, position: int) -> Tensor:
 
 
 class LatentReference(LatentAttention):
-    """Reference of latent attention, pair by pair, RoPE as a product of complex numbers: (b, n, d) -> (b, n, d).
+    """Reference of latent attention, pair by pair, RoPE as a product of complex numbers: (b, n, d) -> (b, r, d).
 
-    With `rows`, it returns the outputs of these queries only.
+    With `rows` (r,), it returns the outputs of these queries only. Without, r = n.
     """
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
@@ -99,18 +99,18 @@ class LatentReference(LatentAttention):
         at = torch.arange(x.shape[1], device=x.device) if rows is None else rows
         q = torch.einsum("bnd,ed->bne", x[:, at], self.q_proj.weight).unflatten(
             -1, (h, e + rope)
-        )  # (b, n, h, e + rope)
+        )  # (b, r, h, e + rope)
         w_c, w_r = self.down_proj.weight.split([self.latent, rope])
         latents = torch.einsum("bnd,ld->bnl", x, w_c)
         k = torch.einsum("bnl,hel->bnhe", latents, self.up_proj.weight[:d].view(h, e, -1))
         v = torch.einsum("bnl,hel->bnhe", latents, self.up_proj.weight[d:].view(h, e, -1))
         i = torch.arange(rope // 2).to(x)
         turns = torch.exp(1j * torch.arange(x.shape[1]).to(x)[:, None] * 10000 ** (-2 * i / rope))  # (n, rope / 2)
-        of_queries = _as_complex(q[..., e:]) * turns[at, None]  # (b, n, h, rope / 2)
+        of_queries = _as_complex(q[..., e:]) * turns[at, None]  # (b, r, h, rope / 2)
         of_keys = _as_complex(torch.einsum("bnd,rd->bnr", x, w_r)) * turns  # (b, n, rope / 2)
         by_content = torch.einsum("bihe,bjhe->bhij", q[..., :e], k)
         by_position = torch.einsum("bihr,bjr->bhij", of_queries, of_keys.conj()).real
-        logits = (by_content + by_position) / (e + rope) ** 0.5  # (b, h, n, n)
+        logits = (by_content + by_position) / (e + rope) ** 0.5  # (b, h, r, n)
         if attn_mask is not None:
             logits = torch.where(attn_mask, logits, -torch.inf)
         weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()

@@ -40,10 +40,11 @@ def _is_grouped(q: Tensor, k: Tensor) -> bool:
 
 
 def nested(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, longest: int = 0) -> Tensor:
-    """The same with jagged nested tensors of torch, which know where each sequence begins.
+    """The same with jagged nested tensors of torch, which know where each sequence begins, and no causal mask.
 
     The nested tensors are views. On a CPU, torch computes each product sequence by sequence.
     """
+    assert longest  # `prepare` makes it
     q, k, v = (
         torch.nested.nested_tensor_from_jagged(one, cu_seqlens, min_seqlen=1, max_seqlen=longest).transpose(1, 2)
         for one in (q, k, v)
@@ -73,6 +74,7 @@ def document_mask(
 
     The plain form of a document mask. All t² pairs are computed, and those of two sequences are masked.
     """
+    assert allowed is not None  # without it, sequences attend to one another; `prepare` makes it
     all_q, all_k, all_v = (_as_batch(one) for one in (q, k, v))  # (1, h, t, head_dim)
     y = scaled_dot_product_attention(all_q, all_k, all_v, attn_mask=allowed, enable_gqa=_is_grouped(q, k))
     return y[0].transpose(0, 1)
@@ -124,6 +126,7 @@ def flex_document_mask(
     Dong et al. 2024, "Flex Attention: A Programming Model for Generating Optimized Attention Kernels", section on
     document masks. The first call compiles.
     """
+    assert block_mask is not None  # as in `document_mask`
     y: Tensor = _Compiled.get()(*map(_as_batch, (q, k, v)), block_mask=block_mask, enable_gqa=_is_grouped(q, k))
     return y[0].transpose(0, 1)
 
@@ -141,11 +144,11 @@ def _prepare_block_mask(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, is_
 
 
 def _supports_nested(case: Any) -> str | None:
-    """Return why a case is impossible. On a CPU no causal mask; keys have as many heads as queries."""
+    """Return why a case is impossible. No causal mask; keys have as many heads as queries."""
     if case.num_kv_heads not in (0, case.num_heads):
         return "nested tensors have as many heads of keys as of queries"
-    if case.mask == "causal" and case.device == "cpu":
-        return "torch has no kernel for the CPU that takes nested tensors and a causal mask"
+    if case.mask == "causal":
+        return "nested tensors take no causal mask here"
     return None
 
 

@@ -118,6 +118,17 @@ def test_another_processor_is_a_series_of_its_own() -> None:
     assert steps(found) == []
 
 
+def test_lines_without_gpu_settings_stay_in_the_series_of_their_machine() -> None:
+    gpu = {"processor": "EPYC", "gpu": "H100"}
+    capped = {**gpu, "gpu_settings": "power limit 500 W"}
+    machines = [gpu, gpu, {**gpu, "gpu_settings": "power limit 700 W"}, capped]
+    found = history(*(commit(number, time=ratio(0.0), machine=one) for number, one in enumerate(machines)))
+    assert {one.machine: len(one.ratios) for one in time_series(found)} == {
+        "EPYC, H100, power limit 700 W": 3,
+        "EPYC, H100, power limit 500 W": 1,
+    }
+
+
 def page(*lines: object) -> tuple[str, int]:
     text, worse, _ = history_page(history(*lines), 0.03)  # type: ignore[arg-type]
     return text, len(worse)

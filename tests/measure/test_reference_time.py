@@ -9,9 +9,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import layer_lookup
 from harness.config import compose
+from harness.measure import reference_time
 from harness.measure.expected_time import ExpectedTime
 from harness.measure.reference_time import OPS_A_TOKEN, accuracy_s, verification_s
 from harness.sweep_axes import Case
+from harness.trial import accuracy
 from impls.registry import IMPLS
 
 
@@ -51,6 +53,10 @@ def test_the_time_grows_with_the_tokens_up_to_the_operations_that_a_reference_ma
     assert accuracy_s(replace(case, seq_len=4096)) == accuracy_s(replace(case, seq_len=1024))
     assert verification_s(replace(case, seq_len=4096)) == verification_s(case)
     assert accuracy_s(replace(case, mode="train")) == pytest.approx(3 * accuracy_s(case))
+
+
+def test_the_limits_are_those_of_the_trial() -> None:
+    assert (reference_time._MOST_OPS, reference_time._FEW) == (accuracy._MOST_OPS, accuracy._FEW)
 
 
 def test_a_reference_of_a_few_rows_takes_no_time_worth_counting() -> None:

@@ -1,5 +1,6 @@
 """What a report says about a GPU that was not at its best, and what the machine's advice says."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def cautions(machine: dict[str, Any] | None = None, **values: float) -> str:
 def test_a_lowered_clock_rate_is_told_with_the_command_that_locks_it() -> None:
     said = cautions(throttled_share=0.2, sm_clock_mhz=1412.0)
     assert "over 5.0 % of the samples were left out" in said
-    assert "sudo nvidia-smi -lgc 1412." in said
+    assert "'sudo nvidia-smi -lgc 1412'." in said
 
 
 def test_another_process_on_the_gpu_is_told_with_its_share_of_the_trials() -> None:
@@ -37,6 +38,27 @@ def test_a_clock_rate_that_is_free_is_told_once_with_what_a_lock_costs() -> None
     assert cautions(MACHINE, sm_clock_mhz=1700.0, throttled_share=0.2).count("nvidia-smi") == 1
     calibrated = {**MACHINE, "calibration": {"advice": [{"level": "note", "text": "lock: sudo nvidia-smi -lgc 1485"}]}}
     assert cautions(calibrated, sm_clock_mhz=1980.0) == ""
+
+
+def test_each_gpu_is_judged_by_its_own_clock_rates() -> None:
+    states = {"GPU-1": {"index": 0, "sm_clock_max_mhz": 1980}, "GPU-2": {"index": 1, "sm_clock_max_mhz": 1500}}
+    case = Case("rnn.torch", 512, 1024, 1, device="cuda:0")
+    given = {"samples_s": [1e-3] * 5, "probe_s": 1e-4, "queue_held": 1.0}
+
+    def said(*rates: float) -> list[str]:
+        rows = [
+            row(replace(case, device=f"cuda:{number}"), "time", trial, sm_clock_mhz=rate, **given)
+            for number, rate in enumerate(rates)
+            for trial in (1, 2)
+        ]
+        cautions = report_cautions(summarise(rows, PRECISION), {"torch": {"gpu_states": states}})
+        return [one for one in cautions if one.startswith("clock rate")]
+
+    assert said(1485.0, 1125.0) == []
+    (second,) = said(1485.0, 1500.0)
+    assert "up to 1500 MHz" in second
+    assert "It was 1500 to 1500 MHz" in second
+    assert len(said(1980.0, 1500.0)) == 2
 
 
 def test_a_gpu_at_its_best_needs_no_sentence() -> None:

@@ -13,7 +13,7 @@ from harness.analysis.claim_rules import is_masked
 from harness.formatting import printable
 from harness.gpu_clock import lock_advice
 from harness.layer_options import NO_OPTIONS
-from harness.machine import gpu_states, part
+from harness.machine import gpu_state_of, gpu_states, part
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult
@@ -252,18 +252,24 @@ def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
         rate = f"{min(clocks):.0f}" if clocks else "MHZ"
         text.append(
             f"lowered clock: {_cases(lowered)}: over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, "
-            f"because power or heat lowered the GPU's clock rate. Lock it below that: sudo nvidia-smi -lgc {rate}."
+            f"because power or heat lowered the GPU's clock rate. Lock it below that: 'sudo nvidia-smi -lgc {rate}'."
         )
     return text
 
 
 def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
-    rates = [line.sm_clock_mhz for line in lines if line.device.startswith("cuda") and line.sm_clock_mhz]
     told = [one.get("text", "") for one in part(machine, "calibration").get("advice", ())]
-    state = next(iter(gpu_states(machine).values()), {})
-    advice = lock_advice(state, rates) if rates and not any("nvidia-smi -lgc" in text for text in told) else None
-    return [f"clock rate: {advice}"] if advice else []
+    if any("nvidia-smi -lgc" in text for text in told):
+        return []
+    rates: dict[str, list[float]] = {}
+    for line in lines:
+        if line.device.startswith("cuda") and line.sm_clock_mhz:
+            rates.setdefault(line.device, []).append(line.sm_clock_mhz)
+    states = [*gpu_states(machine).values()]
+    only = states[0] if len(states) == 1 else {}  # an older run does not say which GPU it is
+    advice = [lock_advice(gpu_state_of(machine, device) or only, seen) for device, seen in rates.items()]
+    return [f"clock rate: {text}" for text in dict.fromkeys(filter(None, advice))]
 
 
 def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:

@@ -29,8 +29,6 @@ _PROBE_READINGS = 8
 _PROBE_HOLD_S = 0.5e-3
 # Calls on the stream of a capture before the capture: libraries make their handles and workspaces in them.
 _CALLS_BEFORE_CAPTURE = 2
-
-
 # CUDA's error for all that follows the error in a capture.
 _AFTER_FAILURE = "previous error during capture"
 
@@ -51,7 +49,7 @@ class _Replay:
         return self.kept
 
 
-def _first(error: Exception) -> Exception:
+def _cause(error: Exception) -> Exception:
     """The error that made a capture fail, if a layer has handled it and met the ones that follow from it."""
     while _AFTER_FAILURE in str(error) and isinstance(error.__context__, Exception):
         error = error.__context__
@@ -181,7 +179,7 @@ class TorchDevice:
         except Exception as error:
             gpu.set_stream(before)  # torch stays on the capture's stream if the capture cannot end
             self._forget(graph, pool)
-            raise _first(failure or error) from None
+            raise _cause(failure or error) from None
         return _Replay(graph, captured, kept)
 
     def _forget(self, graph: Any, pool: Any) -> None:

@@ -16,7 +16,7 @@ from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
 from harness.trial.workload import build
-from impls.sdpa.packed import document_mask, varlen
+from impls.sdpa.packed import document_mask, flex_document_mask, nested, varlen
 from impls.sdpa.paged import paged
 
 # Lengths of zipf for b = 3, and Σ nᵢ².
@@ -49,6 +49,20 @@ def test_packed_attention_is_softmax_attention_of_each_sequence(name: str, mode:
         return
     found = verify(case, seed=0)
     assert (found["against"], found["output_error"] < 1e-12) == ("softmax_attention", True)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_nested_tensors_take_no_causal_mask_on_any_device(device: str) -> None:
+    assert nested.supports(case_of("sdpa.nested", mask="causal", device=device)) == (
+        "nested tensors take no causal mask here"
+    )
+
+
+@pytest.mark.parametrize("function", [nested, document_mask, flex_document_mask])
+def test_without_what_prepare_makes_no_sequence_attends_to_another(function: Any) -> None:
+    q = torch.randn(6, 2, 4)
+    with pytest.raises(AssertionError):
+        function(q, q, q, torch.tensor([0, 4, 6], dtype=torch.int32))
 
 
 @pytest.mark.parametrize("function", [varlen, document_mask])
