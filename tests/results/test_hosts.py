@@ -46,5 +46,15 @@ def test_unlike_machines_in_one_setting_are_a_warning() -> None:
     assert len(host_notices(lines(("n1", "train"), ("n2", "train")), ALIKE)) == 1
 
 
+def test_different_gpu_settings_in_one_setting_are_a_warning() -> None:
+    hosts = {
+        name: {**host(name), "torch": {"version": "2.13.0", "gpu": "H100", "gpu_states": {name: {"ecc_mode": mode}}}}
+        for name, mode in (("n1", 1), ("n2", 0))
+    }
+    _, warning = host_notices(lines(("n1", "train"), ("n2", "train")), hosts)
+    said = "n1 and n2 have different GPU settings (GPU ECC mode of n2 1 and 0): compare their times with care"
+    assert said in warning
+
+
 def test_the_machine_goes_by_the_names_of_all() -> None:
     assert machine_of_hosts(ALIKE) == {**host("n1"), "host": "n1, n2"}

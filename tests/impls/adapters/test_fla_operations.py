@@ -109,7 +109,7 @@ def test_a_release_that_takes_heads_first_is_refused(monkeypatch: pytest.MonkeyP
         return q, None
 
     install(monkeypatch, "fla.ops.gla", chunk_gla=heads_first)
-    with pytest.raises(RuntimeError, match="pip install -U"):
+    with pytest.raises(RuntimeError, match="pip install -U flash-linear-attention"):
         build(Case("fla.gla.chunk", 13, 24, 3), seed=0)
 
 
