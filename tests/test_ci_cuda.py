@@ -15,7 +15,9 @@ SKIPPED = "SKIPPED [1] tests/bench/bench_do_bench.py:50: could not import 'trito
 def ended(tmp_path: Path, *parts: str, says: str, status: int = 0, rehearse: str = "1") -> tuple[int, str, list[str]]:
     """The exit status of the script, its last line, and the parts that a second call would not run."""
     python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\ncat << 'END'\n{says}\nEND\nexit {status}\n")
+    names = "\n".join(line.split()[0] for line in says.splitlines() if line.startswith("tests/"))
+    collect = f"case \"$*\" in *--collect-only*) cat << 'END'\n{names}\nEND\nexit 0;; esac"
+    python.write_text(f"#!/bin/sh\n{collect}\ncat << 'END'\n{says}\nEND\nexit {status}\n")
     python.chmod(0o755)
     variables = {"PYTHON": str(python), "HARNESS_CUDA_RUNS": str(tmp_path / "runs"), "HARNESS_CUDA_REHEARSE": rehearse}
     done = subprocess.run([SCRIPT, *parts], env={**os.environ, **variables}, capture_output=True, text=True, timeout=30)
@@ -41,18 +43,23 @@ def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(
     assert last.endswith("left: clock (skipped: could not import 'triton.testing')")
 
 
-def test_a_test_that_was_skipped_is_run_again(tmp_path: Path) -> None:
-    says = "tests/test_a.py::test_one PASSED [50%]\ntests/test_b.py::test_two SKIPPED (no GPU) [100%]"
-    ended(tmp_path, "tests", says=f"{says}\n1 passed, 1 skipped in 2.00s", status=0)
-    assert (tmp_path / "runs" / "tests.passed").read_text().split() == ["tests/test_a.py::test_one"]
+SKIPPED_TEST = f"tests/test_b.py::test_two SKIPPED (no GPU) [100%]\n{SKIPPED}"
 
 
 def test_tests_that_are_all_skipped_are_left_at_every_call(tmp_path: Path) -> None:
-    says = f"tests/test_b.py::test_two SKIPPED (no GPU) [100%]\n{SKIPPED}"
     for _ in range(2):
-        status, last, done = ended(tmp_path, "tests", says=says, rehearse="")
+        status, last, done = ended(tmp_path, "tests", says=SKIPPED_TEST, rehearse="")
         assert (status, done) == (1, [])
-        assert "left: tests (skipped: " in last
+        assert last.endswith("left: tests (skipped: could not import 'triton.testing')")
+
+
+def test_an_interrupted_part_runs_the_skipped_tests_again_and_not_those_that_passed(tmp_path: Path) -> None:
+    passed = "tests/test_a.py::test_one PASSED [50%]"
+    assert ended(tmp_path, "tests", says=f"{passed}\n{SKIPPED_TEST}", status=1, rehearse="")[0] == 1
+    assert (tmp_path / "runs" / "tests.passed").read_text().split() == ["tests/test_a.py::test_one"]
+    assert ended(tmp_path, "tests", says=f"{passed}\n{SKIPPED_TEST}", rehearse="")[::2] == (0, ["tests"])
+    command = (tmp_path / "runs" / "tests.command").read_text()
+    assert command.strip().endswith("-m cuda tests/test_b.py::test_two")
 
 
 def test_the_gate_without_a_planted_slow_down_is_left(tmp_path: Path) -> None:
