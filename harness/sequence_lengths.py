@@ -11,6 +11,7 @@ The shape of such a batch is the same at every n, so its cost can be compared be
 import hashlib
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -100,12 +101,10 @@ def as_text(lengths: Sequence[int]) -> str:
     return ",".join(map(str, lengths))
 
 
-def claimed_flops(claim: Polynomial, lengths: Sequence[int], d_model: int, num_heads: int) -> int:
+def claimed_flops(claim: Polynomial, lengths: Sequence[int], d_model: int, num_heads: int) -> int | None:
     """The FLOPs that a claim for one sequence gives for sequences of these lengths: a sum, as Σ nᵢ².
 
-    Raises ValueError if the value is not a whole number.
+    None if the claim gives no whole number, as `4n²d/w` may where w does not divide.
     """
-    times: dict[int, int] = {}
-    for length in lengths:
-        times[length] = times.get(length, 0) + 1
-    return sum(number * claim(length, d_model, num_heads) for length, number in times.items())
+    total = sum(number * claim.value(length, d_model, num_heads) for length, number in Counter(lengths).items())
+    return int(total) if total.denominator == 1 else None

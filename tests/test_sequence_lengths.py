@@ -54,6 +54,8 @@ def test_a_claim_for_one_sequence_is_summed_over_the_sequences() -> None:
     assert sorted(real_lengths(case, 8)) == [3, 4, 8]
     assert claimed_flops(parse("8nd² + 4n²d"), [8, 4, 3], 4, 2) == 8 * 15 * 16 + 4 * (64 + 16 + 9) * 4
     assert claimed_flops(parse("4n²d"), real_lengths(replace(case, lengths="equal"), 8), 4, 2) == 3 * 4 * 64 * 4
+    assert claimed_flops(parse("4nd/h"), [4, 2, 2], 4, 3) is None
+    assert claimed_flops(parse("4nd/h"), [3, 2, 1], 4, 3) == 32  # only the sum is a whole number
 
 
 def test_a_run_whose_file_of_lengths_has_changed_since_is_another_run(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
         measured = str(law)
     claiming = [(line, claimed) for line in plain if (claimed := _claimed(line, claim)) is not None]
     if not claiming:
-        return Judgement(measured, UNDETERMINED, "no case that was counted claims anything")
+        return Judgement(measured, UNDETERMINED, "no case that was counted claims a whole number of FLOPs")
     for line, claimed in claiming:
         if not _supports(line, claimed):
             which = ", ".join(f"{letter} = {value:g}" for letter, value in _letters(line).items() if letter != "b")
@@ -155,7 +155,7 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
     cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
     if len(claiming) < len(plain):
-        cases = f"{len(claiming)} of {cases}, the others claim nothing"
+        cases = f"{len(claiming)} of {cases}, the others claim no whole number"
     if any(claimed not in (line.flops, line.flops_full) for line, claimed in claiming):
         text = f"between a half and all of what is claimed in {cases}: what the mask hides is left out"
         return Judgement(measured, CONFIRMED, text)
@@ -393,7 +393,7 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
     series = [[by[at] for at in found] for by in _along(lines, axis) if len(found := sizes_factor_two_apart(by)) > 1]
     if not series:
         return []
-    ends = max(series, key=lambda ends: (claim(*size_of(ends[-1])), size_of(ends[-1])))
+    ends = max(series, key=lambda ends: (claim.value(*size_of(ends[-1])), size_of(ends[-1])))
     at, costs = np.log([(_letters(line)[axis], line.peak_bytes or 1) for line in ends]).T
     half = max((i for i in range(len(ends) - 2) if 2 * at[i] <= at[0] + at[-1]), default=0)
     pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
@@ -402,7 +402,7 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
 
 def _words_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
     """The smallest and largest number of measured words for each claimed word, as text."""
-    claimed = [(line, _ITEM_BYTES[line.dtype] * line.batch_size * claim(*size_of(line))) for line in lines]
+    claimed = [(line, _ITEM_BYTES[line.dtype] * line.batch_size * float(claim.value(*size_of(line)))) for line in lines]
     ratios = [(line.peak_bytes or 0) / size for line, size in claimed if size > 0]
     if not ratios:
         return "it claims no memory"

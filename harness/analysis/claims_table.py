@@ -144,7 +144,7 @@ def judge_time(
     The cost of a multiply-add is free and may differ from term to term.
     """
     timed = [line for line in lines if line.time_s is not None]
-    at = max(timed or lines, key=lambda line: (line.batch_size * work(*size_of(line)), size_of(line)))
+    at = max(timed or lines, key=lambda line: (line.batch_size * work.value(*size_of(line)), size_of(line)))
     # A layer that does n steps one after another needs time for each of them, however little work they are.
     of_work, steps = claim_rules.exponent_at(work, "n", size_of(at)), float(depth.growth("n")[0]) if depth else 0.0
     expected = Range(max(of_work.value, steps), max(of_work.lo, steps), max(of_work.hi, steps))

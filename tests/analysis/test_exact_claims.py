@@ -7,8 +7,11 @@ import pytest
 from analysis.measured import CONFIRMED, REFUTED, UNDETERMINED, Cost, attention, judged, measured, verdict
 from syrupy import SnapshotAssertion
 
+from harness import own_axes
+from harness.analysis.claim_rules import judge_memory, judge_work
 from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.fitted_laws import fit_laws
+from harness.polynomial import parse
 
 BOTH = ("depth", "path")
 
@@ -153,3 +156,18 @@ def test_one_series_that_tells_a_depth_refutes_it_beside_one_that_does_not(quant
 
 def test_of_a_source_nothing_is_claimed() -> None:
     assert verdicts(measured("attention.packed", attention, kv_len=128), []) == []
+
+
+@pytest.mark.parametrize(("window", "verdict"), [(64, CONFIRMED), (48, UNDETERMINED)])
+def test_a_claim_divided_by_a_letter_is_judged_where_it_is_a_whole_number(window: int, verdict: str) -> None:
+    own = f'{{"window": ["w", {window}]}}'
+    of = measured(
+        "own:Layer", lambda n, d, h: n * n * d // window, memory=lambda n, d, h: n * d // window, own_axes=own
+    )
+    claim = parse("n²d/w", own_axes.letters_of_texts([own]))
+    # 2¹⁹ is a multiple of 64, but not of 48.
+    one = judge_work([line for line in of if line.seq_len == 64], claim, None)
+    assert one.verdict == verdict
+    of_memory = judge_memory(of, parse("nd/w", own_axes.letters_of_texts([own])))
+    assert of_memory.reason.startswith("w was not varied by a factor of two; ")
+    assert "words for each claimed" in of_memory.reason
