@@ -50,6 +50,8 @@ def value_text(value: Any) -> str | None:
     """A value as an option's text, the same for equal values; None for one that no option can be."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     is_text = isinstance(value, str) and re.fullmatch(r"[\w.:/-]+", value) and _value(value) == value
     return str(value) if is_text or isinstance(value, int | float) else None
 
@@ -100,7 +102,9 @@ def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
         return found
     if "options" in found:
         raise UsageError(f"options=… and {max(of_layer)}=… are the same axis: give one of them")
-    parts = (f"{key.removeprefix(_PREFIX)}={value_text(value)}" for key, value in of_layer.items())
+    # A number stays of its kind: 1.0 is no 1 for a layer.
+    texts = {key: str(value) if isinstance(value, float) else value_text(value) for key, value in of_layer.items()}
+    parts = (f"{key.removeprefix(_PREFIX)}={text}" for key, text in texts.items())
     return {**found, "options": sorted_options("+".join(parts))}
 
 

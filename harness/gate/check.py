@@ -322,11 +322,11 @@ def _of_head_dim(cases: Sequence[Case], sizes: Collection[int]) -> list[Case]:
     return [case for case in cases if case in chosen or (case.impl not in with_heads and case.d_model in widths)]
 
 
-def _usual(options: str, texts: Iterable[str | None]) -> str:
-    """The options without sizes that are the default along an axis in one of the texts."""
-    for text in dict.fromkeys(texts):
-        options = own_axes.usual_options(text, options)
-    return options
+def _has(case: Case, axis: str, value: object, cases: Collection[Case]) -> bool:
+    """Whether the case has the value. A default that is given as an option is the usual case."""
+    if axis == "options" and isinstance(cases, Mapping):
+        value = own_axes.usual_options(cases[case].own_axes, str(value))
+    return getattr(case, axis) == value
 
 
 def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: object) -> list[Case]:
@@ -343,17 +343,17 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
         wanted = key_value_options.flattened(values)
         if axis == "impl":
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
-        if axis == "options" and isinstance(cases, Mapping):  # a default given is the usual case
-            wanted = [_usual(str(value), [facts.own_axes for facts in cases.values()]) for value in wanted]
+        chosen = {(value, case) for value in wanted for case in cases if _has(case, axis, value, cases)}
+        having, found = {case for _, case in chosen}, {value for value, _ in chosen}
         known = list(dict.fromkeys(getattr(case, axis) for case in sorted(cases)))
         for value in wanted:
-            if value not in known:
+            if value not in found:
                 names = [str(one) for one in known]
                 instead = (
                     layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
                 )
                 raise UsageError(f"{axis}={value}: no case of {place} has it{instead}")
-        left = [case for case in left if getattr(case, axis) in wanted]
+        left = [case for case in left if case in having]
     if head_dim is not None:
         left = _of_head_dim(left, key_value_options.flattened(head_dim))
     if not left:

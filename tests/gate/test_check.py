@@ -5,8 +5,16 @@ from dataclasses import replace
 import pytest
 from gate.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, law, wanting, with_counts
 
+from harness.errors import UsageError
 from harness.gate.baseline import Baseline, ClaimKept, FindingId, group
-from harness.gate.check import check_remarks, doubtful_cases, judge_baseline, with_confirmation
+from harness.gate.check import (
+    check_remarks,
+    choose_cases,
+    doubtful_cases,
+    judge_baseline,
+    split_filters,
+    with_confirmation,
+)
 from harness.gate.check_rules import Outcome, exit_status
 from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import Case
@@ -171,3 +179,16 @@ def test_an_error_that_grows_by_more_than_the_factor_is_a_regression() -> None:
     assert "by more than error_factor=4" in found[0].reason
     kept = judge_baseline(was, now, CASES, timed=False, error_factor=20.0)
     assert all(one.verdict.outcome == "passed" for one in kept if one.quantity == "output error")
+
+
+def test_an_option_that_is_the_default_of_one_layer_chooses_no_usual_case_of_another() -> None:
+    of_64, of_128 = (replace(CASES[0], impl=impl) for impl in ("own:Of64", "own:Of128"))
+    given = replace(of_128, options="window=64")
+    cases = {
+        case: with_counts(facts(case), own_axes=f'{{"window": ["w", {default}]}}')
+        for case, default in ((of_64, 64), (of_128, 128), (given, 128))
+    }
+    assert set(choose_cases(cases, split_filters(["options=window=64"])[0], "b.json")) == {of_64, given}
+    assert set(choose_cases(cases, split_filters(["options=none,window=128"])[0], "b.json")) == {of_64, of_128}
+    with pytest.raises(UsageError, match=r"options=window=32: no case of b\.json has it; it has none,window=64"):
+        choose_cases(cases, split_filters(["options=window=64,window=32"])[0], "b.json")

@@ -15,7 +15,7 @@ from harness import layer_lookup, own_axes
 from harness.cli.commands import main
 from harness.config.compose import compose
 from harness.errors import UsageError
-from harness.layer_options import options_of, sorted_options
+from harness.layer_options import options_of, point_with_options, sorted_options
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
@@ -160,6 +160,13 @@ def test_the_default_given_is_the_case_without_it(capsys: pytest.CaptureFixture[
         keys.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("impl=")])
     assert keys[0] == keys[1] == keys[2]
     assert len(keys[0]) == 1
+
+
+def test_a_default_may_be_given_as_a_float() -> None:
+    text = '{"window": ["w", 128]}'
+    assert own_axes.usual_options(text, "window=128.0") == own_axes.usual_options(text, "window=128") == "none"
+    assert own_axes.usual_options(text, "window=128.5") == "window=128.5"
+    assert point_with_options({"layer.scale": 1.0}) == {"options": "scale=1.0"}
 
 
 def test_titles_name_the_options_where_they_vary(swept: Path) -> None:
