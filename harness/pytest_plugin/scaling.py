@@ -223,12 +223,14 @@ class Quantity:
     def follows(self, formula: str) -> bool:
         """Whether every value equals a formula in n, d, h and g exactly, for example `8nd² + 4n²d`.
 
-        The formula gives the value per sequence. It may have the letters of the layer's own axes if one of them varies.
+        The formula gives the value per sequence. It may have the letters of the layer's own axes.
         """
         request = self._source.request
         letters = own_axes.letters_of_texts([request.own_axes])
         polynomial = _fail_on_error(lambda: layer_lookup.formula_at(formula, request.cases[0], letters))
-        return all(value == polynomial(n, d, h, 1, own) * b for (n, d, h, b, own), value in self._measured().items())
+        return all(
+            value == polynomial.value(n, d, h, 1, own) * b for (n, d, h, b, own), value in self._measured().items()
+        )
 
     def decide(self, holds: Callable[[float], bool]) -> bool:
         """Whether `holds` is true of the exponent.

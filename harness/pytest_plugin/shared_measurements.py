@@ -336,7 +336,7 @@ def read_request(
     `axes_text(impl)` are the layer's own axes that are sizes: the axis may be one of them. Raises UsageError if an
     argument is invalid.
     """
-    text = axes_text(impl_name_of(layer)) if axis not in OVER else None
+    text = axes_text(impl_name_of(layer))
     own = own_axes.axes_of_text(text)
     if axis not in (*OVER, *own):
         known = (*OVER, *own)
@@ -353,7 +353,7 @@ def read_request(
     several = [
         name
         for name, values in axes.items()
-        if len(values) > 1 and name not in OVER and not (own and name == "options")
+        if len(values) > 1 and name not in OVER and not (axis in own and name == "options")
     ]
     if several:
         raise UsageError(f"{several[0]} takes one value here: ask once for each")

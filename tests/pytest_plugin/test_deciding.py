@@ -6,7 +6,7 @@ import pytest
 from rows import PRECISION, measured
 
 from harness.pytest_plugin.scaling import Quantity
-from harness.pytest_plugin.shared_measurements import Request
+from harness.pytest_plugin.shared_measurements import Request, read_request
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
 from harness.sweep_axes import Case
@@ -17,15 +17,19 @@ SIZES = (64, 128, 256, 512, 1024)
 class Machine:
     """A layer's times as a function of n, and of how often they were measured."""
 
-    def __init__(self, time_s: Callable[[int, int], float], sizes: Sequence[int] = SIZES) -> None:
-        self.request = Request("Layer", "seq_len", tuple(Case("own:Layer", n, 64, 1) for n in sizes), PRECISION)
+    def __init__(
+        self, time_s: Callable[[int, int], float], sizes: Sequence[int] = SIZES, request: Request | None = None
+    ) -> None:
+        cases = tuple(Case("own:Layer", n, 64, 1) for n in sizes)
+        self.request = request or Request("Layer", "seq_len", cases, PRECISION)
         self.measured = 0
         self._time_s = time_s
 
     def lines(self, timed: bool, again: bool = False) -> list[CaseResult]:
         self.measured += 1
         rows = [measured(case, self._time_s(case.seq_len, self.measured), 8) for case in self.request.cases]
-        return summarise([row for of_case in rows for row in of_case], PRECISION)
+        stated = {"own_axes": self.request.own_axes}
+        return summarise([row | stated for of_case in rows for row in of_case], PRECISION)
 
     def line_at(self, case: Case) -> CaseResult:
         raise NotImplementedError
@@ -89,3 +93,10 @@ def test_a_time_where_none_was_taken_is_predicted() -> None:
     quantity = Quantity(Machine(lambda n, time: 1e-6 * n), "time")
     assert quantity.at(seq_len=256) == pytest.approx(256e-6, rel=0.01)
     assert quantity.at(seq_len=300) == pytest.approx(300e-6, rel=0.05)
+
+
+def test_a_time_of_a_layer_with_axes_of_its_own_is_the_measured_one_along_seq_len() -> None:
+    stated = '{"window": ["w", 128]}'
+    request = read_request("own:Layer", "seq_len", SIZES, "quick", {}, lambda impl: False, lambda impl: stated)
+    quantity = Quantity(Machine(lambda n, time: 1e-6 * n * (1.01 if n == 256 else 1), request=request), "time")
+    assert quantity.at(seq_len=256) == quantity.values[256]

@@ -51,7 +51,11 @@ def test_a_law_may_be_along_an_axis_of_the_layers_own(scaling: Scaling) -> None:
     assert law.flops.exponent == 1
     assert law.flops.values == {2: 4096, 3: 6144, 5: 10240}
     assert law.flops.follows("2nrd²")
+    assert not law.flops.follows("4nd²/r")  # no whole number at r = 3
     assert law.flops.at(times=7) == 2 * 16 * 7 * 64
+    by_length = scaling(REPEATS, over=OVER, d_model=8)
+    assert by_length.flops.follows("2nrd²")
+    assert by_length.flops.at(seq_len=16, times=7) == 2 * 16 * 7 * 64
     with pytest.raises(pytest.fail.Exception, match="times has no usual sizes: give over=…"):
         scaling(REPEATS, axis="times")
     with pytest.raises(pytest.fail.Exception, match="did you mean 'times'"):
