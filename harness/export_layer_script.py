@@ -193,7 +193,7 @@ def _bodies(script: Script, call: str) -> Sequence[str]:
     return [
         *(
             [
-                f'    if name.startswith("{REFERENCE}"):  # all tokens at once',
+                f'    if name == "{REFERENCE}" or name.startswith("{REFERENCE} of "):  # all tokens at once',
                 f"        return lambda: {at_once}[:, -1]",
             ]
             if script.has_reference

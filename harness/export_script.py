@@ -52,10 +52,11 @@ def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) 
 
 
 def _related(stored: StoredRun, line: CaseResult) -> list[CaseResult]:
-    """The case of the layer that the run's times relate to, if it is another one."""
+    """The case of the layer that the run's times relate to, if it is another one: the one with the most in common."""
     baseline = stored.config.get("baseline")
     others = (one for one in stored.lines if one.impl == baseline != line.impl)
-    return [one for one in others if not _differing(one.case, line.case)][:1]
+    fitting = [one for one in others if not _differing(one.case, line.case)]
+    return sorted(fitting, key=lambda one: sum(getattr(one, axis) != getattr(line, axis) for axis in _OF_A_SIDE))[:1]
 
 
 def chosen(stored: StoredRun, text: str) -> CaseResult:

@@ -1,6 +1,7 @@
 """A case as a script for an issue: every kind of it runs where only torch can be imported."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,11 +14,13 @@ from rows import measured
 
 from harness.config import compose
 from harness.errors import UsageError
-from harness.export_script import chosen, export_script
+from harness.export_script import _related, chosen, export_script
+from harness.inlined_source import _OF_A_FUNCTION
 from harness.measure.executor import Executor
 from harness.results import row_files, run_directory
 from harness.results.stored_run import StoredRun, read_run_directory
 from harness.sweep_axes import Case
+from harness.trial.function_layer import _ATTRIBUTES
 
 OWN = """
 import torch
@@ -346,6 +349,28 @@ def test_the_layer_that_a_run_relates_to_is_the_other_side(place: Path, executor
     stored = replace(stored, config={**stored.config, "baseline": "attention.packed"})
     text = export_script(stored, ["attention.fused"], executor).content.decode()
     assert '"attention.packed": lambda: PackedAttention(' in text
+
+
+def test_the_other_side_is_the_case_with_the_most_in_common(tmp_path: Path) -> None:
+    narrow, wide = (function("windowed", options=f"window={one}") for one in (5, 6))
+    stored = run_of(
+        tmp_path / "run", [replace(one, impl=impl) for impl in ("own:windowed", "windowed") for one in (narrow, wide)]
+    )
+    stored = replace(stored, config={**stored.config, "baseline": "windowed"})
+    for case in (narrow, wide):
+        line = chosen(stored, f"own:windowed {case.options}")
+        assert [one.options for one in _related(stored, line)] == [case.options]
+
+
+def test_a_layer_whose_name_begins_like_the_reference_is_decoded_step_by_step(scripts: dict[str, str]) -> None:
+    found = re.search(r"if (name.*):  # all tokens at once", scripts["decode, step by step"])
+    assert found is not None
+    names = ("reference", "reference of own:Layer", "reference_layers:Mine")
+    assert [eval(found[1], {"name": name}) for name in names] == [True, True, False]
+
+
+def test_what_only_the_harness_reads_of_a_function_is_left_out() -> None:
+    assert set(_ATTRIBUTES) <= _OF_A_FUNCTION
 
 
 WRONG = {
