@@ -102,9 +102,8 @@ def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
         return found
     if "options" in found:
         raise UsageError(f"options=… and {max(of_layer)}=… are the same axis: give one of them")
-    # A number stays of its kind: 1.0 is no 1 for a layer.
-    texts = {key: str(value) if isinstance(value, float) else value_text(value) for key, value in of_layer.items()}
-    parts = (f"{key.removeprefix(_PREFIX)}={text}" for key, text in texts.items())
+    # A layer that is given 1.0 gets 1.0, and not 1.
+    parts = (f"{key.removeprefix(_PREFIX)}={v if type(v) is float else value_text(v)}" for key, v in of_layer.items())
     return {**found, "options": sorted_options("+".join(parts))}
 
 

@@ -343,17 +343,14 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
         wanted = key_value_options.flattened(values)
         if axis == "impl":
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
-        chosen = {(value, case) for value in wanted for case in cases if _has(case, axis, value, cases)}
-        having, found = {case for _, case in chosen}, {value for value, _ in chosen}
-        known = list(dict.fromkeys(getattr(case, axis) for case in sorted(cases)))
         for value in wanted:
-            if value not in found:
-                names = [str(one) for one in known]
+            if not any(_has(case, axis, value, cases) for case in cases):
+                names = list(dict.fromkeys(str(getattr(case, axis)) for case in sorted(cases)))
                 instead = (
                     layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
                 )
                 raise UsageError(f"{axis}={value}: no case of {place} has it{instead}")
-        left = [case for case in left if case in having]
+        left = [case for case in left if any(_has(case, axis, value, cases) for value in wanted)]
     if head_dim is not None:
         left = _of_head_dim(left, key_value_options.flattened(head_dim))
     if not left:

@@ -12,6 +12,7 @@ from harness.results.summarise import summarise
 from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024)
+OWN_AXES = '{"window": ["w", 128]}'
 
 
 class Machine:
@@ -21,15 +22,14 @@ class Machine:
         self, time_s: Callable[[int, int], float], sizes: Sequence[int] = SIZES, request: Request | None = None
     ) -> None:
         cases = tuple(Case("own:Layer", n, 64, 1) for n in sizes)
-        self.request = request or Request("Layer", "seq_len", cases, PRECISION)
+        self.request = request or Request("Layer", "seq_len", cases, PRECISION, OWN_AXES)
         self.measured = 0
         self._time_s = time_s
 
     def lines(self, timed: bool, again: bool = False) -> list[CaseResult]:
         self.measured += 1
         rows = [measured(case, self._time_s(case.seq_len, self.measured), 8) for case in self.request.cases]
-        stated = {"own_axes": self.request.own_axes}
-        return summarise([row | stated for of_case in rows for row in of_case], PRECISION)
+        return summarise([row | {"own_axes": OWN_AXES} for of_case in rows for row in of_case], PRECISION)
 
     def line_at(self, case: Case) -> CaseResult:
         raise NotImplementedError
@@ -96,7 +96,6 @@ def test_a_time_where_none_was_taken_is_predicted() -> None:
 
 
 def test_a_time_of_a_layer_with_axes_of_its_own_is_the_measured_one_along_seq_len() -> None:
-    stated = '{"window": ["w", 128]}'
-    request = read_request("own:Layer", "seq_len", SIZES, "quick", {}, lambda impl: False, lambda impl: stated)
+    request = read_request("own:Layer", "seq_len", SIZES, "quick", {}, lambda impl: False, lambda impl: OWN_AXES)
     quantity = Quantity(Machine(lambda n, time: 1e-6 * n * (1.01 if n == 256 else 1), request=request), "time")
     assert quantity.at(seq_len=256) == quantity.values[256]
