@@ -26,6 +26,8 @@ _POWERS = {text: power for power, sign in _SUPERSCRIPT.items() for text in (sign
 Number = int | Fraction
 # The values of a layer's own axes, by their letters: (("w", 64),).
 OwnSize = tuple[tuple[str, float], ...]
+# n, d, h, b, and along the layer's own axes.
+Size = tuple[int, int, int, int, OwnSize]
 
 
 @dataclass(frozen=True, order=True)

@@ -17,7 +17,7 @@ import numpy as np
 from harness import formatting, own_axes
 from harness.fit.integer_laws import exact_law, exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes
-from harness.polynomial import OwnSize, Polynomial, Term, constant
+from harness.polynomial import Polynomial, Size, Term, constant
 from harness.results.columns import CaseResult
 from harness.sequence_lengths import claimed_flops, is_summed
 from harness.sweep_axes import SIZES, device_kind
@@ -33,8 +33,6 @@ FREE_FACTOR = 2.0
 RESOLUTION = 0.1
 # With a wider interval than this (±0.25), an exponent could be that of another order.
 WIDEST = 0.5
-
-Size = tuple[int, int, int, int, OwnSize]  # n, d, h, one sequence, and along the layer's own axes
 
 
 @dataclass(frozen=True)

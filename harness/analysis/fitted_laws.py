@@ -19,7 +19,7 @@ from harness.fit.integer_laws import exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, relative_errors_of, shrunken_errors
 from harness.fit.page_faults import PageFaults, page_faults
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
-from harness.polynomial import AXES, OwnSize, Term
+from harness.polynomial import AXES, OwnSize, Size, Term
 from harness.results.columns import CaseResult
 from harness.stats.interval import low_quantile
 from harness.sweep_axes import MAPPED_FROM_BYTES, SIZES, Setting
@@ -27,7 +27,6 @@ from harness.sweep_axes import MAPPED_FROM_BYTES, SIZES, Setting
 # METRICS get a law in `laws.csv`. COUNTS are exact, and their terms are those expected of a layer's time.
 METRICS = ("time", "memory", "flops", "depth")
 COUNTS = ("flops", "depth", "ops", "traffic")
-Size = tuple[int, int, int, int, OwnSize]  # n, d, h, b, and along the layer's own axes
 _COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "ops", "traffic": "min_bytes"}
 
 

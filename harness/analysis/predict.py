@@ -16,7 +16,6 @@ from harness.analysis.fitted_laws import (
     FittedLaw,
     Prediction,
     Series,
-    Size,
     laws_of_layer,
     point_of,
     series_groups,
@@ -26,7 +25,7 @@ from harness.errors import UsageError
 from harness.fit.laws import Range
 from harness.layer_lookup import near_layer
 from harness.layer_options import NO_OPTIONS, options_of, typed
-from harness.polynomial import OwnSize
+from harness.polynomial import OwnSize, Size
 from harness.results.columns import CaseResult
 from harness.stats.interval import NORMAL
 from harness.sweep_axes import SETTINGS, Setting, setting_text

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.analysis.fitted_laws import FittedLaw, Point, Size
+from harness.analysis.fitted_laws import FittedLaw, Point
 from harness.fit.laws import Floats, Law, Sizes, design
+from harness.polynomial import Size
 from harness.results.columns import CaseResult
 from harness.stats.interval import NORMAL
 from harness.sweep_axes import Setting

@@ -16,9 +16,8 @@ import numpy as np
 
 from harness.fit.fit_law import subset_fits
 from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Law, Sizes, design, varying_axes
-from harness.polynomial import AXES, OwnSize, Polynomial, Term, leading
+from harness.polynomial import AXES, Polynomial, Size, Term, leading
 
-_ExactSize = tuple[int, int, int, int, OwnSize]
 # d/h is the width of a head.
 _POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
 # The factors of each power of an own letter w: work within windows or states, the corners of a band, whole blocks.
@@ -102,9 +101,9 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
     return list(dict.fromkeys(terms)) + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
 
 
-def _exact_sizes(sizes: Sizes) -> list[_ExactSize]:
+def _exact_sizes(sizes: Sizes) -> list[Size]:
     """The (n, d, h, b, own) of each point, in numbers that are exact."""
-    found: list[_ExactSize] = []
+    found: list[Size] = []
     for point, (n, d, h, b) in enumerate(zip(sizes.n, sizes.d, sizes.h, sizes.b, strict=True)):
         own = tuple((letter, float(values[point])) for letter, values in sizes.own.items())
         found.append((int(n), int(d), int(h), int(b), own))
@@ -119,9 +118,7 @@ def _occurs(term: Term) -> bool:
     return (term.d < 3 or (term.n == 0 and term.h == 0)) and (term.h >= 0 or (term.d == 1 and term.n in (1, 2)))
 
 
-def _reproduces(
-    terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[_ExactSize], costs: Sequence[int]
-) -> bool:
+def _reproduces(terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[Size], costs: Sequence[int]) -> bool:
     """Whether the law gives every cost exactly. With a log term, every n must be a power of two."""
     if any(term.log for term in terms) and any(size[0] & (size[0] - 1) for size in sizes):
         return False

@@ -14,7 +14,6 @@ from harness import formatting, layer_lookup, own_axes
 from harness.analysis.claim_rules import exponent_text
 from harness.analysis.fitted_laws import (
     FittedLaw,
-    Size,
     law_of,
     laws_of_layer,
     point_of,
@@ -24,7 +23,7 @@ from harness.analysis.fitted_laws import (
 )
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Law, Range, exponent_of
-from harness.polynomial import leading
+from harness.polynomial import Size, leading
 from harness.pytest_plugin.shared_measurements import (
     PytestSession,
     Request,
