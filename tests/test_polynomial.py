@@ -1,7 +1,7 @@
 """Sums of terms: what they are worth, how they are added and written, and what one token more adds."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.polynomial import Polynomial, Term, parse
@@ -19,13 +19,13 @@ TERMS = st.builds(Term, n=st.integers(0, 3), d=st.integers(0, 3))
 SUMS = st.dictionaries(TERMS, st.integers(-(10**6), 10**6), max_size=4).map(Polynomial)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SUMS, st.integers(1, 5000), st.integers(1, 500))
 def test_it_is_the_difference_of_the_work_exactly(work: Polynomial, n: int, d: int) -> None:
     assert work.difference()(n, d) == work(n, d) - work(n - 1, d)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SUMS, SUMS, st.integers(1, 5000), st.integers(1, 500))
 def test_sums_differences_and_products_have_the_values_of_theirs(a: Polynomial, b: Polynomial, n: int, d: int) -> None:
     one, other = a(n, d), b(n, d)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from results.reading import BARE, new_run, read, write
 
@@ -129,7 +129,7 @@ def test_files_that_are_as_long_are_no_copies(run: Path) -> None:
 LINES = [b'{"schema": 2, "a": 1}\n', b'{"schema": 2, "a": 22222222222222222222}\n', b"garbage\n", b"\n"]
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(st.sampled_from(LINES), max_size=12), max_size=4), st.integers(1, 9))
 def test_however_it_is_shared_out_every_line_is_read_once_and_named_by_its_number(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[bytes]], shares: int

@@ -20,7 +20,8 @@ from impls.registry import IMPLS
 
 @pytest.fixture(autouse=True)
 def _every_package_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("impls.adapters.packages.find_spec", lambda package: package)
+    for module in ("packages", "transformers_functions"):
+        monkeypatch.setattr(f"impls.adapters.{module}.find_spec", lambda package: package)
 
 
 def refused(cases: Iterable[Case]) -> dict[Case, str]:
