@@ -176,7 +176,7 @@ def the_captures_stream_waits_for_itself(patch: Patch) -> None:
 
 
 def the_last_error_of_a_capture_is_told(patch: Patch) -> None:
-    patch.setattr(cuda_device, "_first", lambda error: error)
+    patch.setattr(cuda_device, "_cause", lambda error: error)
 
 
 def the_reference_workload_is_read_after_the_load(patch: Patch) -> None:
