@@ -114,10 +114,9 @@ def with_possible_times(lines: Iterable[CaseResult], known: Sequence[Roof]) -> l
 
 
 def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
-    if roof is None or not (line.time_s and line.time_lo_s is not None and line.flops and line.min_bytes):
+    if roof is None or not (line.time_s and line.time_lo_s is not None and line.min_bytes):
         return line
-    allowed = _allowed_flops_per_s(line, roof, line.flops / line.min_bytes)
-    least_s = line.flops / (allowed * roof.noise)
+    least_s = _least_s(line, roof)[0] / roof.noise
     return replace(line, time_lo_s=least_s) if line.time_lo_s < least_s < line.time_s else line
 
 
@@ -138,21 +137,37 @@ def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[Ca
 
 
 def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
-    for point in roof_points([line], known):
-        if point.share_lo > 1:
-            return _TOO_FAST[point.bound]
+    roof = roof_of(line, known)
+    if roof is not None and line.time_s and line.time_hi_s and line.min_bytes:
+        least_s, bound = _least_s(line, roof)
+        if line.time_hi_s * roof.noise < least_s:
+            return _TOO_FAST[bound]
     if (line.threads_after or 0.0) > _THREADS_AFTER:
         return "threads of the layer run on after a call has returned"
     return None
 
 
-def _allowed_flops_per_s(line: CaseResult, roof: Roof, flops_per_byte: float) -> float:
-    crossing = (
-        share_when_cold(line, roof.cache_bytes)
-        if line.device != "cpu" and line.cache != "hot"
-        else share_at_ridge(line, roof.cache_bytes)
-    )
-    return roof.at(flops_per_byte / crossing if crossing else inf)
+def _least_s(line: CaseResult, roof: Roof) -> tuple[float, str]:
+    """Return the shortest time at the calibrated rates, and what bounds it: `memory` or `compute`.
+
+    Unknown FLOPs count as none.
+    """
+    by_memory = _crossing_bytes(line, roof.cache_bytes) / roof.bandwidth_bytes_per_s
+    by_compute = (line.flops or 0) / roof.peak_flops_per_s
+    return (by_memory, "memory") if by_memory > by_compute else (by_compute, "compute")
+
+
+def _crossing_bytes(line: CaseResult, cache_bytes: int) -> float:
+    """Return how much of the least traffic must cross between memory and a cache of this size.
+
+    Without FLOPs, a call may return views or read a few rows of its inputs. Then only the memory that it allocates
+    counts, which it surely writes.
+    """
+    least = line.min_bytes or 0
+    if line.flops == 0:
+        return max(0, min(least, line.peak_bytes or 0) - cache_bytes)
+    is_cold = line.device != "cpu" and line.cache != "hot"
+    return least * (share_when_cold if is_cold else share_at_ridge)(line, cache_bytes)
 
 
 def _kind(of: CaseResult | Roof) -> tuple[str, str, int]:
@@ -160,14 +175,15 @@ def _kind(of: CaseResult | Roof) -> tuple[str, str, int]:
 
 
 def _point(line: CaseResult, roof: Roof, flops: int, flops_per_byte: float, time_s: float) -> RoofPoint:
-    allowed, reached = _allowed_flops_per_s(line, roof, flops_per_byte), flops / time_s
+    least_s, bound = _least_s(line, roof)
+    allowed, reached = flops / least_s, flops / time_s
     lo = flops / line.time_hi_s if line.time_hi_s else 0.0
     hi = flops / line.time_lo_s if line.time_lo_s else inf
     return RoofPoint(
         *(line, Setting.of(line), flops_per_byte),
         *(reached, lo, hi),
         *(reached / allowed, lo / (allowed * roof.noise), hi / allowed),
-        "memory" if allowed < roof.peak_flops_per_s else "compute",
+        bound,
     )
 
 

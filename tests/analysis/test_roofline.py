@@ -38,7 +38,7 @@ def calibrated(**changed: Any) -> dict[str, Any]:
 
 
 def line(
-    flops: int = 10**9, min_bytes: int = 10**7, time_s: float = 0.1, needed: int = 2**40, **changed: Any
+    flops: int | None = 10**9, min_bytes: int | None = 10**7, time_s: float = 0.1, needed: int = 2**40, **changed: Any
 ) -> CaseResult:
     sizes = {"weights_bytes": 0, "inputs_bytes": 0, "peak_bytes": needed}
     times = {"time_s": time_s, "time_lo_s": time_s / 1.1, "time_hi_s": time_s * 1.1}
@@ -161,6 +161,13 @@ def test_nor_faster_than_its_traffic_takes() -> None:
     assert with_possible_times([wide], [ROOF])[0].time_lo_s == pytest.approx(10**7 / (10e9 * 1.1))
 
 
+@pytest.mark.parametrize("flops", [None, 0])
+def test_nor_without_flops(flops: int | None) -> None:
+    wide = replace(line(min_bytes=10**9, time_s=0.2), flops=flops, time_lo_s=1e-6)
+    least_s = (10**9 - (flops is not None) * CACHE) / (10e9 * 1.1)
+    assert with_possible_times([wide], [ROOF])[0].time_lo_s == pytest.approx(least_s, rel=1e-5)
+
+
 def test_a_time_above_the_roof_keeps_its_interval() -> None:
     above = line(time_s=0.005)
     assert with_possible_times([above], [ROOF]) == [above]
@@ -178,6 +185,15 @@ def test_a_lower_end_that_the_machine_can_reach_stays_as_it_is_and_so_does_a_cas
         ({"flops": 10**6, "min_bytes": 10**9, "time_s": 0.05}, "it takes less time than its least traffic"),
         ({"flops": 10**9, "time_s": 9.5e-3}, None),
         ({"flops": 10**9, "time_s": 0.02}, None),
+        # At least 0.1 s of traffic, whether or not the FLOPs are known.
+        ({"flops": None, "min_bytes": 10**9, "time_s": 0.05}, "it takes less time than its least traffic"),
+        ({"flops": None, "min_bytes": 10**9, "time_s": 0.095}, None),
+        ({"flops": None, "min_bytes": None, "time_s": 0.05}, None),
+        ({"flops": 0, "min_bytes": 10**9, "time_s": 0.05}, "it takes less time than its least traffic"),
+        # A view allocates nothing, a lookup one row of its table, and what fits into the cache may stay there.
+        ({"flops": 0, "min_bytes": 10**9, "time_s": 1e-6, "needed": 0}, None),
+        ({"flops": 0, "min_bytes": 10**9, "time_s": 1e-6, "needed": CACHE}, None),
+        ({"flops": 0, "min_bytes": 10**9, "time_s": 0.05, "needed": 10**9}, "it takes less time than its least"),
         ({"threads_after": 0.9}, "threads of the layer run on after a call has returned"),
         ({"threads_after": 0.2}, None),
     ],
