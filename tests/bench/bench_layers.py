@@ -114,7 +114,7 @@ def test_the_chunked_forms_memory_over_n() -> None:
 
 def test_mingru_as_a_scan_beside_its_loop_and_beside_nn_gru() -> None:
     shown = table(
-        "times as fast as rnn.mingru.parallel is beside (Feng et al. 2024 on a T4, against a loop: 175 and 1324)",
+        "times as fast as rnn.mingru.parallel is beside (Feng et al. 2024 on a T4, against a loop: 175 at n = 512)",
         *("d, batch, mode", "n", "rnn.mingru (loop)", "rnn.gru.torch (nn.GRU)"),
     )
     for d, batch in ((64, 1), (256, 1), (64, 16)):

@@ -2,6 +2,7 @@
 
 from functools import partial
 from itertools import pairwise
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,10 @@ def tokens_first(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> tuple[
     """(b, n, h, D) each. It returns a second result, as many kernels do, and its mask is on by default."""
     q, k, v = (one.transpose(1, 2) for one in (q, k, v))
     return attention(q, k, v, is_causal=causal).transpose(1, 2), None
+
+
+def annotated(q: Annotated[Tensor, "b n h D"], k: Tensor, v: Tensor) -> Tensor:
+    return attention(*(one.transpose(1, 2) for one in (q, k, v))).transpose(1, 2)
 
 
 tokens_first.layout = "bnhd"

@@ -43,6 +43,11 @@ def test_attention_over_heads_is_verified_in_every_mode(name: str, mode: str, ma
     assert verify(case_of(name, mode=mode, mask=mask), seed=0)["against"] == against
 
 
+def test_an_annotation_tells_the_layout() -> None:
+    assert [tuple(x.shape) for x in build(case_of("annotated"), seed=0).inputs] == [(2, 12, 4, 4)] * 3
+    assert verify(case_of("annotated"), seed=0)["against"] == "softmax_attention"
+
+
 def test_decoding_is_one_query_against_all_keys() -> None:
     case = case_of("tokens_first", mode="decode", mask="causal")
     assert [tuple(x.shape) for x in build(case, seed=0).inputs] == [(2, 1, 4, 4), (2, 12, 4, 4), (2, 12, 4, 4)]

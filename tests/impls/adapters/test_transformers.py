@@ -1,18 +1,28 @@
 """Attention functions of transformers as layers: refused without the package, and correct with it."""
 
 import sys
+from collections.abc import Iterator
 
 import pytest
+import torch
 from compilers import needs_cxx
 
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import unsupported_reason
+from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
 from impls.adapters.entries import TRANSFORMERS
 from impls.adapters.transformers_functions import TransformersFlex, TransformersFunction
 
 NAMES = [impl.name for impl in TRANSFORMERS]
 FLEX = "sdpa.transformers.flex"
+
+
+@pytest.fixture(autouse=True)
+def _gradients_as_before() -> Iterator[None]:
+    torch.set_grad_enabled(True)
+    yield
+    torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,6 +41,16 @@ def test_it_is_softmax_attention_under_every_mask(name: str, mask: str) -> None:
     pytest.importorskip("transformers", reason="pip install transformers")
     case = Case(name, 16, 32, 4, batch_size=2, mode="train", mask=mask, padding_fraction=0.5 * (mask == "padding"))
     assert verify(case, seed=0)["against"] == "SdpaReference"
+
+
+@pytest.mark.slow  # importing it takes seconds
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != FLEX])
+def test_its_exact_flops_equal_the_claim(name: str, mode: str) -> None:
+    pytest.importorskip("transformers", reason="pip install transformers")
+    facts = collect_metrics(Case(name, 16, 32, 4, mode=mode), seed=0)
+    assert facts["flops"] == facts["flops_claimed"] > 0
 
 
 @needs_cxx
