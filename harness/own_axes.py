@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.layer_options import NO_OPTIONS, options_of, value_text
 from harness.polynomial import OwnSize, Polynomial, own_letter
 from harness.sweep_axes import AXES, LETTERS
+from impls.registry import IMPLS
 
 
 def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
@@ -106,6 +107,15 @@ def other_options(text: str | None, options: str) -> str:
     letters, sizes = axes_of_text(text), dict(own_size(text, options))
     parts = zip(options_of(options), options.split("+"), strict=False)
     return _joined(part for name, part in parts if name not in letters or letters[name][0] not in sizes)
+
+
+def unclaimed_options(impl: str, text: str | None, options: str) -> str:
+    """The options that a registered layer's claims do not know: those without a declared axis; empty if none.
+
+    Its claims hold at the defaults of such keywords. Users' layers state their claims at the options given.
+    """
+    others = other_options(text, options)
+    return "" if others == NO_OPTIONS or impl not in IMPLS else others
 
 
 def sizes_by_name(text: str | None, options: str) -> dict[str, float]:

@@ -95,6 +95,8 @@ def _judge_layer(
     """Yield (quantity, claim as text, judgement) for each claim of one layer in one setting."""
     stated = claims_of(lines)
     read, unreadable = _read(stated, own_axes.letters_of_texts(line.own_axes for line in lines))
+    if others := own_axes.unclaimed_options(lines[0].impl, lines[0].own_axes, lines[0].options):
+        read, unreadable = {}, dict.fromkeys(stated, f"claimed at the layer's default, not at {others}")
     judges = {"memory": claim_rules.judge_memory, "depth": claim_rules.judge_depth, "path": claim_rules.judge_path}
     judge_work = partial(claim_rules.judge_work, law=of_work.law if of_work else None)
     if lines[0].kv_len:  # claims cover only self-attention over one length, not a source of another length

@@ -44,6 +44,13 @@ def test_settings_are_judged_apart() -> None:
     assert found == {"float32": "confirmed", "bfloat16": "refuted"}
 
 
+def test_a_registered_layer_is_not_judged_at_options_that_its_claims_do_not_know() -> None:
+    of = measured("attention.fused", attention, depth=lambda n, d, h: 5, options="block=16")
+    found = {one.quantity: (one.verdict, one.reason) for one in verdicts(of, [])}
+    unknown = ("undetermined", "claimed at the layer's default, not at block=16")
+    assert found == dict.fromkeys(("work", "memory", "depth", "path"), unknown)
+
+
 def test_failures_alone_leave_everything_undetermined() -> None:
     failed = [
         replace(line, status="error", reason="it broke", time_s=None, peak_bytes=None)

@@ -7,7 +7,7 @@ import torch
 from ladder import BLOCKS, LAYERS, VARIED, can, case_of
 
 from harness import layer_lookup
-from harness.trial.metrics.collect import Observation, trace_call
+from harness.trial.metrics.collect import Observation, collect_metrics, trace_call
 from harness.trial.workload import build
 from impls.impl import KINDS
 from impls.registry import IMPLS
@@ -65,6 +65,12 @@ def test_the_flops_are_the_claimed_work_times_the_batch(impl: str, mode: str) ->
     sizes = [size for size in SIZES if can(impl, seq_len=size[1], d_model=size[2], num_heads=heads_of(impl, size))]
     assert len(sizes) >= 3  # as many as a claim has terms
     assert unlike_its_claim(impl, mode, sizes) == {}
+
+
+@pytest.mark.parametrize(("options", "known"), [("none", True), ("chunk=8", False)])
+def test_a_keyword_without_a_letter_leaves_no_formula(options: str, known: bool) -> None:
+    facts = collect_metrics(case_of("linear.gated_delta.chunked", 33, 8, 2, options=options), seed=0)
+    assert facts["flops_claimed"] == (facts["flops"] if known else None)
 
 
 @pytest.mark.parametrize(("impl", "mode"), claimed(BLOCKS))
