@@ -62,6 +62,14 @@ def test_a_preset_brings_its_own_sizes_unless_others_are_asked_for() -> None:
     assert compose(["preset=ladder", "impl=rnn.elman"]).axes["impl"] == ("rnn.elman",)
 
 
+def test_the_linear_time_preset_holds_each_layer_with_a_matrix_state_in_chunks_beside_attention() -> None:
+    axes = compose(["preset=linear_time"]).axes
+    family = {name for name in layer_lookup.names() if name.startswith("linear.") and name.endswith(".chunked")}
+    assert len(family) >= 4
+    assert family | {"attention.fused", "attention.linear.chunked"} < set(axes["impl"])
+    assert axes["seq_len"] == (256, 512, 1024, 2048, 4096)
+
+
 def test_somebodys_own_layer_may_stand_beside_ours() -> None:
     assert compose(["impl=my.module:Layer,rnn.elman"]).axes["impl"] == ("my.module:Layer", "rnn.elman")
 

@@ -206,6 +206,17 @@ KINDS = {
     "a function with arguments": [function("no_dropout", mask="causal", mode="train")],
     "outliers": [replace(FUSED, inputs="outliers", kv_len=12)],
     "outliers of a function": [function("softmax", inputs="outliers")],
+    **{
+        f"{one}, {mode}": [replace(FUSED, impl=one, mode=mode, mask="causal")]
+        for one, mode in {
+            "linear.ssd.chunked": "train",
+            "linear.mlstm.chunked": "backward",
+            "linear.rwkv7.chunked": "decode",
+            "attention.latent": "decode",
+            "attention.block_sparse": "train",
+            "attention.window.global": "train",
+        }.items()
+    },
     "two functions": [function("softmax"), replace(FUSED, impl="./functions.py:softmax")],
     "two layouts": [function(one, mode="train", mask="causal") for one in ("softmax", "tokens_first")],
     "two layouts, backward": [function(one, mode="backward") for one in ("tokens_first", "softmax")],
