@@ -96,17 +96,16 @@ TRANSFORMERS = (
 # Kernels of the `kernels` package.
 HUB_KERNELS = tuple(
     Impl(
-        f"sdpa.hub.{name}",
-        "impls.adapters.hub_kernels:HubFlashAttention",
+        f"sdpa.hub.flash{version}",
+        f"impls.adapters.hub_kernels:HubFlashAttention{version}",
         _PACKED,
-        f"{kernel} of the kernels package",
+        f"flash-attn{version} of the kernels package",
         memory="nd",
         depth="1",
         path="1",
         package="kernels",
-        options={"kernel": kernel},
     )
-    for name, kernel in (("flash2", "flash-attn2"), ("flash3", "flash-attn3"))
+    for version in (2, 3)
 )
 
 
